@@ -1,0 +1,65 @@
+# Everything runs in .venv, which is made on first use. Choose another interpreter with: make PYTHON=python3.12 ...
+PYTHON ?= python3
+OUT ?= out
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test lint bench docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | \
+		awk -F ':.*## ' '{ printf "make %-6s %s\n", $$1, $$2 }'
+
+run: $(VENV)/.run ## let the policies compete and leave results and figures in out/
+	$(BIN)/bothworlds arena --out $(OUT) $(ARGS)
+
+test: $(VENV)/.dev ## run all tests and documentation examples (ARGS="-k geometry" for some)
+	$(BIN)/python -m pytest -n auto $(ARGS)
+
+lint: $(VENV)/.dev ## check style, format, types and the layers between the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.run ## measure speed
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/.docs ## build the documentation into docs/_build/html
+	$(BIN)/python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+clean: ## remove .venv, caches, results and the built documentation
+	rm -rf $(VENV) $(OUT) build dist docs/_build
+	rm -rf .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Stamps: what is installed is installed again only when pyproject.toml has changed.
+
+$(VENV)/.python:
+	@command -v "$(PYTHON)" >/dev/null || { \
+		echo "bothworlds needs Python 3.11 to 3.13, but there is no '$(PYTHON)'; try: make PYTHON=/path/to/python3" >&2; \
+		exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
+		echo "bothworlds needs Python 3.11 to 3.13, but '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1);" \
+			"try: make PYTHON=python3.11" >&2; \
+		exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.python pyproject.toml
+	$(INSTALL) -e '.[figures,parquet]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.python pyproject.toml
+	$(INSTALL) -e '.[dev]'
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.docs: $(VENV)/.python pyproject.toml
+	$(INSTALL) -e '.[docs]'
+	@touch $@ $(VENV)/.run

@@ -1,0 +1,48 @@
+"""What the functions of this room accept: finite matrices of items by positions, and points of the polytope."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["as_marginals", "as_matrix"]
+
+
+def as_matrix(value: ArrayLike, name: str) -> NDArray[np.float64]:
+    """A finite (n_items, n_positions) array with 1 <= n_positions <= n_items, or ValueError naming ``name``."""
+    try:
+        matrix = np.ascontiguousarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a matrix of numbers; got {value!r}") from error
+    if np.ndim(value) != 2:
+        raise ValueError(f"{name} must have two dimensions, items by positions; got shape {np.shape(value)}")
+    n, m = matrix.shape
+    if not 1 <= m <= n:
+        raise ValueError(f"{name} must have at least one position and as many items; got shape {matrix.shape}")
+    bad = np.argwhere(~np.isfinite(matrix))
+    if len(bad):
+        i, j = bad[0]
+        raise ValueError(f"{name} must be finite; got {matrix[i, j]} at item {i}, position {j}")
+    return matrix
+
+
+def as_marginals(value: ArrayLike, tol: float = 1e-9) -> NDArray[np.float64]:
+    """A point of the polytope to within ``tol``, or ValueError saying where it lies outside.
+
+    >>> as_marginals([[0.5, 0.5], [0.5, 0.6]])
+    Traceback (most recent call last):
+    ...
+    ValueError: marginals must sum to 1 over items; position 1 sums to 1.1
+    """
+    x = as_matrix(value, "marginals")
+    if x.min() < -tol:
+        i, j = np.unravel_index(x.argmin(), x.shape)
+        raise ValueError(f"marginals must not be negative; got {x[i, j]:.12g} at item {i}, position {j}")
+    columns, rows = x.sum(axis=0), x.sum(axis=1)
+    j = int(np.abs(columns - 1.0).argmax())
+    if abs(columns[j] - 1.0) > tol:
+        raise ValueError(f"marginals must sum to 1 over items; position {j} sums to {columns[j]:.12g}")
+    i = int(rows.argmax())
+    if rows[i] > 1.0 + tol:
+        raise ValueError(f"marginals must sum to at most 1 over positions; item {i} sums to {rows[i]:.12g}")
+    return np.maximum(x, 0.0)

@@ -1,0 +1,114 @@
+"""One decorator for every compiled function, and a cache on disk that notices every edit.
+
+Numba's own cache is keyed by the file a function is written in. Our kernels call one another across files, and
+``arena`` compiles one loop around whatever policy it is given, so a stale entry would silently run yesterday's
+policy. Here the key also holds the state of all sources a kernel can reach: this package's, and those of every
+class that appears in the argument types (a policy's state may come from somebody else's package).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core.caching import FunctionCache
+
+__all__ = ["kernel", "register_kernels"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kernel(function: F) -> F:
+    """Compile a function of arrays and scalars; cached on disk, free of the interpreter lock, IEEE arithmetic.
+
+    Division by zero gives inf or NaN as in NumPy instead of raising, which is what lets loops become vector code.
+
+    >>> @kernel
+    ... def total(values):
+    ...     s = 0.0
+    ...     for v in values:
+    ...         s += v
+    ...     return s
+    >>> import numpy as np
+    >>> total(np.arange(4.0))
+    6.0
+    >>> total.py_func([1, 2])   # the same source, interpreted
+    3.0
+    """
+    compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False)(function)
+    if hasattr(compiled, "_cache"):  # a plain function under NUMBA_DISABLE_JIT
+        try:
+            compiled._cache = _SourceAwareCache(function)
+        except RuntimeError:  # no writable place for a cache: compile in every process
+            pass
+    return cast(F, compiled)
+
+
+def register_kernels(verb: Callable[..., Any], implementations: dict[type, Callable[..., Any]]) -> None:
+    """Let compiled code call ``verb(first, ...)`` and reach ``implementations[type(first)]``.
+
+    ``first`` is an instance of a NamedTuple class; Numba keeps that class in the type, so the choice is made while
+    compiling and costs nothing while running. The verb's own parameters are those of its implementations.
+    """
+    from numba.extending import overload
+
+    names = verb.__code__.co_varnames[: verb.__code__.co_argcount]
+    arguments = ", ".join(names)
+    # Numba asks for an explicit signature equal to the verb's, so the two one-line functions are spelled out here.
+    source = (
+        f"def choose({arguments}):\n"
+        f"    chosen = implementations.get(getattr({names[0]}, 'instance_class', None))\n"
+        f"    if chosen is None:\n"
+        f"        return None\n"
+        f"    def call({arguments}):\n"
+        f"        return chosen({arguments})\n"
+        f"    return call\n"
+    )
+    scope: dict[str, Any] = {"implementations": implementations}
+    exec(source, scope)
+    overload(verb, inline="never")(scope["choose"])
+
+
+class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
+    """Numba's function cache with a key of plain text that covers every source the function can reach."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file._source_stamp = _digest_of(__name__) + _digest_of(function.__module__)
+
+    def _index_key(self, sig: Any, codegen: Any) -> str:
+        parts = [str(sig), str(codegen.magic_tuple()), self._py_func.__code__.co_code.hex()]
+        for owner in sorted({f"{c.__module__}.{c.__qualname__}" for c in _classes_in(sig)}):
+            parts += [owner, _digest_of(owner.rpartition(".")[0])]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _classes_in(types: Any) -> Iterator[type]:
+    for t in types:
+        if hasattr(t, "instance_class"):
+            yield t.instance_class
+        if isinstance(t, numba.types.BaseTuple):
+            yield from _classes_in(t.types)
+
+
+@cache
+def _digest_of(module_name: str) -> str:
+    """Identify the sources around a module: its whole top-level package, or its file; unique where there is none."""
+    top = sys.modules.get(module_name.partition(".")[0])
+    places = list(getattr(top, "__path__", []))
+    files = [f for place in places for f in sorted(Path(place).rglob("*.py"))]
+    if not files and getattr(top, "__file__", None):
+        files = [Path(cast(str, cast(Any, top).__file__))]
+    if not files:
+        return f"{os.getpid()}-{id(top)}"  # typed at a prompt: never the same source twice
+    digest = hashlib.sha256()
+    for f in files:
+        stat = f.stat()
+        digest.update(f"{f}:{stat.st_mtime_ns}:{stat.st_size}".encode())
+    return digest.hexdigest()
