@@ -31,14 +31,18 @@ from numpy.typing import NDArray
 from ..kernels import kernel
 from .regularizers import primal, slope
 
-__all__ = ["Effort", "Workspace", "certified_gap", "make_workspace", "repair", "solve"]
+__all__ = ["Effort", "Workspace", "certified_gap", "climb", "iterate", "make_workspace", "repair", "solve"]
 
 MAX_STEPS = 200
-HALVINGS = 30
+WARM_STEPS = 40
 PATIENCE = 12  # steps without halving the violation before a block-coordinate sweep is tried
 MAX_SWEEPS = 500
 MAX_EXCHANGES = 40
-NOISE = 1e-14
+HALVINGS = 30
+NOISE = 1e-14  # residuals of a unit of mass below this are rounding
+EASY = 10.0  # rate times spread of losses up to which Newton needs no help from a cold start
+GROWTH = 4.0  # how much the losses are scaled up from one stage to the next
+ROUGHLY = 1e-2  # violation at which an intermediate stage is good enough
 
 
 class Workspace(NamedTuple):
@@ -87,9 +91,57 @@ def _rate_at(rate, i, j):
 
 
 @kernel
-def solve(reg, loss, rate, lam, mu, tol, max_steps, w):
-    """Move (lam, mu) from where they are to the optimum; ``w.x`` holds the marginals there. Returns an Effort."""
-    set_z(loss, lam, mu, w.z)
+def solve(reg, loss, rate, lam, mu, tol, w):
+    """Move (lam, mu) from a nearby start to the optimum; ``w.x`` holds the marginals there. Returns an Effort.
+
+    A start that turns out not to be near is given up, and the optimum approached from afar.
+    """
+    set_z(loss, 1.0, lam, mu, w.z)
+    effort = iterate(reg, rate, lam, mu, tol, WARM_STEPS, w)
+    if effort.violation <= tol:
+        return effort
+    return climb(reg, loss, rate, lam, mu, tol, w)
+
+
+@kernel
+def climb(reg, loss, rate, lam, mu, tol, w):
+    """Find the optimum from nothing: solve for the losses scaled down to where that is easy, then scale them up.
+
+    With losses far larger than 1/rate the problem is nearly a linear programme, and Newton's region of convergence
+    nearly a point. Along this path every optimum is a good start for the next.
+    """
+    spread = 0.0
+    for j in range(loss.shape[1]):
+        low, high = math.inf, -math.inf
+        for i in range(loss.shape[0]):
+            low, high = min(low, loss[i, j] * rate_at(rate, i, j)), max(high, loss[i, j] * rate_at(rate, i, j))
+        spread = max(spread, high - low)
+    scale = min(1.0, EASY / spread) if spread > 0.0 else 1.0
+    lam[:] = 0.0
+    mu[:] = 0.0
+    set_z(loss, scale, lam, mu, w.z)
+    sweep(reg, rate, lam, mu, w, False)
+    steps, sweeps = 0, 0
+    while True:
+        effort = iterate(reg, rate, lam, mu, tol if scale == 1.0 else ROUGHLY, MAX_STEPS, w)
+        steps += effort.steps
+        sweeps += effort.sweeps
+        if scale == 1.0:
+            return Effort(steps, sweeps, effort.violation)
+        growth = min(GROWTH, 1.0 / scale)
+        scale = 1.0 if growth < GROWTH else scale * growth
+        for j in range(lam.size):
+            lam[j] *= growth
+        for i in range(mu.size):
+            mu[i] *= growth
+        set_z(loss, scale, lam, mu, w.z)
+        for _ in range(3):
+            sweep(reg, rate, lam, mu, w, True)
+
+
+@kernel
+def iterate(reg, rate, lam, mu, tol, max_steps, w):
+    """Newton steps from z, with block-coordinate sweeps where they stop making progress."""
     v = evaluate(reg, rate, w.z, mu, w)
     if v == math.inf:
         sweep(reg, rate, lam, mu, w, False)
@@ -112,11 +164,11 @@ def solve(reg, loss, rate, lam, mu, tol, max_steps, w):
 
 
 @kernel
-def set_z(loss, lam, mu, z):
+def set_z(loss, scale, lam, mu, z):
     n, m = loss.shape
     for i in range(n):
         for j in range(m):
-            z[i, j] = (loss[i, j] + lam[j]) + mu[i]
+            z[i, j] = (scale * loss[i, j] + lam[j]) + mu[i]
 
 
 @kernel
@@ -126,22 +178,23 @@ def evaluate(reg, rate, z, mu, w):
     Infinite where z has left the regulariser's domain.
     """
     n, m = z.shape
-    for j in range(m):
-        w.column[j] = -1.0
+    x, h, column, row = w.x, w.h, w.column, w.row
+    # Entry by entry first, with nothing carried from one to the next: this loop becomes vector code.
     for i in range(n):
-        r = 0.0
         for j in range(m):
-            x, h = primal(reg, rate_at(rate, i, j), z[i, j])
-            w.x[i, j] = x
-            w.h[i, j] = h
-            r += x
-            w.column[j] += x
-        w.row[i] = r - 1.0
-    worst = 0.0
+            x[i, j], h[i, j] = primal(reg, rate_at(rate, i, j), z[i, j])
     for j in range(m):
-        worst = max(worst, abs(w.column[j]))
+        column[j] = -1.0
+    worst = 0.0
     for i in range(n):
-        worst = max(worst, w.row[i] if w.row[i] > 0.0 else min(mu[i], -w.row[i]))
+        r = -1.0
+        for j in range(m):
+            r += x[i, j]
+            column[j] += x[i, j]
+        row[i] = r
+        worst = max(worst, r if r > 0.0 else min(mu[i], -r))
+    for j in range(m):
+        worst = max(worst, abs(column[j]))
     return worst if worst < math.inf else math.inf
 
 
@@ -155,27 +208,29 @@ def newton_direction(mu, w):
     corrections that never happen.
     """
     n, m = w.h.shape
+    h, row, free, d_lam, d_mu = w.h, w.row, w.free, w.d_lam, w.d_mu
     for i in range(n):
-        w.free[i] = mu[i] > 0.0 or w.row[i] > 0.0
+        free[i] = mu[i] > 0.0 or row[i] > 0.0
     for _ in range(MAX_EXCHANGES):
         assemble(mu, w)
-        eliminate(w.weights, w.excess, w.rhs, w.d_lam)
+        eliminate(w.weights, w.excess, w.rhs, d_lam)
         settled = True
         for i in range(n):
-            left = w.row[i]
+            over = row[i]  # by how much the step would leave the row overfilled
             for j in range(m):
-                left -= w.h[i, j] * w.d_lam[j]
-            if w.free[i]:
-                w.d_mu[i] *= left
-                if mu[i] + w.d_mu[i] < 0.0:
-                    w.free[i] = False
+                over -= h[i, j] * d_lam[j]
+            if free[i]:
+                d_mu[i] *= over
+                if mu[i] + d_mu[i] < 0.0:
+                    free[i] = False
                     settled = False
             else:
-                for j in range(m):
-                    left += w.h[i, j] * mu[i]
-                w.d_mu[i] = -mu[i]
-                if left > 0.0:
-                    w.free[i] = True
+                if mu[i] > 0.0:
+                    for j in range(m):
+                        over += h[i, j] * mu[i]
+                d_mu[i] = -mu[i]
+                if over > 0.0:
+                    free[i] = True
                     settled = False
         if settled:
             break
@@ -189,31 +244,35 @@ def assemble(mu, w):
     excess. ``d_mu`` is left holding 1 / sum_l h_il for the free rows.
     """
     n, m = w.h.shape
+    h, row, weights, excess, rhs = w.h, w.row, w.weights, w.excess, w.rhs
     for j in range(m):
-        w.excess[j] = 0.0
-        w.rhs[j] = w.column[j]
-        for k in range(j + 1, m):
-            w.weights[j, k] = 0.0
+        excess[j] = 0.0
+        rhs[j] = w.column[j]
+        for k in range(m):
+            weights[j, k] = 0.0
     for i in range(n):
         if w.free[i]:
             total = 0.0
             for j in range(m):
-                total += w.h[i, j]
-            w.d_mu[i] = 1.0 / total if total > 0.0 else 0.0
+                total += h[i, j]
+            inverse = 1.0 / total if total > 0.0 else 0.0
+            w.d_mu[i] = inverse
             for j in range(m):
-                share = w.h[i, j] * w.d_mu[i]
-                w.rhs[j] -= share * w.row[i]
-                for k in range(j + 1, m):
-                    w.weights[j, k] += share * w.h[i, k]
+                share = h[i, j] * inverse
+                rhs[j] -= share * row[i]
+                for k in range(m):  # the whole square, of which half is used: one loop of full length is faster
+                    weights[j, k] += share * h[i, k]
         else:
             for j in range(m):
-                w.excess[j] += w.h[i, j]
-                w.rhs[j] += w.h[i, j] * mu[i]
+                excess[j] += h[i, j]
+            if mu[i] > 0.0:
+                for j in range(m):
+                    rhs[j] += h[i, j] * mu[i]
 
 
 @kernel
 def eliminate(weights, excess, rhs, solution):
-    """Solve (Laplacian(weights) + diag(excess)) solution = rhs; weights in the strict upper triangle.
+    """Solve (Laplacian(weights) + diag(excess)) solution = rhs; weights are read above the diagonal only.
 
     No subtraction touches the matrix, so every pivot has full relative accuracy, however small. The right-hand side
     has an absolute accuracy instead: it is a sum of residuals of a unit of mass. What is left of it at rounding level
@@ -248,31 +307,31 @@ def line_search(reg, rate, lam, mu, v, w):
     then risen all the way. Neither test compares two large dual values, so neither stalls in their rounding.
     """
     n, m = w.z.shape
+    z, trial_z, trial_mu, d_lam, d_mu = w.z, w.trial_z, w.trial_mu, w.d_lam, w.d_mu
     s = 1.0
     for _ in range(HALVINGS):
         for i in range(n):
-            step = s * w.d_mu[i]
-            w.trial_mu[i] = max(0.0, mu[i] + step)
+            trial_mu[i] = max(0.0, mu[i] + s * d_mu[i])
             for j in range(m):
-                w.trial_z[i, j] = w.z[i, j] + (s * w.d_lam[j] + step)
-        new = evaluate(reg, rate, w.trial_z, w.trial_mu, w)
-        if new <= 0.5 * v or (new < math.inf and rise(lam, mu, s, w) >= 0.0):
+                trial_z[i, j] = z[i, j] + s * (d_lam[j] + d_mu[i])
+        new = evaluate(reg, rate, trial_z, trial_mu, w)
+        if new <= 0.5 * v or (new < math.inf and rise(mu, s, w) >= 0.0):
             for j in range(m):
-                lam[j] += s * w.d_lam[j]
+                lam[j] += s * d_lam[j]
             for i in range(n):
-                mu[i] = w.trial_mu[i]
+                mu[i] = trial_mu[i]
                 for j in range(m):
-                    w.z[i, j] = w.trial_z[i, j]
+                    z[i, j] = trial_z[i, j]
             return new
         s *= 0.5
-    return evaluate(reg, rate, w.z, mu, w)
+    return evaluate(reg, rate, z, mu, w)
 
 
 @kernel
-def rise(lam, mu, s, w):
+def rise(mu, s, w):
     """The derivative of the dual along the step, at its end."""
     total = 0.0
-    for j in range(lam.size):
+    for j in range(w.d_lam.size):
         total += s * w.d_lam[j] * w.column[j]
     for i in range(mu.size):
         total += (w.trial_mu[i] - mu[i]) * w.row[i]
@@ -351,12 +410,12 @@ def repair(x, row, repaired, column, spare):
     short = 0.0
     for j in range(m):
         short += max(0.0, 1.0 - column[j])
-        column[j] = max(1.0, column[j])
+        column[j] = 1.0 / max(1.0, column[j])
     room = 0.0
     for i in range(n):
         total = 0.0
         for j in range(m):
-            repaired[i, j] = x[i, j] * spare[i] / column[j]
+            repaired[i, j] = x[i, j] * (spare[i] * column[j])
             total += repaired[i, j]
         spare[i] = max(0.0, 1.0 - total)
         room += spare[i]

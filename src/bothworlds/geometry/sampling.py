@@ -102,7 +102,7 @@ def sample_ranking(marginals: ArrayLike, rng: np.random.Generator) -> NDArray[np
     >>> draws = np.array([sample_ranking(x, rng) for _ in range(1000)])
     >>> sorted({tuple(d) for d in draws.tolist()})
     [(0, 2), (1, 2)]
-    >>> 450 < (draws[:, 0] == 0).sum() < 550
+    >>> bool(450 < (draws[:, 0] == 0).sum() < 550)
     True
 
     References

@@ -1,0 +1,96 @@
+"""The best ranking for known scores: assignment of items to positions, by shortest augmenting paths."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..kernels import kernel
+from .polytope import as_matrix
+
+__all__ = ["assign", "best_ranking"]
+
+
+def best_ranking(scores: ArrayLike) -> NDArray[np.int64]:
+    """The item for every position, all different, for which the sum of scores is largest.
+
+    Parameters
+    ----------
+    scores
+        (n_items, n_positions), with n_positions <= n_items.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n_positions,) item indices in the order of positions.
+
+    Examples
+    --------
+    Item 0 is the best at either position, but it is worth more to give it the second:
+
+    >>> best_ranking([[0.9, 0.8], [0.8, 0.1], [0.2, 0.3]])
+    array([1, 0])
+
+    References
+    ----------
+    Jonker, Volgenant: A shortest augmenting path algorithm for dense and sparse linear assignment problems,
+    Computing 38, 1987.
+    """
+    matrix = as_matrix(scores, "scores")
+    n, m = matrix.shape
+    ranking = np.empty(m, np.int64)
+    work = np.empty((3, n))
+    assign(-matrix, ranking, work[0], work[1], np.empty(m), np.empty((3, n), np.int64))
+    return ranking
+
+
+@kernel
+def assign(cost, ranking, price, distance, potential, links):
+    """Minimise the sum of ``cost[ranking[j], j]`` over distinct items; O(n m^2).
+
+    Positions are placed one after the other. Each finds the cheapest way to an unused item, on the way pushing
+    positions that are already placed to other items; ``price`` of items and ``potential`` of positions keep reduced
+    costs non-negative, so that Dijkstra's rule finds it. ``links`` holds, per item: the position that has it, the
+    position from which it was reached, and whether it is settled.
+    """
+    n, m = cost.shape
+    holder, reached_from, settled = links[0], links[1], links[2]
+    for i in range(n):
+        price[i] = 0.0
+        holder[i] = -1
+    for start in range(m):
+        potential[start] = 0.0
+        for i in range(n):
+            distance[i] = math.inf
+            settled[i] = 0
+        j, length, item = start, 0.0, -1
+        while j >= 0:
+            best = math.inf
+            for i in range(n):
+                if settled[i] == 0:
+                    d = length + cost[i, j] - potential[j] - price[i]
+                    if d < distance[i]:
+                        distance[i] = d
+                        reached_from[i] = j
+                    # Among equally near items a free one ends the search.
+                    if distance[i] < best or (distance[i] == best and holder[i] < 0):
+                        best = distance[i]
+                        item = i
+            settled[item] = 1
+            length = best
+            j = holder[item]
+        for i in range(n):
+            if settled[i] == 1 and i != item:
+                price[i] += distance[i] - length
+                potential[holder[i]] += length - distance[i]
+        potential[start] += length
+        while True:
+            j = reached_from[item]
+            holder[item] = j
+            previous = ranking[j] if j != start else -1
+            ranking[j] = item
+            if j == start:
+                break
+            item = previous
