@@ -1,0 +1,60 @@
+"""bothworlds ranks items and learns from clicks, whether users are steady, seasonal or hostile.
+
+>>> import bothworlds
+>>> ranker = bothworlds.Ranker(["news", "sport", "weather", "music"], slots=2, seed=1)
+>>> shown = ranker.rank()
+>>> ranker.feedback(shown.id, clicked=[shown.items[0]])
+
+Everything is loaded on first use, so importing the package is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import arena, core, geometry, policies, testing, worlds
+    from .arena import Result, play
+    from .core import Decision
+    from .policies import policy
+    from .ranker import Ranker
+    from .worlds import world
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Decision",
+    "Ranker",
+    "Result",
+    "arena",
+    "core",
+    "geometry",
+    "play",
+    "policies",
+    "policy",
+    "testing",
+    "world",
+    "worlds",
+]
+
+_HOME = {
+    "Decision": "core",
+    "Ranker": "ranker",
+    "Result": "arena",
+    "play": "arena",
+    "policy": "policies",
+    "world": "worlds",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'bothworlds' has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name) if name in _HOME else import_module(f".{name}", __name__)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

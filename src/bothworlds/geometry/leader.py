@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .newton import MAX_STEPS, certified_gap, climb, iterate, make_workspace, repair, solve
+from .newton import certified_gap, climb, make_workspace, polish, repair, solve
 from .polytope import as_matrix
 from .regularizers import named
 
@@ -117,11 +117,12 @@ def leader(
             f"conditions are violated by {effort.violation:.3g} (loss from {losses.min():.3g} to {losses.max():.3g}, "
             f"rate from {np.min(rates):.3g} to {np.max(rates):.3g})"
         )
-    polish = iterate(reg, rates, lam, mu, 0.0, POLISH, work)
+    for _ in range(POLISH):
+        polish(reg, rates, lam, mu, work)
     marginals = np.empty((n, m))
     repair(work.x, work.row, marginals, np.empty(m), np.empty(n))
     gap = certified_gap(reg, rates, mu, marginals, work) + _rounding(losses, lam, mu, work.z)
-    return Leader(marginals, lam, mu, gap, effort.steps + polish.steps)
+    return Leader(marginals, lam, mu, gap, effort.steps + POLISH)
 
 
 def _rounding(loss: NDArray[np.float64], lam: NDArray[np.float64], mu: NDArray[np.float64], z: NDArray[np.float64]) -> float:

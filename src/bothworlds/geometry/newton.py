@@ -28,13 +28,12 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from ..kernels import kernel
+from ..kernels import inner_kernel, kernel
 from .regularizers import primal, slope
 
-__all__ = ["Effort", "Workspace", "certified_gap", "climb", "iterate", "make_workspace", "repair", "solve"]
+__all__ = ["Effort", "Workspace", "certified_gap", "climb", "make_workspace", "polish", "repair", "solve"]
 
-MAX_STEPS = 200
-WARM_STEPS = 40
+MAX_STEPS = 100
 PATIENCE = 12  # steps without halving the violation before a block-coordinate sweep is tried
 MAX_SWEEPS = 500
 MAX_EXCHANGES = 40
@@ -60,6 +59,8 @@ class Workspace(NamedTuple):
     rhs: NDArray[np.float64]
     d_lam: NDArray[np.float64]
     d_mu: NDArray[np.float64]
+    line_z: NDArray[np.float64]
+    line_rate: NDArray[np.float64]
     free: NDArray[np.bool_]
 
 
@@ -74,7 +75,7 @@ class Effort(NamedTuple):
 def make_workspace(n: int, m: int) -> Workspace:
     """Allocate the arrays a solve of an n x m problem writes to."""
     pair, col, row = (n, m), (m,), (n,)
-    shapes = (pair, pair, pair, pair, row, col, row, (m, m), col, col, col, row)
+    shapes = (pair, pair, pair, pair, row, col, row, (m, m), col, col, col, row, row, row)
     return Workspace(*(np.zeros(s) for s in shapes), np.zeros(n, np.bool_))
 
 
@@ -97,7 +98,7 @@ def solve(reg, loss, rate, lam, mu, tol, w):
     A start that turns out not to be near is given up, and the optimum approached from afar.
     """
     set_z(loss, 1.0, lam, mu, w.z)
-    effort = iterate(reg, rate, lam, mu, tol, WARM_STEPS, w)
+    effort = iterate(reg, rate, lam, mu, tol, w)
     if effort.violation <= tol:
         return effort
     return climb(reg, loss, rate, lam, mu, tol, w)
@@ -120,10 +121,10 @@ def climb(reg, loss, rate, lam, mu, tol, w):
     lam[:] = 0.0
     mu[:] = 0.0
     set_z(loss, scale, lam, mu, w.z)
-    sweep(reg, rate, lam, mu, w, False)
+    sweep_columns(reg, rate, lam, w)
     steps, sweeps = 0, 0
     while True:
-        effort = iterate(reg, rate, lam, mu, tol if scale == 1.0 else ROUGHLY, MAX_STEPS, w)
+        effort = iterate(reg, rate, lam, mu, tol if scale == 1.0 else ROUGHLY, w)
         steps += effort.steps
         sweeps += effort.sweeps
         if scale == 1.0:
@@ -136,18 +137,19 @@ def climb(reg, loss, rate, lam, mu, tol, w):
             mu[i] *= growth
         set_z(loss, scale, lam, mu, w.z)
         for _ in range(3):
-            sweep(reg, rate, lam, mu, w, True)
+            sweep_rows(reg, rate, mu, w)
+            sweep_columns(reg, rate, lam, w)
 
 
-@kernel
-def iterate(reg, rate, lam, mu, tol, max_steps, w):
+@inner_kernel
+def iterate(reg, rate, lam, mu, tol, w):
     """Newton steps from z, with block-coordinate sweeps where they stop making progress."""
     v = evaluate(reg, rate, w.z, mu, w)
     if v == math.inf:
-        sweep(reg, rate, lam, mu, w, False)
+        sweep_columns(reg, rate, lam, w)
         v = evaluate(reg, rate, w.z, mu, w)
     best, patience, sweeps = v, PATIENCE, 0
-    for step in range(max_steps):
+    for step in range(MAX_STEPS):
         if v <= tol:
             return Effort(step, sweeps, v)
         newton_direction(mu, w)
@@ -155,15 +157,24 @@ def iterate(reg, rate, lam, mu, tol, max_steps, w):
         patience = PATIENCE if v <= 0.5 * best else patience - 1
         best = min(best, v)
         while patience <= 0 and v > tol and sweeps < MAX_SWEEPS:
-            sweep(reg, rate, lam, mu, w, True)
+            sweep_rows(reg, rate, mu, w)
+            sweep_columns(reg, rate, lam, w)
             v = evaluate(reg, rate, w.z, mu, w)
             sweeps += 1
             if v <= 0.5 * best:
                 best, patience = v, PATIENCE
-    return Effort(max_steps, sweeps, v)
+    return Effort(MAX_STEPS, sweeps, v)
 
 
 @kernel
+def polish(reg, rate, lam, mu, w):
+    """One Newton step beyond the tolerance; near the optimum it squares the violation. Returns what is left."""
+    v = evaluate(reg, rate, w.z, mu, w)
+    newton_direction(mu, w)
+    return line_search(reg, rate, lam, mu, v, w)
+
+
+@inner_kernel
 def set_z(loss, scale, lam, mu, z):
     n, m = loss.shape
     for i in range(n):
@@ -171,7 +182,7 @@ def set_z(loss, scale, lam, mu, z):
             z[i, j] = (scale * loss[i, j] + lam[j]) + mu[i]
 
 
-@kernel
+@inner_kernel
 def evaluate(reg, rate, z, mu, w):
     """Fill x, h, the residuals (column, row); return the largest violation of the optimality conditions.
 
@@ -198,7 +209,7 @@ def evaluate(reg, rate, z, mu, w):
     return worst if worst < math.inf else math.inf
 
 
-@kernel
+@inner_kernel
 def newton_direction(mu, w):
     """The Newton step on the dual: rows pressed against their limit are equations, the others go to mu = 0.
 
@@ -236,7 +247,7 @@ def newton_direction(mu, w):
             break
 
 
-@kernel
+@inner_kernel
 def assemble(mu, w):
     """The Newton system reduced to the columns: a Laplacian, an excess on its diagonal, a right-hand side.
 
@@ -270,7 +281,7 @@ def assemble(mu, w):
                     rhs[j] += h[i, j] * mu[i]
 
 
-@kernel
+@inner_kernel
 def eliminate(weights, excess, rhs, solution):
     """Solve (Laplacian(weights) + diag(excess)) solution = rhs; weights are read above the diagonal only.
 
@@ -299,7 +310,7 @@ def eliminate(weights, excess, rhs, solution):
         solution[k] *= s
 
 
-@kernel
+@inner_kernel
 def line_search(reg, rate, lam, mu, v, w):
     """Take the Newton step, halved until it is safe; return the violation where it ends.
 
@@ -327,7 +338,7 @@ def line_search(reg, rate, lam, mu, v, w):
     return evaluate(reg, rate, z, mu, w)
 
 
-@kernel
+@inner_kernel
 def rise(mu, s, w):
     """The derivative of the dual along the step, at its end."""
     total = 0.0
@@ -338,44 +349,50 @@ def rise(mu, s, w):
     return total
 
 
-@kernel
-def sweep(reg, rate, lam, mu, w, rows):
-    """One exact block-coordinate pass over the dual: every row (if asked for), then every column."""
+@inner_kernel
+def sweep_rows(reg, rate, mu, w):
+    """Half a block-coordinate pass over the dual: the best multiplier for every row, the rest held still."""
     n, m = w.z.shape
-    if rows:
-        for i in range(n):
-            d = max(root_shift(reg, rate, w.z, i, -1), -mu[i])
-            mu[i] += d
-            for j in range(m):
-                w.z[i, j] += d
+    for i in range(n):
+        for j in range(m):
+            w.line_z[j] = w.z[i, j]
+            w.line_rate[j] = rate_at(rate, i, j)
+        d = max(root_shift(reg, w.line_rate, w.line_z, m), -mu[i])
+        mu[i] += d
+        for j in range(m):
+            w.z[i, j] += d
+
+
+@inner_kernel
+def sweep_columns(reg, rate, lam, w):
+    """The other half: the best multiplier for every column."""
+    n, m = w.z.shape
     for j in range(m):
-        d = root_shift(reg, rate, w.z, -1, j)
+        for i in range(n):
+            w.line_z[i] = w.z[i, j]
+            w.line_rate[i] = rate_at(rate, i, j)
+        d = root_shift(reg, w.line_rate, w.line_z, n)
         lam[j] += d
         for i in range(n):
             w.z[i, j] += d
 
 
-@kernel
-def root_shift(reg, rate, z, row, column):
-    """The d for which row ``row`` (or column ``column``) of x(z + d) sums to 1.
+@inner_kernel
+def root_shift(reg, rate, z, size):
+    """The d for which the first ``size`` marginals x(z + d) sum to 1.
 
-    At the left end of the bracket one entry alone is 1, at the right end none exceeds 1/size. In between, Newton on
+    At the left end of the bracket one of them alone is 1, at the right end none exceeds 1/size. In between, Newton on
     the logarithm of the sum, kept inside the bracket.
     """
-    n, m = z.shape
-    size = m if row >= 0 else n
     low, high = -math.inf, -math.inf
     for k in range(size):
-        i, j = (row, k) if row >= 0 else (k, column)
-        eta = rate_at(rate, i, j)
-        low = max(low, -slope(reg, 1.0) / eta - z[i, j])
-        high = max(high, -slope(reg, 1.0 / size) / eta - z[i, j])
+        low = max(low, -slope(reg, 1.0) / rate[k] - z[k])
+        high = max(high, -slope(reg, 1.0 / size) / rate[k] - z[k])
     d = low
     for _ in range(100):
         total, fall = 0.0, 0.0
         for k in range(size):
-            i, j = (row, k) if row >= 0 else (k, column)
-            x, h = primal(reg, rate_at(rate, i, j), z[i, j] + d)
+            x, h = primal(reg, rate[k], z[k] + d)
             total += x
             fall += h
         if total > 1.0:
@@ -423,7 +440,7 @@ def repair(x, row, repaired, column, spare):
         fill(repaired, spare, room)
 
 
-@kernel
+@inner_kernel
 def fill(x, spare, room):
     """Bring columns that sum to less than 1 up to 1, out of what the rows have to spare."""
     n, m = x.shape

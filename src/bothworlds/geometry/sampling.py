@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..kernels import kernel
+from ..kernels import inner_kernel, kernel
 from .newton import repair
 from .polytope import as_marginals
 
@@ -142,7 +142,7 @@ def prepare(x, urn):
             urn.list[urn.first[b]] = b
 
 
-@kernel
+@inner_kernel
 def pack(x, urn):
     """Put every row into the open bin if it fits; else close the fuller of the two and leave the other open.
 
@@ -174,7 +174,7 @@ def pack(x, urn):
     return bins
 
 
-@kernel
+@inner_kernel
 def mend(k, mass, seat):
     """Exchange the weakest seat with the one that helps most, as long as that helps; return the weakest in the end."""
     for _ in range(2 * k):
@@ -204,7 +204,7 @@ def draw(x, rng, urn, ranking):
         settle(x, rng, urn, ranking)
 
 
-@kernel
+@inner_kernel
 def settle(x, rng, urn, ranking):
     """Draw from what the first seating leaves: peel on, and play out the rest."""
     k, m = urn.bins[0], ranking.size
@@ -229,28 +229,30 @@ def settle(x, rng, urn, ranking):
     play_out(x, rng, urn, ranking)
 
 
-@kernel
+@inner_kernel
 def play_out(x, rng, urn, ranking):
     """Settle the columns one after the other by dependent rounding."""
     m = ranking.size
     mass = urn.mass
     for j in range(m):
-        winner = -1
-        for b in range(urn.bins[0]):
+        winner = 0
+        while mass[winner, j] <= TINY and winner + 1 < urn.bins[0]:
+            winner += 1
+        for b in range(winner + 1, urn.bins[0]):
             if mass[b, j] > TINY:
-                winner = b if winner < 0 else play(winner, b, j, rng, urn)
+                winner = play(winner, b, j, rng, urn)
         for c in range(j, m + 1):
             mass[winner, c] = 0.0
         ranking[j] = member(x, winner, j, rng, urn)
 
 
-@kernel
+@inner_kernel
 def heads(rng, a, b):
     """True with probability a / (a + b)."""
     return rng.random() * (a + b) < a
 
 
-@kernel
+@inner_kernel
 def member(x, b, j, rng, urn):
     """A member of bin b, in proportion to what each holds in column j."""
     i = urn.head[b]
@@ -264,7 +266,7 @@ def member(x, b, j, rng, urn):
     return i
 
 
-@kernel
+@inner_kernel
 def play(a, b, j, rng, urn):
     """Bins a and b play until one of them holds nothing in column j; return the other."""
     mass = urn.mass
@@ -291,7 +293,7 @@ def play(a, b, j, rng, urn):
             return b
 
 
-@kernel
+@inner_kernel
 def play_around(a, j, rng, urn):
     """Shift mass around a cycle found by walking from bin a through column j, or near it."""
     mass, rows, cols = urn.mass, urn.rows, urn.cols
@@ -310,7 +312,7 @@ def play_around(a, j, rng, urn):
         mass[rows[k + 1], cols[k]] -= gain
 
 
-@kernel
+@inner_kernel
 def drop_crumb(length, urn):
     """A walk that ends nowhere has followed a crumb left by rounding: the smallest entry on it."""
     mass, rows, cols = urn.mass, urn.rows, urn.cols
@@ -323,7 +325,7 @@ def drop_crumb(length, urn):
     mass[row, col] = 0.0
 
 
-@kernel
+@inner_kernel
 def walk(row, col, urn):
     """Follow floating entries, column to row to column, until a row or column comes up again.
 
@@ -360,7 +362,7 @@ def walk(row, col, urn):
     return lo, length
 
 
-@kernel
+@inner_kernel
 def other_row(unlike, j, first, urn):
     """A row other than ``unlike`` that floats in column j and in another one, not before ``first``; -1 if none."""
     for b in range(urn.bins[0]):
@@ -369,7 +371,7 @@ def other_row(unlike, j, first, urn):
     return -1
 
 
-@kernel
+@inner_kernel
 def other_column(row, unlike, first, mass):
     """A column other than ``unlike``, not before ``first``, in which the row floats; -1 if there is none."""
     for j in range(mass.shape[1] - 1, first - 1, -1):

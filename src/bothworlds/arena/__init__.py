@@ -1,0 +1,9 @@
+"""Where policies meet worlds: the loop, its results, tables and figures."""
+
+from .compete import compete
+from .figures import draw_results
+from .loop import play
+from .result import Result
+from .storage import save_results
+
+__all__ = ["Result", "compete", "draw_results", "play", "save_results"]

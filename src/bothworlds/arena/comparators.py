@@ -1,0 +1,43 @@
+"""What the best rankings would have earned: the comparators of regret."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..geometry import best_ranking
+from ..worlds import World
+
+__all__ = ["best_in_hindsight"]
+
+
+def best_in_hindsight(world: World, marks: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Cumulative expected reward up to each checkpoint of the best fixed ranking, and of the best one of each round.
+
+    The fixed ranking is the best for the rounds up to that checkpoint: R(t) is the regret of a game of t rounds.
+
+    >>> import bothworlds
+    >>> world = bothworlds.worlds.periodic(
+    ...     [bothworlds.worlds.stochastic([0.9, 0.1], [1.0]), bothworlds.worlds.stochastic([0.1, 0.9], [1.0])], phase=10)
+    >>> fixed, dynamic = best_in_hindsight(world, np.array([10, 20]))
+    >>> fixed.round(6).tolist(), dynamic.round(6).tolist()
+    ([9.0, 10.0], [9.0, 18.0])
+    """
+    fixed, dynamic = np.empty(len(marks)), np.empty(len(marks))
+    summed = np.zeros((world.n_items, world.n_positions))
+    best_so_far, done = 0.0, 0
+    # Worlds that take turns hand out the same few arrays again and again.
+    known: dict[int, tuple[NDArray[np.float64], float]] = {}
+    for k, mark in enumerate(marks.tolist()):
+        for end, probabilities in world.pieces(done, mark):
+            if id(probabilities) not in known:
+                known[id(probabilities)] = (probabilities, _value(probabilities))
+            best_so_far += (end - done) * known[id(probabilities)][1]
+            summed += (end - done) * probabilities
+            done = end
+        fixed[k], dynamic[k] = _value(summed), best_so_far
+    return fixed, dynamic
+
+
+def _value(scores: NDArray[np.float64]) -> float:
+    return float(scores[best_ranking(scores), np.arange(scores.shape[1])].sum())

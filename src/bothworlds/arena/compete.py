@@ -1,0 +1,42 @@
+"""Many policies in many worlds: the table of who earns what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..policies import Policy
+from ..worlds import World
+from .loop import play
+from .result import Result
+
+__all__ = ["compete"]
+
+
+def compete(
+    policies: Sequence[str | Policy],
+    worlds: Sequence[str | World],
+    rounds: int,
+    *,
+    seeds: int = 10,
+    seed: int = 0,
+    checkpoints: int = 100,
+    jobs: int | None = None,
+    progress: bool | None = None,
+    finished: Callable[[Result], None] | None = None,
+) -> list[Result]:
+    """Play every policy in every world against the same users; ``finished`` is called with each result.
+
+    >>> results = compete(["uniform", "ftrl-pbm"], ["paper/stochastic"], rounds=500, seeds=2)
+    >>> [result.policy for result in results]
+    ['uniform', 'ftrl-pbm']
+    """
+    results = []
+    for world in worlds:
+        for policy in policies:
+            result = play(
+                policy, world, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, progress=progress
+            )
+            results.append(result)
+            if finished is not None:
+                finished(result)
+    return results

@@ -1,0 +1,97 @@
+"""Figures of results: average reward against rounds, one panel for every world."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_results"]
+
+# Okabe and Ito's palette: distinguishable with any kind of colour vision. Yellow is left out, too pale for a line.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+REFERENCES = {"best_dynamic": ("best list of each round", "-"), "best_fixed": ("best fixed list", "--")}
+STYLE: dict[str, Any] = {
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 8,
+    "axes.titleweight": "bold",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "bothworlds",
+}
+
+
+def draw_results(results: Sequence[Result], path: str | Path) -> Path:
+    """Draw average reward against rounds, with standard errors and both comparators, one panel for every world.
+
+    The format follows the ending of the name (.svg, .png, .pdf).
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("figures need matplotlib: pip install 'bothworlds[figures]'") from error
+    path = Path(path)
+    worlds = list(dict.fromkeys(result.world for result in results))
+    policies = list(dict.fromkeys(result.policy for result in results))
+    colours = {policy: PALETTE[k % len(PALETTE)] for k, policy in enumerate(policies)}
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(1.2 + 2.7 * len(worlds), 2.8), layout="constrained", dpi=200)
+        panels = figure.subplots(1, len(worlds), squeeze=False)[0]
+        for panel, world in zip(panels, worlds):
+            _draw_panel(panel, [result for result in results if result.world == world], colours)
+            panel.set_title(world)
+        panels[0].set_ylabel("average reward per round")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        metadata = {"Date": None} if path.suffix == ".svg" else None  # the same results give the same file
+        figure.savefig(path, metadata=metadata)
+    return path
+
+
+def _draw_panel(panel: Axes, results: Sequence[Result], colours: dict[str, str]) -> None:
+    labels: list[tuple[float, str, str]] = []
+    for name, (label, line) in REFERENCES.items():
+        curve = getattr(results[0], name) / results[0].rounds
+        if name == "best_fixed" and np.allclose(curve, results[0].best_dynamic / results[0].rounds):
+            continue
+        panel.plot(results[0].rounds, curve, line, color="0.6", linewidth=1)
+        labels.append((float(curve[-1]), label, "0.45"))
+    for result in results:
+        average = result.average_reward()
+        mean = average.mean(axis=0)
+        error = average.std(axis=0, ddof=1) / np.sqrt(len(average)) if len(average) > 1 else np.zeros_like(mean)
+        colour = colours[result.policy]
+        panel.fill_between(result.rounds, mean - error, mean + error, color=colour, alpha=0.25, linewidth=0)
+        panel.plot(result.rounds, mean, color=colour, linewidth=1.4)
+        labels.append((float(mean[-1]), result.policy, colour))
+    _label_ends(panel, int(results[0].rounds[-1]), labels)
+    panel.set_xlabel("rounds")
+    panel.set_xlim(0, results[0].rounds[-1])
+    panel.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
+
+
+def _label_ends(panel: Axes, end: int, labels: Sequence[tuple[float, str, str]]) -> None:
+    """Name each curve at its end, pushed apart where names would touch."""
+    low, high = panel.get_ylim()
+    apart = 0.062 * (high - low)
+    height = -np.inf
+    for value, label, colour in sorted(labels):
+        height = max(value, height + apart)
+        panel.annotate(
+            label,
+            (end, height),
+            xytext=(4, 0),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+            fontsize=7,
+            annotation_clip=False,
+        )

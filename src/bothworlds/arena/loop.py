@@ -1,0 +1,269 @@
+"""Let a policy meet a world: the one loop that everything else is built around."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Streams, decide, is_compiled, learn, streams
+from ..kernels import kernel
+from ..policies import CompiledPolicy, Policy
+from ..policies import resolve as resolve_policy
+from ..worlds import World
+from ..worlds import resolve as resolve_world
+from .comparators import best_in_hindsight
+from .progress import Report, progress_bar
+from .result import Result
+
+__all__ = ["play"]
+
+Counts = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def play(
+    policy: str | Policy,
+    world: str | World,
+    rounds: int,
+    *,
+    seeds: int = 10,
+    seed: int = 0,
+    checkpoints: int | Sequence[int] = 100,
+    jobs: int | None = None,
+    shuffle: bool = True,
+    progress: bool | None = None,
+) -> Result:
+    """Let a policy rank for ``rounds`` rounds in a world, several times over, and keep score.
+
+    Each replication has its own users, its own random order of item labels and its own randomness for the policy,
+    all of them fixed by ``seed`` and the number of the replication: every policy meets the same users, and the result
+    does not depend on ``jobs``.
+
+    Parameters
+    ----------
+    policy, world
+        Names, or objects.
+    rounds
+        How many rounds to play; told to a policy whose setting ``horizon`` is None.
+    seeds
+        How many replications.
+    seed
+        Where their randomness starts.
+    checkpoints
+        At how many evenly spaced rounds to keep the score, or at which.
+    jobs
+        How many replications to run at a time; all cores if not given. Compiled policies run in threads, others in
+        processes where the system can fork.
+    shuffle
+        Whether item labels are shuffled in each replication. Leave it on: a policy that breaks ties by label would
+        otherwise be told the best order when items are listed in it.
+    progress
+        Whether to show a progress bar; if not given, when run at a terminal.
+
+    Returns
+    -------
+    Result
+        Cumulative rewards and clicks at the checkpoints, and what the best rankings would have earned.
+
+    Examples
+    --------
+    >>> result = play("ftrl-pbm", "paper/stochastic", rounds=2_000, seeds=3, checkpoints=4)
+    >>> result.rounds
+    array([ 500, 1000, 1500, 2000])
+    >>> result.reward.shape
+    (3, 4)
+    >>> again = play("ftrl-pbm", "paper/stochastic", rounds=2_000, seeds=3, checkpoints=4, jobs=1)
+    >>> bool((again.reward == result.reward).all())
+    True
+    """
+    meeting = _Meeting(resolve_policy(policy), resolve_world(world), _whole(rounds, "rounds"), shuffle)
+    marks = _checkpoints(checkpoints, meeting.rounds)
+    replications = range(_whole(seeds, "seeds"))
+    workers = min(len(replications), _whole(jobs, "jobs") if jobs is not None else _cores())
+    started = time.perf_counter()
+    with progress_bar(meeting.title, meeting.rounds * len(replications), progress) as report:
+        counts = _replicate(meeting, marks, seed, replications, workers, report)
+    fixed, dynamic = best_in_hindsight(meeting.world, marks)
+    return Result(
+        policy=meeting.policy_name,
+        world=meeting.world.name or type(meeting.world).__name__.lower(),
+        settings=meeting.settings,
+        seed=seed,
+        rounds=marks,
+        reward=np.array([reward for reward, _ in counts]),
+        clicks=np.array([clicks for _, clicks in counts]),
+        best_fixed=fixed,
+        best_dynamic=dynamic,
+        seconds=time.perf_counter() - started,
+    )
+
+
+class _Meeting:
+    """A policy and a world that fit together."""
+
+    def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool) -> None:
+        self.policy = policy.with_horizon(rounds) if hasattr(policy, "with_horizon") else policy
+        self.world, self.rounds, self.shuffle = world, rounds, shuffle
+        self.policy_name = str(getattr(policy, "name", "") or type(policy).__name__)
+        self.settings = self.policy.settings() if isinstance(self.policy, Policy) else {}
+        self.title = f"{self.policy_name} in {world.name or 'a world'}"
+
+    def new_state(self) -> Any:
+        return self.policy.init(self.world.n_items, self.world.n_positions)
+
+    def compiled(self) -> bool:
+        own = isinstance(self.policy, CompiledPolicy) and type(self.policy).decide is CompiledPolicy.decide
+        return own and type(self.policy).learn is CompiledPolicy.learn and is_compiled(self.new_state())
+
+    def replicate(self, marks: NDArray[np.int64], seed: int, replication: int, report: Report) -> Counts:
+        """Play once; cumulative expected reward and clicks at the checkpoints."""
+        source = streams(seed, replication)
+        n = self.world.n_items
+        labels = source.labels.permutation(n) if self.shuffle else np.arange(n)
+        state = self.new_state()
+        advance = _advance_compiled if self.compiled() else _advance_interpreted
+        totals = np.zeros(2)
+        reward, clicks = np.empty(len(marks)), np.empty(len(marks))
+        done = 0
+        for k, mark in enumerate(marks.tolist()):
+            for end, probabilities in self.world.pieces(done, mark):
+                advance(self.policy, state, end - done, probabilities[labels], source, totals)
+                report(end - done)
+                done = end
+            reward[k], clicks[k] = totals
+        return reward, clicks
+
+
+def _advance_compiled(
+    policy: Policy, state: Any, rounds: int, probabilities: NDArray[np.float64], source: Streams, totals: Any
+) -> None:
+    m = probabilities.shape[1]
+    advance(state, rounds, probabilities, source.policy, source.users, np.empty(m, np.int64), np.empty((2, m)), totals)
+
+
+@kernel
+def advance(state, rounds, probabilities, policy_rng, user_rng, ranking, rows, totals):
+    """The compiled loop; ``rows`` holds propensities and clicks, ``totals`` expected reward and clicks so far."""
+    propensity, clicks = rows[0], rows[1]
+    for _ in range(rounds):
+        decide(state, policy_rng, ranking, propensity)
+        for j in range(ranking.size):
+            p = probabilities[ranking[j], j]
+            totals[0] += p
+            clicks[j] = 1.0 if user_rng.random() < p else 0.0
+            totals[1] += clicks[j]
+        learn(state, ranking, propensity, clicks)
+
+
+def _advance_interpreted(
+    policy: Policy, state: Any, rounds: int, probabilities: NDArray[np.float64], source: Streams, totals: Any
+) -> None:
+    """The same loop for policies in plain Python, draw for draw."""
+    positions = np.arange(probabilities.shape[1])
+    for _ in range(rounds):
+        decision = policy.decide(state, source.policy)
+        p = probabilities[decision.ranking, positions]
+        clicks = (source.users.random(positions.size) < p).astype(np.float64)
+        for chance, click in zip(p.tolist(), clicks.tolist()):
+            totals[0] += chance
+            totals[1] += click
+        policy.learn(state, decision, clicks)
+
+
+def _replicate(
+    meeting: _Meeting,
+    marks: NDArray[np.int64],
+    seed: int,
+    replications: range,
+    workers: int,
+    report: Report,
+) -> list[Counts]:
+    if workers == 1:
+        return [meeting.replicate(marks, seed, k, report) for k in replications]
+    if meeting.compiled():
+        return _in_threads(meeting, marks, seed, replications, workers, report)
+    if "fork" not in multiprocessing.get_all_start_methods():
+        return [meeting.replicate(marks, seed, k, report) for k in replications]
+    return _in_processes(meeting, marks, seed, replications, workers, report)
+
+
+def _in_threads(
+    meeting: _Meeting, marks: NDArray[np.int64], seed: int, replications: range, workers: int, report: Report
+) -> list[Counts]:
+    stopped = threading.Event()
+
+    def counting(rounds: int) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        report(rounds)
+
+    with _collecting(ThreadPoolExecutor(workers), stopped.set) as pool:
+        return list(pool.map(lambda k: meeting.replicate(marks, seed, k, counting), replications))
+
+
+# What a forked worker needs is inherited, not pickled: a policy typed at a prompt works as well as an imported one.
+_inherited: dict[str, Any] = {}
+
+
+def _in_processes(
+    meeting: _Meeting, marks: NDArray[np.int64], seed: int, replications: range, workers: int, report: Report
+) -> list[Counts]:
+    _inherited["task"] = (meeting, marks, seed)
+    context = multiprocessing.get_context("fork")
+    try:
+        with _collecting(ProcessPoolExecutor(workers, mp_context=context), lambda: None) as pool:
+            counts = []
+            for result in pool.map(_one_inherited, replications):
+                report(meeting.rounds)
+                counts.append(result)
+            return counts
+    finally:
+        _inherited.clear()
+
+
+def _one_inherited(replication: int) -> Counts:
+    meeting, marks, seed = _inherited["task"]
+    result: Counts = meeting.replicate(marks, seed, replication, lambda rounds: None)
+    return result
+
+
+@contextmanager
+def _collecting(pool: Executor, stop: Callable[[], None]) -> Iterator[Executor]:
+    """A pool that is told to stop when its user gives up waiting."""
+    try:
+        yield pool
+    except BaseException:
+        stop()
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _checkpoints(given: int | Sequence[int], rounds: int) -> NDArray[np.int64]:
+    if isinstance(given, (int, np.integer)):
+        count = min(_whole(int(given), "checkpoints"), rounds)
+        return np.round(np.arange(1, count + 1) * (rounds / count)).astype(np.int64)
+    marks = np.asarray(given)
+    if marks.ndim != 1 or not marks.size or marks.dtype.kind not in "iu":
+        raise ValueError(f"checkpoints must be a number or a list of rounds; got {given!r}")
+    if marks[0] < 1 or (np.diff(marks) < 1).any() or marks[-1] > rounds:
+        raise ValueError(f"checkpoints must increase from at least 1 to at most {rounds} rounds; got {marks.tolist()}")
+    return np.unique(np.append(marks, rounds)).astype(np.int64)
+
+
+def _whole(value: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
+    return int(value)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

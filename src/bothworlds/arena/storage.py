@@ -1,0 +1,90 @@
+"""Results on disk: one row for every policy, world, replication and checkpoint, and how they were made."""
+
+from __future__ import annotations
+
+import csv
+import json
+import platform
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from .result import COLUMNS, Result
+
+__all__ = ["provenance", "save_results"]
+
+
+def save_results(results: Sequence[Result], path: str | Path) -> Path:
+    """Write results as Parquet or CSV, chosen by the ending of the name; provenance goes along.
+
+    Parquet carries it as metadata under ``bothworlds``; CSV has it as JSON in a file of the same name beside it.
+    """
+    path = Path(path)
+    if path.suffix not in (".parquet", ".csv"):
+        raise ValueError(f"results are saved as .parquet or .csv; got {path.name!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    how = json.dumps(provenance(results), indent=1)
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(COLUMNS)
+            for result in results:
+                writer.writerows(result.rows())
+        path.with_suffix(".json").write_text(how + "\n")
+    else:
+        _write_parquet(results, path, how)
+    return path
+
+
+def _write_parquet(results: Sequence[Result], path: Path, how: str) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("Parquet needs pyarrow: pip install 'bothworlds[parquet]', or save as .csv") from error
+    columns = list(zip(*(row for result in results for row in result.rows())))
+    table = pyarrow.table(dict(zip(COLUMNS, columns))).replace_schema_metadata({"bothworlds": how})
+    pyarrow.parquet.write_table(table, path, compression="zstd")
+
+
+def provenance(results: Sequence[Result]) -> dict[str, Any]:
+    """What somebody needs to make these results again: commit, versions, settings."""
+    return {
+        "commit": _commit(),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "plays": [
+            {
+                "policy": result.policy,
+                "settings": result.settings,
+                "world": result.world,
+                "seed": result.seed,
+                "replications": int(result.reward.shape[0]),
+                "rounds": int(result.rounds[-1]),
+            }
+            for result in results
+        ],
+    }
+
+
+_PACKAGES = ("bothworlds", "numpy", "numba", "scipy")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the checkout this code runs from, if it does."""
+    here = Path(__file__).parent
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=here, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return described.stdout.strip() or None if described.returncode == 0 else None

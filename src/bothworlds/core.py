@@ -1,0 +1,154 @@
+"""The shared vocabulary: shapes, decisions, the two verbs of a policy, and where randomness comes from.
+
+A policy *decides* which item goes to which position and *learns* from the clicks. A decision carries the
+probabilities it was made with, so feedback may come late, out of order or never, and is still weighted correctly.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .kernels import kernel, register_kernels
+
+__all__ = [
+    "Decision",
+    "Shape",
+    "Streams",
+    "check_shape",
+    "copy_state",
+    "decide",
+    "decides",
+    "is_compiled",
+    "learn",
+    "learns",
+    "leaves",
+    "streams",
+    "with_leaves",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Shape(NamedTuple):
+    """How many items there are to choose from, and how many positions to fill."""
+
+    n_items: int
+    n_positions: int
+
+
+def check_shape(n_items: int, n_positions: int) -> Shape:
+    """A shape that can be ranked, or ValueError.
+
+    >>> check_shape(10, 5)
+    Shape(n_items=10, n_positions=5)
+    >>> check_shape(3, 5)
+    Traceback (most recent call last):
+    ...
+    ValueError: n_positions must be from 1 to n_items = 3; got 5
+    """
+    for name, value in (("n_items", n_items), ("n_positions", n_positions)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise ValueError(f"{name} must be a whole number; got {value!r}")
+    if n_items < 2:
+        raise ValueError(f"n_items must be at least 2, or there is nothing to choose; got {n_items}")
+    if not 1 <= n_positions <= n_items:
+        raise ValueError(f"n_positions must be from 1 to n_items = {n_items}; got {n_positions}")
+    return Shape(int(n_items), int(n_positions))
+
+
+class Decision(NamedTuple):
+    """What to show, and how likely that was.
+
+    ``ranking`` (n_positions,) is the item index shown at each position; ``propensity`` (n_positions,) is the marginal
+    probability with which each of them was put there, NaN where the policy cannot state it.
+    """
+
+    ranking: NDArray[np.int64]
+    propensity: NDArray[np.float64]
+
+
+def decide(state: Any, rng: Any, ranking: Any, propensity: Any) -> None:
+    """Fill ``ranking`` and ``propensity`` from the state of a compiled policy."""
+    _DECIDE[type(state)](state, rng, ranking, propensity)
+
+
+def learn(state: Any, ranking: Any, propensity: Any, clicks: Any) -> None:
+    """Update the state of a compiled policy, in place, with the clicks on a decision."""
+    _LEARN[type(state)](state, ranking, propensity, clicks)
+
+
+_DECIDE: dict[type, Callable[..., None]] = {}
+_LEARN: dict[type, Callable[..., None]] = {}
+register_kernels(decide, _DECIDE)
+register_kernels(learn, _LEARN)
+
+
+def decides(state_class: type) -> Callable[[F], F]:
+    """Compile a function and make it the ``decide`` of every state of that class."""
+    return _registrar(_DECIDE, state_class)
+
+
+def learns(state_class: type) -> Callable[[F], F]:
+    """Compile a function and make it the ``learn`` of every state of that class."""
+    return _registrar(_LEARN, state_class)
+
+
+def _registrar(table: dict[type, Callable[..., None]], state_class: type) -> Callable[[F], F]:
+    def register(function: F) -> F:
+        compiled = kernel(function)
+        table[state_class] = compiled
+        return compiled
+
+    return register
+
+
+def is_compiled(state: Any) -> bool:
+    """Whether compiled code can decide and learn with this state."""
+    return type(state) in _DECIDE and type(state) in _LEARN
+
+
+class Streams(NamedTuple):
+    """The independent sources of randomness of one replication."""
+
+    labels: np.random.Generator
+    users: np.random.Generator
+    policy: np.random.Generator
+
+
+def streams(seed: int, replication: int) -> Streams:
+    """Randomness for one replication: the same users for every policy, whatever runs beside it.
+
+    >>> a, b = streams(0, 3), streams(0, 3)
+    >>> bool(a.users.random() == b.users.random() != a.policy.random())
+    True
+    """
+    root = np.random.SeedSequence(seed, spawn_key=(replication,))
+    return Streams(*(np.random.default_rng(child) for child in root.spawn(3)))
+
+
+def leaves(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every array or number in a state made of (nested) NamedTuples, with the path that leads to it."""
+    if isinstance(state, tuple) and hasattr(state, "_fields"):
+        for name in state._fields:
+            yield from leaves(getattr(state, name), f"{path}.{name}" if path else name)
+    else:
+        yield path, state
+
+
+def with_leaves(state: Any, values: dict[str, Any], path: str = "") -> Any:
+    """The same state with other leaves, keyed by path; the opposite of ``leaves``."""
+    if isinstance(state, tuple) and hasattr(state, "_fields"):
+        names = state._fields
+        parts = [with_leaves(getattr(state, name), values, f"{path}.{name}" if path else name) for name in names]
+        return type(state)(*parts)
+    return values[path]
+
+
+def copy_state(state: Any) -> Any:
+    """An independent copy of a policy's state."""
+    return copy.deepcopy(state)

@@ -1,0 +1,117 @@
+"""What a policy is, and the checks on what it is given."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import Decision, Shape, check_shape, decide, learn
+
+__all__ = ["CompiledPolicy", "Policy", "checked_feedback"]
+
+
+class Policy(ABC):
+    """Decides which item goes to which position, and learns from the clicks.
+
+    A policy itself never changes: it is its settings, best written as a frozen dataclass. What it has learned is a
+    *state*, owned by whoever calls it; a NamedTuple of arrays can also be saved. ``learn`` updates the state in place
+    and returns it.
+
+    A policy that must know how many rounds there will be has a setting ``horizon``; ``play`` fills it in when it is
+    None.
+    """
+
+    name: ClassVar[str] = ""
+
+    @abstractmethod
+    def init(self, n_items: int, n_positions: int) -> Any:
+        """The state before anything is known."""
+
+    @abstractmethod
+    def decide(self, state: Any, rng: np.random.Generator) -> Decision:
+        """Choose a ranking. The state is left as it was."""
+
+    @abstractmethod
+    def learn(self, state: Any, decision: Decision, clicks: ArrayLike) -> Any:
+        """Learn from the clicks (n_positions,) on a decision; the state is updated in place and returned."""
+
+    def with_horizon(self, rounds: int) -> Self:
+        """This policy, told the number of rounds if it has to be told and has not been."""
+        if getattr(self, "horizon", rounds) is None and dataclasses.is_dataclass(self):
+            return dataclasses.replace(self, horizon=rounds)
+        return self
+
+    def settings(self) -> dict[str, Any]:
+        """The settings by name.
+
+        >>> import bothworlds
+        >>> bothworlds.policy("ftrl-pbm").settings()
+        {'rate': 0.5, 'tolerance': 1e-06}
+        """
+        if not dataclasses.is_dataclass(self):
+            return {}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
+
+
+class CompiledPolicy(Policy):
+    """A policy whose state is a NamedTuple with two kernels registered for its class.
+
+    The first field of the state is ``shape``, a :class:`~bothworlds.core.Shape`. The same kernels run in the compiled
+    loop of ``play`` and behind the two methods here.
+    """
+
+    needs_propensity: ClassVar[bool] = False
+
+    def init(self, n_items: int, n_positions: int) -> Any:
+        """The state before anything is known."""
+        return self.start(check_shape(n_items, n_positions))
+
+    @abstractmethod
+    def start(self, shape: Shape) -> Any:
+        """Allocate the state for a shape that has been checked."""
+
+    def decide(self, state: Any, rng: np.random.Generator) -> Decision:
+        """Choose a ranking. The state is left as it was."""
+        if not isinstance(rng, np.random.Generator):
+            raise ValueError(f"rng must be a numpy.random.Generator; got {rng!r}")
+        m = state.shape.n_positions
+        decision = Decision(np.empty(m, np.int64), np.empty(m))
+        decide(state, rng, decision.ranking, decision.propensity)
+        return decision
+
+    def learn(self, state: Any, decision: Decision, clicks: ArrayLike) -> Any:
+        """Learn from the clicks (n_positions,) on a decision; the state is updated in place and returned."""
+        ranking, propensity, seen = checked_feedback(state.shape, decision, clicks, self.needs_propensity)
+        learn(state, ranking, propensity, seen)
+        return state
+
+
+def checked_feedback(
+    shape: Shape, decision: Decision, clicks: ArrayLike, needs_propensity: bool
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Ranking, propensity and clicks as arrays, or ValueError saying what is wrong with them."""
+    n, m = shape
+    try:
+        ranking = np.asarray(decision.ranking)
+        propensity = np.ascontiguousarray(decision.propensity, dtype=np.float64)
+        seen = np.asarray(clicks, dtype=np.float64)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"decision and clicks must be a Decision and an array of 0 and 1: {error}") from error
+    if ranking.shape != (m,) or ranking.dtype.kind not in "iu":
+        raise ValueError(f"decision.ranking must be {m} item indices; got {decision.ranking!r}")
+    if ranking.min() < 0 or ranking.max() >= n or len(set(ranking.tolist())) < m:
+        raise ValueError(f"decision.ranking must be different items from 0 to {n - 1}; got {ranking.tolist()}")
+    if propensity.shape != (m,):
+        raise ValueError(f"decision.propensity must have {m} entries; got shape {propensity.shape}")
+    valid = (propensity > 0.0) & (propensity <= 1.0 + 1e-9)
+    if not (valid | (np.isnan(propensity) & (not needs_propensity))).all():
+        raise ValueError(f"decision.propensity must be probabilities above 0; got {propensity.tolist()}")
+    if seen.shape != (m,):
+        raise ValueError(f"clicks must have one entry for each of {m} positions; got shape {seen.shape}")
+    if not ((seen == 0.0) | (seen == 1.0)).all():
+        raise ValueError(f"clicks must be 0 or 1; got {seen.tolist()}")
+    return np.ascontiguousarray(ranking, dtype=np.int64), propensity, np.ascontiguousarray(seen)

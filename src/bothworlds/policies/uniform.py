@@ -1,0 +1,60 @@
+"""Uniformly random lists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Shape, decides, learns
+from .base import CompiledPolicy
+
+__all__ = ["Uniform"]
+
+
+class State(NamedTuple):
+    shape: Shape
+    items: NDArray[np.int64]  # (n_items,) 0, 1, 2, ... between draws
+
+
+@dataclass(frozen=True)
+class Uniform(CompiledPolicy):
+    """Shows a uniformly random list in every round and learns nothing.
+
+    The floor under every comparison: a policy that does worse has learned something false. Every item is at every
+    position with probability :math:`1/n`.
+
+    Needs to be told: nothing. Guarantee: none; its regret grows linearly.
+
+    >>> import numpy as np
+    >>> import bothworlds
+    >>> policy = bothworlds.policy("uniform")
+    >>> policy.decide(policy.init(4, 2), np.random.default_rng(0)).propensity
+    array([0.25, 0.25])
+    """
+
+    name = "uniform"
+
+    def start(self, shape: Shape) -> State:
+        return State(shape, np.arange(shape.n_items))
+
+
+@decides(State)
+def decide(state, rng, ranking, propensity):
+    n, items = state.shape.n_items, state.items
+    for j in range(ranking.size):
+        k = j + int(rng.random() * (n - j))
+        items[j], items[k] = items[k], items[j]
+        ranking[j] = items[j]
+        propensity[j] = 1.0 / n
+    # Put the items back in order, so that a draw depends on the generator alone.
+    for j in range(ranking.size):
+        items[ranking[j]] = ranking[j]
+        items[j] = j
+
+
+@learns(State)
+def learn(state, ranking, propensity, clicks):
+    pass

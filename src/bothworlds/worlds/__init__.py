@@ -1,0 +1,107 @@
+"""Simulated users: named worlds and the builders they are made with.
+
+A world from another package registers through the entry point group ``bothworlds.worlds``, or is simply passed as an
+object wherever a name is accepted.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from .base import Matrix, Periodic, Stochastic, World, matrix, periodic, stochastic
+from .paper import WORLDS
+
+__all__ = [
+    "Matrix",
+    "Periodic",
+    "Stochastic",
+    "World",
+    "describe",
+    "matrix",
+    "names",
+    "periodic",
+    "resolve",
+    "stochastic",
+    "world",
+]
+
+
+def names() -> list[str]:
+    """The names of all worlds known here, those of other packages included.
+
+    >>> names()[:3]
+    ['paper/periodic-both', 'paper/periodic-items', 'paper/stochastic']
+    """
+    return sorted(_known())
+
+
+def world(name: str, **settings: Any) -> World:
+    """The world of that name, with these settings.
+
+    >>> world("paper/stochastic", gap=0.01)
+    <Stochastic 'paper/stochastic(gap=0.01)': 10 items, 5 positions>
+    """
+    known = _known()
+    if name not in known:
+        raise ValueError(f"no world named {name!r}; there are {', '.join(sorted(known))}")
+    accepted = list(inspect.signature(known[name]).parameters)
+    unknown = [setting for setting in settings if setting not in accepted]
+    if unknown:
+        has = f"it has {', '.join(accepted)}" if accepted else "it has none"
+        raise ValueError(f"world {name!r} has no setting {unknown[0]!r}; {has}")
+    made = known[name](**settings)
+    said = ", ".join(f"{setting}={value!r}" for setting, value in settings.items())
+    made.name = f"{name}({said})" if said else name
+    return made
+
+
+def describe(name: str) -> tuple[str, dict[str, Any]]:
+    """What a named world is, in a sentence, and its settings with their defaults."""
+    maker = _known()[name]
+    defaults = {k: p.default for k, p in inspect.signature(maker).parameters.items()}
+    return (inspect.getdoc(maker) or "").partition("\n")[0], defaults
+
+
+def resolve(given: str | World) -> World:
+    """A world, whether given by name or as an object."""
+    if isinstance(given, str):
+        return world(given)
+    if isinstance(given, World):
+        return given
+    missing = [part for part in ("n_items", "n_positions", "click_probabilities") if not hasattr(given, part)]
+    if missing or isinstance(given, type):
+        raise ValueError(
+            f"world must be a name or an object with n_items, n_positions and click_probabilities; got {given!r}"
+        )
+    return _Foreign(given)
+
+
+class _Foreign(World):
+    """Somebody else's world, with the three parts every world has."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+        self.name = str(getattr(given, "name", "") or type(given).__name__)
+
+    @property
+    def n_items(self) -> int:
+        return int(self._given.n_items)
+
+    @property
+    def n_positions(self) -> int:
+        return int(self._given.n_positions)
+
+    def click_probabilities(self, t: int) -> Any:
+        return Matrix(self._given.click_probabilities(t)).click_probabilities(t)
+
+
+@cache
+def _known() -> dict[str, Callable[..., World]]:
+    found: dict[str, Callable[..., World]] = dict(WORLDS)
+    for entry in entry_points(group="bothworlds.worlds"):
+        found[entry.name] = entry.load()
+    return found

@@ -1,0 +1,188 @@
+"""What a world is: a click probability for every item at every position, round by round."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Matrix", "Periodic", "Stochastic", "World", "matrix", "periodic", "stochastic"]
+
+
+class World(ABC):
+    """Simulated users. Rounds count from t = 0; clicks are independent from position to position.
+
+    A world says what it would be at any round, whatever was shown before: it may change, but it does not react.
+    """
+
+    name: str = ""
+
+    @property
+    @abstractmethod
+    def n_items(self) -> int:
+        """How many items there are to choose from."""
+
+    @property
+    @abstractmethod
+    def n_positions(self) -> int:
+        """How many positions there are to fill."""
+
+    @abstractmethod
+    def click_probabilities(self, t: int) -> NDArray[np.float64]:
+        """(n_items, n_positions) probabilities of a click in round t."""
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Cut the rounds from ``start`` up to ``stop`` where probabilities change: (end of piece, probabilities).
+
+        Worlds that change rarely override this to say so without being asked round by round.
+        """
+        for t in range(start, stop):
+            yield t + 1, self.click_probabilities(t)
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        return f"<{type(self).__name__}{name}: {self.n_items} items, {self.n_positions} positions>"
+
+
+class Matrix(World):
+    """The same click probabilities in every round, of any form."""
+
+    def __init__(self, click_probabilities: ArrayLike) -> None:
+        self._probabilities = _as_probabilities(click_probabilities)
+
+    @property
+    def n_items(self) -> int:
+        """How many items there are to choose from."""
+        return self._probabilities.shape[0]
+
+    @property
+    def n_positions(self) -> int:
+        """How many positions there are to fill."""
+        return self._probabilities.shape[1]
+
+    def click_probabilities(self, t: int) -> NDArray[np.float64]:
+        """(n_items, n_positions) probabilities of a click in round t."""
+        _check_round(t)
+        return self._probabilities
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """One piece: nothing changes."""
+        if start < stop:
+            yield stop, self._probabilities
+
+
+class Stochastic(Matrix):
+    """The position-based model: item i at position j is clicked with probability attraction[i] * examination[j]."""
+
+    def __init__(self, attraction: ArrayLike, examination: ArrayLike) -> None:
+        self.attraction = _as_vector(attraction, "attraction")
+        self.examination = _as_vector(examination, "examination")
+        if self.examination.size > self.attraction.size:
+            raise ValueError(
+                f"examination must not have more positions than there are items; got {self.examination.size} "
+                f"positions and {self.attraction.size} items"
+            )
+        super().__init__(np.outer(self.attraction, self.examination))
+
+
+class Periodic(World):
+    """Several worlds that take turns, ``phase`` rounds each, over and over."""
+
+    def __init__(self, worlds: Sequence[World], phase: int) -> None:
+        self.worlds = tuple(worlds)
+        if not self.worlds or not all(isinstance(world, World) for world in self.worlds):
+            raise ValueError(f"worlds must be at least one world; got {worlds!r}")
+        shapes = {(world.n_items, world.n_positions) for world in self.worlds}
+        if len(shapes) > 1:
+            raise ValueError(f"worlds must have one shape; got {sorted(shapes)}")
+        if isinstance(phase, bool) or int(phase) != phase or phase < 1:
+            raise ValueError(f"phase must be a positive number of rounds; got {phase!r}")
+        self.phase = int(phase)
+
+    @property
+    def n_items(self) -> int:
+        """How many items there are to choose from."""
+        return self.worlds[0].n_items
+
+    @property
+    def n_positions(self) -> int:
+        """How many positions there are to fill."""
+        return self.worlds[0].n_positions
+
+    def click_probabilities(self, t: int) -> NDArray[np.float64]:
+        """(n_items, n_positions) probabilities of a click in round t."""
+        _check_round(t)
+        return self.worlds[t // self.phase % len(self.worlds)].click_probabilities(t)
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """The pieces of the worlds whose turn it is."""
+        while start < stop:
+            turn = start // self.phase
+            end = min(stop, (turn + 1) * self.phase)
+            yield from self.worlds[turn % len(self.worlds)].pieces(start, end)
+            start = end
+
+
+def stochastic(attraction: ArrayLike, examination: ArrayLike) -> Stochastic:
+    """A world that never changes, under the position-based model.
+
+    >>> stochastic([0.9, 0.5, 0.1], [1.0, 0.5]).click_probabilities(0)
+    array([[0.9 , 0.45],
+           [0.5 , 0.25],
+           [0.1 , 0.05]])
+    """
+    return Stochastic(attraction, examination)
+
+
+def periodic(worlds: Sequence[World], phase: int) -> Periodic:
+    """Worlds that take turns, ``phase`` rounds each.
+
+    >>> summer, winter = stochastic([0.9, 0.1], [1.0]), stochastic([0.1, 0.9], [1.0])
+    >>> year = periodic([summer, winter], phase=10)
+    >>> [float(year.click_probabilities(t)[0, 0]) for t in (0, 9, 10, 19, 20)]
+    [0.9, 0.9, 0.1, 0.1, 0.9]
+    """
+    return Periodic(worlds, phase)
+
+
+def matrix(click_probabilities: ArrayLike) -> Matrix:
+    """A world that never changes, with click probabilities (n_items, n_positions) of any form.
+
+    >>> matrix([[0.9, 0.1], [0.1, 0.9]])
+    <Matrix: 2 items, 2 positions>
+    """
+    return Matrix(click_probabilities)
+
+
+def _check_round(t: int) -> None:
+    if t < 0:
+        raise ValueError(f"t must not be negative; got {t}")
+
+
+def _as_vector(value: ArrayLike, name: str) -> NDArray[np.float64]:
+    vector = np.array(value, dtype=np.float64)
+    if vector.ndim != 1 or not vector.size:
+        raise ValueError(f"{name} must be a list of probabilities; got shape {vector.shape}")
+    _check_probabilities(vector, name)
+    vector.setflags(write=False)
+    return vector
+
+
+def _as_probabilities(value: ArrayLike) -> NDArray[np.float64]:
+    probabilities = np.array(value, dtype=np.float64)
+    if probabilities.ndim != 2 or not 1 <= probabilities.shape[1] <= probabilities.shape[0]:
+        raise ValueError(
+            "click_probabilities must be items by positions, with at least one position and as many items; "
+            f"got shape {probabilities.shape}"
+        )
+    _check_probabilities(probabilities, "click_probabilities")
+    probabilities.setflags(write=False)
+    return probabilities
+
+
+def _check_probabilities(values: NDArray[np.float64], name: str) -> None:
+    bad = values[~((values >= 0.0) & (values <= 1.0))]
+    if bad.size:
+        raise ValueError(f"{name} must be probabilities from 0 to 1; got {bad.flat[0]}")

@@ -1,0 +1,31 @@
+"""What all tests share: Hypothesis profiles and seeded randomness."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The first example of a test may compile a kernel for many seconds, so no example has a deadline.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture
+def generator() -> Callable[..., np.random.Generator]:
+    """Make a Generator from one or more whole numbers; seeds are never None."""
+
+    def seeded(*seed: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence(seed))
+
+    return seeded
+
+
+@pytest.fixture
+def rng(generator: Callable[..., np.random.Generator]) -> np.random.Generator:
+    """One seeded Generator, for tests to which any will do."""
+    return generator(20240229)
