@@ -112,7 +112,7 @@ class _Meeting:
     def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool) -> None:
         self.policy = policy.with_horizon(rounds) if hasattr(policy, "with_horizon") else policy
         self.world, self.rounds, self.shuffle = world, rounds, shuffle
-        self.policy_name = str(getattr(policy, "name", "") or type(policy).__name__)
+        self.policy_name = policy.label if isinstance(policy, Policy) else type(policy).__name__
         self.settings = self.policy.settings() if isinstance(self.policy, Policy) else {}
         self.title = f"{self.policy_name} in {world.name or 'a world'}"
 

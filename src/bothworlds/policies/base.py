@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import Decision, Shape, check_shape, decide, learn
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = ["CompiledPolicy", "Policy", "checked_feedback"]
 
@@ -26,6 +29,7 @@ class Policy(ABC):
     """
 
     name: ClassVar[str] = ""
+    adaptive: ClassVar[bool] = True  # False for a policy that is not meant to learn
 
     @abstractmethod
     def init(self, n_items: int, n_positions: int) -> Any:
@@ -41,9 +45,22 @@ class Policy(ABC):
 
     def with_horizon(self, rounds: int) -> Self:
         """This policy, told the number of rounds if it has to be told and has not been."""
-        if getattr(self, "horizon", rounds) is None and dataclasses.is_dataclass(self):
+        if getattr(self, "horizon", rounds) is None and _is_settings(self):
             return dataclasses.replace(self, horizon=rounds)
         return self
+
+    @property
+    def label(self) -> str:
+        """The name, with the settings that are not the published ones.
+
+        >>> import bothworlds
+        >>> bothworlds.policy("ftrl-pbm", rate=0.25).label
+        'ftrl-pbm(rate=0.25)'
+        """
+        defaults = {field.name: field.default for field in dataclasses.fields(self)} if _is_settings(self) else {}
+        said = [f"{key}={value!r}" for key, value in self.settings().items() if value != defaults.get(key)]
+        name = self.name or type(self).__name__
+        return f"{name}({', '.join(said)})" if said else name
 
     def settings(self) -> dict[str, Any]:
         """The settings by name.
@@ -52,9 +69,13 @@ class Policy(ABC):
         >>> bothworlds.policy("ftrl-pbm").settings()
         {'rate': 0.5, 'tolerance': 1e-06}
         """
-        if not dataclasses.is_dataclass(self):
+        if not _is_settings(self):
             return {}
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
+
+
+def _is_settings(policy: Policy) -> TypeGuard[DataclassInstance]:
+    return dataclasses.is_dataclass(policy)
 
 
 class CompiledPolicy(Policy):

@@ -36,6 +36,7 @@ class Uniform(CompiledPolicy):
     """
 
     name = "uniform"
+    adaptive = False
 
     def start(self, shape: Shape) -> State:
         return State(shape, np.arange(shape.n_items))

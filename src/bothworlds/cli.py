@@ -1,0 +1,247 @@
+"""The command line: play a policy in a world, let policies compete, list what there is."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from .arena import Result
+    from .policies import Policy
+    from .worlds import World
+
+__all__ = ["app", "main"]
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Rank items and learn from clicks, whether users are steady, seasonal or hostile.",
+    epilog="Start with:  bothworlds play --policy ftrl-pbm --world paper/stochastic --rounds 100000",
+)
+
+ARENA_WORLDS = ("paper/stochastic", "paper/periodic-items", "paper/periodic-both")
+
+Policies = Annotated[
+    list[str],
+    typer.Option(
+        "--policy",
+        "-p",
+        metavar="NAME[:SETTING=VALUE,...]",
+        help="Policy to play; give it several times to compare. Settings follow a colon: ftrl-pbm:rate=0.25",
+    ),
+]
+Worlds = Annotated[
+    list[str],
+    typer.Option(
+        "--world",
+        "-w",
+        metavar="NAME[:SETTING=VALUE,...]",
+        help="World to play in; may be given several times: paper/periodic-items:gap=0.01,phase=20000",
+    ),
+]
+Rounds = Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds to play.")]
+Seeds = Annotated[int, typer.Option("--seeds", "-n", min=1, help="Replications, each with users of its own.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Where the randomness starts.")]
+Checkpoints = Annotated[int, typer.Option("--checkpoints", min=1, help="Points on the curves.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Replications at a time; all cores if not given.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from . import __version__
+
+        typer.echo(f"bothworlds {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def play(
+    policy: Policies = ["ftrl-pbm"],  # noqa: B006 - typer never changes it
+    world: Worlds = ["paper/stochastic"],  # noqa: B006
+    rounds: Rounds = 100_000,
+    seeds: Seeds = 10,
+    seed: Seed = 0,
+    checkpoints: Checkpoints = 100,
+    jobs: Jobs = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the curves to this file: .svg, .png or .pdf.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Save every checkpoint to this file: .parquet or .csv.")] = None,
+) -> None:
+    """Let policies rank in worlds and print what they earn.
+
+    Rewards are expected clicks per round, averaged over all rounds. All policies meet the same users.
+
+    [bold]bothworlds play -p ftrl-pbm -p uniform -w paper/periodic-both --rounds 200000 --plot curves.svg[/bold]
+    """
+    for path, endings in ((plot, (".svg", ".png", ".pdf")), (save, (".parquet", ".csv"))):
+        if path is not None and path.suffix not in endings:
+            _refuse(f"{path} must end in {' or '.join(endings)}")
+    results = _compete(policy, world, rounds, seeds, seed, checkpoints, jobs)
+    _print_table(results)
+    _write(results, save, plot)
+
+
+@app.command()
+def arena(
+    policy: Annotated[list[str] | None, typer.Option("--policy", "-p", help="Only these; all if not given.")] = None,
+    world: Worlds = list(ARENA_WORLDS),
+    rounds: Rounds = 200_000,
+    seeds: Seeds = 10,
+    seed: Seed = 0,
+    jobs: Jobs = None,
+    out: Annotated[Path, typer.Option(help="Folder for results and figures.")] = Path("out"),
+) -> None:
+    """Every policy in every world: a table in the terminal, results and figures in a folder.
+
+    The table shows the average expected reward per round with its standard error over replications, the best policy
+    of each world in bold, and what a round costs.
+    """
+    from . import policies
+
+    results = _compete(policy or policies.names(), world, rounds, seeds, seed, 100, jobs)
+    _print_table(results)
+    _write(results, _results_path(out), out / "arena.svg")
+    _write(results, None, out / "arena.png")
+
+
+@app.command("policies")
+def list_policies() -> None:
+    """List the policies: what they are and what settings they have."""
+    from rich.table import Table
+
+    from . import policies
+
+    table = Table("policy", "what it does", "settings", box=None, pad_edge=False, show_lines=False)
+    for name in policies.names():
+        one = policies.policy(name)
+        said = ", ".join(f"{key}={value!r}" for key, value in one.settings().items())
+        table.add_row(name, (inspect.getdoc(one) or "").partition("\n")[0], said or "-")
+    _console().print(table)
+
+
+@app.command("worlds")
+def list_worlds() -> None:
+    """List the worlds: what they are and what settings they have."""
+    from rich.table import Table
+
+    from . import worlds
+
+    table = Table("world", "its users", "settings", box=None, pad_edge=False)
+    for name in worlds.names():
+        sentence, settings = worlds.describe(name)
+        table.add_row(name, sentence, ", ".join(f"{key}={value!r}" for key, value in settings.items()) or "-")
+    _console().print(table)
+
+
+def main() -> None:
+    """Run the command line; errors in what was asked for are printed in one line."""
+    try:
+        app()
+    except (ValueError, ImportError, OSError) as error:
+        _refuse(str(error))
+    except KeyboardInterrupt:
+        typer.secho("stopped", err=True)
+        raise SystemExit(130) from None
+
+
+def _compete(
+    policies: Sequence[str],
+    worlds: Sequence[str],
+    rounds: int,
+    seeds: int,
+    seed: int,
+    checkpoints: int,
+    jobs: int | None,
+) -> list[Result]:
+    from .arena import compete
+    from .policies import policy
+    from .worlds import world
+
+    players: list[Policy] = [policy(name, **settings) for name, settings in map(_parse, policies)]
+    places: list[World] = [world(name, **settings) for name, settings in map(_parse, worlds)]
+    return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs)
+
+
+def _parse(text: str) -> tuple[str, dict[str, Any]]:
+    """Split ``name:setting=value,...``; values are Python literals.
+
+    >>> _parse("paper/stochastic:gap=0.01,phase=20000")
+    ('paper/stochastic', {'gap': 0.01, 'phase': 20000})
+    """
+    name, _, rest = text.partition(":")
+    try:
+        call = ast.parse(f"dict({rest})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        if call.args or any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError("setting=value expected")
+        return name, {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"cannot read the settings in {text!r}; write them like {name}:setting=0.5,other=3") from error
+
+
+def _print_table(results: Sequence[Result]) -> None:
+    from rich.table import Column, Table
+
+    worlds = list(dict.fromkeys(result.world for result in results))
+    best = {world: max(r.final()[0] for r in results if r.world == world) for world in worlds}
+    rounds, seeds = int(results[0].rounds[-1]), results[0].reward.shape[0]
+    title = f"average expected reward per round, {rounds:,} rounds, {seeds} replications"
+    table = Table(Column("policy", no_wrap=True), title=title, title_justify="left", pad_edge=False)
+    for world in worlds:
+        table.add_column(world.replace("/", "/\n", 1).replace("(", "\n("), justify="right", no_wrap=True)
+    table.add_column("µs per\nround", justify="right")
+    for label, comparator in (("best of each round", "best_dynamic"), ("best fixed list", "best_fixed")):
+        firsts = [next(r for r in results if r.world == world) for world in worlds]
+        table.add_row(f"[dim]{label}", *(f"[dim]{getattr(r, comparator)[-1] / rounds:.4f}" for r in firsts), "")
+    for policy in dict.fromkeys(result.policy for result in results):
+        mine = {result.world: result for result in results if result.policy == policy}
+        cost = sum(r.seconds for r in mine.values()) / sum(r.rounds[-1] * r.reward.shape[0] for r in mine.values())
+        table.add_row(policy, *(_cell(mine.get(world), best[world]) for world in worlds), f"{cost * 1e6:.2f}")
+    _console().print(table)
+
+
+def _cell(result: Result | None, best: float) -> str:
+    if result is None:
+        return ""
+    mean, error = result.final()
+    text = f"{mean:.4f}" if error != error else f"{mean:.4f} ±{error:.4f}"
+    return f"[bold]{text}[/bold]" if mean == best else text
+
+
+def _write(results: Sequence[Result], save: Path | None, plot: Path | None) -> None:
+    from .arena import draw_results, save_results
+
+    if save is not None:
+        typer.echo(f"results: {save_results(results, save)}")
+    if plot is not None:
+        typer.echo(f"figure:  {draw_results(results, plot)}")
+
+
+def _results_path(out: Path) -> Path:
+    """Parquet where it can be written, CSV otherwise."""
+    from importlib.util import find_spec
+
+    return out / ("arena.parquet" if find_spec("pyarrow") else "arena.csv")
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console()
+
+
+def _refuse(message: str) -> NoReturn:
+    typer.secho(f"bothworlds: {message}", err=True, fg="red")
+    raise SystemExit(2)

@@ -1,0 +1,261 @@
+"""A ranker for a program of one's own: rank, feedback, save, load."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+import zipfile
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from .core import Decision, check_shape, leaves, with_leaves
+from .policies import Policy
+from .policies import resolve as resolve_policy
+
+__all__ = ["Ranker", "Shown"]
+
+FORMAT = "bothworlds ranker 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What to show: ``items`` in the order of slots, how likely each was put there, and an ``id`` for the feedback."""
+
+    id: int
+    items: tuple[Any, ...]
+    propensities: tuple[float, ...]
+
+
+class Ranker:
+    """Fills slots from a pool of items and learns from the clicks.
+
+    Parameters
+    ----------
+    items
+        The names of the items, all different; strings or whole numbers if the ranker is to be saved.
+    slots
+        How many of them to show at a time.
+    policy
+        Name of a policy, or a policy.
+    seed
+        Makes every choice repeatable; drawn from the operating system if not given.
+    max_pending
+        How many rankings may wait for feedback. Beyond that the oldest is forgotten, and feedback on it refused.
+
+    Examples
+    --------
+    Visitors who click on the weather, wherever it is shown:
+
+    >>> ranker = Ranker(["news", "sport", "weather", "music"], slots=2, seed=3)
+    >>> for _ in range(500):
+    ...     shown = ranker.rank()
+    ...     ranker.feedback(shown.id, [item for item in shown.items if item == "weather"])
+    >>> sum("weather" in ranker.rank().items for _ in range(100)) > 90
+    True
+
+    Feedback may come late and in any order; what was not clicked when feedback is given counts as seen and left.
+    A ranker may be used from several threads.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[Hashable],
+        slots: int,
+        *,
+        policy: str | Policy = "ftrl-pbm",
+        seed: int | None = None,
+        max_pending: int = 100_000,
+    ) -> None:
+        self.items = tuple(items)
+        self._index = {item: i for i, item in enumerate(self.items)}
+        if len(self._index) < len(self.items):
+            repeated = next(item for i, item in enumerate(self.items) if self._index[item] != i)
+            raise ValueError(f"items must be different; {repeated!r} is there twice")
+        if isinstance(slots, bool) or not isinstance(slots, (int, np.integer)) or not 1 <= slots <= len(self.items):
+            raise ValueError(f"slots must be from 1 to the number of items, {len(self.items)}; got {slots!r}")
+        if max_pending < 1:
+            raise ValueError(f"max_pending must be at least 1; got {max_pending!r}")
+        shape = check_shape(len(self.items), int(slots))
+        self.slots = shape.n_positions
+        self.policy = resolve_policy(policy)
+        self._state = self.policy.init(*shape)
+        self._rng = np.random.default_rng(seed)
+        self._max_pending = max_pending
+        self._pending: dict[int, Decision] = {}
+        self._last_id = 0
+        self._forgotten = 0  # ids up to this one may have been forgotten
+        self._lock = threading.Lock()
+
+    def rank(self) -> Shown:
+        """Choose what to show next."""
+        with self._lock:
+            decision = self.policy.decide(self._state, self._rng)
+            self._last_id += 1
+            self._pending[self._last_id] = decision
+            if len(self._pending) > self._max_pending:
+                self._forgotten = next(iter(self._pending))
+                del self._pending[self._forgotten]
+            names = tuple(self.items[i] for i in decision.ranking.tolist())
+            return Shown(self._last_id, names, tuple(decision.propensity.tolist()))
+
+    def feedback(self, id: int, clicked: Iterable[Hashable]) -> None:
+        """Tell which items of a ranking were clicked; none is an answer too.
+
+        >>> ranker = Ranker(["a", "b", "c"], slots=2, seed=0)
+        >>> shown = ranker.rank()
+        >>> ranker.feedback(shown.id, [])
+        >>> ranker.feedback(shown.id, [])
+        Traceback (most recent call last):
+        ...
+        ValueError: id 1 has had its feedback already
+        """
+        self.feedback_many([(id, clicked)])
+
+    def feedback_many(self, batch: Iterable[tuple[int, Iterable[Hashable]]]) -> None:
+        """Feedback on several rankings: pairs of id and clicked items. All of it is learned, or none if any is wrong.
+
+        >>> ranker = Ranker(["a", "b", "c"], slots=2, seed=0)
+        >>> first, second = ranker.rank(), ranker.rank()
+        >>> ranker.feedback_many([(second.id, second.items), (first.id, [])])
+        >>> ranker.pending
+        0
+        """
+        with self._lock:
+            checked: dict[int, np.ndarray[Any, np.dtype[np.float64]]] = {}
+            for id, clicked in batch:
+                if id in checked:
+                    raise ValueError(f"id {id!r} is in the batch twice")
+                checked[id] = self._clicks(self._decision(id), id, clicked)
+            for id, clicks in checked.items():
+                self.policy.learn(self._state, self._pending[id], clicks)
+                del self._pending[id]
+
+    @property
+    def pending(self) -> int:
+        """How many rankings are waiting for feedback."""
+        return len(self._pending)
+
+    def _decision(self, id: int) -> Decision:
+        if isinstance(id, (int, np.integer)) and id in self._pending:
+            return self._pending[id]
+        if isinstance(id, (int, np.integer)) and 1 <= id <= self._last_id:
+            if id <= self._forgotten:
+                raise ValueError(
+                    f"id {id} has had its feedback already, or was forgotten with more than {self._max_pending} waiting"
+                )
+            raise ValueError(f"id {id} has had its feedback already")
+        raise ValueError(f"id must be one that rank() gave; got {id!r}")
+
+    def _clicks(self, decision: Decision, id: int, clicked: Iterable[Hashable]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        if isinstance(clicked, (str, bytes)):
+            raise ValueError(f"clicked must be a list of items; got the single name {clicked!r}")
+        slot_of = {self.items[i]: slot for slot, i in enumerate(decision.ranking.tolist())}
+        clicks = np.zeros(self.slots)
+        for item in clicked:
+            if item not in self._index:
+                raise ValueError(f"clicked must be items of this ranker; got {item!r}")
+            if item not in slot_of:
+                raise ValueError(f"clicked must be items that were shown; {item!r} was not shown with id {id}")
+            clicks[slot_of[item]] = 1.0
+        return clicks
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to a file, from which :meth:`load` goes on as if nothing had happened.
+
+        The file is a NumPy archive of plain arrays with a JSON header; nothing in it is executed when it is read.
+        """
+        with self._lock:
+            arrays = {f"state/{name}": np.asarray(value) for name, value in leaves(self._state)}
+            unsuitable = [name for name, value in arrays.items() if value.dtype.hasobject]
+            if unsuitable:
+                raise ValueError(f"policy {self.policy!r} has a state that is not made of arrays: {unsuitable[0]}")
+            header = {
+                "format": FORMAT,
+                "policy": self.policy.name,
+                "settings": self.policy.settings(),
+                "items": list(self.items),
+                "slots": self.slots,
+                "rng": self._rng.bit_generator.state,
+                "last_id": self._last_id,
+                "forgotten": self._forgotten,
+                "max_pending": self._max_pending,
+            }
+            arrays["pending/id"] = np.array(list(self._pending), dtype=np.int64)
+            for part in Decision._fields:
+                parts: Sequence[Any] = [getattr(decision, part) for decision in self._pending.values()]
+                arrays[f"pending/{part}"] = np.array(parts).reshape(len(parts), self.slots)
+            try:
+                arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+            except TypeError as error:
+                raise ValueError(f"only a ranker of strings and whole numbers can be saved: {error}") from error
+            if [type(item) for item in self.items] != [type(item) for item in json.loads(json.dumps(header["items"]))]:
+                raise ValueError("only a ranker whose items are strings and whole numbers can be saved")
+            _write_atomically(Path(path), arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, *, policy: Policy | None = None) -> Self:
+        """The ranker that was saved there. A policy that no package registers has to be passed again.
+
+        >>> import tempfile, pathlib
+        >>> ranker = Ranker(["a", "b", "c"], slots=2, seed=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ranker.save(pathlib.Path(folder) / "ranker")
+        ...     twin = Ranker.load(pathlib.Path(folder) / "ranker")
+        >>> twin.rank() == ranker.rank()
+        True
+        """
+        arrays, header = _read(Path(path))
+        if policy is None:
+            from .policies import policy as named
+
+            policy = named(header["policy"], **header["settings"])
+        ranker = cls(header["items"], header["slots"], policy=policy, max_pending=header["max_pending"])
+        saved = {name.removeprefix("state/"): value for name, value in arrays.items() if name.startswith("state/")}
+        fresh = dict(leaves(ranker._state))
+        if saved.keys() != fresh.keys() or any(saved[name].shape != np.shape(fresh[name]) for name in fresh):
+            raise ValueError(f"{path} holds the state of another policy than {policy!r}")
+        values = {
+            name: saved[name].copy() if isinstance(old, np.ndarray) else type(old)(saved[name].item())
+            for name, old in fresh.items()
+        }
+        ranker._state = with_leaves(ranker._state, values)
+        ranker._rng.bit_generator.state = header["rng"]
+        ranker._last_id, ranker._forgotten = header["last_id"], header["forgotten"]
+        decisions = map(Decision, arrays["pending/ranking"].astype(np.int64), arrays["pending/propensity"])
+        ranker._pending = dict(zip(arrays["pending/id"].tolist(), decisions))
+        return ranker
+
+
+def _write_atomically(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+    """Either the whole new file or the old one, whatever happens in between."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(arrays.pop("header").tobytes())
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not a saved ranker: {error}") from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        found = header.get("format") if isinstance(header, dict) else header
+        raise ValueError(f"{path} is not a saved ranker that this version reads ({FORMAT!r}); it is {found!r}")
+    return arrays, header
