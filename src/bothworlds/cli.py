@@ -207,7 +207,7 @@ def _print_table(results: Sequence[Result]) -> None:
         table.add_row(f"[dim]{label}", *(f"[dim]{getattr(r, comparator)[-1] / rounds:.4f}" for r in firsts), "")
     for policy in dict.fromkeys(result.policy for result in results):
         mine = {result.world: result for result in results if result.policy == policy}
-        cost = sum(r.seconds for r in mine.values()) / sum(r.rounds[-1] * r.reward.shape[0] for r in mine.values())
+        cost = sum(r.cost() for r in mine.values()) / len(mine)
         table.add_row(policy, *(_cell(mine.get(world), best[world]) for world in worlds), f"{cost * 1e6:.2f}")
     _console().print(table)
 

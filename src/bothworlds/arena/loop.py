@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,14 @@ from .result import Result
 
 __all__ = ["play"]
 
-Counts = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+class Score(NamedTuple):
+    """One replication: cumulative expected reward and clicks at the checkpoints, and the processor time it took."""
+
+    reward: NDArray[np.float64]
+    clicks: NDArray[np.float64]
+    seconds: float
 
 
 def play(
@@ -88,9 +95,8 @@ def play(
     marks = _checkpoints(checkpoints, meeting.rounds)
     replications = range(_whole(seeds, "seeds"))
     workers = min(len(replications), _whole(jobs, "jobs") if jobs is not None else _cores())
-    started = time.perf_counter()
     with progress_bar(meeting.title, meeting.rounds * len(replications), progress) as report:
-        counts = _replicate(meeting, marks, seed, replications, workers, report)
+        scores = _replicate(meeting, marks, seed, replications, workers, report)
     fixed, dynamic = best_in_hindsight(meeting.world, marks)
     return Result(
         policy=meeting.policy_name,
@@ -98,11 +104,11 @@ def play(
         settings=meeting.settings,
         seed=seed,
         rounds=marks,
-        reward=np.array([reward for reward, _ in counts]),
-        clicks=np.array([clicks for _, clicks in counts]),
+        reward=np.array([score.reward for score in scores]),
+        clicks=np.array([score.clicks for score in scores]),
         best_fixed=fixed,
         best_dynamic=dynamic,
-        seconds=time.perf_counter() - started,
+        seconds=sum(score.seconds for score in scores),
     )
 
 
@@ -123,14 +129,16 @@ class _Meeting:
         own = isinstance(self.policy, CompiledPolicy) and type(self.policy).decide is CompiledPolicy.decide
         return own and type(self.policy).learn is CompiledPolicy.learn and is_compiled(self.new_state())
 
-    def replicate(self, marks: NDArray[np.int64], seed: int, replication: int, report: Report) -> Counts:
-        """Play once; cumulative expected reward and clicks at the checkpoints."""
+    def replicate(self, marks: NDArray[np.int64], seed: int, replication: int, report: Report) -> Score:
+        """Play once."""
         source = streams(seed, replication)
         n = self.world.n_items
         labels = source.labels.permutation(n) if self.shuffle else np.arange(n)
         state = self.new_state()
         advance = _advance_compiled if self.compiled() else _advance_interpreted
         totals = np.zeros(2)
+        advance(self.policy, state, 0, self.world.click_probabilities(0)[labels], source, totals)  # compiles
+        started = time.thread_time()
         reward, clicks = np.empty(len(marks)), np.empty(len(marks))
         done = 0
         for k, mark in enumerate(marks.tolist()):
@@ -139,7 +147,7 @@ class _Meeting:
                 report(end - done)
                 done = end
             reward[k], clicks[k] = totals
-        return reward, clicks
+        return Score(reward, clicks, time.thread_time() - started)
 
 
 def _advance_compiled(
@@ -185,7 +193,7 @@ def _replicate(
     replications: range,
     workers: int,
     report: Report,
-) -> list[Counts]:
+) -> list[Score]:
     if workers == 1:
         return [meeting.replicate(marks, seed, k, report) for k in replications]
     if meeting.compiled():
@@ -197,7 +205,7 @@ def _replicate(
 
 def _in_threads(
     meeting: _Meeting, marks: NDArray[np.int64], seed: int, replications: range, workers: int, report: Report
-) -> list[Counts]:
+) -> list[Score]:
     stopped = threading.Event()
 
     def counting(rounds: int) -> None:
@@ -215,23 +223,23 @@ _inherited: dict[str, Any] = {}
 
 def _in_processes(
     meeting: _Meeting, marks: NDArray[np.int64], seed: int, replications: range, workers: int, report: Report
-) -> list[Counts]:
+) -> list[Score]:
     _inherited["task"] = (meeting, marks, seed)
     context = multiprocessing.get_context("fork")
     try:
         with _collecting(ProcessPoolExecutor(workers, mp_context=context), lambda: None) as pool:
-            counts = []
+            scores = []
             for result in pool.map(_one_inherited, replications):
                 report(meeting.rounds)
-                counts.append(result)
-            return counts
+                scores.append(result)
+            return scores
     finally:
         _inherited.clear()
 
 
-def _one_inherited(replication: int) -> Counts:
+def _one_inherited(replication: int) -> Score:
     meeting, marks, seed = _inherited["task"]
-    result: Counts = meeting.replicate(marks, seed, replication, lambda rounds: None)
+    result: Score = meeting.replicate(marks, seed, replication, lambda rounds: None)
     return result
 
 

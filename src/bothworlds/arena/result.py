@@ -31,6 +31,7 @@ class Result:
     ``rounds`` (checkpoints,) are the rounds at which the score was taken; ``reward`` and ``clicks`` (seeds,
     checkpoints) are cumulative expected reward and cumulative realised clicks; ``best_fixed`` and ``best_dynamic``
     (checkpoints,) are what the best fixed ranking, and the best ranking of every single round, would have earned.
+    ``seconds`` is the processor time of all replications, compilation not counted.
     """
 
     policy: str
@@ -76,6 +77,10 @@ class Result:
         values = self.average_reward()[:, -1]
         spread = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else float("nan")
         return float(values.mean()), spread
+
+    def cost(self) -> float:
+        """Seconds of processor time per round."""
+        return self.seconds / (self.reward.shape[0] * int(self.rounds[-1]))
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """One row for every replication and checkpoint, in the order of ``COLUMNS``."""
