@@ -51,7 +51,8 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'bothworlds' has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOME[name]}", __name__), name) if name in _HOME else import_module(f".{name}", __name__)
+    room = import_module(f".{_HOME.get(name, name)}", __name__)
+    value = getattr(room, name) if name in _HOME else room
     globals()[name] = value
     return value
 

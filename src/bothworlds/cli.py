@@ -28,7 +28,7 @@ app = typer.Typer(
     epilog="Start with:  bothworlds play --policy ftrl-pbm --world paper/stochastic --rounds 100000",
 )
 
-ARENA_WORLDS = ("paper/stochastic", "paper/periodic-items", "paper/periodic-both")
+ARENA_WORLDS = ["paper/stochastic", "paper/periodic-items", "paper/periodic-both"]
 
 Policies = Annotated[
     list[str],
@@ -52,7 +52,9 @@ Rounds = Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds to pl
 Seeds = Annotated[int, typer.Option("--seeds", "-n", min=1, help="Replications, each with users of its own.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Where the randomness starts.")]
 Checkpoints = Annotated[int, typer.Option("--checkpoints", min=1, help="Points on the curves.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Replications at a time; all cores if not given.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="Replications at a time; all cores if not given.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -96,7 +98,7 @@ def play(
 @app.command()
 def arena(
     policy: Annotated[list[str] | None, typer.Option("--policy", "-p", help="Only these; all if not given.")] = None,
-    world: Worlds = list(ARENA_WORLDS),
+    world: Worlds = ARENA_WORLDS,
     rounds: Rounds = 200_000,
     seeds: Seeds = 10,
     seed: Seed = 0,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -19,10 +18,14 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from numba.core.caching import FunctionCache
+from numpy.typing import NDArray
 
-__all__ = ["inner_kernel", "kernel", "register_kernels"]
+__all__ = ["Floats", "Ints", "inner_kernel", "kernel", "register_kernels"]
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -70,12 +73,10 @@ def register_kernels(verb: Callable[..., Any], implementations: dict[type, Calla
     from numba.extending import overload
 
     def choose(first: Any, *others: Any) -> Callable[..., Any] | None:
-        chosen = implementations.get(getattr(first, "instance_class", None))
+        chosen = implementations.get(getattr(first, "instance_class", object))
         return getattr(chosen, "py_func", chosen)
 
-    # Numba compares the signatures of the verb and of its chooser.
-    parameters = ", ".join(inspect.signature(verb).parameters)
-    overload(verb)(eval(f"lambda {parameters}: choose({parameters})", {"choose": choose}))
+    overload(verb, strict=False)(choose)  # strict would compare annotations too
 
 
 class _SourceAwareCache(FunctionCache):  # type: ignore[misc]

@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from .core import Decision, check_shape, leaves, with_leaves
+from .kernels import Floats
 from .policies import Policy
 from .policies import resolve as resolve_policy
 
@@ -127,7 +128,7 @@ class Ranker:
         0
         """
         with self._lock:
-            checked: dict[int, np.ndarray[Any, np.dtype[np.float64]]] = {}
+            checked: dict[int, Floats] = {}
             for id, clicked in batch:
                 if id in checked:
                     raise ValueError(f"id {id!r} is in the batch twice")
@@ -152,7 +153,7 @@ class Ranker:
             raise ValueError(f"id {id} has had its feedback already")
         raise ValueError(f"id must be one that rank() gave; got {id!r}")
 
-    def _clicks(self, decision: Decision, id: int, clicked: Iterable[Hashable]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _clicks(self, decision: Decision, id: int, clicked: Iterable[Hashable]) -> Floats:
         if isinstance(clicked, (str, bytes)):
             raise ValueError(f"clicked must be a list of items; got the single name {clicked!r}")
         slot_of = {self.items[i]: slot for slot, i in enumerate(decision.ranking.tolist())}

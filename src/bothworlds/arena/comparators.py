@@ -16,9 +16,8 @@ def best_in_hindsight(world: World, marks: NDArray[np.int64]) -> tuple[NDArray[n
 
     The fixed ranking is the best for the rounds up to that checkpoint: R(t) is the regret of a game of t rounds.
 
-    >>> import bothworlds
-    >>> world = bothworlds.worlds.periodic(
-    ...     [bothworlds.worlds.stochastic([0.9, 0.1], [1.0]), bothworlds.worlds.stochastic([0.1, 0.9], [1.0])], phase=10)
+    >>> from bothworlds.worlds import periodic, stochastic
+    >>> world = periodic([stochastic([0.9, 0.1], [1.0]), stochastic([0.1, 0.9], [1.0])], phase=10)
     >>> fixed, dynamic = best_in_hindsight(world, np.array([10, 20]))
     >>> fixed.round(6).tolist(), dynamic.round(6).tolist()
     ([9.0, 10.0], [9.0, 18.0])

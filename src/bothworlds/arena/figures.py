@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def draw_results(results: Sequence[Result], path: str | Path) -> Path:
     worlds = list(dict.fromkeys(result.world for result in results))
     policies = list(dict.fromkeys(result.policy for result in results))
     colours = {policy: PALETTE[k % len(PALETTE)] for k, policy in enumerate(policies)}
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(cast(Any, STYLE)):
         figure = Figure(figsize=(1.2 + 2.7 * len(worlds), 2.8), layout="constrained", dpi=200)
         panels = figure.subplots(1, len(worlds), squeeze=False)[0]
         for panel, world in zip(panels, worlds):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Streams, decide, is_compiled, learn, streams
-from ..kernels import kernel
+from ..kernels import Floats, Ints, kernel
 from ..policies import CompiledPolicy, Policy
 from ..policies import resolve as resolve_policy
 from ..worlds import World
@@ -25,7 +25,6 @@ from .progress import Report, progress_bar
 from .result import Result
 
 __all__ = ["play"]
-
 
 
 class Score(NamedTuple):
@@ -158,7 +157,16 @@ def _advance_compiled(
 
 
 @kernel
-def advance(state, rounds, probabilities, policy_rng, user_rng, ranking, rows, totals):
+def advance(
+    state: Any,
+    rounds: int,
+    probabilities: Floats,
+    policy_rng: np.random.Generator,
+    user_rng: np.random.Generator,
+    ranking: Ints,
+    rows: Floats,
+    totals: Floats,
+) -> None:
     """The compiled loop; ``rows`` holds propensities and clicks, ``totals`` expected reward and clicks so far."""
     propensity, clicks = rows[0], rows[1]
     for _ in range(rounds):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ..kernels import kernel
+from ..kernels import Floats, Ints, kernel
 from .polytope import as_matrix
 
 __all__ = ["assign", "best_ranking"]
 
 
-def best_ranking(scores: ArrayLike) -> NDArray[np.int64]:
+def best_ranking(scores: ArrayLike) -> Ints:
     """The item for every position, all different, for which the sum of scores is largest.
 
     Parameters
@@ -47,7 +47,7 @@ def best_ranking(scores: ArrayLike) -> NDArray[np.int64]:
 
 
 @kernel
-def assign(cost, ranking, price, distance, potential, links):
+def assign(cost: Floats, ranking: Ints, price: Floats, distance: Floats, potential: Floats, links: Ints) -> None:
     """Minimise the sum of ``cost[ranking[j], j]`` over distinct items; O(n m^2).
 
     Positions are placed one after the other. Each finds the cheapest way to an unused item, on the way pushing

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..kernels import Floats
 from .newton import certified_gap, climb, make_workspace, polish, repair, solve
 from .polytope import as_matrix
 from .regularizers import named
@@ -29,9 +30,9 @@ class Leader:
     Newton steps.
     """
 
-    marginals: NDArray[np.float64] = field(repr=False)
-    lam: NDArray[np.float64]
-    mu: NDArray[np.float64] = field(repr=False)
+    marginals: Floats = field(repr=False)
+    lam: Floats
+    mu: Floats = field(repr=False)
     gap: float
     iterations: int
 
@@ -125,14 +126,14 @@ def leader(
     return Leader(marginals, lam, mu, gap, effort.steps + POLISH)
 
 
-def _rounding(loss: NDArray[np.float64], lam: NDArray[np.float64], mu: NDArray[np.float64], z: NDArray[np.float64]) -> float:
+def _rounding(loss: Floats, lam: Floats, mu: Floats, z: Floats) -> float:
     """What rounding can add to the gap: the solver's z belongs to losses that differ from the given ones by this."""
     scale = float(np.abs(loss).max() + np.abs(lam).max() + mu.max())
     drift = float(np.abs(z - (loss + lam + mu[:, None])).max()) + 4.0 * np.finfo(float).eps * scale
     return 2.0 * loss.shape[1] * drift
 
 
-def _as_rate(rate: ArrayLike, shape: tuple[int, int]) -> float | NDArray[np.float64]:
+def _as_rate(rate: ArrayLike, shape: tuple[int, int]) -> float | Floats:
     try:
         value = np.asarray(rate, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -145,7 +146,7 @@ def _as_rate(rate: ArrayLike, shape: tuple[int, int]) -> float | NDArray[np.floa
     return np.ascontiguousarray(value) if value.ndim else float(value)
 
 
-def _start_from(warm: Leader, shape: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _start_from(warm: Leader, shape: tuple[int, int]) -> tuple[Floats, Floats]:
     if not isinstance(warm, Leader):
         raise ValueError(f"warm must be a Leader, the result of an earlier call; got {warm!r}")
     if warm.marginals.shape != shape:

@@ -28,7 +28,7 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from ..kernels import inner_kernel, kernel
+from ..kernels import Floats, inner_kernel, kernel
 from .regularizers import primal, slope
 
 __all__ = ["Effort", "Workspace", "certified_gap", "climb", "make_workspace", "polish", "repair", "solve"]
@@ -45,23 +45,23 @@ ROUGHLY = 1e-2  # violation at which an intermediate stage is good enough
 
 
 class Workspace(NamedTuple):
-    """Everything a solve writes to, allocated once. Shapes: (n, m) for pairs, (m,) for columns, (n,) for rows."""
+    """Everything a solve writes to, allocated once."""
 
-    z: NDArray[np.float64]
-    x: NDArray[np.float64]
-    h: NDArray[np.float64]
-    trial_z: NDArray[np.float64]
-    trial_mu: NDArray[np.float64]
-    column: NDArray[np.float64]
-    row: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    excess: NDArray[np.float64]
-    rhs: NDArray[np.float64]
-    d_lam: NDArray[np.float64]
-    d_mu: NDArray[np.float64]
-    line_z: NDArray[np.float64]
-    line_rate: NDArray[np.float64]
-    free: NDArray[np.bool_]
+    z: Floats  # (n, m) L + lam + mu
+    x: Floats  # (n, m) marginals
+    h: Floats  # (n, m) -dx/dz
+    trial_z: Floats  # (n, m) where a step would lead
+    trial_mu: Floats  # (n,)
+    column: Floats  # (m,) residuals c: column sums minus 1
+    row: Floats  # (n,) residuals r: row sums minus 1
+    weights: Floats  # (m, m) the reduced Newton system: a Laplacian,
+    excess: Floats  # (m,) a diagonal,
+    rhs: Floats  # (m,) and a right-hand side
+    d_lam: Floats  # (m,) the step
+    d_mu: Floats  # (n,)
+    line_z: Floats  # (n,) one row or column at a time
+    line_rate: Floats  # (n,)
+    free: NDArray[np.bool_]  # (n,) rows that the step treats as equations
 
 
 class Effort(NamedTuple):
@@ -74,9 +74,23 @@ class Effort(NamedTuple):
 
 def make_workspace(n: int, m: int) -> Workspace:
     """Allocate the arrays a solve of an n x m problem writes to."""
-    pair, col, row = (n, m), (m,), (n,)
-    shapes = (pair, pair, pair, pair, row, col, row, (m, m), col, col, col, row, row, row)
-    return Workspace(*(np.zeros(s) for s in shapes), np.zeros(n, np.bool_))
+    return Workspace(
+        z=np.zeros((n, m)),
+        x=np.zeros((n, m)),
+        h=np.zeros((n, m)),
+        trial_z=np.zeros((n, m)),
+        trial_mu=np.zeros(n),
+        column=np.zeros(m),
+        row=np.zeros(n),
+        weights=np.zeros((m, m)),
+        excess=np.zeros(m),
+        rhs=np.zeros(m),
+        d_lam=np.zeros(m),
+        d_mu=np.zeros(n),
+        line_z=np.zeros(n),
+        line_rate=np.zeros(n),
+        free=np.zeros(n, np.bool_),
+    )
 
 
 def rate_at(rate: Any, i: int, j: int) -> float:
@@ -84,15 +98,15 @@ def rate_at(rate: Any, i: int, j: int) -> float:
     return float(rate[i, j]) if isinstance(rate, np.ndarray) else float(rate)
 
 
-@overload(rate_at, inline="always")
-def _rate_at(rate, i, j):
+@overload(rate_at, inline="always", strict=False)
+def _rate_at(rate: Any, i: Any, j: Any) -> Any:
     if isinstance(rate, types.Array):
         return lambda rate, i, j: rate[i, j]
     return lambda rate, i, j: rate
 
 
 @kernel
-def solve(reg, loss, rate, lam, mu, tol, w):
+def solve(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
     """Move (lam, mu) from a nearby start to the optimum; ``w.x`` holds the marginals there. Returns an Effort.
 
     A start that turns out not to be near is given up, and the optimum approached from afar.
@@ -105,7 +119,7 @@ def solve(reg, loss, rate, lam, mu, tol, w):
 
 
 @kernel
-def climb(reg, loss, rate, lam, mu, tol, w):
+def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
     """Find the optimum from nothing: solve for the losses scaled down to where that is easy, then scale them up.
 
     With losses far larger than 1/rate the problem is nearly a linear programme, and Newton's region of convergence
@@ -142,7 +156,7 @@ def climb(reg, loss, rate, lam, mu, tol, w):
 
 
 @inner_kernel
-def iterate(reg, rate, lam, mu, tol, w):
+def iterate(reg: Any, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
     """Newton steps from z, with block-coordinate sweeps where they stop making progress."""
     v = evaluate(reg, rate, w.z, mu, w)
     if v == math.inf:
@@ -167,7 +181,7 @@ def iterate(reg, rate, lam, mu, tol, w):
 
 
 @kernel
-def polish(reg, rate, lam, mu, w):
+def polish(reg: Any, rate: Any, lam: Floats, mu: Floats, w: Workspace) -> float:
     """One Newton step beyond the tolerance; near the optimum it squares the violation. Returns what is left."""
     v = evaluate(reg, rate, w.z, mu, w)
     newton_direction(mu, w)
@@ -175,7 +189,7 @@ def polish(reg, rate, lam, mu, w):
 
 
 @inner_kernel
-def set_z(loss, scale, lam, mu, z):
+def set_z(loss: Floats, scale: float, lam: Floats, mu: Floats, z: Floats) -> None:
     n, m = loss.shape
     for i in range(n):
         for j in range(m):
@@ -183,7 +197,7 @@ def set_z(loss, scale, lam, mu, z):
 
 
 @inner_kernel
-def evaluate(reg, rate, z, mu, w):
+def evaluate(reg: Any, rate: Any, z: Floats, mu: Floats, w: Workspace) -> float:
     """Fill x, h, the residuals (column, row); return the largest violation of the optimality conditions.
 
     Infinite where z has left the regulariser's domain.
@@ -210,7 +224,7 @@ def evaluate(reg, rate, z, mu, w):
 
 
 @inner_kernel
-def newton_direction(mu, w):
+def newton_direction(mu: Floats, w: Workspace) -> None:
     """The Newton step on the dual: rows pressed against their limit are equations, the others go to mu = 0.
 
     Which rows those are is part of the step's own little problem. A row whose multiplier would turn negative leaves
@@ -248,7 +262,7 @@ def newton_direction(mu, w):
 
 
 @inner_kernel
-def assemble(mu, w):
+def assemble(mu: Floats, w: Workspace) -> None:
     """The Newton system reduced to the columns: a Laplacian, an excess on its diagonal, a right-hand side.
 
     Eliminating a free row leaves weights h_ij h_ik / sum_l h_il between columns; a standing row adds h_ij to the
@@ -282,7 +296,7 @@ def assemble(mu, w):
 
 
 @inner_kernel
-def eliminate(weights, excess, rhs, solution):
+def eliminate(weights: Floats, excess: Floats, rhs: Floats, solution: Floats) -> None:
     """Solve (Laplacian(weights) + diag(excess)) solution = rhs; weights are read above the diagonal only.
 
     No subtraction touches the matrix, so every pivot has full relative accuracy, however small. The right-hand side
@@ -311,7 +325,7 @@ def eliminate(weights, excess, rhs, solution):
 
 
 @inner_kernel
-def line_search(reg, rate, lam, mu, v, w):
+def line_search(reg: Any, rate: Any, lam: Floats, mu: Floats, v: float, w: Workspace) -> float:
     """Take the Newton step, halved until it is safe; return the violation where it ends.
 
     Safe is a point where the violation has halved, or where the dual still rises along the step: by concavity it has
@@ -339,7 +353,7 @@ def line_search(reg, rate, lam, mu, v, w):
 
 
 @inner_kernel
-def rise(mu, s, w):
+def rise(mu: Floats, s: float, w: Workspace) -> float:
     """The derivative of the dual along the step, at its end."""
     total = 0.0
     for j in range(w.d_lam.size):
@@ -350,7 +364,7 @@ def rise(mu, s, w):
 
 
 @inner_kernel
-def sweep_rows(reg, rate, mu, w):
+def sweep_rows(reg: Any, rate: Any, mu: Floats, w: Workspace) -> None:
     """Half a block-coordinate pass over the dual: the best multiplier for every row, the rest held still."""
     n, m = w.z.shape
     for i in range(n):
@@ -364,7 +378,7 @@ def sweep_rows(reg, rate, mu, w):
 
 
 @inner_kernel
-def sweep_columns(reg, rate, lam, w):
+def sweep_columns(reg: Any, rate: Any, lam: Floats, w: Workspace) -> None:
     """The other half: the best multiplier for every column."""
     n, m = w.z.shape
     for j in range(m):
@@ -378,7 +392,7 @@ def sweep_columns(reg, rate, lam, w):
 
 
 @inner_kernel
-def root_shift(reg, rate, z, size):
+def root_shift(reg: Any, rate: Floats, z: Floats, size: int) -> float:
     """The d for which the first ``size`` marginals x(z + d) sum to 1.
 
     At the left end of the bracket one of them alone is 1, at the right end none exceeds 1/size. In between, Newton on
@@ -409,7 +423,7 @@ def root_shift(reg, rate, z, size):
 
 
 @kernel
-def repair(x, row, repaired, column, spare):
+def repair(x: Floats, row: Floats, repaired: Floats, column: Floats, spare: Floats) -> None:
     """A feasible point next to x: rows above 1 are shrunk, then columns above 1, then short columns are filled.
 
     What column j is short of (d_j) is spread over the rows in proportion to what they have left (e_i), as
@@ -441,7 +455,7 @@ def repair(x, row, repaired, column, spare):
 
 
 @inner_kernel
-def fill(x, spare, room):
+def fill(x: Floats, spare: Floats, room: float) -> None:
     """Bring columns that sum to less than 1 up to 1, out of what the rows have to spare."""
     n, m = x.shape
     for j in range(m):
@@ -454,7 +468,7 @@ def fill(x, spare, room):
 
 
 @kernel
-def certified_gap(reg, rate, mu, repaired, w):
+def certified_gap(reg: Any, rate: Any, mu: Floats, repaired: Floats, w: Workspace) -> float:
     """How far the feasible point ``repaired`` can be above the optimum, from the dual point (z, mu).
 
     With columns summing to 1 the multipliers of the columns cancel, and what remains is a Bregman divergence (bounded

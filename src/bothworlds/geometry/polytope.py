@@ -36,8 +36,8 @@ def as_marginals(value: ArrayLike, tol: float = 1e-9) -> NDArray[np.float64]:
     """
     x = as_matrix(value, "marginals")
     if x.min() < -tol:
-        i, j = np.unravel_index(x.argmin(), x.shape)
-        raise ValueError(f"marginals must not be negative; got {x[i, j]:.12g} at item {i}, position {j}")
+        item, position = np.unravel_index(x.argmin(), x.shape)
+        raise ValueError(f"marginals must not be negative; got {x.min():.12g} at item {item}, position {position}")
     columns, rows = x.sum(axis=0), x.sum(axis=1)
     j = int(np.abs(columns - 1.0).argmax())
     if abs(columns[j] - 1.0) > tol:

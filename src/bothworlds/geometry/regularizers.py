@@ -21,6 +21,7 @@ hybrid          :math:`-\sqrt x + \gamma (1-x) \log(1-x)`     root of a scalar e
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..kernels import kernel, register_kernels
@@ -86,7 +87,7 @@ def value(reg: Any, x: float) -> float:
 
 
 @kernel
-def _tsallis_primal(reg, rate, z):
+def _tsallis_primal(reg: Tsallis, rate: float, z: float) -> tuple[float, float]:
     if z <= 0.0:
         return math.inf, math.inf
     r = 1.0 / z
@@ -95,33 +96,33 @@ def _tsallis_primal(reg, rate, z):
 
 
 @kernel
-def _tsallis_slope(reg, x):
+def _tsallis_slope(reg: Tsallis, x: float) -> float:
     return -0.5 / math.sqrt(x)
 
 
 @kernel
-def _tsallis_value(reg, x):
+def _tsallis_value(reg: Tsallis, x: float) -> float:
     return -math.sqrt(x)
 
 
 @kernel
-def _shannon_primal(reg, rate, z):
+def _shannon_primal(reg: Shannon, rate: float, z: float) -> tuple[float, float]:
     x = math.exp(-rate * z)
     return x, rate * x
 
 
 @kernel
-def _shannon_slope(reg, x):
+def _shannon_slope(reg: Shannon, x: float) -> float:
     return math.log(x)
 
 
 @kernel
-def _shannon_value(reg, x):
+def _shannon_value(reg: Shannon, x: float) -> float:
     return x * math.log(x) - x if x > 0.0 else 0.0
 
 
 @kernel
-def _log_barrier_primal(reg, rate, z):
+def _log_barrier_primal(reg: LogBarrier, rate: float, z: float) -> tuple[float, float]:
     if z <= 0.0:
         return math.inf, math.inf
     x = 1.0 / (rate * z)
@@ -129,17 +130,17 @@ def _log_barrier_primal(reg, rate, z):
 
 
 @kernel
-def _log_barrier_slope(reg, x):
+def _log_barrier_slope(reg: LogBarrier, x: float) -> float:
     return -1.0 / x
 
 
 @kernel
-def _log_barrier_value(reg, x):
+def _log_barrier_value(reg: LogBarrier, x: float) -> float:
     return -math.log(x)
 
 
 @kernel
-def _hybrid_primal(reg, rate, z):
+def _hybrid_primal(reg: Hybrid, rate: float, z: float) -> tuple[float, float]:
     """Solve -1/(2 sqrt x) - gamma (1 + log(1-x)) = y in u = logit(x), where both tails are gentle.
 
     The left side increases from -inf to +inf, so the root is unique. With x = s^2 for small x the equation is nearly
@@ -183,24 +184,34 @@ def _hybrid_primal(reg, rate, z):
 
 
 @kernel
-def _hybrid_slope(reg, x):
+def _hybrid_slope(reg: Hybrid, x: float) -> float:
     return -0.5 / math.sqrt(x) - reg.gamma * (1.0 + math.log(max(1.0 - x, 1e-17)))
 
 
 @kernel
-def _hybrid_value(reg, x):
+def _hybrid_value(reg: Hybrid, x: float) -> float:
     complement = (1.0 - x) * math.log1p(-x) if x < 1.0 else 0.0
     return -math.sqrt(x) + reg.gamma * complement
 
 
-_PRIMAL = {
+_PRIMAL: dict[type, Callable[..., tuple[float, float]]] = {
     Tsallis: _tsallis_primal,
     Shannon: _shannon_primal,
     LogBarrier: _log_barrier_primal,
     Hybrid: _hybrid_primal,
 }
-_SLOPE = {Tsallis: _tsallis_slope, Shannon: _shannon_slope, LogBarrier: _log_barrier_slope, Hybrid: _hybrid_slope}
-_VALUE = {Tsallis: _tsallis_value, Shannon: _shannon_value, LogBarrier: _log_barrier_value, Hybrid: _hybrid_value}
+_SLOPE: dict[type, Callable[..., float]] = {
+    Tsallis: _tsallis_slope,
+    Shannon: _shannon_slope,
+    LogBarrier: _log_barrier_slope,
+    Hybrid: _hybrid_slope,
+}
+_VALUE: dict[type, Callable[..., float]] = {
+    Tsallis: _tsallis_value,
+    Shannon: _shannon_value,
+    LogBarrier: _log_barrier_value,
+    Hybrid: _hybrid_value,
+}
 register_kernels(primal, _PRIMAL)
 register_kernels(slope, _SLOPE)
 register_kernels(value, _VALUE)

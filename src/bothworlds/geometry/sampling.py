@@ -24,9 +24,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ..kernels import inner_kernel, kernel
+from ..kernels import Floats, Ints, inner_kernel, kernel
 from .newton import repair
 from .polytope import as_marginals
 
@@ -42,19 +42,19 @@ class Urn(NamedTuple):
     k bins, n items, m positions; column m is the slack of the bins.
     """
 
-    bins: NDArray[np.int64]  # (1,) how many bins are in use
-    packed: NDArray[np.float64]  # (k, m + 1) what the members of a bin hold together
-    head: NDArray[np.int64]  # (k,) first member of a bin
-    following: NDArray[np.int64]  # (n,) next member of the same bin, or -1
-    first: NDArray[np.int64]  # (k,) the first seating: the column of every bin
-    list: NDArray[np.int64]  # (m,) the same, as the bin of every column
-    weight: NDArray[np.float64]  # (1,) what it carries
-    mass: NDArray[np.float64]  # (k, m + 1) what is left in the course of a draw
-    seat: NDArray[np.int64]  # (k,) the present seating
-    rows: NDArray[np.int64]  # (m + 3,) a walk: rows[i] -cols[i]- rows[i+1] ...
-    cols: NDArray[np.int64]  # (m + 3,)
-    row_at: NDArray[np.int64]  # (k,) where in the walk a bin is, or -1
-    col_at: NDArray[np.int64]  # (m + 1,) where in the walk a column is, or -1
+    bins: Ints  # (1,) how many bins are in use
+    packed: Floats  # (k, m + 1) what the members of a bin hold together
+    head: Ints  # (k,) first member of a bin
+    following: Ints  # (n,) next member of the same bin, or -1
+    first: Ints  # (k,) the first seating: the column of every bin
+    list: Ints  # (m,) the same, as the bin of every column
+    weight: Floats  # (1,) what it carries
+    mass: Floats  # (k, m + 1) what is left in the course of a draw
+    seat: Ints  # (k,) the present seating
+    rows: Ints  # (m + 3,) a walk: rows[i] -cols[i]- rows[i+1] ...
+    cols: Ints  # (m + 3,)
+    row_at: Ints  # (k,) where in the walk a bin is, or -1
+    col_at: Ints  # (m + 1,) where in the walk a column is, or -1
 
 
 def make_urn(n: int, m: int) -> Urn:
@@ -77,7 +77,7 @@ def make_urn(n: int, m: int) -> Urn:
     )
 
 
-def sample_ranking(marginals: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64]:
+def sample_ranking(marginals: ArrayLike, rng: np.random.Generator) -> Ints:
     """Draw one item for every position, all different, with P(item i at position j) = ``marginals[i, j]``.
 
     Parameters
@@ -123,7 +123,7 @@ def sample_ranking(marginals: ArrayLike, rng: np.random.Generator) -> NDArray[np
 
 
 @kernel
-def prepare(x, urn):
+def prepare(x: Floats, urn: Urn) -> None:
     """Pack the rows of x into bins and find the first seating; to be done once for every x."""
     m = x.shape[1]
     k = pack(x, urn)
@@ -143,7 +143,7 @@ def prepare(x, urn):
 
 
 @inner_kernel
-def pack(x, urn):
+def pack(x: Floats, urn: Urn) -> int:
     """Put every row into the open bin if it fits; else close the fuller of the two and leave the other open.
 
     Two bins that do not fit into one have more than 1 together, so closed bins hold more than 1/2 each and there are
@@ -175,7 +175,7 @@ def pack(x, urn):
 
 
 @inner_kernel
-def mend(k, mass, seat):
+def mend(k: int, mass: Floats, seat: Ints) -> float:
     """Exchange the weakest seat with the one that helps most, as long as that helps; return the weakest in the end."""
     for _ in range(2 * k):
         weak, least = 0, mass[0, seat[0]]
@@ -194,7 +194,7 @@ def mend(k, mass, seat):
 
 
 @kernel
-def draw(x, rng, urn, ranking):
+def draw(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None:
     """Draw a ranking with marginals x, for which the urn has been prepared."""
     m = ranking.size
     if urn.weight[0] > 1.0 - TINY or heads(rng, urn.weight[0], 1.0 - urn.weight[0]):
@@ -205,7 +205,7 @@ def draw(x, rng, urn, ranking):
 
 
 @inner_kernel
-def settle(x, rng, urn, ranking):
+def settle(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None:
     """Draw from what the first seating leaves: peel on, and play out the rest."""
     k, m = urn.bins[0], ranking.size
     mass, seat = urn.mass, urn.seat
@@ -230,7 +230,7 @@ def settle(x, rng, urn, ranking):
 
 
 @inner_kernel
-def play_out(x, rng, urn, ranking):
+def play_out(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None:
     """Settle the columns one after the other by dependent rounding."""
     m = ranking.size
     mass = urn.mass
@@ -247,13 +247,13 @@ def play_out(x, rng, urn, ranking):
 
 
 @inner_kernel
-def heads(rng, a, b):
+def heads(rng: np.random.Generator, a: float, b: float) -> bool:
     """True with probability a / (a + b)."""
     return rng.random() * (a + b) < a
 
 
 @inner_kernel
-def member(x, b, j, rng, urn):
+def member(x: Floats, b: int, j: int, rng: np.random.Generator, urn: Urn) -> int:
     """A member of bin b, in proportion to what each holds in column j."""
     i = urn.head[b]
     if urn.following[i] >= 0:
@@ -267,7 +267,7 @@ def member(x, b, j, rng, urn):
 
 
 @inner_kernel
-def play(a, b, j, rng, urn):
+def play(a: int, b: int, j: int, rng: np.random.Generator, urn: Urn) -> int:
     """Bins a and b play until one of them holds nothing in column j; return the other."""
     mass = urn.mass
     while True:
@@ -294,7 +294,7 @@ def play(a, b, j, rng, urn):
 
 
 @inner_kernel
-def play_around(a, j, rng, urn):
+def play_around(a: int, j: int, rng: np.random.Generator, urn: Urn) -> None:
     """Shift mass around a cycle found by walking from bin a through column j, or near it."""
     mass, rows, cols = urn.mass, urn.rows, urn.cols
     lo, hi = walk(a, j, urn)
@@ -313,7 +313,7 @@ def play_around(a, j, rng, urn):
 
 
 @inner_kernel
-def drop_crumb(length, urn):
+def drop_crumb(length: int, urn: Urn) -> None:
     """A walk that ends nowhere has followed a crumb left by rounding: the smallest entry on it."""
     mass, rows, cols = urn.mass, urn.rows, urn.cols
     row, col = rows[0], cols[0]
@@ -326,7 +326,7 @@ def drop_crumb(length, urn):
 
 
 @inner_kernel
-def walk(row, col, urn):
+def walk(row: int, col: int, urn: Urn) -> tuple[int, int]:
     """Follow floating entries, column to row to column, until a row or column comes up again.
 
     Returns (lo, hi): the cycle alternates entries (rows[k], cols[k]) and (rows[k+1], cols[k]) for lo <= k < hi, with
@@ -363,7 +363,7 @@ def walk(row, col, urn):
 
 
 @inner_kernel
-def other_row(unlike, j, first, urn):
+def other_row(unlike: int, j: int, first: int, urn: Urn) -> int:
     """A row other than ``unlike`` that floats in column j and in another one, not before ``first``; -1 if none."""
     for b in range(urn.bins[0]):
         if b != unlike and urn.mass[b, j] > TINY and other_column(b, j, first, urn.mass) >= 0:
@@ -372,7 +372,7 @@ def other_row(unlike, j, first, urn):
 
 
 @inner_kernel
-def other_column(row, unlike, first, mass):
+def other_column(row: int, unlike: int, first: int, mass: Floats) -> int:
     """A column other than ``unlike``, not before ``first``, in which the row floats; -1 if there is none."""
     for j in range(mass.shape[1] - 1, first - 1, -1):
         if j != unlike and mass[row, j] > TINY:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import Decision, Shape, check_shape, decide, learn
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 __all__ = ["CompiledPolicy", "Policy", "checked_feedback"]
 
@@ -45,9 +43,13 @@ class Policy(ABC):
 
     def with_horizon(self, rounds: int) -> Self:
         """This policy, told the number of rounds if it has to be told and has not been."""
-        if getattr(self, "horizon", rounds) is None and _is_settings(self):
-            return dataclasses.replace(self, horizon=rounds)
-        return self
+        if getattr(self, "horizon", rounds) is not None:
+            return self
+        if dataclasses.is_dataclass(self):
+            return cast(Self, dataclasses.replace(self, horizon=rounds))
+        told = copy.copy(self)
+        told.horizon = rounds  # type: ignore[attr-defined]
+        return told
 
     @property
     def label(self) -> str:
@@ -57,7 +59,7 @@ class Policy(ABC):
         >>> bothworlds.policy("ftrl-pbm", rate=0.25).label
         'ftrl-pbm(rate=0.25)'
         """
-        defaults = {field.name: field.default for field in dataclasses.fields(self)} if _is_settings(self) else {}
+        defaults = {field.name: field.default for field in self._fields()}
         said = [f"{key}={value!r}" for key, value in self.settings().items() if value != defaults.get(key)]
         name = self.name or type(self).__name__
         return f"{name}({', '.join(said)})" if said else name
@@ -69,13 +71,12 @@ class Policy(ABC):
         >>> bothworlds.policy("ftrl-pbm").settings()
         {'rate': 0.5, 'tolerance': 1e-06}
         """
-        if not _is_settings(self):
-            return {}
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
+        return {field.name: getattr(self, field.name) for field in self._fields()}
 
-
-def _is_settings(policy: Policy) -> TypeGuard[DataclassInstance]:
-    return dataclasses.is_dataclass(policy)
+    def _fields(self) -> list[dataclasses.Field[Any]]:
+        if not dataclasses.is_dataclass(self):
+            return []
+        return [field for field in dataclasses.fields(self) if field.init]
 
 
 class CompiledPolicy(Policy):

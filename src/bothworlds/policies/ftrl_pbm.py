@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns
 from ..geometry.newton import Workspace, make_workspace, repair, solve
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import Urn, draw, make_urn, prepare
+from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 
 __all__ = ["FtrlPbm"]
@@ -22,12 +22,12 @@ class State(NamedTuple):
     shape: Shape
     rate: float
     tolerance: float
-    loss: NDArray[np.float64]  # (n_items, n_positions) cumulative loss estimates
-    rounds: NDArray[np.int64]  # (1,) rounds learned from
-    lam: NDArray[np.float64]  # (n_positions,) multipliers, where the next solve starts
-    mu: NDArray[np.float64]  # (n_items,)
-    marginals: NDArray[np.float64]  # (n_items, n_positions) of the next decision
-    effort: NDArray[np.int64]  # (3,) Newton steps in all, most in one round, block-coordinate sweeps in all
+    loss: Floats  # (n_items, n_positions) cumulative loss estimates
+    rounds: Ints  # (1,) rounds learned from
+    lam: Floats  # (n_positions,) multipliers, where the next solve starts
+    mu: Floats  # (n_items,)
+    marginals: Floats  # (n_items, n_positions) of the next decision
+    effort: Ints  # (3,) Newton steps in all, most in one round, block-coordinate sweeps in all
     urn: Urn
     work: Workspace
 
@@ -44,7 +44,8 @@ class FtrlPbm(CompiledPolicy):
 
         x_t &= \arg\min_x \; \langle x, \hat L_{t-1} \rangle - \frac{1}{\eta_t} \sum_{ij} \sqrt{x_{ij}},
             \qquad \eta_t = \frac{1}{2 \sqrt t} \\
-        \hat L_{t,ij} &= \hat L_{t-1,ij} + \frac{(1 - \text{click}_j) \, [\text{item } i \text{ at position } j]}{x_{t,ij}}
+        \hat L_{t,ij} &= \hat L_{t-1,ij}
+            + \frac{1 - \text{click}_j}{x_{t,ij}} \, [\text{item } i \text{ is shown at position } j]
 
     over the ranking polytope. The minimiser is found to ``tolerance`` by projected dual Newton steps from the last
     round's multipliers and made exactly feasible; list and importance weights use that same feasible point, so the
@@ -107,14 +108,14 @@ class FtrlPbm(CompiledPolicy):
 
 
 @decides(State)
-def decide(state, rng, ranking, propensity):
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     draw(state.marginals, rng, state.urn, ranking)
     for j in range(ranking.size):
         propensity[j] = state.marginals[ranking[j], j]
 
 
 @learns(State)
-def learn(state, ranking, propensity, clicks):
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     for j in range(ranking.size):
         state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
     state.rounds[0] += 1

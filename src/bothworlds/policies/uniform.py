@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns
+from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 
 __all__ = ["Uniform"]
@@ -16,7 +16,7 @@ __all__ = ["Uniform"]
 
 class State(NamedTuple):
     shape: Shape
-    items: NDArray[np.int64]  # (n_items,) 0, 1, 2, ... between draws
+    items: Ints  # (n_items,) 0, 1, 2, ... between draws
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Uniform(CompiledPolicy):
 
 
 @decides(State)
-def decide(state, rng, ranking, propensity):
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     n, items = state.shape.n_items, state.items
     for j in range(ranking.size):
         k = j + int(rng.random() * (n - j))
@@ -57,5 +57,5 @@ def decide(state, rng, ranking, propensity):
 
 
 @learns(State)
-def learn(state, ranking, propensity, clicks):
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     pass

@@ -116,7 +116,7 @@ def check_rankings_are_valid(policy: Policy) -> None:
 def check_impossible_shapes_are_refused(policy: Policy) -> None:
     """More positions than items, no position, or a single item: ValueError."""
     for n, m in ((3, 5), (4, 0), (1, 1), (0, 0), (5, -1)):
-        _require(_refuses(lambda: policy.init(n, m)), policy, f"init({n}, {m}) must raise ValueError")
+        _require(_refuses(policy.init, n, m), policy, f"init({n}, {m}) must raise ValueError")
 
 
 def check_bad_feedback_is_refused_and_changes_nothing(policy: Policy) -> None:
@@ -136,15 +136,15 @@ def check_bad_feedback_is_refused_and_changes_nothing(policy: Policy) -> None:
         (repeated, good),
         (beyond, good),
     ):
-        refused = _refuses(lambda: policy.learn(state, given, clicks))
+        refused = _refuses(policy.learn, state, given, clicks)
         _require(refused, policy, f"learn must raise ValueError for ranking {given.ranking}, clicks {clicks}")
     same = _future(policy, state, world) == _future(policy, twin, world)
     _require(same, policy, "feedback that is refused must leave the state as it was")
 
 
-def _refuses(call: Callable[[], object]) -> bool:
+def _refuses(call: Callable[..., object], *arguments: Any) -> bool:
     try:
-        call()
+        call(*arguments)
     except ValueError:
         return True
     return False
@@ -255,7 +255,9 @@ def check_it_beats_uniform_in_an_easy_world(policy: Policy) -> None:
     if not getattr(policy, "adaptive", True):
         return
     world = stochastic(ATTRACTION, EXAMINATION)
-    ours, uniform = (play(p, world, ROUNDS, seeds=12, seed=12, checkpoints=1, progress=False) for p in (policy, "uniform"))
+    ours, uniform = (
+        play(p, world, ROUNDS, seeds=12, seed=12, checkpoints=1, progress=False) for p in (policy, "uniform")
+    )
     gain = ours.reward[:, -1] - uniform.reward[:, -1]
     error = gain.std(ddof=1) / np.sqrt(gain.size)
     sentence = f"it must beat uniform in an easy world; it earned {gain.mean() / ROUNDS:+.3f} a round"

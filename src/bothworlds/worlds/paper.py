@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -63,7 +65,7 @@ def yandex_periodic_both(phase: int = 100_000) -> World:
     return _reverse_both(YANDEX_ATTRACTION, YANDEX_EXAMINATION, phase)
 
 
-WORLDS = {
+WORLDS: dict[str, Callable[..., World]] = {
     "paper/stochastic": paper_stochastic,
     "paper/periodic-items": paper_periodic_items,
     "paper/periodic-both": paper_periodic_both,

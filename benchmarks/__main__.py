@@ -1,0 +1,54 @@
+"""``python -m benchmarks [SECTION ...]``: run all sections, or those named, and print their tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from . import rounds, sampling, start
+
+SECTIONS = {"rounds": rounds.measure, "sampling": sampling.measure, "start": start.measure}
+
+
+def main() -> None:
+    """Run, print, and leave the numbers in out/bench.json."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "sections", nargs="*", choices=[*SECTIONS, []], help=f"from {', '.join(SECTIONS)}; default: all"
+    )
+    parser.add_argument("--out", type=Path, default=Path("out/bench.json"))
+    chosen = parser.parse_args()
+    console = Console()
+    machine = f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"
+    console.print(f"{machine}, load {os.getloadavg()[0]:.1f}")
+    found: dict[str, Any] = {}
+    for name in chosen.sections or SECTIONS:
+        title, rows, remarks = SECTIONS[name]()
+        found[name] = {"rows": rows, "remarks": remarks}
+        table = Table(*rows[0], title=title, title_justify="left", pad_edge=False)
+        for row in rows:
+            table.add_row(*(_said(value) for value in row.values()))
+        console.print(table)
+        for remark in remarks:
+            console.print(remark)
+        console.print()
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+    console.print(f"{chosen.out}")
+
+
+def _said(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
+
+
+if __name__ == "__main__":
+    main()
