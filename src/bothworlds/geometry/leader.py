@@ -106,13 +106,13 @@ def leader(
         raise ValueError(f"tol must be positive; got {tol!r}")
     tol = max(tol, 1e-13)
     work = make_workspace(n, m)
-    if warm is None:
-        lam, mu = np.zeros(m), np.zeros(n)
-        effort = climb(reg, losses, rates, lam, mu, tol, work)
-    else:
+    lam, mu = np.zeros(m), np.zeros(n)
+    if warm is not None:
         lam, mu = _start_from(warm, (n, m))
         effort = solve(reg, losses, rates, lam, mu, tol, work)
-    if effort.violation > tol:
+    if warm is None or not effort.violation <= tol:  # no start, or one that was not near
+        effort = climb(reg, losses, rates, lam, mu, tol, work)
+    if not effort.violation <= tol:
         raise ConvergenceError(
             f"no leader to tol = {tol:g} after {effort.steps} Newton steps and {effort.sweeps} sweeps: the optimality "
             f"conditions are violated by {effort.violation:.3g} (loss from {losses.min():.3g} to {losses.max():.3g}, "

@@ -28,7 +28,7 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from ..kernels import Floats, inner_kernel, kernel
+from ..kernels import Floats, inline_kernel, inner_kernel, kernel
 from .regularizers import primal, slope
 
 __all__ = ["Effort", "Workspace", "certified_gap", "climb", "make_workspace", "polish", "repair", "solve"]
@@ -107,15 +107,9 @@ def _rate_at(rate: Any, i: Any, j: Any) -> Any:
 
 @kernel
 def solve(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
-    """Move (lam, mu) from a nearby start to the optimum; ``w.x`` holds the marginals there. Returns an Effort.
-
-    A start that turns out not to be near is given up, and the optimum approached from afar.
-    """
+    """Move (lam, mu) from a nearby start to the optimum; ``w.x`` holds the marginals there. Returns an Effort."""
     set_z(loss, 1.0, lam, mu, w.z)
-    effort = iterate(reg, rate, lam, mu, tol, w)
-    if effort.violation <= tol:
-        return effort
-    return climb(reg, loss, rate, lam, mu, tol, w)
+    return iterate(reg, rate, lam, mu, tol, w)
 
 
 @kernel
@@ -188,7 +182,7 @@ def polish(reg: Any, rate: Any, lam: Floats, mu: Floats, w: Workspace) -> float:
     return line_search(reg, rate, lam, mu, v, w)
 
 
-@inner_kernel
+@inline_kernel
 def set_z(loss: Floats, scale: float, lam: Floats, mu: Floats, z: Floats) -> None:
     n, m = loss.shape
     for i in range(n):
@@ -196,7 +190,7 @@ def set_z(loss: Floats, scale: float, lam: Floats, mu: Floats, z: Floats) -> Non
             z[i, j] = (scale * loss[i, j] + lam[j]) + mu[i]
 
 
-@inner_kernel
+@inline_kernel
 def evaluate(reg: Any, rate: Any, z: Floats, mu: Floats, w: Workspace) -> float:
     """Fill x, h, the residuals (column, row); return the largest violation of the optimality conditions.
 
@@ -223,7 +217,7 @@ def evaluate(reg: Any, rate: Any, z: Floats, mu: Floats, w: Workspace) -> float:
     return worst if worst < math.inf else math.inf
 
 
-@inner_kernel
+@inline_kernel
 def newton_direction(mu: Floats, w: Workspace) -> None:
     """The Newton step on the dual: rows pressed against their limit are equations, the others go to mu = 0.
 
@@ -261,7 +255,7 @@ def newton_direction(mu: Floats, w: Workspace) -> None:
             break
 
 
-@inner_kernel
+@inline_kernel
 def assemble(mu: Floats, w: Workspace) -> None:
     """The Newton system reduced to the columns: a Laplacian, an excess on its diagonal, a right-hand side.
 
@@ -295,7 +289,7 @@ def assemble(mu: Floats, w: Workspace) -> None:
                     rhs[j] += h[i, j] * mu[i]
 
 
-@inner_kernel
+@inline_kernel
 def eliminate(weights: Floats, excess: Floats, rhs: Floats, solution: Floats) -> None:
     """Solve (Laplacian(weights) + diag(excess)) solution = rhs; weights are read above the diagonal only.
 
@@ -324,7 +318,7 @@ def eliminate(weights: Floats, excess: Floats, rhs: Floats, solution: Floats) ->
         solution[k] *= s
 
 
-@inner_kernel
+@inline_kernel
 def line_search(reg: Any, rate: Any, lam: Floats, mu: Floats, v: float, w: Workspace) -> float:
     """Take the Newton step, halved until it is safe; return the violation where it ends.
 
@@ -352,7 +346,7 @@ def line_search(reg: Any, rate: Any, lam: Floats, mu: Floats, v: float, w: Works
     return evaluate(reg, rate, z, mu, w)
 
 
-@inner_kernel
+@inline_kernel
 def rise(mu: Floats, s: float, w: Workspace) -> float:
     """The derivative of the dual along the step, at its end."""
     total = 0.0
