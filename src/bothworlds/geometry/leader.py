@@ -118,12 +118,18 @@ def leader(
             f"conditions are violated by {effort.violation:.3g} (loss from {losses.min():.3g} to {losses.max():.3g}, "
             f"rate from {np.min(rates):.3g} to {np.max(rates):.3g})"
         )
-    for _ in range(POLISH):
-        polish(reg, rates, lam, mu, work)
+    polished = 0
+    while polished < POLISH and polish(reg, rates, lam, mu, work):
+        polished += 1
+    if n == m:
+        # Any constant may be moved between the multipliers of rows and columns: report those with the smallest mu 0.
+        shift = mu.min()
+        mu -= shift
+        lam += shift
     marginals = np.empty((n, m))
     repair(work.x, work.row, marginals, np.empty(m), np.empty(n))
     gap = certified_gap(reg, rates, mu, marginals, work) + _rounding(losses, lam, mu, work.z)
-    return Leader(marginals, lam, mu, gap, effort.steps + POLISH)
+    return Leader(marginals, lam, mu, gap, effort.steps + polished)
 
 
 def _rounding(loss: Floats, lam: Floats, mu: Floats, z: Floats) -> float:

@@ -38,6 +38,7 @@ PATIENCE = 12  # steps without halving the violation before a block-coordinate s
 MAX_SWEEPS = 500
 MAX_EXCHANGES = 40
 HALVINGS = 30
+VANISHED = 1e-290  # slopes below this have no usable inverse
 NOISE = 1e-14  # residuals of a unit of mass below this are rounding
 EASY = 10.0  # rate times spread of losses up to which Newton needs no help from a cold start
 GROWTH = 4.0  # how much the losses are scaled up from one stage to the next
@@ -175,11 +176,24 @@ def iterate(reg: Any, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspa
 
 
 @kernel
-def polish(reg: Any, rate: Any, lam: Floats, mu: Floats, w: Workspace) -> float:
-    """One Newton step beyond the tolerance; near the optimum it squares the violation. Returns what is left."""
+def polish(reg: Any, rate: Any, lam: Floats, mu: Floats, w: Workspace) -> bool:
+    """One Newton step beyond the tolerance, taken if it helps; near the optimum it squares the violation."""
     v = evaluate(reg, rate, w.z, mu, w)
     newton_direction(mu, w)
-    return line_search(reg, rate, lam, mu, v, w)
+    if try_step(reg, rate, mu, 1.0, w) < v:
+        take_step(lam, mu, 1.0, w)
+        return True
+    evaluate(reg, rate, w.z, mu, w)
+    return False
+
+
+@inline_kernel
+def least_mu(n: int, m: int) -> float:
+    """The lower limit of mu: 0, unless there are as many positions as items.
+
+    Then every row is full because all columns are, its constraint is an equation, and its multiplier has any sign.
+    """
+    return 0.0 if n > m else -math.inf
 
 
 @inline_kernel
@@ -204,6 +218,7 @@ def evaluate(reg: Any, rate: Any, z: Floats, mu: Floats, w: Workspace) -> float:
             x[i, j], h[i, j] = primal(reg, rate_at(rate, i, j), z[i, j])
     for j in range(m):
         column[j] = -1.0
+    least = least_mu(n, m)
     worst = 0.0
     for i in range(n):
         r = -1.0
@@ -211,10 +226,12 @@ def evaluate(reg: Any, rate: Any, z: Floats, mu: Floats, w: Workspace) -> float:
             r += x[i, j]
             column[j] += x[i, j]
         row[i] = r
-        worst = max(worst, r if r > 0.0 else min(mu[i], -r))
+        worst = max(worst, r if r > 0.0 else min(mu[i] - least, -r))
     for j in range(m):
+        if not abs(column[j]) < math.inf:  # infinite, or not a number
+            return math.inf
         worst = max(worst, abs(column[j]))
-    return worst if worst < math.inf else math.inf
+    return worst
 
 
 @inline_kernel
@@ -228,8 +245,9 @@ def newton_direction(mu: Floats, w: Workspace) -> None:
     """
     n, m = w.h.shape
     h, row, free, d_lam, d_mu = w.h, w.row, w.free, w.d_lam, w.d_mu
+    least = least_mu(n, m)
     for i in range(n):
-        free[i] = mu[i] > 0.0 or row[i] > 0.0
+        free[i] = mu[i] > least or row[i] > 0.0
     for _ in range(MAX_EXCHANGES):
         assemble(mu, w)
         eliminate(w.weights, w.excess, w.rhs, d_lam)
@@ -240,7 +258,7 @@ def newton_direction(mu: Floats, w: Workspace) -> None:
                 over -= h[i, j] * d_lam[j]
             if free[i]:
                 d_mu[i] *= over
-                if mu[i] + d_mu[i] < 0.0:
+                if mu[i] + d_mu[i] < least:
                     free[i] = False
                     settled = False
             else:
@@ -274,7 +292,7 @@ def assemble(mu: Floats, w: Workspace) -> None:
             total = 0.0
             for j in range(m):
                 total += h[i, j]
-            inverse = 1.0 / total if total > 0.0 else 0.0
+            inverse = 1.0 / total if total > VANISHED else 0.0
             w.d_mu[i] = inverse
             for j in range(m):
                 share = h[i, j] * inverse
@@ -304,7 +322,7 @@ def eliminate(weights: Floats, excess: Floats, rhs: Floats, solution: Floats) ->
         pivot = excess[k]
         for j in range(k + 1, m):
             pivot += weights[k, j]
-        solution[k] = 1.0 / pivot if pivot > 0.0 else 0.0
+        solution[k] = 1.0 / pivot if pivot > VANISHED else 0.0
         for i in range(k + 1, m):
             share = weights[k, i] * solution[k]
             rhs[i] += share * rhs[k]
@@ -325,25 +343,40 @@ def line_search(reg: Any, rate: Any, lam: Floats, mu: Floats, v: float, w: Works
     Safe is a point where the violation has halved, or where the dual still rises along the step: by concavity it has
     then risen all the way. Neither test compares two large dual values, so neither stalls in their rounding.
     """
-    n, m = w.z.shape
-    z, trial_z, trial_mu, d_lam, d_mu = w.z, w.trial_z, w.trial_mu, w.d_lam, w.d_mu
     s = 1.0
     for _ in range(HALVINGS):
-        for i in range(n):
-            trial_mu[i] = max(0.0, mu[i] + s * d_mu[i])
-            for j in range(m):
-                trial_z[i, j] = z[i, j] + s * (d_lam[j] + d_mu[i])
-        new = evaluate(reg, rate, trial_z, trial_mu, w)
+        new = try_step(reg, rate, mu, s, w)
         if new <= 0.5 * v or (new < math.inf and rise(mu, s, w) >= 0.0):
-            for j in range(m):
-                lam[j] += s * d_lam[j]
-            for i in range(n):
-                mu[i] = trial_mu[i]
-                for j in range(m):
-                    z[i, j] = trial_z[i, j]
+            take_step(lam, mu, s, w)
             return new
         s *= 0.5
-    return evaluate(reg, rate, z, mu, w)
+    return evaluate(reg, rate, w.z, mu, w)
+
+
+@inline_kernel
+def try_step(reg: Any, rate: Any, mu: Floats, s: float, w: Workspace) -> float:
+    """Evaluate the point that s times the Newton step leads to."""
+    n, m = w.z.shape
+    z, trial_z, trial_mu, d_lam, d_mu = w.z, w.trial_z, w.trial_mu, w.d_lam, w.d_mu
+    least = least_mu(n, m)
+    for i in range(n):
+        step = max(s * d_mu[i], least - mu[i])
+        trial_mu[i] = mu[i] + step
+        for j in range(m):
+            trial_z[i, j] = z[i, j] + (s * d_lam[j] + step)
+    return evaluate(reg, rate, trial_z, trial_mu, w)
+
+
+@inline_kernel
+def take_step(lam: Floats, mu: Floats, s: float, w: Workspace) -> None:
+    """Make the point tried last the present one."""
+    n, m = w.z.shape
+    for j in range(m):
+        lam[j] += s * w.d_lam[j]
+    for i in range(n):
+        mu[i] = w.trial_mu[i]
+        for j in range(m):
+            w.z[i, j] = w.trial_z[i, j]
 
 
 @inline_kernel
@@ -365,7 +398,7 @@ def sweep_rows(reg: Any, rate: Any, mu: Floats, w: Workspace) -> None:
         for j in range(m):
             w.line_z[j] = w.z[i, j]
             w.line_rate[j] = rate_at(rate, i, j)
-        d = max(root_shift(reg, w.line_rate, w.line_z, m), -mu[i])
+        d = max(root_shift(reg, w.line_rate, w.line_z, m), least_mu(n, m) - mu[i])
         mu[i] += d
         for j in range(m):
             w.z[i, j] += d
@@ -475,7 +508,7 @@ def certified_gap(reg: Any, rate: Any, mu: Floats, repaired: Floats, w: Workspac
         for j in range(m):
             y = repaired[i, j]
             total += y
-            if y != w.x[i, j]:
+            if y > 0.0 and y != w.x[i, j]:
                 eta = rate_at(rate, i, j)
                 gap += abs((y - w.x[i, j]) * (slope(reg, y) / eta + w.z[i, j]))
         gap += mu[i] * max(0.0, 1.0 - total)
