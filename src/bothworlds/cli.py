@@ -143,7 +143,9 @@ def list_worlds() -> None:
     table = Table("world", "its users", "settings", box=None, pad_edge=False)
     for name in worlds.names():
         sentence, settings = worlds.describe(name)
-        table.add_row(name, sentence, ", ".join(f"{key}={value!r}" for key, value in settings.items()) or "-")
+        table.add_row(
+            name, sentence.replace("``", ""), ", ".join(f"{key}={value!r}" for key, value in settings.items()) or "-"
+        )
     _console().print(table)
 
 

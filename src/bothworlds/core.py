@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels import kernel, register_kernels
+from .kernels import kernel, name_apart, register_kernels
 
 __all__ = [
     "Decision",
@@ -99,6 +99,8 @@ def learns(state_class: type) -> Callable[[F], F]:
 
 
 def _registrar(table: dict[type, Callable[..., None]], state_class: type) -> Callable[[F], F]:
+    name_apart(state_class)
+
     def register(function: F) -> F:
         compiled = kernel(function)
         table[state_class] = compiled

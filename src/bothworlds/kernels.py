@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -22,7 +22,7 @@ import numpy as np
 from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
 
-__all__ = ["Floats", "Ints", "inline_kernel", "inner_kernel", "kernel", "register_kernels"]
+__all__ = ["Floats", "Ints", "inline_kernel", "inner_kernel", "kernel", "name_apart", "register_kernels"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -84,12 +84,35 @@ def register_kernels(verb: Callable[..., Any], implementations: dict[type, Calla
     overload(verb, strict=False)(choose)  # strict would compare annotations too
 
 
+def name_apart(state_class: type) -> None:
+    """Give a NamedTuple class a name that no other has, since Numba tells such classes apart by name and fields only.
+
+    Without it, two policies whose files both call their state ``State`` could end up with one compiled loop.
+    """
+    if _apart.get(state_class.__name__) is not state_class:
+        full = f"{state_class.__module__}.{state_class.__qualname__}"
+        known = sum(name == full or name.startswith(f"{full}#") for name in _apart)
+        state_class.__name__ = f"{full}#{known + 1}" if known else full
+        _apart[state_class.__name__] = state_class
+    _digest_of.cache_clear()  # a class that is new may come from a file that has been edited
+
+
+_apart: dict[str, type] = {}
+
+
 class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
     """Numba's function cache with a key of plain text that covers every source the function can reach."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file._source_stamp = _digest_of(__name__) + _digest_of(function.__module__)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        return super().load_overload(sig, target_context) if _has_source(sig) else None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        if _has_source(sig):
+            super().save_overload(sig, data)
 
     def _index_key(self, sig: Any, codegen: Any) -> str:
         parts = [str(sig), str(codegen.magic_tuple()), self._py_func.__code__.co_code.hex()]
@@ -106,16 +129,28 @@ def _classes_in(types: Any) -> Iterator[type]:
             yield from _classes_in(t.types)
 
 
+def _has_source(types: Any) -> bool:
+    """Whether all classes among the types are written in files; what is typed at a prompt is not kept on disk."""
+    return all(_is_written_down(owner) for owner in _classes_in(types))
+
+
+@cache
+def _is_written_down(owner: type) -> bool:
+    try:
+        return bool(inspect.getsource(owner))
+    except (OSError, TypeError):
+        return False
+
+
 @cache
 def _digest_of(module_name: str) -> str:
-    """Identify the sources around a module: its whole top-level package, or its file; unique where there is none."""
+    """Identify the sources around a module: its whole top-level package, or its file."""
     top = sys.modules.get(module_name.partition(".")[0])
     places = list(getattr(top, "__path__", []))
     files = [f for place in places for f in sorted(Path(place).rglob("*.py"))]
-    if not files and getattr(top, "__file__", None):
-        files = [Path(cast(str, cast(Any, top).__file__))]
-    if not files:
-        return f"{os.getpid()}-{id(top)}"  # typed at a prompt: never the same source twice
+    own = Path(str(getattr(top, "__file__", "")))
+    if not files and own.is_file():
+        files = [own]
     digest = hashlib.sha256()
     for f in files:
         stat = f.stat()

@@ -171,6 +171,11 @@ class Ranker:
 
         The file is a NumPy archive of plain arrays with a JSON header; nothing in it is executed when it is read.
         """
+        other = [item for item in self.items if type(item) not in (str, int)]
+        if other:
+            raise ValueError(f"only items that are strings or whole numbers can be saved; got {other[0]!r}")
+        if not Path(path).parent.is_dir():
+            raise FileNotFoundError(f"no folder {Path(path).parent} to save the ranker in")
         with self._lock:
             arrays = {f"state/{name}": np.asarray(value) for name, value in leaves(self._state)}
             unsuitable = [name for name, value in arrays.items() if value.dtype.hasobject]
@@ -191,12 +196,7 @@ class Ranker:
             for part in Decision._fields:
                 parts: Sequence[Any] = [getattr(decision, part) for decision in self._pending.values()]
                 arrays[f"pending/{part}"] = np.array(parts).reshape(len(parts), self.slots)
-            try:
-                arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-            except TypeError as error:
-                raise ValueError(f"only a ranker of strings and whole numbers can be saved: {error}") from error
-            if [type(item) for item in self.items] != [type(item) for item in json.loads(json.dumps(header["items"]))]:
-                raise ValueError("only a ranker whose items are strings and whole numbers can be saved")
+            arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
             _write_atomically(Path(path), arrays)
 
     @classmethod

@@ -93,6 +93,8 @@ def play(
     meeting = _Meeting(resolve_policy(policy), resolve_world(world), _whole(rounds, "rounds"), shuffle)
     marks = _checkpoints(checkpoints, meeting.rounds)
     replications = range(_whole(seeds, "seeds"))
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"seed must be a whole number of at least 0; got {seed!r}")
     workers = min(len(replications), _whole(jobs, "jobs") if jobs is not None else _cores())
     with progress_bar(meeting.title, meeting.rounds * len(replications), progress) as report:
         scores = _replicate(meeting, marks, seed, replications, workers, report)
@@ -127,6 +129,11 @@ class _Meeting:
     def compiled(self) -> bool:
         own = isinstance(self.policy, CompiledPolicy) and type(self.policy).decide is CompiledPolicy.decide
         return own and type(self.policy).learn is CompiledPolicy.learn and is_compiled(self.new_state())
+
+    def rehearse(self) -> None:
+        """One round for nothing, so that what has to be compiled is compiled once, before workers fork."""
+        state, m = self.new_state(), self.world.n_positions
+        self.policy.learn(state, self.policy.decide(state, np.random.default_rng(0)), np.zeros(m))
 
     def replicate(self, marks: NDArray[np.int64], seed: int, replication: int, report: Report) -> Score:
         """Play once."""
@@ -232,6 +239,7 @@ _inherited: dict[str, Any] = {}
 def _in_processes(
     meeting: _Meeting, marks: NDArray[np.int64], seed: int, replications: range, workers: int, report: Report
 ) -> list[Score]:
+    meeting.rehearse()
     _inherited["task"] = (meeting, marks, seed)
     context = multiprocessing.get_context("fork")
     try:

@@ -31,5 +31,6 @@ def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[R
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda amount: bar.advance(task, amount)
+        # Until the first report comes, what takes long is compilation.
+        task = bar.add_task(f"{title} [dim](compiling, once for every install)[/dim]", total=total)
+        yield lambda amount: bar.update(task, advance=amount, description=title)

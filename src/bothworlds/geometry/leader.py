@@ -129,7 +129,7 @@ def leader(
     marginals = np.empty((n, m))
     repair(work.x, work.row, marginals, np.empty(m), np.empty(n))
     gap = certified_gap(reg, rates, mu, marginals, work) + _rounding(losses, lam, mu, work.z)
-    return Leader(marginals, lam, mu, gap, effort.steps + polished)
+    return Leader(marginals, lam, mu, float(gap), effort.steps + polished)
 
 
 def _rounding(loss: Floats, lam: Floats, mu: Floats, z: Floats) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import play
-from ..core import Decision, copy_state
+from ..core import Decision, copy_state, leaves
 from ..policies import Policy
 from ..policies import resolve as resolve_policy
 from ..ranker import Ranker
@@ -66,7 +66,7 @@ def policy_checks() -> list[Callable[[Policy], None]]:
 
 def _require(condition: bool, policy: Any, sentence: str) -> None:
     if not condition:
-        raise CheckFailed(f"{getattr(policy, 'name', '') or policy!r}: {sentence}")
+        raise CheckFailed(f"{getattr(policy, 'name', '') or repr(policy)}: {sentence}")
 
 
 def _user(rng: np.random.Generator, decision: Decision, world: World) -> NDArray[np.float64]:
@@ -122,8 +122,8 @@ def check_impossible_shapes_are_refused(policy: Policy) -> None:
 def check_bad_feedback_is_refused_and_changes_nothing(policy: Policy) -> None:
     """Clicks that are not one 0 or 1 for every position, or a decision nobody made: ValueError, state unchanged."""
     state, world = _trained(policy)
-    twin = copy_state(state)
     decision = policy.decide(state, np.random.default_rng(0))
+    twin = copy_state(state)
     repeated = Decision(np.zeros_like(decision.ranking), decision.propensity)
     beyond = Decision(decision.ranking + world.n_items, decision.propensity)
     good = np.zeros(world.n_positions)
@@ -208,7 +208,8 @@ def check_late_and_shuffled_feedback_is_accepted(policy: Policy) -> None:
             try:
                 policy.learn(state, waiting[k], _user(rng, waiting[k], world))
             except Exception as error:
-                raise CheckFailed(f"{policy.name or policy!r}: late feedback must be accepted; {error!r}") from error
+                name = getattr(policy, "name", "") or repr(policy)
+                raise CheckFailed(f"{name}: late feedback must be accepted; {error!r}") from error
     _future(policy, state, world)
 
 
@@ -216,8 +217,14 @@ def check_memory_is_bounded(policy: Policy) -> None:
     """The state does not grow with the number of rounds."""
     state, _ = _trained(policy, rounds=100)
     later, _ = _trained(policy, rounds=ROUNDS)
-    few, many = len(pickle.dumps(state)), len(pickle.dumps(later))
+    few, many = _size(state), _size(later)
     _require(many <= 1.2 * few + 256, policy, f"memory must be bounded; {few} bytes became {many}")
+
+
+def _size(state: Any) -> int:
+    """Bytes in a state: of its arrays, or of what any other part would be pickled to."""
+    parts = [value for _, value in leaves(state)]
+    return sum(part.nbytes if isinstance(part, np.ndarray) else len(pickle.dumps(part)) for part in parts)
 
 
 def check_saving_and_loading_keeps_the_future(policy: Policy) -> None:
