@@ -1,11 +1,20 @@
 """Sphinx settings."""
 
+import html
 import os
 import re
 from importlib.metadata import version as installed_version
 
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util import logging
+
 # Left uncompiled, kernels are plain functions, with the signature and docstring that autodoc looks for.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+
+from bothworlds import policies as _policies
+from bothworlds import worlds as _worlds
 
 project = "bothworlds"
 author = "the bothworlds authors"
@@ -16,7 +25,6 @@ version = release
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
@@ -37,19 +45,76 @@ copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = "bothworlds"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["math.css"]
 
-# NDArray[float64] reaches autodoc spelled out in full; say it as it was written.
-_SPELLED_OUT = re.compile(r"~?(?:numpy\.)?ndarray\[tuple\[[^\]]*\], ~?(?:numpy\.)?dtype\[([^\]]*)\]\]")
+# NDArray[float64] and ArrayLike reach autodoc spelled out in full; say them as they were written.
+_SPELLED_OUT = {
+    re.compile(r"~?(?:numpy\.)?ndarray\[tuple\[[^\]]*\], ~?(?:numpy\.)?dtype\[([^\]]*)\]\]"): r"NDArray[\1]",
+    re.compile(r"[~\w.]*Buffer \|[^,]*?_NestedSequence\[[\w| ]*\]"): "ArrayLike",
+}
 
 
 def _shorten(app, what, name, obj, options, signature, returns):
-    return tuple(text and _SPELLED_OUT.sub(r"NDArray[\1]", text) for text in (signature, returns))
+    for pattern, short in _SPELLED_OUT.items():
+        signature, returns = (text and pattern.sub(short, text) for text in (signature, returns))
+    return signature, returns
 
 
 def _drop_field_numbers(app, what, name, obj, options, lines):
     lines[:] = [line for line in lines if not line.startswith("Alias for field number")]
 
 
+# Formulas become MathML while building, by the converter that docutils brings along. Browsers draw it themselves: the
+# pages need no script and no network. An index after an accent is detached from it, or it would be set below.
+_ACCENT = re.compile(r"(\\(?:hat|tilde|bar)\s*(?:\\[A-Za-z]+|\{[^{}]*\}|\w))(?=\s*[_^])")
+
+
+def _mathml(node, as_block):
+    tex = _ACCENT.sub(r"\1{}", node.astext().strip())
+    if r"\\" in tex and r"\begin" not in tex:
+        tex = rf"\begin{{aligned}} {tex} \end{{aligned}}"
+    try:
+        return tex2mathml(tex, as_block=as_block)
+    except MathError as error:
+        logging.getLogger(__name__).warning("%s in %r", error, tex, location=node)
+        return f"<code>{html.escape(tex)}</code>"
+
+
+def _inline_math(self, node):
+    self.body.append(_mathml(node, as_block=False))
+    raise nodes.SkipNode
+
+
+def _block_math(self, node):
+    self.body.append(f'<div class="math">{_mathml(node, as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+def _from_the_registries(app, docname, source):
+    """Let the pages of policies and worlds list whatever is registered."""
+    if docname == "policies":
+        source[0] += "".join(map(_policy_section, _policies.names()))
+    elif docname == "worlds":
+        source[0] = source[0].replace("<!-- worlds -->", "\n".join(map(_world_row, _worlds.names())))
+
+
+def _policy_section(name):
+    found = type(_policies.policy(name))
+    path = found.__module__.replace(".", "/")
+    directive = f".. autoclass:: {found.__module__}.{found.__qualname__}\n   :no-members:"
+    return f"\n## {name}\n\n```{{eval-rst}}\n{directive}\n```\n\nSource: `src/{path}.py`\n"
+
+
+def _world_row(name):
+    sentence, settings = _worlds.describe(name)
+    said = ", ".join(f"`{key}={value!r}`" for key, value in settings.items())
+    return f"| `{name}` | {sentence.replace('``', '`')} | {said} |"
+
+
 def setup(app):
+    app.add_html_math_renderer("mathml", inline_renderers=(_inline_math, None), block_renderers=(_block_math, None))
     app.connect("autodoc-process-signature", _shorten)
     app.connect("autodoc-process-docstring", _drop_field_numbers)
+    app.connect("source-read", _from_the_registries)

@@ -52,12 +52,29 @@ def kernel(function: F) -> F:
 
 def inner_kernel(function: F) -> F:
     """A kernel that only other kernels call. Having no way in from Python, it takes half as long to compile."""
-    return _compiled(function, no_cpython_wrapper=True)
+    return _shut(_compiled(function, no_cpython_wrapper=True))
 
 
 def inline_kernel(function: F) -> F:
     """An inner kernel that becomes part of its caller: for the hottest ones, where even the call would show."""
-    return _compiled(function, no_cpython_wrapper=True, forceinline=True)
+    return _shut(_compiled(function, no_cpython_wrapper=True, forceinline=True))
+
+
+def _shut(compiled: F) -> F:
+    """Refuse calls from Python, for which there is no code to run: Numba itself would jump into the void."""
+
+    def refuse(*arguments: Any, **named: Any) -> Any:
+        name = getattr(compiled, "__name__", "this kernel")
+        raise TypeError(f"{name} is an inner kernel: only other kernels can call it, or Python its .py_func")
+
+    def add_overload(result: Any) -> None:
+        dispatcher.overloads[tuple(result.signature.args)] = result
+
+    dispatcher: Any = compiled
+    if hasattr(dispatcher, "overloads"):
+        dispatcher._compile_for_args = refuse
+        dispatcher.add_overload = add_overload
+    return compiled
 
 
 def _compiled(function: F, **options: bool) -> F:
