@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, cast
 
 import typer
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -57,6 +59,22 @@ Jobs = Annotated[
 ]
 
 
+def _plainly(command: F) -> F:
+    """Say what is wrong with what was asked for in one line, instead of how the program found out."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except (ValueError, ImportError, OSError) as error:
+            _refuse(str(error))
+        except KeyboardInterrupt:
+            typer.secho("stopped", err=True)
+            raise SystemExit(130) from None
+
+    return cast(F, run)
+
+
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
@@ -70,6 +88,7 @@ def _root(
 
 
 @app.command()
+@_plainly
 def play(
     policy: Policies = ["ftrl-pbm"],  # noqa: B006 - typer never changes it
     world: Worlds = ["paper/stochastic"],  # noqa: B006
@@ -96,6 +115,7 @@ def play(
 
 
 @app.command()
+@_plainly
 def arena(
     policy: Annotated[list[str] | None, typer.Option("--policy", "-p", help="Only these; all if not given.")] = None,
     world: Worlds = ARENA_WORLDS,
@@ -119,6 +139,7 @@ def arena(
 
 
 @app.command("policies")
+@_plainly
 def list_policies() -> None:
     """List the policies: what they are and what settings they have."""
     from rich.table import Table
@@ -134,6 +155,7 @@ def list_policies() -> None:
 
 
 @app.command("worlds")
+@_plainly
 def list_worlds() -> None:
     """List the worlds: what they are and what settings they have."""
     from rich.table import Table
@@ -150,14 +172,8 @@ def list_worlds() -> None:
 
 
 def main() -> None:
-    """Run the command line; errors in what was asked for are printed in one line."""
-    try:
-        app()
-    except (ValueError, ImportError, OSError) as error:
-        _refuse(str(error))
-    except KeyboardInterrupt:
-        typer.secho("stopped", err=True)
-        raise SystemExit(130) from None
+    """Run the command line."""
+    app()
 
 
 def _compete(
@@ -243,7 +259,8 @@ def _results_path(out: Path) -> Path:
 def _console() -> Any:
     from rich.console import Console
 
-    return Console()
+    # Where nobody looks at a screen, nothing is folded to fit one.
+    return Console() if sys.stdout.isatty() else Console(width=500)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -73,19 +73,26 @@ class Ranker:
         seed: int | None = None,
         max_pending: int = 100_000,
     ) -> None:
+        if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+            raise ValueError(f"items must be a list of names; got {items!r}")
         self.items = tuple(items)
-        self._index = {item: i for i, item in enumerate(self.items)}
+        try:
+            self._index = {item: i for i, item in enumerate(self.items)}
+        except TypeError as error:
+            raise ValueError(f"items must be names that can be told apart: {error}") from error
         if len(self._index) < len(self.items):
             repeated = next(item for i, item in enumerate(self.items) if self._index[item] != i)
             raise ValueError(f"items must be different; {repeated!r} is there twice")
         if isinstance(slots, bool) or not isinstance(slots, (int, np.integer)) or not 1 <= slots <= len(self.items):
             raise ValueError(f"slots must be from 1 to the number of items, {len(self.items)}; got {slots!r}")
-        if max_pending < 1:
+        if isinstance(max_pending, bool) or not isinstance(max_pending, (int, np.integer)) or max_pending < 1:
             raise ValueError(f"max_pending must be at least 1; got {max_pending!r}")
         shape = check_shape(len(self.items), int(slots))
         self.slots = shape.n_positions
         self.policy = resolve_policy(policy)
         self._state = self.policy.init(*shape)
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0):
+            raise ValueError(f"seed must be a whole number of at least 0, or None; got {seed!r}")
         self._rng = np.random.default_rng(seed)
         self._max_pending = max_pending
         self._pending: dict[int, Decision] = {}
@@ -154,12 +161,12 @@ class Ranker:
         raise ValueError(f"id must be one that rank() gave; got {id!r}")
 
     def _clicks(self, decision: Decision, id: int, clicked: Iterable[Hashable]) -> Floats:
-        if isinstance(clicked, (str, bytes)):
-            raise ValueError(f"clicked must be a list of items; got the single name {clicked!r}")
+        if isinstance(clicked, (str, bytes)) or not isinstance(clicked, Iterable):
+            raise ValueError(f"clicked must be a list of items; got {clicked!r}")
         slot_of = {self.items[i]: slot for slot, i in enumerate(decision.ranking.tolist())}
         clicks = np.zeros(self.slots)
         for item in clicked:
-            if item not in self._index:
+            if not isinstance(item, Hashable) or item not in self._index:
                 raise ValueError(f"clicked must be items of this ranker; got {item!r}")
             if item not in slot_of:
                 raise ValueError(f"clicked must be items that were shown; {item!r} was not shown with id {id}")
@@ -173,7 +180,7 @@ class Ranker:
         """
         other = [item for item in self.items if type(item) not in (str, int)]
         if other:
-            raise ValueError(f"only items that are strings or whole numbers can be saved; got {other[0]!r}")
+            raise ValueError(f"only items that are strings and whole numbers can be saved; got {other[0]!r}")
         if not Path(path).parent.is_dir():
             raise FileNotFoundError(f"no folder {Path(path).parent} to save the ranker in")
         with self._lock:
@@ -183,8 +190,8 @@ class Ranker:
                 raise ValueError(f"policy {self.policy!r} has a state that is not made of arrays: {unsuitable[0]}")
             header = {
                 "format": FORMAT,
-                "policy": self.policy.name,
-                "settings": self.policy.settings(),
+                "policy": getattr(self.policy, "name", "") or type(self.policy).__name__,
+                "settings": self.policy.settings() if isinstance(self.policy, Policy) else {},
                 "items": list(self.items),
                 "slots": self.slots,
                 "rng": self._rng.bit_generator.state,
@@ -249,7 +256,7 @@ def _write_atomically(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> No
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop("header").tobytes())
     except FileNotFoundError:

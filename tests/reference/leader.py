@@ -56,7 +56,7 @@ def by_slsqp(loss, rate, regularizer):
     return found.x.reshape(n, m)
 
 
-def by_interior_point(loss, rate, regularizer, tol=1e-10, max_steps=300):
+def by_interior_point(loss, rate, regularizer, tol=1e-8, max_steps=300):
     """Newton on the optimality conditions, all at once: x, the multipliers, and mu_i * slack_i = t with t -> 0.
 
     Where n = m every row is full whatever x is: the rows are equations then, all but the last of them independent.
@@ -80,7 +80,8 @@ def by_interior_point(loss, rate, regularizer, tol=1e-10, max_steps=300):
         primal = equations @ x - 1
         # Relative to the curvature, so that it is x that is accurate.
         steepness = weight * curvature(regularizer, x)
-        if max(np.abs(dual / steepness).max(), np.abs(primal).max(), t) < tol:
+        # A row that is only just full feels t as its square root.
+        if max(np.abs(dual / steepness).max(), np.abs(primal).max()) < tol and t < 1e-14:
             return x.reshape(n, m)
         hessian = np.diag(steepness) + walls.T @ np.diag(mu / slack) @ walls
         k = len(equations)

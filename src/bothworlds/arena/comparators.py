@@ -25,11 +25,11 @@ def best_in_hindsight(world: World, marks: NDArray[np.int64]) -> tuple[NDArray[n
     fixed, dynamic = np.empty(len(marks)), np.empty(len(marks))
     summed = np.zeros((world.n_items, world.n_positions))
     best_so_far, done = 0.0, 0
-    # Worlds that take turns hand out the same few arrays again and again.
+    # Worlds that take turns hand out the same few arrays again and again; one that can be written to may have changed.
     known: dict[int, tuple[NDArray[np.float64], float]] = {}
     for k, mark in enumerate(marks.tolist()):
         for end, probabilities in world.pieces(done, mark):
-            if id(probabilities) not in known:
+            if probabilities.flags.writeable or id(probabilities) not in known:
                 known[id(probabilities)] = (probabilities, _value(probabilities))
             best_so_far += (end - done) * known[id(probabilities)][1]
             summed += (end - done) * probabilities

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..core import Streams, decide, is_compiled, learn, streams
 from ..kernels import Floats, Ints, kernel
-from ..policies import CompiledPolicy, Policy
+from ..policies import CompiledPolicy, Policy, told_horizon
 from ..policies import resolve as resolve_policy
 from ..worlds import World
 from ..worlds import resolve as resolve_world
@@ -117,7 +117,7 @@ class _Meeting:
     """A policy and a world that fit together."""
 
     def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool) -> None:
-        self.policy = policy.with_horizon(rounds) if hasattr(policy, "with_horizon") else policy
+        self.policy = told_horizon(policy, rounds)
         self.world, self.rounds, self.shuffle = world, rounds, shuffle
         self.policy_name = policy.label if isinstance(policy, Policy) else type(policy).__name__
         self.settings = self.policy.settings() if isinstance(self.policy, Policy) else {}
@@ -143,17 +143,28 @@ class _Meeting:
         state = self.new_state()
         advance = _advance_compiled if self.compiled() else _advance_interpreted
         totals = np.zeros(2)
-        advance(self.policy, state, 0, self.world.click_probabilities(0)[labels], source, totals)  # compiles
+        at_first = self.world.click_probabilities(0)
+        _check_shape_of(at_first, self.world)
+        advance(self.policy, state, 0, at_first[labels], source, totals)  # compiles
         started = time.thread_time()
         reward, clicks = np.empty(len(marks)), np.empty(len(marks))
         done = 0
         for k, mark in enumerate(marks.tolist()):
             for end, probabilities in self.world.pieces(done, mark):
+                _check_shape_of(probabilities, self.world)
                 advance(self.policy, state, end - done, probabilities[labels], source, totals)
                 report(end - done)
                 done = end
             reward[k], clicks[k] = totals
         return Score(reward, clicks, time.thread_time() - started)
+
+
+def _check_shape_of(probabilities: Floats, world: World) -> None:
+    if probabilities.shape != (world.n_items, world.n_positions):
+        raise ValueError(
+            f"click_probabilities must have the shape the world says, {(world.n_items, world.n_positions)}; "
+            f"got {probabilities.shape}"
+        )
 
 
 def _advance_compiled(

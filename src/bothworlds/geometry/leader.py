@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..kernels import Floats
-from .newton import certified_gap, climb, make_workspace, polish, repair, solve
+from .newton import Effort, Workspace, certified_gap, climb, make_workspace, polish, repair, solve
 from .polytope import as_matrix
 from .regularizers import named
 
 __all__ = ["ConvergenceError", "Leader", "leader"]
 
+EPS = float(np.finfo(float).eps)
+ANCHORS = 6  # solves from the last multipliers before giving up on them
 POLISH = 2  # Newton steps beyond the tolerance: they cost little and bring the gap down to rounding
 
 
@@ -107,11 +111,12 @@ def leader(
     tol = max(tol, 1e-13)
     work = make_workspace(n, m)
     lam, mu = np.zeros(m), np.zeros(n)
+    effort = Effort(0, 0, math.inf)
     if warm is not None:
         lam, mu = _start_from(warm, (n, m))
-        effort = solve(reg, losses, rates, lam, mu, tol, work)
-    if warm is None or not effort.violation <= tol:  # no start, or one that was not near
-        effort = climb(reg, losses, rates, lam, mu, tol, work)
+        effort = _anchored(solve(reg, losses, rates, lam, mu, tol, work), reg, losses, rates, lam, mu, tol, work)
+    if not effort.violation <= tol:  # no start, or one that was not near
+        effort = _anchored(climb(reg, losses, rates, lam, mu, tol, work), reg, losses, rates, lam, mu, tol, work)
     if not effort.violation <= tol:
         raise ConvergenceError(
             f"no leader to tol = {tol:g} after {effort.steps} Newton steps and {effort.sweeps} sweeps: the optimality "
@@ -132,11 +137,34 @@ def leader(
     return Leader(marginals, lam, mu, float(gap), effort.steps + polished)
 
 
+def _anchored(
+    effort: Effort, reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, work: Workspace
+) -> Effort:
+    """Solve again from the multipliers found, until they and the z of the solver belong together.
+
+    On a long way from a far start, rounding pulls the two apart; from a near one it has no occasion to.
+    """
+    for _ in range(ANCHORS):
+        scale = _scale(loss, lam, mu)
+        if not effort.violation <= tol or _drift(loss, lam, mu, work.z) <= 16.0 * EPS * scale:
+            return effort
+        more = solve(reg, loss, rate, lam, mu, tol, work)
+        effort = Effort(effort.steps + more.steps, effort.sweeps + more.sweeps, more.violation)
+    return Effort(effort.steps, effort.sweeps, math.inf)
+
+
+def _drift(loss: Floats, lam: Floats, mu: Floats, z: Floats) -> float:
+    """How far the z that a solver carried along is from the one its multipliers give."""
+    return float(np.abs(z - (loss + lam + mu[:, None])).max())
+
+
+def _scale(loss: Floats, lam: Floats, mu: Floats) -> float:
+    return float(np.abs(loss).max() + np.abs(lam).max() + np.abs(mu).max())
+
+
 def _rounding(loss: Floats, lam: Floats, mu: Floats, z: Floats) -> float:
     """What rounding can add to the gap: the solver's z belongs to losses that differ from the given ones by this."""
-    scale = float(np.abs(loss).max() + np.abs(lam).max() + mu.max())
-    drift = float(np.abs(z - (loss + lam + mu[:, None])).max()) + 4.0 * np.finfo(float).eps * scale
-    return 2.0 * loss.shape[1] * drift
+    return 2.0 * loss.shape[1] * (_drift(loss, lam, mu, z) + 4.0 * EPS * _scale(loss, lam, mu))
 
 
 def _as_rate(rate: ArrayLike, shape: tuple[int, int]) -> float | Floats:
@@ -157,4 +185,6 @@ def _start_from(warm: Leader, shape: tuple[int, int]) -> tuple[Floats, Floats]:
         raise ValueError(f"warm must be a Leader, the result of an earlier call; got {warm!r}")
     if warm.marginals.shape != shape:
         raise ValueError(f"warm must have the shape of loss, {shape}; got {warm.marginals.shape}")
+    if not (np.isfinite(warm.lam).all() and np.isfinite(warm.mu).all()):
+        raise ValueError(f"warm must have finite multipliers; got lam = {warm.lam}, mu = {warm.mu}")
     return warm.lam.copy(), np.maximum(warm.mu, 0.0)

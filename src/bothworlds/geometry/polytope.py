@@ -11,11 +11,12 @@ __all__ = ["as_marginals", "as_matrix"]
 def as_matrix(value: ArrayLike, name: str) -> NDArray[np.float64]:
     """A finite (n_items, n_positions) array with 1 <= n_positions <= n_items, or ValueError naming ``name``."""
     try:
-        matrix = np.ascontiguousarray(value, dtype=np.float64)
+        given = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a matrix of numbers; got {value!r}") from error
-    if np.ndim(value) != 2:
-        raise ValueError(f"{name} must have two dimensions, items by positions; got shape {np.shape(value)}")
+    if given.ndim != 2:
+        raise ValueError(f"{name} must have two dimensions, items by positions; got shape {given.shape}")
+    matrix = np.ascontiguousarray(given)
     n, m = matrix.shape
     if not 1 <= m <= n:
         raise ValueError(f"{name} must have at least one position and as many items; got shape {matrix.shape}")
@@ -26,7 +27,7 @@ def as_matrix(value: ArrayLike, name: str) -> NDArray[np.float64]:
     return matrix
 
 
-def as_marginals(value: ArrayLike, tol: float = 1e-9) -> NDArray[np.float64]:
+def as_marginals(value: ArrayLike, name: str = "marginals", tol: float = 1e-9) -> NDArray[np.float64]:
     """A point of the polytope to within ``tol``, or ValueError saying where it lies outside.
 
     >>> as_marginals([[0.5, 0.5], [0.5, 0.6]])
@@ -34,15 +35,15 @@ def as_marginals(value: ArrayLike, tol: float = 1e-9) -> NDArray[np.float64]:
     ...
     ValueError: marginals must sum to 1 over items; position 1 sums to 1.1
     """
-    x = as_matrix(value, "marginals")
+    x = as_matrix(value, name)
     if x.min() < -tol:
         item, position = np.unravel_index(x.argmin(), x.shape)
-        raise ValueError(f"marginals must not be negative; got {x.min():.12g} at item {item}, position {position}")
+        raise ValueError(f"{name} must not be negative; got {x.min():.12g} at item {item}, position {position}")
     columns, rows = x.sum(axis=0), x.sum(axis=1)
     j = int(np.abs(columns - 1.0).argmax())
     if abs(columns[j] - 1.0) > tol:
-        raise ValueError(f"marginals must sum to 1 over items; position {j} sums to {columns[j]:.12g}")
+        raise ValueError(f"{name} must sum to 1 over items; position {j} sums to {columns[j]:.12g}")
     i = int(rows.argmax())
     if rows[i] > 1.0 + tol:
-        raise ValueError(f"marginals must sum to at most 1 over positions; item {i} sums to {rows[i]:.12g}")
+        raise ValueError(f"{name} must sum to at most 1 over positions; item {i} sums to {rows[i]:.12g}")
     return np.maximum(x, 0.0)

@@ -59,7 +59,7 @@ def frank_wolfe(
     rates = _as_rate(rate, (n, m))
     if iterations < 0:
         raise ValueError(f"iterations must not be negative; got {iterations}")
-    x = np.full((n, m), 1.0 / n) if start is None else as_marginals(start)
+    x = np.full((n, m), 1.0 / n) if start is None else as_marginals(start, "start")
     if x.shape != (n, m):
         raise ValueError(f"start must have the shape of loss, {(n, m)}; got {x.shape}")
     if x.min() <= 0.0:

@@ -213,11 +213,8 @@ def settle(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None
         for c in range(m + 1):
             mass[b, c] = urn.packed[b, c]
         seat[b] = urn.first[b]
-    left, weight = 1.0, urn.weight[0]
+    left = take_out(1.0, urn.weight[0], k, mass, seat)
     for _ in range(PEELS * m):
-        left = left - weight
-        for b in range(k):
-            mass[b, seat[b]] -= weight
         weight = mend(k, mass, seat)
         if weight <= TINY:
             break
@@ -226,7 +223,16 @@ def settle(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None
                 if seat[b] < m:
                     ranking[seat[b]] = member(x, b, seat[b], rng, urn)
             return
+        left = take_out(left, weight, k, mass, seat)
     play_out(x, rng, urn, ranking)
+
+
+@inner_kernel
+def take_out(left: float, weight: float, k: int, mass: Floats, seat: Ints) -> float:
+    """Take a seating that was not drawn out of the mixture; return what is left."""
+    for b in range(k):
+        mass[b, seat[b]] -= weight
+    return left - weight
 
 
 @inner_kernel

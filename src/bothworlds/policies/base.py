@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import Decision, Shape, check_shape, decide, learn
 
-__all__ = ["CompiledPolicy", "Policy", "checked_feedback"]
+__all__ = ["CompiledPolicy", "Policy", "checked_feedback", "told_horizon"]
+
+P = TypeVar("P")
 
 
 class Policy(ABC):
@@ -43,13 +45,7 @@ class Policy(ABC):
 
     def with_horizon(self, rounds: int) -> Self:
         """This policy, told the number of rounds if it has to be told and has not been."""
-        if getattr(self, "horizon", rounds) is not None:
-            return self
-        if dataclasses.is_dataclass(self):
-            return cast(Self, dataclasses.replace(self, horizon=rounds))
-        told = copy.copy(self)
-        told.horizon = rounds  # type: ignore[attr-defined]
-        return told
+        return told_horizon(self, rounds)
 
     @property
     def label(self) -> str:
@@ -110,6 +106,17 @@ class CompiledPolicy(Policy):
         ranking, propensity, seen = checked_feedback(state.shape, decision, clicks, self.needs_propensity)
         learn(state, ranking, propensity, seen)
         return state
+
+
+def told_horizon(policy: P, rounds: int) -> P:
+    """The policy, with its setting ``horizon`` filled in where it has one that is None."""
+    if getattr(policy, "horizon", rounds) is not None:
+        return policy
+    if dataclasses.is_dataclass(policy) and not isinstance(policy, type):
+        return cast(P, dataclasses.replace(policy, horizon=rounds))
+    told = copy.copy(policy)
+    told.horizon = rounds  # type: ignore[attr-defined]
+    return told
 
 
 def checked_feedback(

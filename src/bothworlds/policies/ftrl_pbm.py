@@ -85,7 +85,8 @@ class FtrlPbm(CompiledPolicy):
     def __post_init__(self) -> None:
         for setting in ("rate", "tolerance"):
             value = getattr(self, setting)
-            if not 0.0 < value < math.inf:
+            number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+            if not number or not 0.0 < value < math.inf:
                 raise ValueError(f"{setting} must be positive and finite; got {value!r}")
 
     def start(self, shape: Shape) -> State:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..arena import play
 from ..core import Decision, copy_state, leaves
-from ..policies import Policy
+from ..policies import Policy, told_horizon
 from ..policies import resolve as resolve_policy
 from ..ranker import Ranker
 from ..worlds import World, matrix, stochastic
@@ -41,8 +41,7 @@ def check_policy(policy: str | Policy) -> None:
     >>> check_policy("uniform")
     """
     resolved = resolve_policy(policy)
-    if hasattr(resolved, "with_horizon"):
-        resolved = resolved.with_horizon(ROUNDS)
+    resolved = told_horizon(resolved, ROUNDS)
     for check in policy_checks():
         check(resolved)
 

@@ -91,13 +91,14 @@ class Periodic(World):
     """Several worlds that take turns, ``phase`` rounds each, over and over."""
 
     def __init__(self, worlds: Sequence[World], phase: int) -> None:
-        self.worlds = tuple(worlds)
+        self.worlds = tuple(worlds) if isinstance(worlds, Sequence) else ()
         if not self.worlds or not all(isinstance(world, World) for world in self.worlds):
             raise ValueError(f"worlds must be at least one world; got {worlds!r}")
         shapes = {(world.n_items, world.n_positions) for world in self.worlds}
         if len(shapes) > 1:
             raise ValueError(f"worlds must have one shape; got {sorted(shapes)}")
-        if isinstance(phase, bool) or int(phase) != phase or phase < 1:
+        whole = isinstance(phase, (int, np.integer)) or (isinstance(phase, float) and phase.is_integer())
+        if isinstance(phase, bool) or not whole or phase < 1:
             raise ValueError(f"phase must be a positive number of rounds; got {phase!r}")
         self.phase = int(phase)
 
@@ -162,7 +163,7 @@ def _check_round(t: int) -> None:
 
 
 def _as_vector(value: ArrayLike, name: str) -> NDArray[np.float64]:
-    vector = np.array(value, dtype=np.float64)
+    vector = _numbers(value, name)
     if vector.ndim != 1 or not vector.size:
         raise ValueError(f"{name} must be a list of probabilities; got shape {vector.shape}")
     _check_probabilities(vector, name)
@@ -171,7 +172,7 @@ def _as_vector(value: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 def _as_probabilities(value: ArrayLike) -> NDArray[np.float64]:
-    probabilities = np.array(value, dtype=np.float64)
+    probabilities = _numbers(value, "click_probabilities")
     if probabilities.ndim != 2 or not 1 <= probabilities.shape[1] <= probabilities.shape[0]:
         raise ValueError(
             "click_probabilities must be items by positions, with at least one position and as many items; "
@@ -180,6 +181,13 @@ def _as_probabilities(value: ArrayLike) -> NDArray[np.float64]:
     _check_probabilities(probabilities, "click_probabilities")
     probabilities.setflags(write=False)
     return probabilities
+
+
+def _numbers(value: ArrayLike, name: str) -> NDArray[np.float64]:
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers; got {value!r}") from error
 
 
 def _check_probabilities(values: NDArray[np.float64], name: str) -> None:

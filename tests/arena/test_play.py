@@ -1,0 +1,481 @@
+"""The loop: the same result on every road, fair to every policy, true to the world."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+
+import numpy as np
+import pytest
+
+import bothworlds
+from bothworlds import play, policy
+from bothworlds.policies import names
+from bothworlds.worlds import World, matrix, periodic, stochastic
+from tests.policies.compiled import Popular
+from tests.policies.plain import Diary, EpsilonGreedy, FixedList, Interpreted, Patient, Stranger, called
+
+EASY = stochastic([0.9, 0.7, 0.4, 0.2, 0.1], [0.9, 0.6, 0.3])
+SEASONAL = periodic([EASY, stochastic([0.1, 0.2, 0.4, 0.7, 0.9], [0.3, 0.6, 0.9])], phase=17)
+COMPILED = [*map(policy, names()), Popular()]
+
+
+def same(one, other):
+    return (
+        np.array_equal(one.rounds, other.rounds)
+        and np.array_equal(one.reward, other.reward)
+        and np.array_equal(one.clicks, other.clicks)
+    )
+
+
+# One result on every road
+
+
+@pytest.mark.parametrize("compiled", COMPILED, ids=called)
+@pytest.mark.parametrize("world", [EASY, SEASONAL, "yandex/stochastic"], ids=called)
+def test_the_compiled_loop_equals_the_interpreted_one_draw_for_draw(compiled, world):
+    fast = play(compiled, world, 300, seeds=3, checkpoints=300)
+    slow = play(Interpreted(compiled), world, 300, seeds=3, checkpoints=300)
+    assert same(fast, slow)
+
+
+@pytest.mark.parametrize("player", ["ftrl-pbm", "uniform", EpsilonGreedy(), Stranger()], ids=called)
+def test_the_number_of_jobs_makes_no_difference(player):
+    alone = play(player, SEASONAL, 120, seeds=5, jobs=1)
+    assert same(alone, play(player, SEASONAL, 120, seeds=5, jobs=2))
+    assert same(alone, play(player, SEASONAL, 120, seeds=5, jobs=50))
+    assert same(alone, play(player, SEASONAL, 120, seeds=5))
+
+
+def test_a_policy_that_cannot_be_pickled_plays_in_several_jobs():
+    class Local(EpsilonGreedy):
+        pass
+
+    assert same(play(Local(), EASY, 50, seeds=4, jobs=2), play(Local(), EASY, 50, seeds=4, jobs=1))
+
+
+@pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy()], ids=called)
+def test_a_seed_fixes_the_result_and_another_changes_it(player):
+    one, again, other = (play(player, EASY, 200, seeds=3, seed=seed) for seed in (4, 4, 5))
+    assert same(one, again)
+    assert not same(one, other)
+    assert one.seed == 4
+
+
+@pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy()], ids=called)
+def test_more_seeds_continue_fewer(player):
+    few, many = (play(player, EASY, 100, seeds=seeds) for seeds in (5, 10))
+    assert (many.reward[:5] == few.reward).all()
+    assert (many.clicks[:5] == few.clicks).all()
+
+
+def test_every_seed_is_a_different_game():
+    result = play("ftrl-pbm", EASY, 200, seeds=10)
+    assert len({row.tobytes() for row in result.reward}) == 10
+
+
+def test_playing_changes_neither_policy_nor_world():
+    mine = FixedList()
+    before = SEASONAL.click_probabilities(0).copy()
+    one = play(mine, SEASONAL, 50, seeds=2)
+    assert same(one, play(mine, SEASONAL, 50, seeds=2))
+    assert (SEASONAL.click_probabilities(0) == before).all()
+
+
+@pytest.mark.parametrize("player", ["uniform", EpsilonGreedy()], ids=called)
+def test_names_and_objects_are_the_same_to_play(player):
+    assert same(
+        play(player, "paper/stochastic", 50, seeds=2), play(player, bothworlds.world("paper/stochastic"), 50, seeds=2)
+    )
+    assert same(play("uniform", EASY, 50, seeds=2), play(policy("uniform"), EASY, 50, seeds=2))
+
+
+# Fair to every policy
+
+
+def test_every_policy_meets_the_same_users():
+    """Where the item does not matter, nothing a policy does can change the clicks."""
+    indifferent = matrix(np.tile([0.8, 0.5, 0.2], (6, 1)))
+    first, *others = (
+        play(p, indifferent, 500, seeds=4, checkpoints=500) for p in (*COMPILED, EpsilonGreedy(), Stranger())
+    )
+    for other in others:
+        assert (other.clicks == first.clicks).all()
+        assert (other.reward == first.reward).all()
+
+
+def test_labels_are_shuffled_for_every_seed():
+    shuffled = play(FixedList(), EASY, 1, seeds=300)
+    assert np.unique(shuffled.reward.round(9)).size > 30
+    fixed = play(FixedList(), EASY, 1, seeds=300, shuffle=False)
+    assert (fixed.reward == fixed.reward[0]).all()
+
+
+def test_shuffled_labels_are_uniform():
+    """A fixed list of shuffled labels is a uniformly random list: it earns the average."""
+    reward = play(FixedList(), EASY, 1, seeds=2000).reward[:, -1]
+    average = EASY.click_probabilities(0).mean(axis=0).sum()
+    assert abs(reward.mean() - average) < 4.5 * reward.std() / np.sqrt(reward.size)
+
+
+def test_every_policy_gets_the_same_labels():
+    other = play(Interpreted(FixedList()), EASY, 3, seeds=50)
+    assert (play(FixedList(), EASY, 3, seeds=50).reward == other.reward).all()
+
+
+def test_the_randomness_of_a_policy_does_not_reach_the_users():
+    """A policy that wastes its own random numbers sees the same clicks."""
+
+    class Wasteful(FixedList):
+        def decide(self, state, rng):
+            rng.random(3)
+            return super().decide(state, rng)
+
+    assert same(play(FixedList(), EASY, 100, seeds=3), play(Wasteful(), EASY, 100, seeds=3))
+
+
+# True to the world
+
+
+def dependence(clicks):
+    """The largest correlation between two positions, in standard errors."""
+    correlation = np.corrcoef(np.array(clicks).T) - np.eye(clicks[0].size)
+    return np.abs(correlation).max() * np.sqrt(len(clicks))
+
+
+def test_clicks_are_independent_from_position_to_position():
+    diary = Diary(FixedList())
+    play(diary, matrix(np.tile([0.6, 0.5, 0.4], (5, 1))), 4000, seeds=1, jobs=1)
+    assert dependence(diary.clicks) < 4.5
+
+
+def test_a_single_draw_for_all_positions_would_be_noticed():
+    users = np.random.default_rng(0)
+    comonotone = [(users.random() < np.array([0.6, 0.5, 0.4])).astype(float) for _ in range(4000)]
+    assert dependence(comonotone) > 20
+
+
+def test_the_compiled_loop_draws_for_each_position_too():
+    """The variance of the clicks of a round is the sum over positions, not the square of the sum."""
+    p = np.array([0.6, 0.5, 0.4])
+    result = play("uniform", matrix(np.tile(p, (5, 1))), 4000, seeds=2, checkpoints=4000)
+    per_round = np.diff(result.clicks, axis=1, prepend=0.0)
+    assert per_round.var() == pytest.approx((p * (1 - p)).sum(), rel=0.1)
+    assert set(np.unique(per_round)) <= {0.0, 1.0, 2.0, 3.0}
+
+
+def test_clicks_are_independent_from_round_to_round():
+    diary = Diary(FixedList())
+    play(diary, matrix(np.full((3, 1), 0.5)), 4000, seeds=1, jobs=1)
+    clicks = np.array(diary.clicks)[:, 0]
+    assert dependence(np.column_stack([clicks[1:], clicks[:-1]])) < 4.5
+
+
+@pytest.mark.parametrize("player", ["uniform", "ftrl-pbm", EpsilonGreedy()], ids=called)
+@pytest.mark.parametrize("world", [EASY, SEASONAL], ids=called)
+def test_realised_clicks_agree_with_the_expected_reward(player, world):
+    result = play(player, world, 1000, seeds=10, checkpoints=1)
+    surprise = (result.clicks - result.reward)[:, -1]
+    largest = 1000 * 3 * 0.25  # the variance of a click is at most 1/4
+    assert np.abs(surprise).max() < 5 * np.sqrt(largest)
+    assert abs(surprise.mean()) < 4.5 * np.sqrt(largest / 10)
+    assert (surprise != 0).all()
+
+
+def test_the_reward_is_the_expected_one_of_the_lists_shown():
+    diary = Diary(policy("uniform"))
+    result = play(diary, EASY, 60, seeds=1, jobs=1, checkpoints=60, shuffle=False)
+    shown = np.array(diary.rankings)
+    expected = EASY.click_probabilities(0)[shown, np.arange(3)].sum(axis=1).cumsum()
+    np.testing.assert_allclose(result.reward[0], expected, rtol=1e-12)
+    assert (result.clicks[0] == np.array(diary.clicks).sum(axis=1).cumsum()).all()
+
+
+def test_certain_worlds_are_certain():
+    for p in (0.0, 1.0):
+        result = play("ftrl-pbm", matrix(np.full((4, 2), p)), 50, seeds=3)
+        assert (result.clicks == result.reward).all()
+        assert (result.reward[:, -1] == 100 * p).all()
+
+
+ALTERNATING = periodic([matrix(np.ones((3, 2))), matrix(np.zeros((3, 2)))], phase=7)
+
+
+@pytest.mark.parametrize("player", ["uniform", "ftrl-pbm", FixedList()], ids=called)
+@pytest.mark.parametrize("checkpoints", [1, 2, 3, 7, 50, [1], [6, 7, 8], [5, 20], [13, 14, 15, 49]], ids=str)
+def test_the_world_changes_on_time_wherever_the_checkpoints_are(player, checkpoints):
+    result = play(player, ALTERNATING, 50, seeds=2, checkpoints=checkpoints)
+    expected = [2 * sum(t // 7 % 2 == 0 for t in range(mark)) for mark in result.rounds]
+    assert (result.reward == expected).all()
+    assert (result.clicks == expected).all()
+    assert (result.best_dynamic == expected).all()
+
+
+class Stranger3:
+    """A world with nothing but the three members, different in every round, in lists."""
+
+    n_items, n_positions = 3, 2
+
+    def click_probabilities(self, t):
+        return [[(t % 5) / 5, 0.1], [0.5, 0.5], [1 - (t % 5) / 5, 0.9]]
+
+
+class Kin(World):
+    """The same, as a relative."""
+
+    n_items, n_positions = 3, 2
+
+    def click_probabilities(self, t):
+        return np.array(Stranger3().click_probabilities(t))
+
+
+@pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy()], ids=called)
+def test_any_object_with_the_three_members_is_a_world(player):
+    foreign = play(player, Stranger3(), 100, seeds=3, checkpoints=9)
+    assert foreign.world == "Stranger3"
+    turns = periodic([matrix(Stranger3().click_probabilities(t)) for t in range(5)], phase=1)
+    for native in (play(player, Kin(), 100, seeds=3, checkpoints=9), play(player, turns, 100, seeds=3, checkpoints=9)):
+        assert same(foreign, native)
+        np.testing.assert_allclose(foreign.best_fixed, native.best_fixed)
+        np.testing.assert_allclose(foreign.best_dynamic, native.best_dynamic)
+
+
+@pytest.mark.parametrize("rows", [2, 4])
+@pytest.mark.parametrize("base", [object, World])
+def test_a_world_that_contradicts_itself_is_refused(base, rows):
+    class Contradiction(base):
+        n_items, n_positions = 3, 2
+
+        def click_probabilities(self, t):
+            return np.full((rows, 2), 0.5)
+
+    with pytest.raises(ValueError, match="click_probabilities"):
+        play("uniform", Contradiction(), 10, seeds=1)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("base", [object, World])
+@pytest.mark.parametrize("player", ["uniform", FixedList()], ids=called)
+def test_a_world_with_other_positions_than_it_says_is_refused(player, base, columns):
+    class Contradiction(base):
+        n_items, n_positions = 3, 2
+
+        def click_probabilities(self, t):
+            return np.full((3, columns), 0.5)
+
+    with pytest.raises(ValueError, match="click_probabilities"):
+        play(player, Contradiction(), 10, seeds=1)
+
+
+@pytest.mark.parametrize("kind", [np.asfortranarray, lambda p: p.astype(np.float32), lambda p: p[:, ::-1]])
+def test_a_world_may_keep_its_numbers_as_it_likes(kind):
+    class Kept(World):
+        n_items, n_positions = 5, 3
+        kept = kind(EASY.click_probabilities(0))
+
+        def click_probabilities(self, t):
+            return self.kept
+
+    plain = matrix(np.array(Kept.kept, dtype=float))
+    np.testing.assert_allclose(
+        play("uniform", Kept(), 100, seeds=2).reward, play("uniform", plain, 100, seeds=2).reward
+    )
+
+
+# Checkpoints
+
+
+def test_checkpoints_as_a_number_are_evenly_spaced():
+    assert play("uniform", EASY, 1000, seeds=1, checkpoints=4).rounds.tolist() == [250, 500, 750, 1000]
+    assert play("uniform", EASY, 1000, seeds=1).rounds.tolist() == list(range(10, 1001, 10))
+    assert play("uniform", EASY, 10, seeds=1, checkpoints=3).rounds.tolist() == [3, 7, 10]
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 7, 97, 100, 101, 250, 999])
+@pytest.mark.parametrize("checkpoints", [1, 2, 3, 64, 100, 1000])
+def test_checkpoints_increase_to_the_last_round(rounds, checkpoints):
+    marks = play("uniform", EASY, rounds, seeds=1, checkpoints=checkpoints).rounds
+    assert len(marks) == min(rounds, checkpoints)
+    assert marks[-1] == rounds
+    assert marks[0] >= 1
+    assert (np.diff(marks) >= 1).all()
+
+
+@pytest.mark.parametrize("given", [[10, 20, 50], (10, 20, 50), np.array([10, 20, 50]), range(10, 51, 20)])
+def test_checkpoints_as_a_list_are_taken_and_the_last_round_is_added(given):
+    assert play("uniform", EASY, 60, seeds=1, checkpoints=given).rounds.tolist() == [*given, 60]
+    assert play("uniform", EASY, 50, seeds=1, checkpoints=given).rounds.tolist() == list(given)
+
+
+@pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy()], ids=called)
+def test_checkpoints_only_look(player):
+    every = play(player, SEASONAL, 90, seeds=2, checkpoints=90)
+    some = play(player, SEASONAL, 90, seeds=2, checkpoints=[1, 16, 17, 18, 80])
+    assert (some.reward == every.reward[:, some.rounds - 1]).all()
+    assert (some.clicks == every.clicks[:, some.rounds - 1]).all()
+    np.testing.assert_allclose(some.best_fixed, every.best_fixed[some.rounds - 1])
+    np.testing.assert_allclose(some.best_dynamic, every.best_dynamic[some.rounds - 1])
+
+
+# The horizon
+
+
+class Witness(Patient):
+    """Tells which horizon it was given."""
+
+    def init(self, n_items, n_positions):
+        raise RuntimeError(f"horizon {self.horizon}")
+
+
+def test_a_missing_horizon_is_filled_with_the_number_of_rounds():
+    with pytest.raises(RuntimeError, match="horizon 123"):
+        play(Witness(), EASY, 123, seeds=1)
+    with pytest.raises(RuntimeError, match="horizon 45"):
+        play(Witness(horizon=45), EASY, 123, seeds=1)
+
+
+def test_the_horizon_is_recorded_with_the_result_and_left_out_of_the_name():
+    result = play(Patient(), EASY, 80, seeds=2)
+    assert result.settings == {"epsilon": 0.2, "horizon": 80}
+    assert result.policy == "Patient"
+    assert same(result, play(Patient(horizon=80), EASY, 80, seeds=2))
+
+
+def test_a_strangers_horizon_is_filled_too():
+    class Timed(Stranger):
+        def __init__(self, horizon=None):
+            self.horizon = horizon
+
+        def init(self, n_items, n_positions):
+            if self.horizon != 70:
+                raise RuntimeError(f"horizon {self.horizon}")
+            return super().init(n_items, n_positions)
+
+    given = Timed()
+    play(given, EASY, 70, seeds=2)
+    assert given.horizon is None
+    with pytest.raises(RuntimeError, match="horizon 3"):
+        play(Timed(3), EASY, 70, seeds=1)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": -5}, "rounds"),
+        ({"rounds": 10.0}, "rounds"),
+        ({"rounds": "many"}, "rounds"),
+        ({"rounds": None}, "rounds"),
+        ({"rounds": True}, "rounds"),
+        ({"seeds": 0}, "seeds"),
+        ({"seeds": 2.5}, "seeds"),
+        ({"seeds": [1, 2]}, "seeds"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 1.5}, "seed"),
+        ({"seed": "x"}, "seed"),
+        ({"seed": None}, "seed"),
+        ({"jobs": 0}, "jobs"),
+        ({"jobs": -1}, "jobs"),
+        ({"jobs": 1.5}, "jobs"),
+        ({"checkpoints": 0}, "checkpoints"),
+        ({"checkpoints": -1}, "checkpoints"),
+        ({"checkpoints": 2.5}, "checkpoints"),
+        ({"checkpoints": None}, "checkpoints"),
+        ({"checkpoints": True}, "checkpoints"),
+        ({"checkpoints": []}, "checkpoints"),
+        ({"checkpoints": [0, 5]}, "checkpoints"),
+        ({"checkpoints": [5, 5]}, "checkpoints"),
+        ({"checkpoints": [5, 3]}, "checkpoints"),
+        ({"checkpoints": [5, 11]}, "checkpoints"),
+        ({"checkpoints": [1.5]}, "checkpoints"),
+        ({"checkpoints": [[1, 2]]}, "checkpoints"),
+        ({"checkpoints": [[1], [2, 3]]}, "checkpoints"),
+        ({"checkpoints": "all"}, "checkpoints"),
+        ({"policy": "nobody"}, "policy"),
+        ({"policy": None}, "policy"),
+        ({"policy": EpsilonGreedy}, "policy"),
+        ({"world": "nowhere"}, "world"),
+        ({"world": 3}, "world"),
+        ({"world": World}, "world"),
+    ],
+    ids=lambda given: (
+        "" if isinstance(given, str) else ", ".join(f"{k}={getattr(v, '__name__', v)}" for k, v in given.items())
+    ),
+)
+def test_bad_arguments_are_refused_by_name(arguments, named):
+    good = {"policy": "uniform", "world": EASY, "rounds": 10, "seeds": 2}
+    with pytest.raises(ValueError, match=rf"\b{named}\b"):
+        play(**(good | arguments))
+
+
+def test_options_go_by_name():
+    with pytest.raises(TypeError):
+        play("uniform", EASY, 10, 2)
+
+
+# When a policy fails
+
+
+class Explodes(EpsilonGreedy):
+    """Fails in its thirtieth round."""
+
+    error = RuntimeError
+
+    def learn(self, state, decision, clicks):
+        if state.shown.sum() >= 90:
+            raise self.error("bang")
+        return super().learn(state, decision, clicks)
+
+
+class IsInterrupted(Explodes):
+    error = KeyboardInterrupt
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("player", [Explodes(), IsInterrupted()], ids=lambda p: p.error.__name__)
+def test_a_failure_comes_through_and_leaves_nothing_running(player, jobs):
+    threads = threading.active_count()
+    with pytest.raises(player.error, match="bang"):
+        play(player, EASY, 100, seeds=6, jobs=jobs)
+    assert threading.active_count() == threads
+    assert multiprocessing.active_children() == []
+    assert play(EpsilonGreedy(), EASY, 10, seeds=4, jobs=jobs).reward.shape == (4, 10)
+
+
+class GoesDark(World):
+    """Fails in its fortieth round."""
+
+    n_items, n_positions = 5, 3
+
+    def click_probabilities(self, t):
+        if t >= 40:
+            raise RuntimeError("no light")
+        return EASY.click_probabilities(t)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("player", ["uniform", EpsilonGreedy()], ids=called)
+def test_a_failing_world_comes_through_and_leaves_nothing_running(player, jobs):
+    threads = threading.active_count()
+    with pytest.raises(RuntimeError, match="no light"):
+        play(player, GoesDark(), 100, seeds=6, jobs=jobs)
+    assert threading.active_count() == threads
+    assert multiprocessing.active_children() == []
+
+
+# Looking on
+
+
+@pytest.mark.parametrize("player", ["uniform", EpsilonGreedy()], ids=called)
+def test_a_progress_bar_changes_nothing(player, capsys):
+    shown = play(player, EASY, 50, seeds=3, jobs=2, progress=True)
+    assert same(shown, play(player, EASY, 50, seeds=3, jobs=2, progress=False))
+    assert capsys.readouterr().out == ""
+
+
+def test_without_a_terminal_there_is_no_progress_bar(capsys):
+    play("uniform", EASY, 50, seeds=3)
+    assert capsys.readouterr() == ("", "")

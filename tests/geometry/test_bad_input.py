@@ -1,0 +1,155 @@
+"""Bad input: a ValueError that names the argument and what was wrong with it, for every public function."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bothworlds.geometry import best_ranking, birkhoff, frank_wolfe, leader, sample_ranking
+
+NAN, INF = float("nan"), float("inf")
+
+
+def holed(value, shape=(4, 2)):
+    """A matrix of zeros with one bad entry."""
+    a = np.zeros(shape)
+    a[2, 1] = value
+    return a
+
+
+def uniform(n, m):
+    return np.full((n, m), 1.0 / n)
+
+
+def changed(index, value, n=4, m=2):
+    x = uniform(n, m)
+    x[index] = value
+    return x
+
+
+OVERFULL = [[0.6, 0.6], [0.4, 0.4]]
+
+# What is given for a matrix of items by positions, and what the message has to say of it.
+BAD_MATRICES = {
+    "nan": (holed(NAN), "nan"),
+    "infinite": (holed(INF), "inf"),
+    "minus infinite": (holed(-INF), "-inf"),
+    "more positions than items": (np.zeros((2, 3)), "(2, 3)"),
+    "no dimension": (3.0, "()"),
+    "one dimension": ([1.0, 2.0], "(2,)"),
+    "three dimensions": (np.zeros((2, 2, 2)), "(2, 2, 2)"),
+    "no items": (np.zeros((0, 0)), "(0, 0)"),
+    "no positions": (np.zeros((3, 0)), "(3, 0)"),
+    "words": ([["a", "b"], ["c", "d"]], "'a'"),
+    "ragged": ([[1.0, 2.0], [3.0]], "[3.0]"),
+}
+
+BAD_POINTS = {
+    **BAD_MATRICES,
+    "negative": (changed((2, 1), -0.25), "-0.25"),
+    "a column above 1": (changed((1, 1), 0.5), "1.25"),
+    "a column below 1": (changed((1, 1), 0.125), "0.875"),
+    "a column slightly off": (changed((1, 1), 0.250001), "1.000001"),
+    "a row above 1": (OVERFULL, "1.2"),
+}
+
+BAD_RATES = {
+    "zero": (0.0, "0.0"),
+    "negative": (-0.5, "-0.5"),
+    "nan": (NAN, "nan"),
+    "infinite": (INF, "inf"),
+    "a word": ("fast", "fast"),
+    "a vector": ([0.1, 0.2], "(2,)"),
+    "another shape": (np.ones((2, 4)), "(2, 4)"),
+    "one is zero": (np.where(holed(1.0) == 1.0, 0.0, 0.5), "0.0"),
+    "one is negative": (np.where(holed(1.0) == 1.0, -2.5, 0.5), "-2.5"),
+    "one is nan": (np.where(holed(1.0) == 1.0, NAN, 0.5), "nan"),
+}
+
+BAD_TOLERANCES = {"zero": (0.0, "0.0"), "negative": (-1e-3, "-0.001"), "nan": (NAN, "nan")}
+BAD_NAMES = {"unknown": ("entropy", "entropy"), "empty": ("", "''"), "a number": (3, "3")}
+BAD_WARM = {
+    "another shape": (leader, "(4, 2)"),
+    "not a leader": (uniform(4, 2), "0.25"),
+    "looks like one": (SimpleNamespace(lam=1), "namespace(lam=1)"),
+}
+BAD_STARTS = {
+    **{name: bad for name, bad in BAD_POINTS.items() if name != "a row above 1"},
+    "a row above 1": ([[0.6, 0.6], [0.2, 0.2], [0.1, 0.1], [0.1, 0.1]], "1.2"),
+    "on the boundary": ([[0.5, 0.25], [0.5, 0.25], [0.0, 0.25], [0.0, 0.25]], "0.0"),
+    "another shape": (uniform(5, 2), "(5, 2)"),
+}
+
+LOSS, RNG = np.zeros((4, 2)), np.random.default_rng(1)
+
+TABLE = [
+    ("loss", BAD_MATRICES, lambda bad: leader(bad, 0.5)),
+    ("rate", BAD_RATES, lambda bad: leader(LOSS, bad)),
+    ("regularizer", BAD_NAMES, lambda bad: leader(LOSS, 0.5, regularizer=bad)),
+    ("tol", BAD_TOLERANCES, lambda bad: leader(LOSS, 0.5, tol=bad)),
+    ("marginals", BAD_POINTS, lambda bad: sample_ranking(bad, RNG)),
+    ("marginals", BAD_POINTS, lambda bad: birkhoff(bad)),
+    ("scores", BAD_MATRICES, lambda bad: best_ranking(bad)),
+    ("loss", BAD_MATRICES, lambda bad: frank_wolfe(bad, 0.5, iterations=3)),
+    ("rate", BAD_RATES, lambda bad: frank_wolfe(LOSS, bad, iterations=3)),
+    ("start", BAD_STARTS, lambda bad: frank_wolfe(LOSS, 0.5, iterations=3, start=bad)),
+    ("iterations", {"negative": (-1, "-1")}, lambda bad: frank_wolfe(LOSS, 0.5, iterations=bad)),
+]
+
+
+def cases():
+    functions = ["leader"] * 4 + ["sample_ranking", "birkhoff", "best_ranking"] + ["frank_wolfe"] * 4
+    for function, (argument, bad_values, call) in zip(functions, TABLE):
+        for name, (bad, said) in bad_values.items():
+            yield pytest.param(call, argument, bad, said, id=f"{function}-{argument}-{name}")
+
+
+def check_refusal(call, argument, bad, said):
+    """A ValueError whose message begins with the argument and holds the offending value."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is judged below
+        call(bad)
+    message = str(caught.value)
+    assert message.startswith(argument), f"which argument? {message}"
+    assert said in message.removeprefix(argument), f"what was wrong? {message}"
+
+
+@pytest.mark.parametrize(("call", "argument", "bad", "said"), list(cases()))
+def test_bad_input_is_refused_by_name(call, argument, bad, said):
+    check_refusal(call, argument, bad, said)
+
+
+@pytest.mark.parametrize("name", BAD_WARM)
+def test_a_bad_warm_start_is_refused_by_name(name):
+    bad, said = BAD_WARM[name]
+    if bad is leader:
+        bad = leader(LOSS, 0.5)
+    check_refusal(lambda warm: leader(np.zeros((5, 2)), 0.5, warm=warm), "warm", bad, said)
+
+
+@pytest.mark.parametrize("bad", [None, 7, np.random.RandomState(1)])
+def test_randomness_is_a_generator(bad):
+    with pytest.raises((TypeError, ValueError), match="rng"):
+        sample_ranking(uniform(3, 2), bad)
+
+
+def test_a_refusal_that_names_nothing_is_caught():
+    def call(_):
+        raise ValueError("bad input")
+
+    with pytest.raises(AssertionError, match="which argument"):
+        check_refusal(call, "loss", NAN, "nan")
+
+
+def test_a_refusal_without_the_value_is_caught():
+    def call(_):
+        raise ValueError("loss is bad")
+
+    with pytest.raises(AssertionError, match="what was wrong"):
+        check_refusal(call, "loss", NAN, "nan")
+
+
+def test_no_refusal_is_caught():
+    with pytest.raises(pytest.fail.Exception):
+        check_refusal(lambda _: None, "loss", NAN, "nan")

@@ -1,0 +1,431 @@
+"""The command line: what it prints, what it writes, and how it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bothworlds
+from bothworlds.arena.result import COLUMNS
+from bothworlds.cli import app
+
+SHORT = ("--rounds", "200", "--seeds", "3")
+
+
+def run(*arguments, width=200):
+    """What the command line answers, in this process."""
+    return CliRunner(env={"COLUMNS": str(width), "TERM": "dumb", "NO_COLOR": "1"}).invoke(
+        app, list(map(str, arguments))
+    )
+
+
+def answer(*arguments, **options):
+    result = run(*arguments, **options)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def as_program(*arguments, **options):
+    command = [sys.executable, "-m", "bothworlds", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
+
+
+# Help that teaches
+
+
+def test_without_arguments_there_is_help():
+    assert "Usage" in run().output
+
+
+def test_help_says_what_it_is_for_and_how_to_start():
+    text = answer("--help")
+    for word in (
+        "Rank items and learn from clicks",
+        "play",
+        "arena",
+        "policies",
+        "worlds",
+        "Start with",
+        "--rounds 100000",
+    ):
+        assert word in text
+
+
+def test_the_command_in_the_help_works():
+    told = " ".join(answer("--help").partition("Start with:")[2].split())
+    assert told.startswith("bothworlds play")
+    assert run(*told.split()[1:], "--rounds", "20", "--seeds", "2").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["play", "arena", "policies", "worlds"])
+def test_every_command_has_help(command):
+    text = answer(command, "--help")
+    assert "Usage" in text
+    assert f" {command} " in text
+
+
+def test_the_help_of_play_shows_options_settings_and_an_example():
+    text = answer("play", "--help")
+    for word in ("--policy", "--world", "--rounds", "--seeds", "--seed", "--checkpoints", "--jobs", "--plot", "--save"):
+        assert word in text
+    for word in ("ftrl-pbm:rate=0.25", "gap=0.01,phase=20000", ".svg", ".parquet", "bothworlds play -p"):
+        assert word in text
+
+
+def test_the_version_is_told():
+    assert answer("--version").strip() == f"bothworlds {bothworlds.__version__}"
+
+
+# Lists
+
+
+def test_policies_are_listed_with_their_settings():
+    text = answer("policies")
+    for name in bothworlds.policies.names():
+        assert name in text
+    assert "rate=0.5" in text
+    assert "uniformly random list" in text
+
+
+def test_worlds_are_listed_with_their_settings():
+    text = answer("worlds")
+    for name in bothworlds.worlds.names():
+        assert name in text
+    assert "gap=0.03" in text
+    assert "phase=100000" in text
+
+
+@pytest.mark.parametrize("listing", ["policies", "worlds"])
+def test_lists_fit_a_narrow_terminal_without_losing_names(listing):
+    text = answer(listing, width=80)
+    assert all(name in text for name in getattr(bothworlds, listing).names())
+    assert "…" not in text
+
+
+# Playing
+
+
+def test_play_prints_a_table():
+    text = answer("play", "--policy", "uniform", "--policy", "ftrl-pbm", "--world", "paper/stochastic", *SHORT)
+    result = bothworlds.play("uniform", "paper/stochastic", 200, seeds=3)
+    mean, error = result.final()
+    assert f"{mean:.4f} ±{error:.4f}" in text
+    for word in (
+        "200 rounds",
+        "3 replications",
+        "best of each round",
+        "best fixed list",
+        "2.0877",
+        "ftrl-pbm",
+        "stochastic",
+    ):
+        assert word in text
+
+
+def test_short_options_are_the_same():
+    long = answer(
+        "play", "--policy", "uniform", "--world", "yandex/stochastic", "--rounds", "50", "--seeds", "2", "--jobs", "1"
+    )
+    short = answer("play", "-p", "uniform", "-w", "yandex/stochastic", "-T", "50", "-n", "2", "-j", "1")
+    assert without_times(long) == without_times(short)
+
+
+def without_times(text):
+    """A table without its last column, the time per round."""
+    return ["│".join(line.split("│")[:-2]) for line in text.splitlines() if "│" in line]
+
+
+def test_one_replication_has_no_standard_error():
+    text = answer("play", "-p", "uniform", "--rounds", "50", "--seeds", "1")
+    assert "±" not in text
+    assert "nan" not in text
+
+
+def test_the_seed_is_an_option():
+    rows = [without_times(answer("play", "-p", "uniform", *SHORT, "--seed", seed)) for seed in (0, 0, 1)]
+    assert rows[0] == rows[1] != rows[2]
+
+
+def test_settings_follow_a_colon():
+    text = answer(
+        "play", "-p", "ftrl-pbm:rate=0.25,tolerance=1e-5", "-w", "paper/periodic-items:gap=0.01,phase=50", *SHORT
+    )
+    learner = bothworlds.policy("ftrl-pbm", rate=0.25, tolerance=1e-5)
+    world = bothworlds.world("paper/periodic-items", gap=0.01, phase=50)
+    assert f"{bothworlds.play(learner, world, 200, seeds=3).final()[0]:.4f}" in text
+    assert "rate=0.25" in text
+    assert "gap=0.01, phase=50" in text
+
+
+def test_many_worlds_fit_even_where_there_is_no_terminal():
+    arguments = [part for name in bothworlds.worlds.names() for part in ("-w", name)]
+    text = answer("play", "-p", "uniform", *arguments, "--rounds", "20", "--seeds", "2", width=80)
+    assert "…" not in text
+    assert text.count("±") == 6
+
+
+def test_a_piped_table_is_complete():
+    arguments = [part for name in bothworlds.worlds.names() for part in ("-w", name)]
+    text = as_program("play", "-p", "uniform", *arguments, "--rounds", "20", "--seeds", "2").stdout
+    assert "…" not in text
+    assert text.count("±") == 6
+
+
+# Files
+
+
+@pytest.mark.parametrize("ending", [".svg", ".png", ".pdf"])
+def test_a_plot_is_drawn_and_the_same_every_time(ending, tmp_path):
+    drawn = []
+    for name in ("one", "two"):
+        path = tmp_path / f"{name}{ending}"
+        text = answer(
+            "play", "-p", "uniform", "-p", "ftrl-pbm", "-w", "paper/periodic-both:phase=50", *SHORT, "--plot", path
+        )
+        assert path.name in text
+        drawn.append(path.read_bytes())
+    assert len(drawn[0]) > 2000
+    assert drawn[0] == drawn[1]
+    assert b"CreationDate" not in drawn[0]
+    assert drawn[0].lstrip().startswith({".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}[ending])
+
+
+def test_a_plot_names_its_curves_and_worlds(tmp_path):
+    path = tmp_path / "curves.svg"
+    worlds = ("paper/stochastic", "paper/periodic-items:phase=50")
+    answer("play", "-p", "uniform", "-p", "ftrl-pbm", "-w", worlds[0], "-w", worlds[1], *SHORT, "--plot", path)
+    text = " ".join(ElementTree.parse(path).getroot().itertext())
+    for word in (
+        "uniform",
+        "ftrl-pbm",
+        "paper/stochastic",
+        "paper/periodic-items(phase=50)",
+        "rounds",
+        "average reward per round",
+    ):
+        assert word in text
+    assert "best fixed list" in text
+
+
+def test_another_seed_is_another_plot(tmp_path):
+    for seed in (0, 1):
+        answer("play", "-p", "uniform", *SHORT, "--seed", seed, "--plot", tmp_path / f"{seed}.svg")
+    assert (tmp_path / "0.svg").read_bytes() != (tmp_path / "1.svg").read_bytes()
+
+
+def check_rows(rows):
+    """The rows hold what the same games played here give."""
+    assert len(rows) == 2 * 3 * 10
+    assert set(rows[0]) == set(COLUMNS)
+    for name in ("uniform", "ftrl-pbm"):
+        result = bothworlds.play(
+            name, bothworlds.world("paper/periodic-both", phase=50), 200, seeds=3, seed=4, checkpoints=10
+        )
+        mine = [row for row in rows if row["policy"] == name]
+        assert [int(row["round"]) for row in mine] == 3 * result.rounds.tolist()
+        assert [int(row["replication"]) for row in mine] == np.repeat(range(3), 10).tolist()
+        assert [float(row["reward"]) for row in mine] == result.reward.ravel().tolist()
+        assert [float(row["clicks"]) for row in mine] == result.clicks.ravel().tolist()
+        assert [float(row["regret_fixed"]) for row in mine] == result.regret("fixed").ravel().tolist()
+        assert [float(row["regret_dynamic"]) for row in mine] == result.regret("dynamic").ravel().tolist()
+        assert {row["world"] for row in mine} == {"paper/periodic-both(phase=50)"}
+        assert {int(row["seed"]) for row in mine} == {4}
+
+
+def check_provenance(how):
+    """The commit, the versions and the settings go along."""
+    assert how["commit"] is None or how["commit"]
+    assert how["versions"]["python"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}.")
+    assert how["versions"]["numpy"] == np.__version__
+    assert how["versions"]["bothworlds"] == bothworlds.__version__
+    assert {"numba", "scipy"} <= how["versions"].keys()
+    plays = how["plays"]
+    assert [play["policy"] for play in plays] == ["uniform", "ftrl-pbm"]
+    assert plays[1]["settings"] == {"rate": 0.5, "tolerance": 1e-6}
+    for play in plays:
+        assert play["world"] == "paper/periodic-both(phase=50)"
+        assert (play["seed"], play["replications"], play["rounds"]) == (4, 3, 200)
+
+
+GAME = (
+    "-p",
+    "uniform",
+    "-p",
+    "ftrl-pbm",
+    "-w",
+    "paper/periodic-both:phase=50",
+    *SHORT,
+    "--seed",
+    "4",
+    "--checkpoints",
+    "10",
+)
+
+
+def test_results_are_saved_as_csv_with_provenance_beside_them(tmp_path):
+    path = tmp_path / "results.csv"
+    assert "results.csv" in answer("play", *GAME, "--save", path)
+    with path.open(newline="") as file:
+        check_rows(list(csv.DictReader(file)))
+    check_provenance(json.loads((tmp_path / "results.json").read_text()))
+
+
+def test_results_are_saved_as_parquet_with_provenance_inside(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "results.parquet"
+    assert "results.parquet" in answer("play", *GAME, "--save", path)
+    table = parquet.read_table(path)
+    check_rows(table.to_pylist())
+    check_provenance(json.loads(table.schema.metadata[b"bothworlds"]))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_saved_results_are_the_same_every_time(ending, tmp_path):
+    for name in ("one", "two"):
+        answer("play", *GAME, "--save", tmp_path / f"{name}{ending}")
+    assert (tmp_path / f"one{ending}").read_bytes() == (tmp_path / f"two{ending}").read_bytes()
+
+
+def test_folders_are_made_for_files(tmp_path):
+    answer(
+        "play", "-p", "uniform", *SHORT, "--save", tmp_path / "a" / "r.csv", "--plot", tmp_path / "b" / "c" / "r.svg"
+    )
+    assert (tmp_path / "a" / "r.csv").exists()
+    assert (tmp_path / "b" / "c" / "r.svg").exists()
+
+
+def test_the_arena_leaves_a_table_results_and_figures(tmp_path):
+    text = answer("arena", *SHORT, "--out", tmp_path / "out")
+    for word in (*bothworlds.policies.names(), "stochastic", "periodic-items", "periodic-both"):
+        assert word in text
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"arena.svg", "arena.png"} < made
+    assert "arena.parquet" in made or "arena.csv" in made
+
+
+def test_the_arena_may_be_smaller(tmp_path):
+    text = answer("arena", "-p", "uniform", "-w", "yandex/stochastic", *SHORT, "--out", tmp_path)
+    assert "ftrl-pbm" not in text
+
+
+# Refusing
+
+
+REFUSED = {
+    ("play", "-p", "nobody"): "no policy named 'nobody'; there are",
+    ("play", "-w", "nowhere"): "no world named 'nowhere'; there are",
+    ("arena", "-p", "nobody"): "no policy named 'nobody'; there are",
+    ("play", "-p", "uniform:rate=1"): "policy 'uniform' has no setting 'rate'; it has none",
+    ("play", "-w", "yandex/stochastic:gap=0.1"): "no setting 'gap'; it has phase",
+    ("play", "-p", "ftrl-pbm:rate=-1"): "rate must be positive and finite; got -1",
+    ("play", "-p", "ftrl-pbm:rate='fast'"): "rate must be positive and finite; got 'fast'",
+    ("play", "-w", "paper/stochastic:gap=0.5"): "gap must be from 0 to 0.1056",
+    ("play", "-w", "paper/stochastic:gap=None"): "gap must be from 0 to 0.1056",
+    ("play", "-w", "paper/periodic-both:phase=0"): "phase must be a positive number of rounds; got 0",
+    ("play", "-w", "paper/periodic-both:phase=None"): "phase must be a positive number of rounds; got None",
+    (
+        "play",
+        "-p",
+        "ftrl-pbm:rate",
+    ): "cannot read the settings in 'ftrl-pbm:rate'; write them like ftrl-pbm:setting=0.5",
+    ("play", "-p", "ftrl-pbm:rate=fast"): "cannot read the settings",
+    ("play", "-p", "ftrl-pbm:rate=__import__('os')"): "cannot read the settings",
+    ("play", "-p", "ftrl-pbm:0.5"): "cannot read the settings",
+    ("play", "-p", "ftrl-pbm:rate=0.5,rate=0.6"): "cannot read the settings",
+    ("play", "-p", "ftrl-pbm:**{'rate': 1}"): "cannot read the settings",
+    ("play", "-p", "ftrl-pbm:rate=1)+(2"): "cannot read the settings",
+    ("play", "-p", "ftrl-pbm:rate=1)(rate=2"): "cannot read the settings",
+    ("play", "--plot", "curves.txt"): "curves.txt must end in .svg or .png or .pdf",
+    ("play", "--plot", "curves"): "curves must end in .svg or .png or .pdf",
+    ("play", "--save", "results.xlsx"): "results.xlsx must end in .parquet or .csv",
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), REFUSED.items(), ids=[" ".join(arguments) for arguments in REFUSED])
+def test_what_cannot_be_done_is_refused_in_one_line(arguments, sentence):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("play", "--rounds", "0"),
+        ("play", "--seeds", "x"),
+        ("play", "--jobs", "-1"),
+        ("plya",),
+        ("play", "--polcy", "uniform"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_options_are_refused(arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+
+
+def test_a_file_that_cannot_be_written_is_told_in_one_line(tmp_path):
+    (tmp_path / "taken").write_text("")
+    result = run("play", "-p", "uniform", *SHORT, "--save", tmp_path / "taken" / "results.csv")
+    assert result.exit_code == 2
+    assert "taken" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("option", "module"), [("--plot=x.svg", "matplotlib"), ("--save=x.parquet", "pyarrow")])
+def test_a_missing_extra_is_told_with_its_remedy(option, module, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, module, None)
+    result = run("play", "-p", "uniform", *SHORT, option)
+    assert result.exit_code == 2
+    assert "pip install 'bothworlds[" in result.stderr
+
+
+# As a program
+
+
+def test_the_module_is_the_program(tmp_path):
+    done = as_program("play", "--policy", "uniform", *SHORT, "--plot", "out.svg", "--save", "results.csv", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "uniform" in done.stdout
+    assert (tmp_path / "out.svg").stat().st_size > 2000
+    assert (tmp_path / "results.csv").read_text().startswith(",".join(COLUMNS))
+
+
+def test_the_program_refuses_in_one_line():
+    done = as_program("play", "--policy", "nobody")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("bothworlds: no policy named 'nobody'; there are")
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_program_can_be_stopped():
+    code = "import sys; from bothworlds.cli import main; print('ready', flush=True); main()"
+    endless = [sys.executable, "-c", code, "play", "--rounds", "1000000000", "--seeds", "4", "--checkpoints", "100000"]
+    with subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, errors = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert process.returncode == 130
+    assert "Traceback" not in errors

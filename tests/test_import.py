@@ -1,0 +1,80 @@
+"""Importing the package is quick, because it loads nothing heavy before it is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import bothworlds
+
+HEAVY = ("numba", "llvmlite", "scipy", "matplotlib", "rich", "typer", "pyarrow")
+
+
+def in_a_fresh_interpreter(code):
+    """What a new interpreter prints, read as JSON."""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    return json.loads(run.stdout)
+
+
+def loaded_by(statement):
+    report = f"import json, sys; print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+    return in_a_fresh_interpreter(f"{statement}; {report}")
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    assert loaded_by("import bothworlds") == []
+
+
+def test_looking_around_loads_nothing_heavy():
+    assert loaded_by("import bothworlds; dir(bothworlds); bothworlds.__version__") == []
+
+
+def test_the_worlds_need_no_compiler():
+    assert loaded_by("import bothworlds; bothworlds.world('paper/periodic-both').click_probabilities(0)") == []
+
+
+def test_the_command_line_waits_with_loading_until_it_knows_what_for():
+    assert set(loaded_by("import bothworlds.cli")) <= {"typer", "rich"}
+
+
+def test_playing_needs_neither_figures_nor_tables_nor_a_terminal():
+    code = "import bothworlds; bothworlds.play('uniform', 'paper/stochastic', 10, seeds=1)"
+    assert not {"matplotlib", "pyarrow", "typer"} & set(loaded_by(code))
+
+
+@pytest.mark.parametrize("name", bothworlds.__all__)
+def test_every_public_name_resolves(name):
+    assert getattr(bothworlds, name) is getattr(bothworlds, name)
+
+
+def test_all_public_names_resolve_in_a_fresh_interpreter_in_any_order():
+    code = "import json, bothworlds; print(json.dumps([bool(getattr(bothworlds, n)) for n in {}]))"
+    for order in (bothworlds.__all__, bothworlds.__all__[::-1]):
+        assert all(in_a_fresh_interpreter(code.format(order)))
+
+
+def test_a_star_import_gives_the_public_names():
+    code = "import json\nfrom bothworlds import *\nprint(json.dumps(sorted(set(dir()) & set({!r}))))"
+    assert in_a_fresh_interpreter(code.format(bothworlds.__all__)) == sorted(bothworlds.__all__)
+
+
+def test_dir_lists_the_public_names():
+    assert dir(bothworlds) == sorted([*bothworlds.__all__, "__version__"])
+
+
+def test_the_pinned_names_are_public():
+    assert {"Ranker", "play", "policies", "policy", "testing", "world", "worlds"} <= set(bothworlds.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'bothworlds' has no attribute 'nonsense'"):
+        _ = bothworlds.nonsense
+    assert not hasattr(bothworlds, "wrold")
+
+
+def test_the_rooms_list_what_they_give_out():
+    for room in (bothworlds.arena, bothworlds.core, bothworlds.geometry, bothworlds.policies, bothworlds.worlds):
+        assert all(hasattr(room, name) for name in room.__all__)

@@ -1,0 +1,214 @@
+"""The decorator of kernels and its cache: an edit anywhere in reach is noticed, and nothing else compiles again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import pytest
+from numba.core.errors import TypingError
+
+from bothworlds.kernels import kernel, register_kernels
+
+COMPILED = not numba.config.DISABLE_JIT
+
+# A policy of somebody else's: its state, its verb's implementation, and a constant to edit.
+POLICY = """
+    from typing import NamedTuple
+    import numpy as np
+    from decorator import kernel
+    from verbs import register_kernels, total
+
+    class State(NamedTuple):
+        values: np.ndarray
+
+    @kernel
+    def total_of_state(state):
+        s = 0.0
+        for v in state.values:
+            s += v
+        return FACTOR * s
+
+    register_kernels(total, {State: total_of_state})
+"""
+VERBS = """
+    from bothworlds.kernels import register_kernels
+
+    def total(state):
+        raise NotImplementedError
+"""
+# A loop like the arena's, in a file that is never edited.
+LOOP = """
+    from decorator import kernel
+    from verbs import total
+
+    @kernel
+    def play(state, rounds):
+        s = 0.0
+        for _ in range(rounds):
+            s += total(state)
+        return s
+"""
+MAIN = """
+    import numpy as np
+    from loop import play
+    from policy import State
+
+    print(play(State(np.arange(4.0)), 10))
+"""
+OURS = "from bothworlds.kernels import kernel"
+NUMBAS_OWN = """
+    import numba
+    kernel = numba.njit(cache=True)
+"""
+
+
+class Project:
+    """A few files in a folder of their own, run in a process of its own."""
+
+    def __init__(self, folder: Path, decorator: str) -> None:
+        self.folder = folder
+        for name, source in {"verbs": VERBS, "loop": LOOP, "main": MAIN, "decorator": decorator}.items():
+            self.write(name, source)
+        self.edit(factor=1.0)
+
+    def write(self, name: str, source: str) -> None:
+        (self.folder / f"{name}.py").write_text(dedent(source))
+
+    def edit(self, factor: float) -> None:
+        self.write("policy", POLICY.replace("FACTOR", repr(factor)))
+
+    def run(self) -> float:
+        hidden = ("NUMBA_DISABLE_JIT", "NUMBA_CACHE_DIR", "PYTHONDONTWRITEBYTECODE")
+        environment = {k: v for k, v in os.environ.items() if k not in hidden}
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        done = subprocess.run(
+            [sys.executable, "main.py"], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return float(done.stdout)
+
+    def compiled_files(self) -> dict[str, int]:
+        """Every file of the cache and when it was written."""
+        files = [f for pattern in ("*.nbi", "*.nbc") for f in self.folder.rglob(pattern)]
+        return {f.name: f.stat().st_mtime_ns for f in files}
+
+
+def check_edit_is_noticed(project: Project) -> None:
+    assert project.run() == 60.0
+    project.edit(factor=3.0)
+    assert project.run() == 180.0, "the cache ran yesterday's policy"
+
+
+def check_cache_is_used(project: Project) -> None:
+    project.run()
+    before = project.compiled_files()
+    assert before, "nothing was cached"
+    project.run()
+    assert project.compiled_files() == before, "something was compiled again"
+
+
+@pytest.mark.skipif(not COMPILED, reason="without compilation there is no cache")
+class TestTheCache:
+    def test_notices_an_edit_in_another_file(self, tmp_path):
+        check_edit_is_noticed(Project(tmp_path, OURS))
+
+    def test_is_used_as_long_as_nothing_is_edited(self, tmp_path):
+        check_cache_is_used(Project(tmp_path, OURS))
+
+    def test_of_numba_itself_would_run_yesterdays_policy(self, tmp_path):
+        """The broken twin, and the reason for a cache of our own."""
+        with pytest.raises(AssertionError, match="yesterday's policy"):
+            check_edit_is_noticed(Project(tmp_path, NUMBAS_OWN))
+
+    def test_a_cache_that_is_not_used_is_caught(self, tmp_path):
+        project = Project(tmp_path, OURS)
+        run = project.run
+
+        def run_after_touching() -> float:
+            project.edit(factor=1.0)  # the same text, but a new file
+            return run()
+
+        project.run = run_after_touching
+        with pytest.raises(AssertionError, match="compiled again"):
+            check_cache_is_used(project)
+
+
+@kernel
+def ratio(a, b):
+    return a / b
+
+
+@kernel
+def sum_of(values):
+    s = 0.0
+    for v in values:
+        s += v
+    return s
+
+
+def test_division_by_zero_is_that_of_numpy():
+    values = np.array([1.0, -1.0, 0.0])
+    with np.errstate(all="ignore"):
+        expected = values / np.zeros(3)
+    if COMPILED:
+        assert np.array_equal([ratio(v, 0.0) for v in values], expected, equal_nan=True)
+
+
+def test_a_kernel_keeps_its_source():
+    values = np.arange(5.0)
+    plain = getattr(sum_of, "py_func", sum_of)
+    assert plain(values) == sum_of(values) == 10.0
+    assert plain([1, 2]) == 3.0
+
+
+class Circle(NamedTuple):
+    radius: float
+
+
+class Square(NamedTuple):
+    side: float
+
+
+class Blob(NamedTuple):
+    mass: float
+
+
+def area(shape, scale):
+    return AREAS[type(shape)](shape, scale)
+
+
+@kernel
+def circle_area(shape, scale):
+    return 3.0 * shape.radius * shape.radius * scale
+
+
+@kernel
+def square_area(shape, scale):
+    return shape.side * shape.side * scale
+
+
+AREAS = {Circle: circle_area, Square: square_area}
+register_kernels(area, AREAS)
+
+
+@kernel
+def twice_the_area(shape):
+    return 2.0 * area(shape, 10.0)
+
+
+def test_a_verb_reaches_the_implementation_for_its_first_argument():
+    assert twice_the_area(Circle(2.0)) == 240.0
+    assert twice_the_area(Square(2.0)) == 80.0
+    assert area(Circle(2.0), 1.0) == 12.0
+
+
+def test_a_verb_without_an_implementation_does_not_compile():
+    with pytest.raises(TypingError if COMPILED else KeyError):
+        twice_the_area(Blob(1.0))

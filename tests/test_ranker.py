@@ -1,0 +1,703 @@
+"""The ranker: what a program sees, what it may say and when, and what survives on disk."""
+
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bothworlds
+from bothworlds import Ranker, policy
+from tests.policies.plain import EpsilonGreedy, Stranger, called
+
+PAGES = ["news", "sport", "weather", "music", "chess"]
+PLAYERS = ["ftrl-pbm", "uniform", EpsilonGreedy(), Stranger()]
+
+
+def future(ranker, rounds=20):
+    """What a ranker does next, with visitors who like the first page best."""
+    seen = []
+    for _ in range(rounds):
+        shown = ranker.rank()
+        seen.append((shown.id, shown.items, np.nan_to_num(shown.propensities, nan=-1.0).tolist()))
+        ranker.feedback(shown.id, [item for item in shown.items if item == ranker.items[0]])
+    return seen
+
+
+def experienced(rounds=30, **settings):
+    ranker = Ranker(PAGES, 3, **({"seed": 1} | settings))
+    future(ranker, rounds)
+    return ranker
+
+
+# Ranking
+
+
+@pytest.mark.parametrize("player", PLAYERS, ids=called)
+def test_a_ranking_has_an_id_items_and_propensities(player):
+    shown = Ranker(PAGES, 3, policy=player, seed=0).rank()
+    assert len(shown.items) == len(shown.propensities) == 3
+    assert len(set(shown.items)) == 3
+    assert set(shown.items) <= set(PAGES)
+    assert shown.id is not None
+
+
+def test_the_first_ranking_is_uniform():
+    assert Ranker(PAGES, 3, seed=0).rank().propensities == (0.2, 0.2, 0.2)
+
+
+def test_every_ranking_has_an_id_of_its_own():
+    ranker = Ranker(PAGES, 2, seed=0)
+    assert len({ranker.rank().id for _ in range(100)}) == 100
+    assert ranker.pending == 100
+
+
+def test_what_is_shown_cannot_be_changed_by_accident():
+    shown = Ranker(PAGES, 2, seed=0).rank()
+    with pytest.raises(AttributeError):
+        shown.items = ()
+
+
+def test_a_seed_makes_every_choice_repeatable():
+    one, same, other = (Ranker(PAGES, 3, seed=seed) for seed in (4, 4, 5))
+    first = future(one)
+    assert future(same) == first
+    assert future(other) != first
+
+
+def test_without_a_seed_two_rankers_differ():
+    assert future(Ranker(PAGES, 3)) != future(Ranker(PAGES, 3))
+
+
+def test_a_ranker_is_the_policy_with_names():
+    learner = policy("ftrl-pbm")
+    state, rng = learner.init(5, 3), np.random.default_rng(6)
+    ranker = Ranker(PAGES, 3, policy="ftrl-pbm", seed=6)
+    for _ in range(40):
+        decision, shown = learner.decide(state, rng), ranker.rank()
+        assert shown.items == tuple(PAGES[i] for i in decision.ranking)
+        assert shown.propensities == tuple(decision.propensity)
+        learner.learn(state, decision, [1, 0, 1])
+        ranker.feedback(shown.id, [shown.items[0], shown.items[2]])
+
+
+@pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy(), Stranger()], ids=called)
+def test_what_is_clicked_is_shown_more(player):
+    ranker = Ranker(PAGES, 2, policy=player, seed=2)
+    for _ in range(400):
+        shown = ranker.rank()
+        ranker.feedback(shown.id, [item for item in shown.items if item == "chess"])
+    assert sum("chess" in ranker.rank().items for _ in range(100)) > 80
+
+
+@pytest.mark.parametrize("items", [range(5), ("a", "b"), iter(["a", "b", "c"]), {"a": 1, "b": 2}, [("a", 1), ("b", 2)]])
+def test_items_may_be_any_names(items):
+    ranker = Ranker(items, 2, seed=0)
+    assert set(ranker.rank().items) <= set(ranker.items)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"items": ["a", "b", "a"]}, "items must be different; 'a' is there twice"),
+        ({"items": [["a"], ["b"]]}, "items must be"),
+        ({"items": None}, "items must be"),
+        ({"items": 5}, "items must be"),
+        ({"slots": 0}, "slots must be from 1 to the number of items, 5; got 0"),
+        ({"slots": 6}, "slots must be from 1 to the number of items, 5; got 6"),
+        ({"slots": -1}, "slots must be"),
+        ({"slots": 2.0}, "slots must be"),
+        ({"slots": True}, "slots must be"),
+        ({"slots": "2"}, "slots must be"),
+        ({"items": ["a"], "slots": 1}, "at least 2"),
+        ({"items": []}, "number of items, 0"),
+        ({"max_pending": 0}, "max_pending must be"),
+        ({"max_pending": 2.5}, "max_pending must be"),
+        ({"max_pending": None}, "max_pending must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"seed": "x"}, "seed must be"),
+        ({"seed": 1.5}, "seed must be"),
+        ({"policy": "nobody"}, "no policy named 'nobody'"),
+        ({"policy": 3}, "policy must be a name or an object"),
+    ],
+    ids=str,
+)
+def test_a_ranker_that_cannot_be_is_refused(arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Ranker(**({"items": PAGES, "slots": 2} | arguments))
+
+
+def test_options_go_by_name():
+    with pytest.raises(TypeError):
+        Ranker(PAGES, 2, "uniform")
+
+
+# Feedback
+
+
+def test_feedback_may_be_any_collection_of_shown_items():
+    ranker = Ranker(PAGES, 3, seed=0)
+    for kind in (list, tuple, set, frozenset, iter, dict.fromkeys):
+        shown = ranker.rank()
+        assert ranker.feedback(shown.id, kind(shown.items[:2])) is None
+    assert ranker.pending == 0
+
+
+def test_no_click_is_an_answer_too():
+    ranker = Ranker(PAGES, 3, seed=0)
+    shown = ranker.rank()
+    ranker.feedback(shown.id, [])
+    assert ranker.rank().propensities != shown.propensities
+
+
+def test_an_item_clicked_twice_is_clicked():
+    once, twice = (Ranker(PAGES, 3, seed=0) for _ in range(2))
+    for ranker, times in ((once, 1), (twice, 5)):
+        shown = ranker.rank()
+        ranker.feedback(shown.id, [shown.items[1]] * times)
+    assert future(once) == future(twice)
+
+
+@pytest.mark.parametrize("player", PLAYERS, ids=called)
+def test_feedback_may_come_late_and_in_any_order(player):
+    ranker = Ranker(PAGES, 3, policy=player, seed=0)
+    waiting = [ranker.rank() for _ in range(50)]
+    for k in np.random.default_rng(1).permutation(50):
+        ranker.feedback(waiting[k].id, waiting[k].items[:1])
+        ranker.rank()
+    assert ranker.pending == 50
+
+
+def test_the_order_of_feedback_hardly_matters():
+    rankers = [Ranker(PAGES, 3, seed=0) for _ in range(2)]
+    for ranker, step in zip(rankers, (1, -1)):
+        for shown in [ranker.rank() for _ in range(40)][::step]:
+            ranker.feedback(shown.id, [item for item in shown.items if item == "news"])
+    one, other = (ranker.rank() for ranker in rankers)
+    assert one.items == other.items
+    assert one.propensities == pytest.approx(other.propensities, abs=1e-5)
+
+
+def test_a_batch_is_the_same_as_one_after_the_other():
+    single, batched = (Ranker(PAGES, 3, seed=0) for _ in range(2))
+    shown = [single.rank() for _ in range(10)]
+    assert [batched.rank() for _ in range(10)] == shown
+    for one in shown:
+        single.feedback(one.id, one.items[:1])
+    batched.feedback_many((one.id, one.items[:1]) for one in shown)
+    assert batched.pending == 0
+    assert future(single) == future(batched)
+
+
+def test_an_empty_batch_is_nothing():
+    ranker = Ranker(PAGES, 3, seed=0)
+    ranker.feedback_many([])
+    assert future(ranker) == future(Ranker(PAGES, 3, seed=0))
+
+
+def test_whole_numbers_of_numpy_are_ids():
+    ranker = Ranker(PAGES, 3, seed=0)
+    ranker.feedback(np.int64(ranker.rank().id), [])
+    assert ranker.pending == 0
+
+
+@pytest.mark.parametrize("id", [0, -1, 2, 99, 1.0, 1.5, "1", None, True, (1,), [1], {}, np.nan], ids=repr)
+def test_an_unknown_id_is_refused(id):
+    ranker = Ranker(PAGES, 3, seed=0)
+    ranker.rank()
+    with pytest.raises(ValueError, match="id must be one that rank"):
+        ranker.feedback(id, [])
+    assert ranker.pending == 1
+
+
+def test_repeated_feedback_is_refused():
+    ranker = Ranker(PAGES, 3, seed=0)
+    shown = ranker.rank()
+    ranker.feedback(shown.id, [])
+    with pytest.raises(ValueError, match=f"id {shown.id} has had its feedback already"):
+        ranker.feedback(shown.id, [])
+
+
+def shown_and_not(ranker):
+    shown = ranker.rank()
+    return shown, next(item for item in PAGES if item not in shown.items)
+
+
+@pytest.mark.parametrize(
+    ("clicked", "sentence"),
+    [
+        (["politics"], "clicked must be items of this ranker; got 'politics'"),
+        ([None], "clicked must be items of this ranker; got None"),
+        ([0], "clicked must be items of this ranker; got 0"),
+        ([["news"]], "clicked must be items of this ranker"),
+        ("news", "clicked must be a list of items; got the single name 'news'"),
+        ("", "clicked must be a list of items"),
+        (b"news", "clicked must be a list of items"),
+        (None, "clicked must be a list of items"),
+        (3, "clicked must be a list of items"),
+    ],
+    ids=repr,
+)
+def test_impossible_clicks_are_refused(clicked, sentence):
+    ranker = Ranker(PAGES, 3, seed=0)
+    shown = ranker.rank()
+    with pytest.raises(ValueError, match=sentence):
+        ranker.feedback(shown.id, clicked)
+    ranker.feedback(shown.id, [])
+
+
+def test_a_click_on_what_was_not_shown_is_refused():
+    ranker = Ranker(PAGES, 3, seed=0)
+    shown, hidden = shown_and_not(ranker)
+    with pytest.raises(ValueError, match=f"'{hidden}' was not shown with id {shown.id}"):
+        ranker.feedback(shown.id, [shown.items[0], hidden])
+
+
+def test_refused_feedback_changes_nothing():
+    ranker, untouched = (Ranker(PAGES, 3, seed=0) for _ in range(2))
+    untouched.rank()
+    shown, hidden = shown_and_not(ranker)
+    for id, clicked in ((shown.id, [hidden]), (shown.id, ["politics"]), (shown.id, "news"), (77, [])):
+        with pytest.raises(ValueError, match=r"must be|was not shown"):
+            ranker.feedback(id, clicked)
+    assert ranker.pending == 1
+    assert future(ranker) == future(untouched)
+
+
+def test_a_batch_is_learned_as_a_whole_or_not_at_all():
+    ranker, untouched = (Ranker(PAGES, 3, seed=0) for _ in range(2))
+    first, second = ranker.rank(), ranker.rank()
+    untouched.rank(), untouched.rank()
+    for wrong in ((77, []), (second.id, ["politics"]), (first.id, [])):
+        with pytest.raises(ValueError, match=r"must be|twice"):
+            ranker.feedback_many([(first.id, first.items), wrong])
+    assert ranker.pending == 2
+    assert future(ranker) == future(untouched)
+
+
+def test_the_oldest_of_too_many_rankings_is_forgotten():
+    ranker = Ranker(PAGES, 3, seed=0, max_pending=3)
+    shown = [ranker.rank() for _ in range(5)]
+    assert ranker.pending == 3
+    for forgotten in shown[:2]:
+        with pytest.raises(ValueError, match=f"id {forgotten.id} .*forgotten with more than 3 waiting"):
+            ranker.feedback(forgotten.id, [])
+    for kept in shown[2:]:
+        ranker.feedback(kept.id, [])
+    assert ranker.pending == 0
+
+
+def test_answered_rankings_make_room():
+    ranker = Ranker(PAGES, 3, seed=0, max_pending=2)
+    early = ranker.rank()
+    for _ in range(100):
+        ranker.feedback(ranker.rank().id, [])
+    ranker.feedback(early.id, [])
+
+
+def test_a_ranker_may_be_used_from_several_threads():
+    ranker, ids, errors = Ranker(PAGES, 3, seed=0), [], []
+
+    def visitors():
+        try:
+            for _ in range(150):
+                shown = ranker.rank()
+                ids.append(shown.id)
+                ranker.feedback(shown.id, shown.items[:1])
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=visitors) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(set(ids)) == 8 * 150
+    assert ranker.pending == 0
+
+
+class Alone(EpsilonGreedy):
+    """Notices when somebody else comes in."""
+
+    room = threading.Lock()
+
+    def decide(self, state, rng):
+        with self.alone():
+            return super().decide(state, rng)
+
+    def learn(self, state, decision, clicks):
+        with self.alone():
+            return super().learn(state, decision, clicks)
+
+    @contextmanager
+    def alone(self):
+        assert self.room.acquire(blocking=False), "two at a time"
+        try:
+            time.sleep(0.0005)
+            yield
+        finally:
+            self.room.release()
+
+
+def test_a_policy_is_never_used_by_two_threads_at_a_time():
+    ranker, errors = Ranker(PAGES, 3, policy=Alone(), seed=0), []
+
+    def visitors():
+        try:
+            for _ in range(20):
+                shown = ranker.rank()
+                ranker.feedback(shown.id, shown.items[:1])
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=visitors) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+# Saving and loading
+
+
+@pytest.mark.parametrize("player", PLAYERS, ids=called)
+def test_a_saved_ranker_has_the_same_future(player, tmp_path):
+    ranker = Ranker(PAGES, 3, policy=player, seed=3)
+    future(ranker)
+    waiting = [ranker.rank() for _ in range(5)]
+    ranker.save(tmp_path / "ranker")
+    twin = Ranker.load(tmp_path / "ranker", **({} if isinstance(player, str) else {"policy": player}))
+    assert twin.items == ranker.items
+    assert twin.slots == 3
+    assert twin.pending == 5
+    for shown in waiting[::-1]:
+        for one in (ranker, twin):
+            one.feedback(shown.id, shown.items[1:])
+    assert future(ranker) == future(twin)
+
+
+def test_saving_changes_nothing(tmp_path):
+    ranker, twin = experienced(), experienced()
+    ranker.save(tmp_path / "ranker")
+    assert future(ranker) == future(twin)
+
+
+def test_the_original_and_the_loaded_share_nothing(tmp_path):
+    ranker = experienced()
+    ranker.save(tmp_path / "ranker")
+    future(ranker, 50)
+    assert future(Ranker.load(tmp_path / "ranker")) == future(experienced())
+
+
+def test_a_fresh_ranker_can_be_saved(tmp_path):
+    Ranker(PAGES, 3, seed=9).save(tmp_path / "ranker")
+    assert future(Ranker.load(tmp_path / "ranker")) == future(Ranker(PAGES, 3, seed=9))
+
+
+def test_saving_and_loading_again_and_again_changes_nothing(tmp_path):
+    ranker = experienced()
+    for _ in range(3):
+        ranker.save(tmp_path / "ranker")
+        ranker = Ranker.load(tmp_path / "ranker")
+    assert future(ranker) == future(experienced())
+
+
+def test_settings_of_the_policy_are_kept(tmp_path):
+    experienced(policy=policy("ftrl-pbm", rate=0.125)).save(tmp_path / "ranker")
+    loaded = Ranker.load(tmp_path / "ranker")
+    assert loaded.policy == policy("ftrl-pbm", rate=0.125)
+    assert future(loaded) == future(experienced(policy=policy("ftrl-pbm", rate=0.125)))
+
+
+def test_what_was_answered_or_forgotten_stays_so(tmp_path):
+    ranker = Ranker(PAGES, 3, seed=0, max_pending=2)
+    shown = [ranker.rank() for _ in range(4)]
+    ranker.feedback(shown[3].id, [])
+    ranker.save(tmp_path / "ranker")
+    loaded = Ranker.load(tmp_path / "ranker")
+    with pytest.raises(ValueError, match="forgotten with more than 2"):
+        loaded.feedback(shown[0].id, [])
+    with pytest.raises(ValueError, match="has had its feedback already"):
+        loaded.feedback(shown[3].id, [])
+    loaded.feedback(shown[2].id, [])
+    assert loaded.rank().id not in {one.id for one in shown}
+    loaded.rank()
+    loaded.rank()
+    assert loaded.pending == 2
+
+
+@pytest.mark.parametrize(
+    "items", [["a", "b"], [1, 2, 3], [-5, 10**30], ["ü", "日本", "a b", "", "\ud800"], ["1", 1]], ids=repr
+)
+def test_names_come_back_as_they_were(items, tmp_path):
+    Ranker(items, 2, seed=0).save(tmp_path / "ranker")
+    loaded = Ranker.load(tmp_path / "ranker")
+    assert loaded.items == tuple(items)
+    assert [type(item) for item in loaded.items] == [type(item) for item in items]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[("a", 1), ("b", 2)], [b"a", b"b"], [0.5, 1.5], [None, "a"], [False, True], [np.int64(1), 2], [frozenset(), "a"]],
+    ids=repr,
+)
+def test_other_names_are_refused_when_saving(items, tmp_path):
+    ranker = Ranker(items, 2, seed=0)
+    ranker.rank()
+    with pytest.raises(ValueError, match="strings and whole numbers"):
+        ranker.save(tmp_path / "ranker")
+    assert list(tmp_path.iterdir()) == []
+    ranker.rank()
+
+
+@pytest.mark.parametrize("name", ["ranker", "ranker.npz", "ranker.v1", ".ranker", "no suffix at all"])
+@pytest.mark.parametrize("kind", [str, Path])
+def test_the_file_has_exactly_the_name_it_was_given(name, kind, tmp_path):
+    experienced().save(kind(tmp_path / name))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert future(Ranker.load(kind(tmp_path / name))) == future(experienced())
+
+
+def test_a_file_in_the_current_folder_needs_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    experienced().save("ranker")
+    assert future(Ranker.load("ranker")) == future(experienced())
+
+
+def test_the_file_holds_plain_arrays_and_no_pickle(tmp_path):
+    experienced().save(tmp_path / "ranker")
+    with np.load(tmp_path / "ranker", allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    assert all(not array.dtype.hasobject for array in arrays.values())
+    assert json.loads(arrays["header"].tobytes())["items"] == PAGES
+    with zipfile.ZipFile(tmp_path / "ranker") as members:
+        for name in members.namelist():
+            assert members.read(name).startswith(b"\x93NUMPY")
+
+
+def test_neither_saving_nor_loading_uses_pickle(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("pickle was used")
+
+    for verb in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
+        monkeypatch.setattr(pickle, verb, refuse)
+    experienced(10).save(tmp_path / "ranker")
+    Ranker.load(tmp_path / "ranker")
+
+
+class Trap:
+    """Leaves a mark when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+def test_a_file_with_a_trap_is_refused_and_the_trap_stays_shut(tmp_path):
+    for name in ("header", "state/loss"):
+        np.savez(tmp_path / "trap.npz", allow_pickle=True, **{name: np.array([Trap(tmp_path / "sprung")])})
+        with pytest.raises(ValueError, match="not a saved ranker"):
+            Ranker.load(tmp_path / "trap.npz")
+    (tmp_path / "trap.pkl").write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    with pytest.raises(ValueError, match="not a saved ranker"):
+        Ranker.load(tmp_path / "trap.pkl")
+    assert not (tmp_path / "sprung").exists()
+
+
+def archive(**arrays):
+    """A maker of NumPy archives, under any name."""
+
+    def make(path):
+        with path.open("wb") as file:
+            np.savez(file, **arrays)
+
+    return make
+
+
+def header(text):
+    return np.frombuffer(text, dtype=np.uint8)
+
+
+def one_array(path):
+    with path.open("wb") as file:
+        np.save(file, np.arange(3))
+
+
+WRONG_FILES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("hello"),
+    "json": lambda path: path.write_text('{"format": "bothworlds ranker 1"}'),
+    "a zip of nothing": lambda path: zipfile.ZipFile(path, "w").close(),
+    "one array": one_array,
+    "arrays of something else": archive(x=np.arange(3)),
+    "a header that is no text": archive(header=header(b"\xff")),
+    "a header that is no object": archive(header=header(b"[1]")),
+    "another format": archive(header=header(b'{"format": "bothworlds ranker 999"}')),
+    "a header and nothing else": archive(header=header(b'{"format": "bothworlds ranker 1"}')),
+    "a folder": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("make", WRONG_FILES.values(), ids=WRONG_FILES.keys())
+def test_a_wrong_file_is_refused_by_name(make, tmp_path):
+    make(tmp_path / "wrong")
+    with pytest.raises(ValueError, match=r"wrong\b.* is not a saved ranker"):
+        Ranker.load(tmp_path / "wrong")
+
+
+def test_a_missing_file_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        Ranker.load(tmp_path / "nowhere")
+
+
+def test_a_truncated_file_is_refused_and_closed(tmp_path):
+    experienced(policy="uniform").save(tmp_path / "ranker")
+    data = (tmp_path / "ranker").read_bytes()
+    for length in [*range(0, len(data), 37), len(data) - 1]:
+        (tmp_path / "short").write_bytes(data[:length])
+        with pytest.raises(ValueError, match="short is not a saved ranker"):
+            Ranker.load(tmp_path / "short")
+    gc.collect()  # a file left open would be reported here
+
+
+def test_a_damaged_file_is_refused_or_harmless(tmp_path):
+    ranker = experienced(policy="uniform")
+    ranker.save(tmp_path / "ranker")
+    data = (tmp_path / "ranker").read_bytes()
+    expected = future(ranker)
+    for k in range(0, len(data), 5):
+        damaged = bytearray(data)
+        damaged[k] ^= 0xFF
+        (tmp_path / "damaged").write_bytes(damaged)
+        try:
+            loaded = Ranker.load(tmp_path / "damaged")
+        except ValueError:
+            continue
+        assert future(loaded) == expected
+    gc.collect()
+
+
+def test_the_state_of_another_policy_is_refused(tmp_path):
+    experienced(policy="uniform").save(tmp_path / "ranker")
+    with pytest.raises(ValueError, match="state of another policy"):
+        Ranker.load(tmp_path / "ranker", policy=policy("ftrl-pbm"))
+
+
+def test_a_policy_that_nobody_registered_has_to_be_passed_again(tmp_path):
+    experienced(policy=EpsilonGreedy()).save(tmp_path / "ranker")
+    with pytest.raises(ValueError, match="policy"):
+        Ranker.load(tmp_path / "ranker")
+    loaded = Ranker.load(tmp_path / "ranker", policy=EpsilonGreedy())
+    assert future(loaded) == future(experienced(policy=EpsilonGreedy()))
+
+
+class Secretive(EpsilonGreedy):
+    """Its state is no collection of arrays and numbers."""
+
+    def init(self, n_items, n_positions):
+        return {"counts": super().init(n_items, n_positions), "lock": threading.Lock()}
+
+    def decide(self, state, rng):
+        return super().decide(state["counts"], rng)
+
+    def learn(self, state, decision, clicks):
+        super().learn(state["counts"], decision, clicks)
+        return state
+
+
+def test_a_state_that_is_not_made_of_arrays_is_refused_when_saving(tmp_path):
+    ranker = experienced(policy=Secretive())
+    with pytest.raises(ValueError, match=r"Secretive.*state that is not made of arrays"):
+        ranker.save(tmp_path / "ranker")
+    assert list(tmp_path.iterdir()) == []
+
+
+def failing_savez(file, **_):
+    file.write(b"half of it")
+    raise OSError("no space left on device")
+
+
+def failing_replace(*_):
+    raise PermissionError("not today")
+
+
+@pytest.mark.parametrize(
+    ("owner", "verb", "failure", "error"),
+    [(np, "savez", failing_savez, OSError), (Path, "replace", failing_replace, PermissionError)],
+)
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(owner, verb, failure, error, tmp_path, monkeypatch):
+    ranker = experienced()
+    ranker.save(tmp_path / "ranker")
+    before = (tmp_path / "ranker").read_bytes()
+    expected = future(Ranker.load(tmp_path / "ranker"))
+    future(ranker, 5)
+    with monkeypatch.context() as broken:
+        broken.setattr(owner, verb, failure)
+        with pytest.raises(error):
+            ranker.save(tmp_path / "ranker")
+    assert [path.name for path in tmp_path.iterdir()] == ["ranker"]
+    assert (tmp_path / "ranker").read_bytes() == before
+    assert future(Ranker.load(tmp_path / "ranker")) == expected
+    ranker.save(tmp_path / "ranker")
+    assert (tmp_path / "ranker").read_bytes() != before
+
+
+def test_a_missing_folder_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        experienced(1).save(tmp_path / "nowhere" / "ranker")
+
+
+def test_a_ranker_can_be_saved_while_others_use_it(tmp_path):
+    ranker, stop, errors = Ranker(PAGES, 3, seed=0), threading.Event(), []
+
+    def visitors():
+        try:
+            while not stop.is_set():
+                shown = ranker.rank()
+                ranker.feedback(shown.id, shown.items[:1])
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=visitors) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(10):
+            ranker.save(tmp_path / "ranker")
+            future(Ranker.load(tmp_path / "ranker"), 3)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+
+
+def test_a_loaded_ranker_of_another_process_has_the_same_future(tmp_path):
+    experienced().save(tmp_path / "ranker")
+    code = (
+        "import sys, json, bothworlds\n"
+        "ranker = bothworlds.Ranker.load(sys.argv[1])\n"
+        "print(json.dumps([[s.id, s.items, s.propensities] for s in (ranker.rank() for _ in range(5))]))"
+    )
+    run = subprocess.run([sys.executable, "-c", code, tmp_path / "ranker"], capture_output=True, text=True, check=True)
+    here = experienced()
+    expected = [[s.id, list(s.items), list(s.propensities)] for s in (here.rank() for _ in range(5))]
+    assert json.loads(run.stdout) == expected
+
+
+def test_the_ranker_is_at_hand():
+    assert bothworlds.Ranker is Ranker

@@ -1,0 +1,330 @@
+"""Policies and worlds that are broken on purpose, each in one way: a check that cannot fail is a defect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from bothworlds.core import Decision, Shape
+from bothworlds.policies import Policy
+from bothworlds.worlds import World
+from tests.policies.plain import Counts, EpsilonGreedy, FixedList
+
+
+class ShowsAnItemTwice(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        decision.ranking[-1] = decision.ranking[0]
+        return decision
+
+
+class CountsItemsFromOne(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        return Decision(decision.ranking + 1, decision.propensity)
+
+
+class CountsFromTheEnd(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        return Decision(decision.ranking - state.shape.n_items, decision.propensity)
+
+
+class LeavesAPositionEmpty(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        return Decision(decision.ranking[:-1], decision.propensity)
+
+
+class RanksWithFractions(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        return Decision(decision.ranking.astype(float), decision.propensity)
+
+
+class ShowsTheImpossible(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        return Decision(decision.ranking, np.zeros_like(decision.propensity))
+
+
+class StatesOddsForPercentages(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        return Decision(decision.ranking, 100.0 * decision.propensity)
+
+
+class StatesOnePropensityForAll(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        return Decision(decision.ranking, decision.propensity[:1].repeat(state.shape.n_positions + 1))
+
+
+class AcceptsAnyShape(EpsilonGreedy):
+    def init(self, n_items, n_positions):
+        shape = Shape(n_items, n_positions)
+        return Counts(shape, np.zeros(n_items), np.zeros(n_items))
+
+
+class BelievesAnything(EpsilonGreedy):
+    def learn(self, state, decision, clicks):
+        for i, click in zip(decision.ranking, clicks):
+            state.shown[i % len(state.shown)] += 1.0
+            state.clicked[i % len(state.shown)] += click
+        return state
+
+
+class LearnsBeforeItLooks(EpsilonGreedy):
+    def learn(self, state, decision, clicks):
+        state.shown[decision.ranking % state.shape.n_items] += 1.0
+        return super().learn(state, decision, clicks)
+
+
+class ForgetsThatItExplores(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        return Decision(decision.ranking, np.minimum(1.0, decision.propensity + self.epsilon))
+
+
+class StatesTheOddsOfItsBranch(EpsilonGreedy):
+    """The propensity given that it explored, or given that it did not: right on average, wrong for weighting."""
+
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        explored = rng.random() < 0.5
+        return Decision(decision.ranking, decision.propensity * (1.5 if explored else 0.5))
+
+
+class ClaimsToBeUniform(EpsilonGreedy):
+    """Its propensities sum to 1, but they are those of another policy."""
+
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        return Decision(decision.ranking, np.full(state.shape.n_positions, 1.0 / state.shape.n_items))
+
+
+class StatesANoisyGuess(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        return Decision(decision.ranking, decision.propensity * (1.0 - 0.001 * rng.random()))
+
+
+class HidesARareItem(EpsilonGreedy):
+    """Never shows item 0, and states a little less for the others than is true: columns do not sum to 1."""
+
+    def decide(self, state, rng):
+        while True:
+            decision = super().decide(state, rng)
+            if 0 not in decision.ranking:
+                return Decision(decision.ranking, np.full(state.shape.n_positions, 0.235))
+
+
+class CountsQuestions(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        state.shown[decision.ranking] += 1.0
+        return decision
+
+
+@dataclass(frozen=True)
+class RollsItsOwnDice(EpsilonGreedy):
+    dice: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def decide(self, state, rng):
+        return super().decide(state, self.dice)
+
+
+class WaitingCounts(NamedTuple):
+    shape: Shape
+    shown: np.ndarray
+    clicked: np.ndarray
+    last: np.ndarray
+
+
+class ExpectsPromptAnswers(EpsilonGreedy):
+    """Remembers only its last decision, and takes no feedback on any other."""
+
+    def init(self, n_items, n_positions):
+        return WaitingCounts(*super().init(n_items, n_positions), np.zeros(n_positions, int))
+
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        state.last[:] = decision.ranking
+        return decision
+
+    def learn(self, state, decision, clicks):
+        if not np.array_equal(state.last, decision.ranking):
+            raise ValueError("that was not my last decision")
+        return super().learn(state, decision, clicks)
+
+
+class Hoard(NamedTuple):
+    shape: Shape
+    shown: np.ndarray
+    clicked: np.ndarray
+    everything: list
+
+
+class KeepsEveryClick(EpsilonGreedy):
+    def init(self, n_items, n_positions):
+        return Hoard(*super().init(n_items, n_positions), [])
+
+    def learn(self, state, decision, clicks):
+        super().learn(state, decision, clicks)
+        state.everything.append((decision.ranking.tolist(), np.asarray(clicks).tolist()))
+        return state
+
+
+@dataclass(frozen=True)
+class KeepsItsKnowledgeElsewhere(EpsilonGreedy):
+    """The state is only a key to what the policy itself remembers, so a saved state knows nothing."""
+
+    memory: dict = field(default_factory=dict, init=False)
+
+    def remembered(self, state):
+        # The state is part of the entry, so that no other state can come to have its address.
+        return self.memory.setdefault(id(state.shown), (state, super().init(*state.shape)))[1]
+
+    def decide(self, state, rng):
+        return super().decide(self.remembered(state), rng)
+
+    def learn(self, state, decision, clicks):
+        super().learn(self.remembered(state), decision, clicks)
+        return state
+
+
+class CannotBeSaved(EpsilonGreedy):
+    """A state that is no collection of arrays and numbers."""
+
+    class Secret:
+        pass
+
+    def init(self, n_items, n_positions):
+        return Hoard(*super().init(n_items, n_positions), self.Secret())
+
+
+class PrefersLowLabels(EpsilonGreedy):
+    """Breaks ties by label, as argsort does."""
+
+    def decide(self, state, rng):
+        m = state.shape.n_positions
+        rates = (state.clicked + 1.0) / (state.shown + 2.0)
+        return Decision(np.argsort(-rates, kind="stable")[:m], np.full(m, np.nan))
+
+
+class NeverLearns(EpsilonGreedy):
+    def learn(self, state, decision, clicks):
+        super().learn(Counts(state.shape, state.shown.copy(), state.clicked.copy()), decision, clicks)
+        return state
+
+
+class LearnsTheOpposite(EpsilonGreedy):
+    def learn(self, state, decision, clicks):
+        super().learn(Counts(state.shape, state.shown.copy(), state.clicked.copy()), decision, clicks)
+        return super().learn(state, decision, 1.0 - np.asarray(clicks))
+
+
+# For the name of every check, what it must catch.
+BROKEN_POLICIES: dict[str, list[type[Policy]]] = {
+    "check_rankings_are_valid": [
+        ShowsAnItemTwice,
+        CountsItemsFromOne,
+        CountsFromTheEnd,
+        LeavesAPositionEmpty,
+        RanksWithFractions,
+        ShowsTheImpossible,
+        StatesOddsForPercentages,
+        StatesOnePropensityForAll,
+    ],
+    "check_impossible_shapes_are_refused": [AcceptsAnyShape],
+    "check_bad_feedback_is_refused_and_changes_nothing": [BelievesAnything, LearnsBeforeItLooks],
+    "check_propensities_equal_frequencies": [
+        ForgetsThatItExplores,
+        StatesTheOddsOfItsBranch,
+        ClaimsToBeUniform,
+        StatesANoisyGuess,
+        HidesARareItem,
+    ],
+    "check_deciding_leaves_no_trace": [CountsQuestions],
+    "check_a_seed_fixes_everything": [RollsItsOwnDice],
+    "check_late_and_shuffled_feedback_is_accepted": [ExpectsPromptAnswers],
+    "check_memory_is_bounded": [KeepsEveryClick],
+    "check_saving_and_loading_keeps_the_future": [KeepsItsKnowledgeElsewhere, CannotBeSaved],
+    "check_labels_do_not_matter": [PrefersLowLabels, FixedList],
+    "check_it_beats_uniform_in_an_easy_world": [NeverLearns, LearnsTheOpposite],
+}
+
+
+class Sound(World):
+    """A world with nothing wrong: three items, two positions, and a change at round 500."""
+
+    n_items = 3
+    n_positions = 2
+    early = np.array([[0.9, 0.5], [0.5, 0.3], [0.1, 0.1]])
+
+    def click_probabilities(self, t):
+        return self.early if t < 500 else self.early[::-1]
+
+
+class HasTooFewItems(Sound):
+    n_items = 4
+
+
+class IsMoreThanCertain(Sound):
+    def click_probabilities(self, t):
+        return super().click_probabilities(t) + (0.2 if t >= 500 else 0.0)
+
+
+class IsNotANumber(Sound):
+    early = np.array([[0.9, 0.5], [0.5, np.nan], [0.1, 0.1]])
+
+
+class ChangesItsMind(Sound):
+    def __init__(self):
+        self.asked = 0
+
+    def click_probabilities(self, t):
+        self.asked += 1
+        return super().click_probabilities(t) / self.asked
+
+
+class StopsShort(Sound):
+    def pieces(self, start, stop):
+        yield from super().pieces(start, stop - 1)
+
+
+class OvershootsTheEnd(Sound):
+    def pieces(self, start, stop):
+        yield from super().pieces(start, stop + 1)
+
+
+class StandsStill(Sound):
+    def pieces(self, start, stop):
+        yield start, self.click_probabilities(start)
+        yield from super().pieces(start, stop)
+
+
+class OverlooksTheChange(Sound):
+    def pieces(self, start, stop):
+        yield stop, self.click_probabilities(start)
+
+
+class ChangesAndSaysTheOld(Sound):
+    def pieces(self, start, stop):
+        for end, _ in super().pieces(start, stop):
+            yield end, self.early
+
+
+BROKEN_WORLDS: list[type[World]] = [
+    HasTooFewItems,
+    IsMoreThanCertain,
+    IsNotANumber,
+    ChangesItsMind,
+    StopsShort,
+    OvershootsTheEnd,
+    StandsStill,
+    OverlooksTheChange,
+    ChangesAndSaysTheOld,
+]

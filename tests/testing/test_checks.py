@@ -1,0 +1,121 @@
+"""The public checks: ours pass, correct ones of others pass, broken ones are caught by the check meant for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bothworlds
+from bothworlds.testing import CheckFailed, check_policy, check_world, policy_checks
+from tests.policies.compiled import Popular
+from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger, called
+from tests.testing.broken import BROKEN_POLICIES, BROKEN_WORLDS, Sound
+
+CHECKS = {check.__name__: check for check in policy_checks()}
+TWINS = [(check, policy) for check, policies in BROKEN_POLICIES.items() for policy in policies]
+
+
+def test_every_check_has_a_broken_twin():
+    assert BROKEN_POLICIES.keys() == CHECKS.keys()
+    assert all(BROKEN_POLICIES.values())
+
+
+def test_every_check_is_a_sentence():
+    for name, check in CHECKS.items():
+        assert name.startswith("check_")
+        assert check.__doc__
+
+
+@pytest.mark.parametrize(("check", "broken"), TWINS, ids=[f"{policy.__name__}" for _, policy in TWINS])
+def test_a_broken_policy_is_caught_by_the_check_meant_for_it(check, broken):
+    with pytest.raises(CheckFailed, match=r": [a-z].* ") as failure:
+        CHECKS[check](broken())
+    assert isinstance(failure.value, AssertionError)
+
+
+@pytest.mark.parametrize("broken", [policies[0] for policies in BROKEN_POLICIES.values()])
+def test_a_broken_policy_does_not_pass_as_a_whole(broken):
+    with pytest.raises(CheckFailed):
+        check_policy(broken())
+
+
+@pytest.mark.parametrize("name", bothworlds.policies.names())
+def test_every_registered_policy_passes(name):
+    check_policy(name)
+
+
+@pytest.mark.parametrize("policy", [EpsilonGreedy(), Patient(), Popular(), Stranger()], ids=called)
+def test_a_correct_policy_of_somebody_else_passes(policy):
+    check_policy(policy)
+
+
+def test_a_policy_that_declares_it_does_not_learn_need_not_beat_uniform():
+    CHECKS["check_it_beats_uniform_in_an_easy_world"](FixedList())
+
+
+def test_a_failure_names_the_policy():
+    class Named(BROKEN_POLICIES["check_rankings_are_valid"][0]):
+        name = "twice"
+
+    with pytest.raises(CheckFailed, match=r"twice.*: ranking must be different items"):
+        check_policy(Named())
+
+
+def test_what_is_no_policy_is_refused():
+    with pytest.raises(ValueError, match="no policy named 'nobody'"):
+        check_policy("nobody")
+    with pytest.raises(ValueError, match="policy must be a name or an object"):
+        check_policy(object())
+
+
+def test_a_check_gives_the_same_verdict_again():
+    unlucky = BROKEN_POLICIES["check_labels_do_not_matter"][0]
+    sentences = set()
+    for _ in range(2):
+        with pytest.raises(CheckFailed) as failure:
+            CHECKS["check_labels_do_not_matter"](unlucky())
+        sentences.add(str(failure.value))
+    assert len(sentences) == 1
+
+
+@pytest.mark.parametrize("name", bothworlds.worlds.names())
+def test_every_named_world_passes(name):
+    check_world(name)
+    check_world(bothworlds.world(name, phase=7))
+
+
+def test_a_correct_world_of_somebody_else_passes():
+    check_world(Sound())
+
+    class Stranger:
+        n_items, n_positions = 2, 1
+
+        def click_probabilities(self, t):
+            return [[0.5], [0.1 + 0.5 * (t % 2)]]
+
+    check_world(Stranger())
+
+
+@pytest.mark.parametrize("broken", BROKEN_WORLDS)
+def test_a_broken_world_is_caught(broken):
+    with pytest.raises(CheckFailed):
+        check_world(broken())
+
+
+@pytest.mark.parametrize("probabilities", [np.full((3, 2), 1.5), np.full((2, 3), 0.5), np.full((3, 2), np.nan)])
+def test_a_broken_world_of_a_stranger_is_caught(probabilities):
+    class Stranger:
+        n_items, n_positions = 3, 2
+
+        def click_probabilities(self, t):
+            return probabilities
+
+    with pytest.raises(CheckFailed):
+        check_world(Stranger())
+
+
+def test_what_is_no_world_is_refused():
+    with pytest.raises(ValueError, match="no world named 'nowhere'"):
+        check_world("nowhere")
+    with pytest.raises(ValueError, match="world must be a name or an object"):
+        check_world(object())
