@@ -201,14 +201,17 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
     ('paper/stochastic', {'gap': 0.01, 'phase': 20000})
     """
     name, _, rest = text.partition(":")
+    advice = f"cannot read the settings in {text!r}; write them like {name}:setting=0.5,other=3"
     try:
         call = ast.parse(f"dict({rest})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        if call.args or any(keyword.arg is None for keyword in call.keywords):
-            raise ValueError("setting=value expected")
-        return name, {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+            raise ValueError(advice)
+        settings = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        if len(settings) < len(call.keywords) or any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError(advice)
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f"cannot read the settings in {text!r}; write them like {name}:setting=0.5,other=3") from error
+        raise ValueError(advice) from error
+    return name, settings
 
 
 def _print_table(results: Sequence[Result]) -> None:

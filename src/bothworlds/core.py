@@ -134,21 +134,32 @@ def streams(seed: int, replication: int) -> Streams:
 
 
 def leaves(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every array or number in a state made of (nested) NamedTuples, with the path that leads to it."""
-    if isinstance(state, tuple) and hasattr(state, "_fields"):
-        for name in state._fields:
-            yield from leaves(getattr(state, name), f"{path}.{name}" if path else name)
-    else:
+    """Every array, number or list in a state made of (nested) NamedTuples and dictionaries, with the path to it.
+
+    >>> dict(leaves({"shown": [1, 2], "shape": Shape(3, 2)}))
+    {'shown': [1, 2], 'shape.n_items': 3, 'shape.n_positions': 2}
+    """
+    parts = _parts(state)
+    if parts is None:
         yield path, state
+    else:
+        for name, part in parts.items():
+            yield from leaves(part, f"{path}.{name}" if path else str(name))
 
 
 def with_leaves(state: Any, values: dict[str, Any], path: str = "") -> Any:
     """The same state with other leaves, keyed by path; the opposite of ``leaves``."""
-    if isinstance(state, tuple) and hasattr(state, "_fields"):
-        names = state._fields
-        parts = [with_leaves(getattr(state, name), values, f"{path}.{name}" if path else name) for name in names]
-        return type(state)(*parts)
-    return values[path]
+    parts = _parts(state)
+    if parts is None:
+        return values[path]
+    fresh = {name: with_leaves(part, values, f"{path}.{name}" if path else str(name)) for name, part in parts.items()}
+    return fresh if isinstance(state, dict) else type(state)(**fresh)
+
+
+def _parts(state: Any) -> dict[str, Any] | None:
+    if isinstance(state, dict):
+        return state
+    return state._asdict() if isinstance(state, tuple) and hasattr(state, "_asdict") else None
 
 
 def copy_state(state: Any) -> Any:

@@ -6,7 +6,6 @@ import json
 import os
 import tempfile
 import threading
-import zipfile
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,9 +136,10 @@ class Ranker:
         with self._lock:
             checked: dict[int, Floats] = {}
             for id, clicked in batch:
+                decision = self._decision(id)
                 if id in checked:
                     raise ValueError(f"id {id!r} is in the batch twice")
-                checked[id] = self._clicks(self._decision(id), id, clicked)
+                checked[id] = self._clicks(decision, id, clicked)
             for id, clicks in checked.items():
                 self.policy.learn(self._state, self._pending[id], clicks)
                 del self._pending[id]
@@ -150,9 +150,10 @@ class Ranker:
         return len(self._pending)
 
     def _decision(self, id: int) -> Decision:
-        if isinstance(id, (int, np.integer)) and id in self._pending:
+        whole = isinstance(id, (int, np.integer)) and not isinstance(id, bool)
+        if whole and id in self._pending:
             return self._pending[id]
-        if isinstance(id, (int, np.integer)) and 1 <= id <= self._last_id:
+        if whole and 1 <= id <= self._last_id:
             if id <= self._forgotten:
                 raise ValueError(
                     f"id {id} has had its feedback already, or was forgotten with more than {self._max_pending} waiting"
@@ -228,16 +229,19 @@ class Ranker:
         fresh = dict(leaves(ranker._state))
         if saved.keys() != fresh.keys() or any(saved[name].shape != np.shape(fresh[name]) for name in fresh):
             raise ValueError(f"{path} holds the state of another policy than {policy!r}")
-        values = {
-            name: saved[name].copy() if isinstance(old, np.ndarray) else type(old)(saved[name].item())
-            for name, old in fresh.items()
-        }
-        ranker._state = with_leaves(ranker._state, values)
+        ranker._state = with_leaves(ranker._state, {name: _like(old, saved[name]) for name, old in fresh.items()})
         ranker._rng.bit_generator.state = header["rng"]
         ranker._last_id, ranker._forgotten = header["last_id"], header["forgotten"]
         decisions = map(Decision, arrays["pending/ranking"].astype(np.int64), arrays["pending/propensity"])
         ranker._pending = dict(zip(arrays["pending/id"].tolist(), decisions))
         return ranker
+
+
+def _like(old: Any, saved: np.ndarray[Any, Any]) -> Any:
+    """A saved array as the array, list or number it was."""
+    if isinstance(old, np.ndarray):
+        return saved.copy()
+    return saved.tolist() if isinstance(old, list) else type(old)(saved.item())
 
 
 def _write_atomically(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
@@ -256,14 +260,18 @@ def _write_atomically(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> No
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop("header").tobytes())
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged archive can fail in any way
         raise ValueError(f"{path} is not a saved ranker: {error}") from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         found = header.get("format") if isinstance(header, dict) else header
         raise ValueError(f"{path} is not a saved ranker that this version reads ({FORMAT!r}); it is {found!r}")
+    missing = {"policy", "settings", "items", "slots", "rng", "last_id", "forgotten", "max_pending"} - header.keys()
+    if missing or not {f"pending/{part}" for part in ("id", *Decision._fields)} <= arrays.keys():
+        raise ValueError(f"{path} is not a saved ranker: parts of it are missing")
     return arrays, header

@@ -51,7 +51,8 @@ def draw_results(results: Sequence[Result], path: str | Path) -> Path:
             panel.set_title(world)
         panels[0].set_ylabel("average reward per round")
         path.parent.mkdir(parents=True, exist_ok=True)
-        metadata = {"Date": None} if path.suffix == ".svg" else None  # the same results give the same file
+        # The same results give the same file: no date goes into it.
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
         figure.savefig(path, metadata=metadata)
     return path
 

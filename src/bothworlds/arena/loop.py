@@ -283,10 +283,13 @@ def _collecting(pool: Executor, stop: Callable[[], None]) -> Iterator[Executor]:
 
 
 def _checkpoints(given: int | Sequence[int], rounds: int) -> NDArray[np.int64]:
-    if isinstance(given, (int, np.integer)):
+    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
         count = min(_whole(int(given), "checkpoints"), rounds)
         return np.round(np.arange(1, count + 1) * (rounds / count)).astype(np.int64)
-    marks = np.asarray(given)
+    try:
+        marks = np.asarray(given)
+    except ValueError:
+        marks = np.empty(0)
     if marks.ndim != 1 or not marks.size or marks.dtype.kind not in "iu":
         raise ValueError(f"checkpoints must be a number or a list of rounds; got {given!r}")
     if marks[0] < 1 or (np.diff(marks) < 1).any() or marks[-1] > rounds:

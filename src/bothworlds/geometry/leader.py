@@ -17,6 +17,7 @@ from .regularizers import named
 __all__ = ["ConvergenceError", "Leader", "leader"]
 
 EPS = float(np.finfo(float).eps)
+GAP = 1e-10  # relative gap up to which a warm start has served its purpose
 ANCHORS = 6  # solves from the last multipliers before giving up on them
 POLISH = 2  # Newton steps beyond the tolerance: they cost little and bring the gap down to rounding
 
@@ -111,30 +112,37 @@ def leader(
     tol = max(tol, 1e-13)
     work = make_workspace(n, m)
     lam, mu = np.zeros(m), np.zeros(n)
-    effort = Effort(0, 0, math.inf)
+    problem = (reg, losses, rates, lam, mu, tol, work)
     if warm is not None:
-        lam, mu = _start_from(warm, (n, m))
-        effort = _anchored(solve(reg, losses, rates, lam, mu, tol, work), reg, losses, rates, lam, mu, tol, work)
-    if not effort.violation <= tol:  # no start, or one that was not near
-        effort = _anchored(climb(reg, losses, rates, lam, mu, tol, work), reg, losses, rates, lam, mu, tol, work)
+        lam[:], mu[:] = _start_from(warm, (n, m))
+        effort = _anchored(solve(*problem), *problem)
+        if effort.violation <= tol:
+            found = _finished(effort, *problem)
+            if found.gap <= GAP * m * (np.abs(losses).max() + 1.0 / np.min(rates)):
+                return found
+    # No start, or one from so far away that the multipliers or the certificate have suffered.
+    effort = _anchored(climb(*problem), *problem)
     if not effort.violation <= tol:
         raise ConvergenceError(
             f"no leader to tol = {tol:g} after {effort.steps} Newton steps and {effort.sweeps} sweeps: the optimality "
             f"conditions are violated by {effort.violation:.3g} (loss from {losses.min():.3g} to {losses.max():.3g}, "
             f"rate from {np.min(rates):.3g} to {np.max(rates):.3g})"
         )
+    return _finished(effort, *problem)
+
+
+def _finished(
+    effort: Effort, reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, work: Workspace
+) -> Leader:
+    """Polish, make feasible, certify."""
     polished = 0
-    while polished < POLISH and polish(reg, rates, lam, mu, work):
+    while polished < POLISH and polish(reg, rate, lam, mu, work):
         polished += 1
-    if n == m:
-        # Any constant may be moved between the multipliers of rows and columns: report those with the smallest mu 0.
-        shift = mu.min()
-        mu -= shift
-        lam += shift
-    marginals = np.empty((n, m))
-    repair(work.x, work.row, marginals, np.empty(m), np.empty(n))
-    gap = certified_gap(reg, rates, mu, marginals, work) + _rounding(losses, lam, mu, work.z)
-    return Leader(marginals, lam, mu, float(gap), effort.steps + polished)
+    _normalise(lam, mu)
+    marginals = np.empty_like(loss)
+    repair(work.x, work.row, marginals, np.empty_like(lam), np.empty_like(mu))
+    gap = certified_gap(reg, rate, mu, marginals, work) + _rounding(loss, lam, mu, work.z)
+    return Leader(marginals, lam.copy(), mu.copy(), float(gap), effort.steps + polished)
 
 
 def _anchored(
@@ -145,12 +153,21 @@ def _anchored(
     On a long way from a far start, rounding pulls the two apart; from a near one it has no occasion to.
     """
     for _ in range(ANCHORS):
+        _normalise(lam, mu)
         scale = _scale(loss, lam, mu)
         if not effort.violation <= tol or _drift(loss, lam, mu, work.z) <= 16.0 * EPS * scale:
             return effort
         more = solve(reg, loss, rate, lam, mu, tol, work)
         effort = Effort(effort.steps + more.steps, effort.sweeps + more.sweeps, more.violation)
     return Effort(effort.steps, effort.sweeps, math.inf)
+
+
+def _normalise(lam: Floats, mu: Floats) -> None:
+    """As many positions as items: a constant may be moved between rows and columns. Let the smallest mu be 0."""
+    if lam.size == mu.size:
+        shift = mu.min()
+        mu -= shift
+        lam += shift
 
 
 def _drift(loss: Floats, lam: Floats, mu: Floats, z: Floats) -> float:

@@ -96,7 +96,11 @@ class _Foreign(World):
         return int(self._given.n_positions)
 
     def click_probabilities(self, t: int) -> Any:
-        return Matrix(self._given.click_probabilities(t)).click_probabilities(t)
+        made = Matrix(self._given.click_probabilities(t))
+        if (made.n_items, made.n_positions) != (self.n_items, self.n_positions):
+            said = f"{self.n_items} items and {self.n_positions} positions"
+            raise ValueError(f"click_probabilities must be for {said}; got {made.n_items} and {made.n_positions}")
+        return made.click_probabilities(t)
 
 
 @cache
