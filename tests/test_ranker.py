@@ -626,6 +626,42 @@ def test_a_state_that_is_not_made_of_arrays_is_refused_when_saving(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+STATES = {
+    "nothing": lambda: None,
+    "numbers in a tuple": lambda: (4, 0.5, True),
+    "arrays in a tuple": lambda: (4, np.arange(3.0)),
+    "arrays in a list": lambda: [np.arange(3.0), np.arange(2)],
+    "lists and words in a dictionary": lambda: {"kind": "counts", "shown": [1, 2], "deep": {"rate": 0.25, "none": []}},
+    "one array": lambda: np.arange(6.0).reshape(3, 2),
+}
+
+
+@pytest.mark.parametrize("make", STATES.values(), ids=STATES.keys())
+def test_a_state_may_be_made_of_what_one_likes(make, tmp_path):
+    class Plain(Stranger):
+        """Uniform lists, whatever the state."""
+
+        def init(self, n_items, n_positions):
+            return make()
+
+        def decide(self, state, rng):
+            return bothworlds.Decision(rng.permutation(5)[:3], np.full(3, 0.2))
+
+        def learn(self, state, decision, clicks):
+            return state
+
+    Ranker(PAGES, 3, policy=Plain(), seed=0).save(tmp_path / "ranker")
+    loaded = Ranker.load(tmp_path / "ranker", policy=Plain())
+    assert repr(loaded._state) == repr(make())
+    assert future(loaded) == future(Ranker(PAGES, 3, policy=Plain(), seed=0))
+
+
+def test_settings_that_cannot_be_written_are_refused_when_saving(tmp_path):
+    with pytest.raises(ValueError, match=r"EpsilonGreedy.*settings"):
+        experienced(policy=EpsilonGreedy(np.float32(0.5))).save(tmp_path / "ranker")
+    assert list(tmp_path.iterdir()) == []
+
+
 def failing_savez(file, **_):
     file.write(b"half of it")
     raise OSError("no space left on device")

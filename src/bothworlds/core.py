@@ -153,13 +153,27 @@ def with_leaves(state: Any, values: dict[str, Any], path: str = "") -> Any:
     if parts is None:
         return values[path]
     fresh = {name: with_leaves(part, values, f"{path}.{name}" if path else str(name)) for name, part in parts.items()}
-    return fresh if isinstance(state, dict) else type(state)(**fresh)
+    if state is None or isinstance(state, dict):
+        return None if state is None else fresh
+    if hasattr(state, "__dict__"):
+        twin = copy.copy(state)
+        vars(twin).update(fresh)
+        return twin
+    return type(state)(**fresh) if hasattr(state, "_asdict") else type(state)(fresh.values())
 
 
 def _parts(state: Any) -> dict[str, Any] | None:
-    if isinstance(state, dict):
-        return state
-    return state._asdict() if isinstance(state, tuple) and hasattr(state, "_asdict") else None
+    """The parts of a state by name; none for the state of a policy that has none; None for a leaf."""
+    if state is None or isinstance(state, dict):
+        return state or {}
+    if isinstance(state, tuple) and hasattr(state, "_asdict"):
+        return state._asdict()
+    # A list of numbers is a leaf, which is saved as one array.
+    if isinstance(state, tuple) or (
+        isinstance(state, list) and not all(isinstance(x, (bool, int, float)) for x in state)
+    ):
+        return {str(k): part for k, part in enumerate(state)}
+    return vars(state) if hasattr(state, "__dict__") else None
 
 
 def copy_state(state: Any) -> Any:

@@ -204,7 +204,10 @@ class Ranker:
             for part in Decision._fields:
                 parts: Sequence[Any] = [getattr(decision, part) for decision in self._pending.values()]
                 arrays[f"pending/{part}"] = np.array(parts).reshape(len(parts), self.slots)
-            arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+            try:
+                arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+            except TypeError as error:
+                raise ValueError(f"policy {self.policy!r} has settings that cannot be saved: {error}") from error
             _write_atomically(Path(path), arrays)
 
     @classmethod

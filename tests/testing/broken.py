@@ -199,7 +199,7 @@ class CannotBeSaved(EpsilonGreedy):
     """A state that is no collection of arrays and numbers."""
 
     class Secret:
-        pass
+        __slots__ = ()
 
     def init(self, n_items, n_positions):
         return Hoard(*super().init(n_items, n_positions), self.Secret())

@@ -11,7 +11,7 @@ from tests.policies.compiled import Popular
 from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger, called
 from tests.testing.broken import BROKEN_POLICIES, BROKEN_WORLDS, Sound
 
-CHECKS = {check.__name__: check for check in policy_checks()}
+CHECKS = {check.__name__: check for check in policy_checks(strict=True)}
 TWINS = [(check, policy) for check, policies in BROKEN_POLICIES.items() for policy in policies]
 
 
@@ -36,12 +36,12 @@ def test_a_broken_policy_is_caught_by_the_check_meant_for_it(check, broken):
 @pytest.mark.parametrize("broken", [policies[0] for policies in BROKEN_POLICIES.values()])
 def test_a_broken_policy_does_not_pass_as_a_whole(broken):
     with pytest.raises(CheckFailed):
-        check_policy(broken())
+        check_policy(broken(), strict=True)
 
 
 @pytest.mark.parametrize("name", bothworlds.policies.names())
 def test_every_registered_policy_passes(name):
-    check_policy(name)
+    check_policy(name, strict=True)
 
 
 @pytest.mark.parametrize("policy", [EpsilonGreedy(), Patient(), Popular(), Stranger()], ids=called)

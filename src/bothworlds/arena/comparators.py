@@ -10,6 +10,8 @@ from ..worlds import World
 
 __all__ = ["best_in_hindsight"]
 
+MEMORY = 1000  # arrays whose best ranking is remembered
+
 
 def best_in_hindsight(world: World, marks: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cumulative expected reward up to each checkpoint of the best fixed ranking, and of the best one of each round.
@@ -29,9 +31,10 @@ def best_in_hindsight(world: World, marks: NDArray[np.int64]) -> tuple[NDArray[n
     known: dict[int, tuple[NDArray[np.float64], float]] = {}
     for k, mark in enumerate(marks.tolist()):
         for end, probabilities in world.pieces(done, mark):
-            if probabilities.flags.writeable or id(probabilities) not in known:
-                known[id(probabilities)] = (probabilities, _value(probabilities))
-            best_so_far += (end - done) * known[id(probabilities)][1]
+            value = known[id(probabilities)][1] if id(probabilities) in known else _value(probabilities)
+            if not probabilities.flags.writeable and len(known) < MEMORY:
+                known[id(probabilities)] = (probabilities, value)
+            best_so_far += (end - done) * value
             summed += (end - done) * probabilities
             done = end
         fixed[k], dynamic[k] = _value(summed), best_so_far

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from .. import __version__
 from .result import COLUMNS, Result
 
 __all__ = ["provenance", "save_results"]
@@ -25,7 +26,7 @@ def save_results(results: Sequence[Result], path: str | Path) -> Path:
     if path.suffix not in (".parquet", ".csv"):
         raise ValueError(f"results are saved as .parquet or .csv; got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    how = json.dumps(provenance(results), indent=1)
+    how = json.dumps(provenance(results), indent=1, default=repr)
     if path.suffix == ".csv":
         with path.open("w", newline="") as file:
             writer = csv.writer(file)
@@ -53,7 +54,11 @@ def provenance(results: Sequence[Result]) -> dict[str, Any]:
     """What somebody needs to make these results again: commit, versions, settings."""
     return {
         "commit": _commit(),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "versions": {
+            "bothworlds": __version__,
+            "python": platform.python_version(),
+            **{name: _version(name) for name in _PACKAGES},
+        },
         "plays": [
             {
                 "policy": result.policy,
@@ -68,7 +73,7 @@ def provenance(results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-_PACKAGES = ("bothworlds", "numpy", "numba", "scipy")
+_PACKAGES = ("numpy", "numba", "scipy")
 
 
 def _version(name: str) -> str | None:

@@ -42,6 +42,7 @@ def best_ranking(scores: ArrayLike) -> Ints:
     n, m = matrix.shape
     ranking = np.empty(m, np.int64)
     work = np.empty((3, n))
+    matrix = matrix / max(1.0, np.abs(matrix).max())  # sums of a few scores stay finite
     assign(-matrix, ranking, work[0], work[1], np.empty(m), np.empty((3, n), np.int64))
     return ranking
 

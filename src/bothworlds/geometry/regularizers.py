@@ -54,7 +54,7 @@ def named(name: str) -> Any:
     Hybrid(gamma=1.0)
     """
     known = {"tsallis": Tsallis(), "shannon": Shannon(), "log-barrier": LogBarrier(), "hybrid": Hybrid()}
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise ValueError(f"regularizer must be one of {', '.join(known)}; got {name!r}")
     return known[name]
 

@@ -136,7 +136,7 @@ def checked_feedback(
         raise ValueError(f"decision.ranking must be different items from 0 to {n - 1}; got {ranking.tolist()}")
     if propensity.shape != (m,):
         raise ValueError(f"decision.propensity must have {m} entries; got shape {propensity.shape}")
-    valid = (propensity > 0.0) & (propensity <= 1.0 + 1e-9)
+    valid = (propensity > 1e-300) & (propensity <= 1.0 + 1e-9)  # with an inverse
     if not (valid | (np.isnan(propensity) & (not needs_propensity))).all():
         raise ValueError(f"decision.propensity must be probabilities above 0; got {propensity.tolist()}")
     if seen.shape != (m,):

@@ -94,7 +94,7 @@ class FtrlPbm(CompiledPolicy):
         state = State(
             shape=shape,
             rate=float(self.rate),
-            tolerance=float(self.tolerance),
+            tolerance=max(float(self.tolerance), 1e-13),  # below that there is only rounding
             loss=np.zeros((n, m)),
             rounds=np.zeros(1, np.int64),
             lam=np.full(m, 0.5 * math.sqrt(n) / self.rate),
