@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bothworlds.geometry import newton, sampling
+from bothworlds.geometry import feasible, sampling
 from tests.reference.rational import all_outcomes, exact_array
 
 SHAPES = [(1, 1), (5, 1), (3, 2), (3, 3), (4, 2), (6, 2), (4, 3), (5, 3), (4, 4)]
@@ -16,7 +16,7 @@ SHAPES = [(1, 1), (5, 1), (3, 2), (3, 3), (4, 2), (6, 2), (4, 3), (5, 3), (4, 4)
 @pytest.fixture
 def interpreted(monkeypatch):
     """Replace every kernel of the sampler by its source, and leave nothing to be called rounding."""
-    for module in (sampling, newton):
+    for module in (sampling, feasible):
         for name, value in list(vars(module).items()):
             if hasattr(value, "py_func"):
                 monkeypatch.setattr(module, name, value.py_func)
@@ -147,7 +147,7 @@ def test_repair_leaves_a_feasible_point_alone(interpreted):
         x = exact_array(mixture(seed, n, m, 3))
         row = exact_array([sum(v.value for v in r) - 1 for r in x])
         repaired = exact_array(np.zeros((n, m), int))
-        newton.repair(x, row, repaired, exact_array([0] * m), exact_array([0] * n))
+        feasible.repair(x, row, repaired, exact_array([0] * m), exact_array([0] * n))
         assert (repaired == x).all()
 
 

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..kernels import Floats
-from .newton import Effort, Workspace, certified_gap, climb, make_workspace, polish, repair, solve
+from .dual import Effort, Workspace, make_workspace
+from .feasible import certified_gap, repair
+from .newton import climb, polish, solve
 from .polytope import as_matrix
 from .regularizers import named
 

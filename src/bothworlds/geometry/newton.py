@@ -21,17 +21,13 @@ Two choices make this accurate as well as fast:
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
-
-import numpy as np
-from numba import types
-from numba.extending import overload
-from numpy.typing import NDArray
+from typing import Any
 
 from ..kernels import Floats, inline_kernel, inner_kernel, kernel
-from .regularizers import primal, slope
+from .dual import Effort, Workspace, evaluate, least_mu, rate_at, set_z
+from .sweeps import sweep_columns, sweep_rows
 
-__all__ = ["Effort", "Workspace", "certified_gap", "climb", "make_workspace", "polish", "repair", "solve"]
+__all__ = ["climb", "polish", "solve"]
 
 MAX_STEPS = 100
 PATIENCE = 12  # steps without halving the violation before a block-coordinate sweep is tried
@@ -43,67 +39,6 @@ NOISE = 1e-14  # residuals of a unit of mass below this are rounding
 EASY = 10.0  # rate times spread of losses up to which Newton needs no help from a cold start
 GROWTH = 4.0  # how much the losses are scaled up from one stage to the next
 ROUGHLY = 1e-2  # violation at which an intermediate stage is good enough
-
-
-class Workspace(NamedTuple):
-    """Everything a solve writes to, allocated once."""
-
-    z: Floats  # (n, m) L + lam + mu
-    x: Floats  # (n, m) marginals
-    h: Floats  # (n, m) -dx/dz
-    trial_z: Floats  # (n, m) where a step would lead
-    trial_mu: Floats  # (n,)
-    column: Floats  # (m,) residuals c: column sums minus 1
-    row: Floats  # (n,) residuals r: row sums minus 1
-    weights: Floats  # (m, m) the reduced Newton system: a Laplacian,
-    excess: Floats  # (m,) a diagonal,
-    rhs: Floats  # (m,) and a right-hand side
-    d_lam: Floats  # (m,) the step
-    d_mu: Floats  # (n,)
-    line_z: Floats  # (n,) one row or column at a time
-    line_rate: Floats  # (n,)
-    free: NDArray[np.bool_]  # (n,) rows that the step treats as equations
-
-
-class Effort(NamedTuple):
-    """What a solve took: Newton steps, block-coordinate sweeps, and the violation it ended with."""
-
-    steps: int
-    sweeps: int
-    violation: float
-
-
-def make_workspace(n: int, m: int) -> Workspace:
-    """Allocate the arrays a solve of an n x m problem writes to."""
-    return Workspace(
-        z=np.zeros((n, m)),
-        x=np.zeros((n, m)),
-        h=np.zeros((n, m)),
-        trial_z=np.zeros((n, m)),
-        trial_mu=np.zeros(n),
-        column=np.zeros(m),
-        row=np.zeros(n),
-        weights=np.zeros((m, m)),
-        excess=np.zeros(m),
-        rhs=np.zeros(m),
-        d_lam=np.zeros(m),
-        d_mu=np.zeros(n),
-        line_z=np.zeros(n),
-        line_rate=np.zeros(n),
-        free=np.zeros(n, np.bool_),
-    )
-
-
-def rate_at(rate: Any, i: int, j: int) -> float:
-    """The rate of one pair, whether there is one for all or one each."""
-    return float(rate[i, j]) if isinstance(rate, np.ndarray) else float(rate)
-
-
-@overload(rate_at, inline="always", strict=False)
-def _rate_at(rate: Any, i: Any, j: Any) -> Any:
-    if isinstance(rate, types.Array):
-        return lambda rate, i, j: rate[i, j]
-    return lambda rate, i, j: rate
 
 
 @kernel
@@ -185,53 +120,6 @@ def polish(reg: Any, rate: Any, lam: Floats, mu: Floats, w: Workspace) -> bool:
         return True
     evaluate(reg, rate, w.z, mu, w)
     return False
-
-
-@inline_kernel
-def least_mu(n: int, m: int) -> float:
-    """The lower limit of mu: 0, unless there are as many positions as items.
-
-    Then every row is full because all columns are, its constraint is an equation, and its multiplier has any sign.
-    """
-    return 0.0 if n > m else -math.inf
-
-
-@inline_kernel
-def set_z(loss: Floats, scale: float, lam: Floats, mu: Floats, z: Floats) -> None:
-    n, m = loss.shape
-    for i in range(n):
-        for j in range(m):
-            z[i, j] = (scale * loss[i, j] + lam[j]) + mu[i]
-
-
-@inline_kernel
-def evaluate(reg: Any, rate: Any, z: Floats, mu: Floats, w: Workspace) -> float:
-    """Fill x, h, the residuals (column, row); return the largest violation of the optimality conditions.
-
-    Infinite where z has left the regulariser's domain.
-    """
-    n, m = z.shape
-    x, h, column, row = w.x, w.h, w.column, w.row
-    # Entry by entry first, with nothing carried from one to the next: this loop becomes vector code.
-    for i in range(n):
-        for j in range(m):
-            x[i, j], h[i, j] = primal(reg, rate_at(rate, i, j), z[i, j])
-    for j in range(m):
-        column[j] = -1.0
-    least = least_mu(n, m)
-    worst = 0.0
-    for i in range(n):
-        r = -1.0
-        for j in range(m):
-            r += x[i, j]
-            column[j] += x[i, j]
-        row[i] = r
-        worst = max(worst, r if r > 0.0 else min(mu[i] - least, -r))
-    for j in range(m):
-        if not abs(column[j]) < math.inf:  # infinite, or not a number
-            return math.inf
-        worst = max(worst, abs(column[j]))
-    return worst
 
 
 @inline_kernel
@@ -388,128 +276,3 @@ def rise(mu: Floats, s: float, w: Workspace) -> float:
     for i in range(mu.size):
         total += (w.trial_mu[i] - mu[i]) * w.row[i]
     return total
-
-
-@inner_kernel
-def sweep_rows(reg: Any, rate: Any, mu: Floats, w: Workspace) -> None:
-    """Half a block-coordinate pass over the dual: the best multiplier for every row, the rest held still."""
-    n, m = w.z.shape
-    for i in range(n):
-        for j in range(m):
-            w.line_z[j] = w.z[i, j]
-            w.line_rate[j] = rate_at(rate, i, j)
-        d = max(root_shift(reg, w.line_rate, w.line_z, m), least_mu(n, m) - mu[i])
-        mu[i] += d
-        for j in range(m):
-            w.z[i, j] += d
-
-
-@inner_kernel
-def sweep_columns(reg: Any, rate: Any, lam: Floats, w: Workspace) -> None:
-    """The other half: the best multiplier for every column."""
-    n, m = w.z.shape
-    for j in range(m):
-        for i in range(n):
-            w.line_z[i] = w.z[i, j]
-            w.line_rate[i] = rate_at(rate, i, j)
-        d = root_shift(reg, w.line_rate, w.line_z, n)
-        lam[j] += d
-        for i in range(n):
-            w.z[i, j] += d
-
-
-@inner_kernel
-def root_shift(reg: Any, rate: Floats, z: Floats, size: int) -> float:
-    """The d for which the first ``size`` marginals x(z + d) sum to 1.
-
-    At the left end of the bracket one of them alone is 1, at the right end none exceeds 1/size. In between, Newton on
-    the logarithm of the sum, kept inside the bracket.
-    """
-    low, high = -math.inf, -math.inf
-    for k in range(size):
-        low = max(low, -slope(reg, 1.0) / rate[k] - z[k])
-        high = max(high, -slope(reg, 1.0 / size) / rate[k] - z[k])
-    d = low
-    for _ in range(100):
-        total, fall = 0.0, 0.0
-        for k in range(size):
-            x, h = primal(reg, rate[k], z[k] + d)
-            total += x
-            fall += h
-        if total > 1.0:
-            low = d
-        else:
-            high = d
-        new = d + math.log(total) * total / fall
-        if not (low <= new <= high):
-            new = 0.5 * (low + high)
-        if abs(total - 1.0) <= 1e-15 * size or new == d:
-            break
-        d = new
-    return d
-
-
-@kernel
-def repair(x: Floats, row: Floats, repaired: Floats, column: Floats, spare: Floats) -> None:
-    """A feasible point next to x: rows above 1 are shrunk, then columns above 1, then short columns are filled.
-
-    What column j is short of (d_j) is spread over the rows in proportion to what they have left (e_i), as
-    e_i d_j / sum(e). Columns then sum to 1 and rows to at most 1, up to rounding. ``row`` holds row sums minus 1;
-    ``column`` and ``spare`` are room to work in.
-    """
-    n, m = x.shape
-    for j in range(m):
-        column[j] = 0.0
-    for i in range(n):
-        shrink = 1.0 / (1.0 + row[i]) if row[i] > 0.0 else 1.0
-        spare[i] = shrink
-        for j in range(m):
-            column[j] += x[i, j] * shrink
-    short = 0.0
-    for j in range(m):
-        short += max(0.0, 1.0 - column[j])
-        column[j] = 1.0 / max(1.0, column[j])
-    room = 0.0
-    for i in range(n):
-        total = 0.0
-        for j in range(m):
-            repaired[i, j] = x[i, j] * (spare[i] * column[j])
-            total += repaired[i, j]
-        spare[i] = max(0.0, 1.0 - total)
-        room += spare[i]
-    if short > 0.0 and room > 0.0:
-        fill(repaired, spare, room)
-
-
-@inner_kernel
-def fill(x: Floats, spare: Floats, room: float) -> None:
-    """Bring columns that sum to less than 1 up to 1, out of what the rows have to spare."""
-    n, m = x.shape
-    for j in range(m):
-        missing = 1.0
-        for i in range(n):
-            missing -= x[i, j]
-        if missing > 0.0:
-            for i in range(n):
-                x[i, j] += missing * spare[i] / room
-
-
-@kernel
-def certified_gap(reg: Any, rate: Any, mu: Floats, repaired: Floats, w: Workspace) -> float:
-    """How far the feasible point ``repaired`` can be above the optimum, from the dual point (z, mu).
-
-    With columns summing to 1 the multipliers of the columns cancel, and what remains is a Bregman divergence (bounded
-    by its symmetrised form) plus complementary slackness. Every term is non-negative: nothing cancels.
-    """
-    n, m = repaired.shape
-    gap = 0.0
-    for i in range(n):
-        total = 0.0
-        for j in range(m):
-            y = repaired[i, j]
-            total += y
-            if y > 0.0 and y != w.x[i, j]:
-                eta = rate_at(rate, i, j)
-                gap += abs((y - w.x[i, j]) * (slope(reg, y) / eta + w.z[i, j]))
-        gap += mu[i] * max(0.0, 1.0 - total)
-    return gap

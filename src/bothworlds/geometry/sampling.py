@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..kernels import Floats, Ints, inner_kernel, kernel
-from .newton import repair
+from .feasible import repair
 from .polytope import as_marginals
 
 __all__ = ["Urn", "draw", "make_urn", "prepare", "sample_ranking"]

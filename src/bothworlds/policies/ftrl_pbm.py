@@ -9,7 +9,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.newton import Workspace, make_workspace, repair, solve
+from ..geometry.dual import Workspace, make_workspace
+from ..geometry.feasible import repair
+from ..geometry.newton import solve
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import Urn, draw, make_urn, prepare
 from ..kernels import Floats, Ints

@@ -1,0 +1,124 @@
+"""A point of the dual, and all that a solver writes to: multipliers give z, z gives marginals and residuals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from ..kernels import Floats, inline_kernel
+from .regularizers import primal
+
+__all__ = ["Effort", "Workspace", "evaluate", "least_mu", "make_workspace", "rate_at", "set_z"]
+
+
+class Workspace(NamedTuple):
+    """Everything a solve writes to, allocated once."""
+
+    z: Floats  # (n, m) L + lam + mu
+    x: Floats  # (n, m) marginals
+    h: Floats  # (n, m) -dx/dz
+    trial_z: Floats  # (n, m) where a step would lead
+    trial_mu: Floats  # (n,)
+    column: Floats  # (m,) residuals c: column sums minus 1
+    row: Floats  # (n,) residuals r: row sums minus 1
+    weights: Floats  # (m, m) the reduced Newton system: a Laplacian,
+    excess: Floats  # (m,) a diagonal,
+    rhs: Floats  # (m,) and a right-hand side
+    d_lam: Floats  # (m,) the step
+    d_mu: Floats  # (n,)
+    line_z: Floats  # (n,) one row or column at a time
+    line_rate: Floats  # (n,)
+    free: NDArray[np.bool_]  # (n,) rows that the step treats as equations
+
+
+class Effort(NamedTuple):
+    """What a solve took: Newton steps, block-coordinate sweeps, and the violation it ended with."""
+
+    steps: int
+    sweeps: int
+    violation: float
+
+
+def make_workspace(n: int, m: int) -> Workspace:
+    """Allocate the arrays a solve of an n x m problem writes to."""
+    return Workspace(
+        z=np.zeros((n, m)),
+        x=np.zeros((n, m)),
+        h=np.zeros((n, m)),
+        trial_z=np.zeros((n, m)),
+        trial_mu=np.zeros(n),
+        column=np.zeros(m),
+        row=np.zeros(n),
+        weights=np.zeros((m, m)),
+        excess=np.zeros(m),
+        rhs=np.zeros(m),
+        d_lam=np.zeros(m),
+        d_mu=np.zeros(n),
+        line_z=np.zeros(n),
+        line_rate=np.zeros(n),
+        free=np.zeros(n, np.bool_),
+    )
+
+
+def rate_at(rate: Any, i: int, j: int) -> float:
+    """The rate of one pair, whether there is one for all or one each."""
+    return float(rate[i, j]) if isinstance(rate, np.ndarray) else float(rate)
+
+
+@overload(rate_at, inline="always", strict=False)
+def _rate_at(rate: Any, i: Any, j: Any) -> Any:
+    if isinstance(rate, types.Array):
+        return lambda rate, i, j: rate[i, j]
+    return lambda rate, i, j: rate
+
+
+@inline_kernel
+def least_mu(n: int, m: int) -> float:
+    """The lower limit of mu: 0, unless there are as many positions as items.
+
+    Then every row is full because all columns are, its constraint is an equation, and its multiplier has any sign.
+    """
+    return 0.0 if n > m else -math.inf
+
+
+@inline_kernel
+def set_z(loss: Floats, scale: float, lam: Floats, mu: Floats, z: Floats) -> None:
+    n, m = loss.shape
+    for i in range(n):
+        for j in range(m):
+            z[i, j] = (scale * loss[i, j] + lam[j]) + mu[i]
+
+
+@inline_kernel
+def evaluate(reg: Any, rate: Any, z: Floats, mu: Floats, w: Workspace) -> float:
+    """Fill x, h, the residuals (column, row); return the largest violation of the optimality conditions.
+
+    Infinite where z has left the regulariser's domain.
+    """
+    n, m = z.shape
+    x, h, column, row = w.x, w.h, w.column, w.row
+    # Entry by entry first, with nothing carried from one to the next: this loop becomes vector code.
+    for i in range(n):
+        for j in range(m):
+            x[i, j], h[i, j] = primal(reg, rate_at(rate, i, j), z[i, j])
+    for j in range(m):
+        column[j] = -1.0
+    least = least_mu(n, m)
+    worst = 0.0
+    for i in range(n):
+        r = -1.0
+        for j in range(m):
+            r += x[i, j]
+            column[j] += x[i, j]
+        row[i] = r
+        worst = max(worst, r if r > 0.0 else min(mu[i] - least, -r))
+    for j in range(m):
+        if not abs(column[j]) < math.inf:  # infinite, or not a number
+            return math.inf
+        worst = max(worst, abs(column[j]))
+    return worst
