@@ -303,6 +303,7 @@ def test_answered_rankings_make_room():
     for _ in range(100):
         ranker.feedback(ranker.rank().id, [])
     ranker.feedback(early.id, [])
+    assert ranker.pending == 0
 
 
 def test_a_ranker_may_be_used_from_several_threads():
@@ -493,8 +494,9 @@ def test_neither_saving_nor_loading_uses_pickle(tmp_path, monkeypatch):
 
     for verb in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
         monkeypatch.setattr(pickle, verb, refuse)
-    experienced(10).save(tmp_path / "ranker")
-    Ranker.load(tmp_path / "ranker")
+    saved = experienced(10)
+    saved.save(tmp_path / "ranker")
+    assert Ranker.load(tmp_path / "ranker").rank() == saved.rank()
 
 
 class Trap:

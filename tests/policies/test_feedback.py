@@ -77,7 +77,7 @@ def test_an_unknown_propensity_is_refused_by_those_who_weight_with_it():
 
 
 def test_a_decision_may_be_made_of_lists(learner, state):
-    learner.learn(state, Decision([3, 1, 4], [0.2, 0.2, 0.2]), [0, 1, 0])
+    assert learner.learn(state, Decision([3, 1, 4], [0.2, 0.2, 0.2]), [0, 1, 0]) is state
 
 
 @pytest.mark.parametrize("decision", [None, (np.arange(3), np.full(3, 0.2)), [3, 1, 4]])

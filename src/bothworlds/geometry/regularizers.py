@@ -1,10 +1,9 @@
 r"""Regularisers: convex functions :math:`\phi` of one marginal, summed over all (item, position) pairs.
 
-The solver needs three facts about each, and nothing else:
+The solver needs two facts about each, and nothing else:
 
 * ``primal(reg, rate, z)``: the :math:`x` at which :math:`\phi'(x) = -\eta z`, and its slope :math:`h = -dx/dz > 0`;
-* ``slope(reg, x)``: :math:`\phi'(x)`;
-* ``value(reg, x)``: :math:`\phi(x)`.
+* ``slope(reg, x)``: :math:`\phi'(x)`.
 
 A regulariser is a NamedTuple class, so compiled code is specialised to it.
 
@@ -26,7 +25,7 @@ from typing import Any, NamedTuple
 
 from ..kernels import kernel, register_kernels
 
-__all__ = ["Hybrid", "LogBarrier", "Shannon", "Tsallis", "named", "primal", "slope", "value"]
+__all__ = ["Hybrid", "LogBarrier", "Shannon", "Tsallis", "named", "primal", "slope"]
 
 
 class Tsallis(NamedTuple):
@@ -77,15 +76,6 @@ def slope(reg: Any, x: float) -> float:
     return _SLOPE[type(reg)](reg, x)
 
 
-def value(reg: Any, x: float) -> float:
-    """The regulariser at one marginal; its limit at 0 where that is finite.
-
-    >>> value(Tsallis(), 0.25), value(Shannon(), 0.0)
-    (-0.5, 0.0)
-    """
-    return _VALUE[type(reg)](reg, x)
-
-
 @kernel
 def _tsallis_primal(reg: Tsallis, rate: float, z: float) -> tuple[float, float]:
     if z <= 0.0:
@@ -101,11 +91,6 @@ def _tsallis_slope(reg: Tsallis, x: float) -> float:
 
 
 @kernel
-def _tsallis_value(reg: Tsallis, x: float) -> float:
-    return -math.sqrt(x)
-
-
-@kernel
 def _shannon_primal(reg: Shannon, rate: float, z: float) -> tuple[float, float]:
     x = math.exp(-rate * z)
     return x, rate * x
@@ -114,11 +99,6 @@ def _shannon_primal(reg: Shannon, rate: float, z: float) -> tuple[float, float]:
 @kernel
 def _shannon_slope(reg: Shannon, x: float) -> float:
     return math.log(x)
-
-
-@kernel
-def _shannon_value(reg: Shannon, x: float) -> float:
-    return x * math.log(x) - x if x > 0.0 else 0.0
 
 
 @kernel
@@ -132,11 +112,6 @@ def _log_barrier_primal(reg: LogBarrier, rate: float, z: float) -> tuple[float, 
 @kernel
 def _log_barrier_slope(reg: LogBarrier, x: float) -> float:
     return -1.0 / x
-
-
-@kernel
-def _log_barrier_value(reg: LogBarrier, x: float) -> float:
-    return -math.log(x)
 
 
 @kernel
@@ -188,12 +163,6 @@ def _hybrid_slope(reg: Hybrid, x: float) -> float:
     return -0.5 / math.sqrt(x) - reg.gamma * (1.0 + math.log(max(1.0 - x, 1e-17)))
 
 
-@kernel
-def _hybrid_value(reg: Hybrid, x: float) -> float:
-    complement = (1.0 - x) * math.log1p(-x) if x < 1.0 else 0.0
-    return -math.sqrt(x) + reg.gamma * complement
-
-
 _PRIMAL: dict[type, Callable[..., tuple[float, float]]] = {
     Tsallis: _tsallis_primal,
     Shannon: _shannon_primal,
@@ -206,12 +175,5 @@ _SLOPE: dict[type, Callable[..., float]] = {
     LogBarrier: _log_barrier_slope,
     Hybrid: _hybrid_slope,
 }
-_VALUE: dict[type, Callable[..., float]] = {
-    Tsallis: _tsallis_value,
-    Shannon: _shannon_value,
-    LogBarrier: _log_barrier_value,
-    Hybrid: _hybrid_value,
-}
 register_kernels(primal, _PRIMAL)
 register_kernels(slope, _SLOPE)
-register_kernels(value, _VALUE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,10 +42,6 @@ class Policy(ABC):
     @abstractmethod
     def learn(self, state: Any, decision: Decision, clicks: ArrayLike) -> Any:
         """Learn from the clicks (n_positions,) on a decision; the state is updated in place and returned."""
-
-    def with_horizon(self, rounds: int) -> Self:
-        """This policy, told the number of rounds if it has to be told and has not been."""
-        return told_horizon(self, rounds)
 
     @property
     def label(self) -> str:
