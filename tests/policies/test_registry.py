@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.policies import CompiledPolicy, Policy, names, policy, resolve, told_horizon
+from bothworlds.policies import CompiledPolicy, Policy, names, policy, resolve, told
 from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger
 
 
@@ -85,9 +85,9 @@ def test_a_policy_without_a_name_is_labelled_by_its_class():
 
 
 def test_a_horizon_is_filled_in_only_where_it_is_missing():
-    assert told_horizon(Patient(), 500) == Patient(horizon=500)
-    assert told_horizon(Patient(horizon=7), 500) == Patient(horizon=7)
-    assert told_horizon(FixedList(), 500) == FixedList()
+    assert told(Patient(), 500) == Patient(horizon=500)
+    assert told(Patient(horizon=7), 500) == Patient(horizon=7)
+    assert told(FixedList(), 500) == FixedList()
 
 
 def test_a_horizon_is_filled_in_without_dataclasses_too():
@@ -103,9 +103,9 @@ def test_a_horizon_is_filled_in_without_dataclasses_too():
         init = decide = learn = None
 
     given = Simple()
-    assert told_horizon(given, 9).horizon == 9
+    assert told(given, 9).horizon == 9
     assert given.horizon is None
-    assert told_horizon(Impatient(3), 9).horizon == 3
+    assert told(Impatient(3), 9).horizon == 3
 
 
 def test_a_compiled_policy_can_have_a_horizon():
@@ -116,4 +116,4 @@ def test_a_compiled_policy_can_have_a_horizon():
         def start(self, shape):
             return shape
 
-    assert told_horizon(Timed(), 12).horizon == 12
+    assert told(Timed(), 12).horizon == 12

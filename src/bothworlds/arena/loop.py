@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import os
 import threading
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..core import Streams, decide, is_compiled, learn, streams
 from ..kernels import Floats, Ints, kernel
-from ..policies import CompiledPolicy, Policy, told_horizon
+from ..policies import CompiledPolicy, Policy, told
 from ..policies import resolve as resolve_policy
 from ..worlds import World
 from ..worlds import resolve as resolve_world
@@ -117,7 +118,7 @@ class _Meeting:
     """A policy and a world that fit together."""
 
     def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool) -> None:
-        self.policy = told_horizon(policy, rounds)
+        self.policy = told(policy, rounds)
         self.world, self.rounds, self.shuffle = world, rounds, shuffle
         self.policy_name = policy.label if isinstance(policy, Policy) else type(policy).__name__
         self.settings = self.policy.settings() if isinstance(self.policy, Policy) else {}
@@ -125,6 +126,14 @@ class _Meeting:
 
     def new_state(self) -> Any:
         return self.policy.init(self.world.n_items, self.world.n_positions)
+
+    def relabelled(self, labels: NDArray[np.int64]) -> _Meeting:
+        """The same meeting for a policy that sees item ``labels[i]`` as item i."""
+        if not isinstance(self.policy, Policy):
+            return self
+        twin = copy.copy(self)
+        twin.policy = self.policy.relabelled(labels)
+        return twin
 
     def compiled(self) -> bool:
         own = isinstance(self.policy, CompiledPolicy) and type(self.policy).decide is CompiledPolicy.decide
@@ -140,7 +149,7 @@ class _Meeting:
         source = streams(seed, replication)
         n = self.world.n_items
         labels = source.labels.permutation(n) if self.shuffle else np.arange(n)
-        state = self.new_state()
+        state = self.relabelled(labels).new_state()
         advance = _advance_compiled if self.compiled() else _advance_interpreted
         totals = np.zeros(2)
         at_first = self.world.click_probabilities(0)

@@ -13,9 +13,9 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from .base import CompiledPolicy, Policy, checked_feedback, told_horizon
+from .base import CompiledPolicy, Policy, checked_feedback, told
 
-__all__ = ["CompiledPolicy", "Policy", "checked_feedback", "names", "policy", "resolve", "told_horizon"]
+__all__ = ["CompiledPolicy", "Policy", "checked_feedback", "names", "policy", "resolve", "told"]
 
 
 def names() -> list[str]:

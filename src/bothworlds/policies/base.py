@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import Decision, Shape, check_shape, decide, learn
+from ..worlds import examination_of
 
-__all__ = ["CompiledPolicy", "Policy", "checked_feedback", "told_horizon"]
+__all__ = ["CompiledPolicy", "Policy", "checked_feedback", "told"]
 
 P = TypeVar("P")
 
@@ -25,11 +27,12 @@ class Policy(ABC):
     and returns it.
 
     A policy that must know how many rounds there will be has a setting ``horizon``; ``play`` fills it in when it is
-    None.
+    None. What else it must be told, of the world or of the page, is listed in ``needs``.
     """
 
     name: ClassVar[str] = ""
     adaptive: ClassVar[bool] = True  # False for a policy that is not meant to learn
+    needs: ClassVar[tuple[str, ...]] = ()  # what it must be told: horizon, examination, order of positions, world
 
     @abstractmethod
     def init(self, n_items: int, n_positions: int) -> Any:
@@ -42,6 +45,13 @@ class Policy(ABC):
     @abstractmethod
     def learn(self, state: Any, decision: Decision, clicks: ArrayLike) -> Any:
         """Learn from the clicks (n_positions,) on a decision; the state is updated in place and returned."""
+
+    def relabelled(self, labels: NDArray[np.int64]) -> Policy:
+        """The policy for the same items listed in another order: what was item ``labels[i]`` is now item i.
+
+        Itself, unless its settings speak of items.
+        """
+        return self
 
     @property
     def label(self) -> str:
@@ -104,15 +114,24 @@ class CompiledPolicy(Policy):
         return state
 
 
-def told_horizon(policy: P, rounds: int) -> P:
-    """The policy, with its setting ``horizon`` filled in where it has one that is None."""
-    if getattr(policy, "horizon", rounds) is not None:
+def told(policy: P, rounds: int, world: Any = None) -> P:
+    """The policy, with those of its settings filled in that are None: ``horizon``, and what it needs of the world.
+
+    Without a world that is left to whoever knows: examination has to be measured, and only a simulation can be told
+    its own world.
+    """
+    facts: dict[str, Callable[[], Any]] = {"horizon": lambda: rounds}
+    if world is not None:
+        facts |= {"examination": lambda: examination_of(world), "world": lambda: world}
+    missing = {name: fact() for name, fact in facts.items() if getattr(policy, name, fact) is None}
+    if not missing:
         return policy
     if dataclasses.is_dataclass(policy) and not isinstance(policy, type):
-        return cast(P, dataclasses.replace(policy, horizon=rounds))
-    told = copy.copy(policy)
-    told.horizon = rounds  # type: ignore[attr-defined]
-    return told
+        return cast(P, dataclasses.replace(policy, **missing))
+    informed = copy.copy(policy)
+    for name, value in missing.items():
+        setattr(informed, name, value)
+    return informed
 
 
 def checked_feedback(

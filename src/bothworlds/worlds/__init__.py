@@ -12,7 +12,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from .base import Matrix, Periodic, Stochastic, World, matrix, periodic, stochastic
+from .base import Matrix, Periodic, Stochastic, World, examination_of, matrix, periodic, stochastic
 from .paper import WORLDS
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Stochastic",
     "World",
     "describe",
+    "examination_of",
     "matrix",
     "names",
     "periodic",

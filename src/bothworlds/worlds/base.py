@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Matrix", "Periodic", "Stochastic", "World", "matrix", "periodic", "stochastic"]
+__all__ = ["Matrix", "Periodic", "Stochastic", "World", "examination_of", "matrix", "periodic", "stochastic"]
 
 
 class World(ABC):
@@ -155,6 +155,21 @@ def matrix(click_probabilities: ArrayLike) -> Matrix:
     <Matrix: 2 items, 2 positions>
     """
     return Matrix(click_probabilities)
+
+
+def examination_of(world: World) -> tuple[float, ...]:
+    """The examination of every position at the start of a world that follows the position-based model.
+
+    >>> examination_of(stochastic([0.9, 0.5, 0.1], [1.0, 0.5]))
+    (1.0, 0.5)
+    """
+    first = world.worlds[0] if isinstance(world, Periodic) else world
+    examination = getattr(first, "examination", None)
+    if examination is None:
+        raise ValueError(
+            f"{world!r} has no examination to tell a policy: it is not of the form attraction times examination"
+        )
+    return tuple(float(probability) for probability in examination)
 
 
 def _check_round(t: int) -> None:

@@ -1,0 +1,78 @@
+r"""Confidence bounds for the mean of coin flips, in Kullback-Leibler divergence."""
+
+from __future__ import annotations
+
+import math
+
+from ..kernels import kernel
+
+__all__ = ["kl", "kl_lower", "kl_upper"]
+
+EDGE = 1e-15  # probabilities are kept this far from 0 and 1 where their logarithm is taken
+
+
+@kernel
+def kl(p: float, q: float) -> float:
+    r"""Divergence of a coin with mean q from one with mean p: :math:`p \log\frac pq + (1-p) \log\frac{1-p}{1-q}`.
+
+    >>> kl(0.5, 0.5), round(kl(1.0, 0.5), 6)    # log 2
+    (0.0, 0.693147)
+    """
+    q = min(max(q, EDGE), 1.0 - EDGE)
+    divergence = 0.0
+    if p > 0.0:
+        divergence += p * math.log(p / q)
+    if p < 1.0:
+        divergence += (1.0 - p) * math.log((1.0 - p) / (1.0 - q))
+    return max(divergence, 0.0)
+
+
+@kernel
+def kl_upper(p: float, n: float, level: float) -> float:
+    r"""The largest mean that n flips with average p do not rule out, :math:`\max\{q \ge p : n\,kl(p, q) \le level\}`.
+
+    1 if there are no flips. Newton on the divergence, which is convex and rises from p on, comes down to the root
+    from the right of it, where Pinsker's inequality and the edge put the start.
+
+    >>> round(kl_upper(0.0, 10.0, 1.0), 6)    # 1 - exp(-1/10)
+    0.095163
+    >>> kl_upper(0.5, 0.0, 1.0)
+    1.0
+    """
+    if n <= 0.0 or p >= 1.0:
+        return 1.0
+    if level <= 0.0:
+        return p
+    target = level / n
+    if p <= 0.0:
+        return -math.expm1(-target)
+    low, high = p, min(1.0, p + math.sqrt(0.5 * target))
+    # (1-p) log((1-p)/(1-q)) + p log p <= target bounds the root once more, and keeps away from 1.
+    high = min(high, 1.0 - (1.0 - p) * math.exp(-(target - p * math.log(p)) / (1.0 - p)))
+    q = high
+    for _ in range(60):
+        if q >= 1.0:
+            return 1.0
+        excess = p * math.log(p / q) + (1.0 - p) * math.log((1.0 - p) / (1.0 - q)) - target
+        if excess > 0.0:
+            high = q
+        else:
+            low = q
+        slope = (q - p) / (q * (1.0 - q))
+        new = q - excess / slope if slope > 0.0 else 0.5 * (low + high)
+        if not low <= new <= high:
+            new = 0.5 * (low + high)
+        if abs(new - q) <= 1e-14 * q:
+            return new
+        q = new
+    return q
+
+
+@kernel
+def kl_lower(p: float, n: float, level: float) -> float:
+    """The smallest mean that n flips with average p do not rule out; 0 if there are none.
+
+    >>> abs(kl_lower(0.3, 20.0, 2.0) - (1.0 - kl_upper(0.7, 20.0, 2.0))) < 1e-15
+    True
+    """
+    return 1.0 - kl_upper(1.0 - p, n, level)
