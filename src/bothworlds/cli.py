@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,7 +29,13 @@ app = typer.Typer(
     epilog="Start with:  bothworlds play --policy ftrl-pbm --world paper/stochastic --rounds 100000",
 )
 
-ARENA_WORLDS = ["paper/stochastic", "paper/periodic-items", "paper/periodic-both"]
+ARENA_WORLDS = [
+    "paper/stochastic",
+    "paper/stochastic:gap=0.01",
+    "yandex/stochastic",
+    "paper/periodic-items",
+    "paper/periodic-both",
+]
 
 Policies = Annotated[
     list[str],
@@ -54,6 +59,9 @@ Rounds = Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds to pl
 Seeds = Annotated[int, typer.Option("--seeds", "-n", min=1, help="Replications, each with users of its own.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Where the randomness starts.")]
 Checkpoints = Annotated[int, typer.Option("--checkpoints", min=1, help="Points on the curves.")]
+Tell = Annotated[
+    bool, typer.Option("--tell", help="Tell policies what they need to know of the world, such as its examination.")
+]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Replications at a time; all cores if not given.")
 ]
@@ -97,6 +105,7 @@ def play(
     seed: Seed = 0,
     checkpoints: Checkpoints = 100,
     jobs: Jobs = None,
+    tell: Tell = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the curves to this file: .svg, .png or .pdf.")] = None,
     save: Annotated[Path | None, typer.Option(help="Save every checkpoint to this file: .parquet or .csv.")] = None,
 ) -> None:
@@ -109,7 +118,7 @@ def play(
     for path, endings in ((plot, (".svg", ".png", ".pdf")), (save, (".parquet", ".csv"))):
         if path is not None and path.suffix not in endings:
             _refuse(f"{path} must end in {' or '.join(endings)}")
-    results = _compete(policy, world, rounds, seeds, seed, checkpoints, jobs)
+    results = _compete(policy, world, rounds, seeds, seed, checkpoints, jobs, tell)
     _print_table(results)
     _write(results, save, plot)
 
@@ -125,15 +134,18 @@ def arena(
     jobs: Jobs = None,
     out: Annotated[Path, typer.Option(help="Folder for results and figures.")] = Path("out"),
 ) -> None:
-    """Every policy in every world: a table in the terminal, results and figures in a folder.
+    """Every policy in every world: a table in the terminal, and the table, results and figures in a folder.
 
-    The table shows the average expected reward per round with its standard error over replications, the best policy
-    of each world in bold, and what a round costs.
+    The table shows the average expected reward per round with its standard error over replications, the best learning
+    policy of each world in bold, and what a round costs. Policies that need to know the examination of positions are
+    told what it is at the start.
     """
     from . import policies
+    from .arena import save_table, standings
 
-    results = _compete(policy or policies.names(), world, rounds, seeds, seed, 100, jobs)
+    results = _compete(policy or policies.names(), world, rounds, seeds, seed, 100, jobs, tell=True)
     _print_table(results)
+    typer.echo(f"table:   {save_table(standings(results), out / 'arena.md')}")
     _write(results, _results_path(out), out / "arena.svg")
     _write(results, None, out / "arena.png")
 
@@ -141,16 +153,20 @@ def arena(
 @app.command("policies")
 @_plainly
 def list_policies() -> None:
-    """List the policies: what they are and what settings they have."""
+    """List the policies: what they do, what they must be told, and what settings they have.
+
+    A horizon is told by play and arena; in a program of your own, give it as a setting or leave it to the doubling
+    trick. The order of positions is: the first is examined most, then the second.
+    """
     from rich.table import Table
 
     from . import policies
 
-    table = Table("policy", "what it does", "settings", box=None, pad_edge=False, show_lines=False)
+    table = Table("policy", "what it does", "needs to know", "settings", box=None, pad_edge=False, show_lines=False)
     for name in policies.names():
-        one = policies.policy(name)
-        said = ", ".join(f"{key}={value!r}" for key, value in one.settings().items())
-        table.add_row(name, (inspect.getdoc(one) or "").partition("\n")[0], said or "-")
+        what = policies.describe(name)
+        said = ", ".join(f"{key}={value!r}" for key, value in what.settings.items())
+        table.add_row(name, what.sentence, ", ".join(what.needs) or "-", said or "-")
     _console().print(table)
 
 
@@ -184,6 +200,7 @@ def _compete(
     seed: int,
     checkpoints: int,
     jobs: int | None,
+    tell: bool,
 ) -> list[Result]:
     from .arena import compete
     from .policies import policy
@@ -191,7 +208,7 @@ def _compete(
 
     players: list[Policy] = [policy(name, **settings) for name, settings in map(_parse, policies)]
     places: list[World] = [world(name, **settings) for name, settings in map(_parse, worlds)]
-    return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs)
+    return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, tell=tell)
 
 
 def _parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -217,30 +234,18 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
 def _print_table(results: Sequence[Result]) -> None:
     from rich.table import Column, Table
 
-    worlds = list(dict.fromkeys(result.world for result in results))
-    best = {world: max(r.final()[0] for r in results if r.world == world) for world in worlds}
-    rounds, seeds = int(results[0].rounds[-1]), results[0].reward.shape[0]
-    title = f"average expected reward per round, {rounds:,} rounds, {seeds} replications"
-    table = Table(Column("policy", no_wrap=True), title=title, title_justify="left", pad_edge=False)
-    for world in worlds:
+    from .arena import standings
+
+    found = standings(results)
+    table = Table(Column("policy", no_wrap=True), title=found.title, title_justify="left", pad_edge=False)
+    for world in found.worlds:
         table.add_column(world.replace("/", "/\n", 1).replace("(", "\n("), justify="right", no_wrap=True)
     table.add_column("µs per\nround", justify="right")
-    for label, comparator in (("best of each round", "best_dynamic"), ("best fixed list", "best_fixed")):
-        firsts = [next(r for r in results if r.world == world) for world in worlds]
-        table.add_row(f"[dim]{label}", *(f"[dim]{getattr(r, comparator)[-1] / rounds:.4f}" for r in firsts), "")
-    for policy in dict.fromkeys(result.policy for result in results):
-        mine = {result.world: result for result in results if result.policy == policy}
-        cost = sum(r.cost() for r in mine.values()) / len(mine)
-        table.add_row(policy, *(_cell(mine.get(world), best[world]) for world in worlds), f"{cost * 1e6:.2f}")
+    for row in found.rows:
+        cells = ["" if cell is None else f"[bold]{cell.text}" if cell.best else cell.text for cell in row.cells]
+        cost = "" if row.cost is None else f"{row.cost:.2f}"
+        table.add_row(row.name, *cells, cost, style="dim" if row.reference else None)
     _console().print(table)
-
-
-def _cell(result: Result | None, best: float) -> str:
-    if result is None:
-        return ""
-    mean, error = result.final()
-    text = f"{mean:.4f}" if error != error else f"{mean:.4f} ±{error:.4f}"
-    return f"[bold]{text}[/bold]" if mean == best else text
 
 
 def _write(results: Sequence[Result], save: Path | None, plot: Path | None) -> None:

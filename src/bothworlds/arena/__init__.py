@@ -5,5 +5,6 @@ from .figures import draw_results
 from .loop import play
 from .result import Result
 from .storage import save_results
+from .tables import save_table, standings
 
-__all__ = ["Result", "compete", "draw_results", "play", "save_results"]
+__all__ = ["Result", "compete", "draw_results", "play", "save_results", "save_table", "standings"]

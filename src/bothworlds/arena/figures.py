@@ -17,6 +17,7 @@ __all__ = ["draw_results"]
 
 # Okabe and Ito's palette: distinguishable with any kind of colour vision. Yellow is left out, too pale for a line.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+ALWAYS = ("ftrl-pbm", "uniform")  # in colour whatever else is
 REFERENCES = {"best_dynamic": ("best list of each round", "-"), "best_fixed": ("best fixed list", "--")}
 STYLE: dict[str, Any] = {
     "font.size": 8,
@@ -32,7 +33,8 @@ STYLE: dict[str, Any] = {
 def draw_results(results: Sequence[Result], path: str | Path) -> Path:
     """Draw average reward against rounds, with standard errors and both comparators, one panel for every world.
 
-    The format follows the ending of the name (.svg, .png, .pdf).
+    The format follows the ending of the name (.svg, .png, .pdf). Where there are more policies than colours that can
+    be told apart, those that come out best over all worlds have them, with FTRL-PBM and uniform; the others are grey.
     """
     try:
         import matplotlib
@@ -41,8 +43,7 @@ def draw_results(results: Sequence[Result], path: str | Path) -> Path:
         raise ImportError("figures need matplotlib: pip install 'bothworlds[figures]'") from error
     path = Path(path)
     worlds = list(dict.fromkeys(result.world for result in results))
-    policies = list(dict.fromkeys(result.policy for result in results))
-    colours = {policy: PALETTE[k % len(PALETTE)] for k, policy in enumerate(policies)}
+    colours = dict(zip(_in_the_light(results), PALETTE))
     with matplotlib.rc_context(cast(Any, STYLE)):
         figure = Figure(figsize=(1.2 + 2.7 * len(worlds), 2.8), layout="constrained", dpi=200)
         panels = figure.subplots(1, len(worlds), squeeze=False)[0]
@@ -57,6 +58,22 @@ def draw_results(results: Sequence[Result], path: str | Path) -> Path:
     return path
 
 
+def _in_the_light(results: Sequence[Result]) -> list[str]:
+    """The policies that are drawn in colour: all of them, or those whose average rank over the worlds is best."""
+    policies = list(dict.fromkeys(result.policy for result in results))
+    if len(policies) <= len(PALETTE):
+        return policies
+    ranks: dict[str, list[int]] = {policy: [] for policy in policies}
+    for world in {result.world for result in results}:
+        learners = [result for result in results if result.world == world and result.adaptive]
+        for rank, result in enumerate(sorted(learners, key=lambda result: -result.final()[0])):
+            ranks[result.policy].append(rank)
+    best = sorted((policy for policy in policies if ranks[policy]), key=lambda policy: np.mean(ranks[policy]))
+    always = [policy for policy in ALWAYS if policy in policies]
+    rest = [policy for policy in best if policy not in always]
+    return always + rest[: len(PALETTE) - len(always)]
+
+
 def _draw_panel(panel: Axes, results: Sequence[Result], colours: dict[str, str]) -> None:
     labels: list[tuple[float, str, str]] = []
     for name, (label, line) in REFERENCES.items():
@@ -69,6 +86,9 @@ def _draw_panel(panel: Axes, results: Sequence[Result], colours: dict[str, str])
         average = result.average_reward()
         mean = average.mean(axis=0)
         error = average.std(axis=0, ddof=1) / np.sqrt(len(average)) if len(average) > 1 else np.zeros_like(mean)
+        if result.policy not in colours:
+            panel.plot(result.rounds, mean, color="0.88", linewidth=0.7, zorder=0)
+            continue
         colour = colours[result.policy]
         panel.fill_between(result.rounds, mean - error, mean + error, color=colour, alpha=0.25, linewidth=0)
         panel.plot(result.rounds, mean, color=colour, linewidth=1.4)

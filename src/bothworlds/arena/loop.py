@@ -46,6 +46,7 @@ def play(
     checkpoints: int | Sequence[int] = 100,
     jobs: int | None = None,
     shuffle: bool = True,
+    tell: bool = False,
     progress: bool | None = None,
 ) -> Result:
     """Let a policy rank for ``rounds`` rounds in a world, several times over, and keep score.
@@ -72,6 +73,9 @@ def play(
     shuffle
         Whether item labels are shuffled in each replication. Leave it on: a policy that breaks ties by label would
         otherwise be told the best order when items are listed in it.
+    tell
+        Whether to tell the policy what it needs to know of the world and has not been told: its examination (as it is
+        at the start), or the world itself.
     progress
         Whether to show a progress bar; if not given, when run at a terminal.
 
@@ -91,7 +95,7 @@ def play(
     >>> bool((again.reward == result.reward).all())
     True
     """
-    meeting = _Meeting(resolve_policy(policy), resolve_world(world), _whole(rounds, "rounds"), shuffle)
+    meeting = _Meeting(resolve_policy(policy), resolve_world(world), _whole(rounds, "rounds"), shuffle, tell)
     marks = _checkpoints(checkpoints, meeting.rounds)
     replications = range(_whole(seeds, "seeds"))
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
@@ -111,14 +115,15 @@ def play(
         best_fixed=fixed,
         best_dynamic=dynamic,
         seconds=sum(score.seconds for score in scores),
+        adaptive=getattr(meeting.policy, "adaptive", True),
     )
 
 
 class _Meeting:
     """A policy and a world that fit together."""
 
-    def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool) -> None:
-        self.policy = told(policy, rounds)
+    def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool, tell: bool) -> None:
+        self.policy = told(policy, rounds, world if tell else None)
         self.world, self.rounds, self.shuffle = world, rounds, shuffle
         self.policy_name = policy.label if isinstance(policy, Policy) else type(policy).__name__
         self.settings = self.policy.settings() if isinstance(self.policy, Policy) else {}

@@ -12,12 +12,13 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from .base import Matrix, Periodic, Stochastic, World, examination_of, matrix, periodic, stochastic
+from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_of, matrix, periodic, stochastic
 from .paper import WORLDS
 
 __all__ = [
     "Matrix",
     "Periodic",
+    "Relabelled",
     "Stochastic",
     "World",
     "describe",
