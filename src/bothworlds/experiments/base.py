@@ -14,7 +14,19 @@ from ..arena import Result
 from ..policies import Policy
 from ..worlds import World
 
-__all__ = ["Estimate", "Figure", "Game", "Question", "Results", "Size", "Verdict", "estimate", "judge"]
+__all__ = [
+    "Estimate",
+    "Figure",
+    "Game",
+    "Outcome",
+    "Question",
+    "Results",
+    "Size",
+    "Verdict",
+    "estimate",
+    "judge",
+    "judge_within",
+]
 
 Outcome = Literal["holds", "fails", "cannot be decided"]
 
@@ -54,6 +66,13 @@ class Estimate(NamedTuple):
     mean: float
     low: float
     high: float
+
+    def __neg__(self) -> Estimate:
+        return Estimate(-self.mean, -self.high, -self.low)
+
+    def over(self, scale: float) -> Estimate:
+        """In units of a positive scale."""
+        return Estimate(self.mean / scale, self.low / scale, self.high / scale)
 
     def __str__(self) -> str:
         digits = 4 if abs(self.mean) < 10 else 0
@@ -102,6 +121,18 @@ def judge(estimates: Iterable[Estimate], above: float = 0.0) -> Outcome:
     if any(one.high < above for one in given):
         return "fails"
     return "holds" if all(one.low > above for one in given) else "cannot be decided"
+
+
+def judge_within(estimates: Iterable[Estimate], low: float, high: float) -> Outcome:
+    """Whether all of several quantities lie between two limits.
+
+    >>> judge_within([Estimate(0.2, 0.1, 0.3)], 0.0, 1.0), judge_within([Estimate(2.0, 1.5, 2.5)], 0.0, 1.0)
+    ('holds', 'fails')
+    """
+    given = list(estimates)
+    if any(one.high < low or one.low > high for one in given):
+        return "fails"
+    return "holds" if all(low < one.low and one.high < high for one in given) else "cannot be decided"
 
 
 class Results:
