@@ -20,7 +20,7 @@ BLOCK = 100  # corrupted rounds are spread over blocks of so many
 
 
 def hard_gap(n_items: int, n_positions: int, rounds: int) -> float:
-    r"""By how much a click is likelier where the hard instance hides it, :math:`\frac18 \sqrt{(n - m + 1) / T}`.
+    r"""By how much a click is likelier where the hard instance hides it, :math:`\frac{1}{8} \sqrt{(n - m + 1) / T}`.
 
     Small enough that T rounds do not suffice to find it, and large enough that not finding it costs.
 
@@ -43,7 +43,7 @@ def hard_instance(n_items: int, n_positions: int, rounds: int, rng: np.random.Ge
 
     For a list u drawn uniformly, item i at position j is clicked with probability
 
-    .. math:: p_{ij} = \frac12 + \Delta \, [u_j = i], \qquad \Delta = \frac18 \sqrt{\frac{n - m + 1}{T}} .
+    .. math:: p_{ij} = \frac{1}{2} + \Delta \, [u_j = i], \qquad \Delta = \frac{1}{8} \sqrt{\frac{n - m + 1}{T}} .
 
     It is not of the form attraction times examination.
 
@@ -59,12 +59,10 @@ def hard_instance(n_items: int, n_positions: int, rounds: int, rng: np.random.Ge
     return matrix(probabilities)
 
 
-def adversarial_hard_instance(
-    n_items: int = 10, n_positions: int = 5, rounds: int = 100_000, seed: int = 0
-) -> World:
-    """Users who toss a coin, hardly biased where a hidden list has its items: nobody can learn it in ``rounds`` rounds.
+def adversarial_hard_instance(n_items: int = 10, n_positions: int = 5, rounds: int = 100_000, seed: int = 0) -> World:
+    """Users who toss a coin, hardly biased where a hidden list has its items: no game is long enough to find it.
 
-    The world of the paper's lower bound, made for games of that many rounds. Averaged over the hidden lists, every
+    The world of the paper's lower bound, made for games of ``rounds`` rounds. Averaged over the hidden lists, every
     policy loses at least m sqrt((n - m + 1) T) / 16, and since so little is at stake, none can lose more than twice
     that. It stresses nothing in particular: it shows what no policy can do.
     """
@@ -72,7 +70,7 @@ def adversarial_hard_instance(
 
 
 def adversarial_growing_phases(gap: float = 0.03, phase: int = 100, growth: float = 1.6) -> World:
-    """Users whose mood turns: in every other phase all click less, though no less on one item than on another.
+    """Users whose mood turns: in every other phase they like all items less, and all by the same amount.
 
     The stochastically constrained adversary: the attraction of all items moves up and down together, the gaps between
     them stay, and each phase is ``growth`` times as long as the one before. What is best never changes. It stresses
