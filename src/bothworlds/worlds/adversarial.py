@@ -60,7 +60,7 @@ def hard_instance(n_items: int, n_positions: int, rounds: int, rng: np.random.Ge
 
 
 def adversarial_hard_instance(n_items: int = 10, n_positions: int = 5, rounds: int = 100_000, seed: int = 0) -> World:
-    """Users who toss a coin, hardly biased where a hidden list has its items: no game is long enough to find it.
+    """Users who toss a coin, hardly biased where a hidden list has its items: too little to be found in time.
 
     The world of the paper's lower bound, made for games of ``rounds`` rounds. Averaged over the hidden lists, every
     policy loses at least m sqrt((n - m + 1) T) / 16, and since so little is at stake, none can lose more than twice
