@@ -45,10 +45,8 @@ class Baselines(Question):
 
     def verdicts(self, results: Results, size: Size) -> list[Verdict]:
         return [
-            _best_where_users_change(results, size),
-            _best_in(
-                "1a 1d 2a", "toprank", "TopRank is best where users are steady, whoever else plays.", results, size
-            ),
+            _best_in(SEASONAL, "ftrl-pbm", "FTRL-PBM is best where users change, whoever else plays.", results, size),
+            _best_in(STEADY, "toprank", "TopRank is best where users are steady, whoever else plays.", results, size),
             _variance_is_what_it_costs(results, size),
         ]
 
