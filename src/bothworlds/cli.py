@@ -13,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from .arena import Result
+    from .experiments import Verdict
     from .policies import Policy
     from .worlds import World
 
@@ -150,6 +151,26 @@ def arena(
     _write(results, None, out / "arena.png")
 
 
+@app.command()
+@_plainly
+def reproduce(
+    size: Annotated[str, typer.Option(help="quick (minutes) or paper (hours).")] = "quick",
+    only: Annotated[str | None, typer.Option(help="Only this question, such as figure-1.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report, figures and results.")] = Path("out"),
+    jobs: Jobs = None,
+    seed: Seed = 0,
+) -> None:
+    """Put the paper to the test: its figures, those it should have had, and a verdict on every claim.
+
+    What is finished is kept in the folder: an interrupted run goes on where it was.
+    """
+    from . import experiments
+
+    answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed)
+    _print_verdicts(answer.verdicts)
+    typer.echo(f"report:  {answer.report}")
+
+
 @app.command("policies")
 @_plainly
 def list_policies() -> None:
@@ -246,6 +267,20 @@ def _print_table(results: Sequence[Result]) -> None:
         cost = "" if row.cost is None else f"{row.cost:.2f}"
         table.add_row(row.name, *cells, cost, style="dim" if row.reference else None)
     _console().print(table)
+
+
+def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    from rich.table import Table
+
+    colours = {"holds": "green", "fails": "red", "cannot be decided": "yellow"}
+    table = Table(
+        "statement", "verdict", "measured", title="What holds of the paper", title_justify="left", show_lines=True
+    )
+    for verdict in verdicts:
+        colour = colours[verdict.outcome]
+        table.add_row(verdict.statement, f"[{colour}]{verdict.outcome}", verdict.measured)
+    if verdicts:
+        _console().print(table)
 
 
 def _write(results: Sequence[Result], save: Path | None, plot: Path | None) -> None:

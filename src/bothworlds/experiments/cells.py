@@ -29,7 +29,7 @@ from .base import Game
 
 __all__ = ["play_all"]
 
-CHECKPOINTS = 100
+CHECKPOINTS = 100  # evenly spaced, and half as many in proportion, for logarithmic axes
 # The rooms that decide what a policy earns; how it is drawn or served does not.
 ROOMS = ("core.py", "kernels.py", "geometry", "statistics", "worlds", "policies", "arena/loop.py")
 
@@ -62,7 +62,7 @@ def play_all(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     meetings = [Meeting(game.policy, game.world, game.rounds, shuffle=True, tell=True) for game in games]
-    marks = [checkpoint_rounds(CHECKPOINTS, game.rounds) for game in games]
+    marks = [_marks(game.rounds) for game in games]
     cells = [
         Cell(g, k, folder / f"{_key(games[g], meetings[g], seed, k)}.npz")
         for g, game in enumerate(games)
@@ -93,6 +93,12 @@ def play_all(
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return _assemble(games, meetings, marks, cells, seed)
+
+
+def _marks(rounds: int) -> NDArray[np.int64]:
+    even = checkpoint_rounds(CHECKPOINTS, rounds)
+    in_proportion = np.geomspace(min(10, rounds), rounds, CHECKPOINTS // 2).round().astype(np.int64)
+    return np.unique(np.concatenate([even, in_proportion]))
 
 
 def _assemble(
