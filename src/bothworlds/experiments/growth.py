@@ -39,8 +39,8 @@ class Growth(Question):
     name = "growth"
     title = "How regret grows"
     about = (
-        "The regret of FTRL-PBM against the best fixed list on logarithmic axes, with the paper's bounds. The slope of a "
-        "curve is the exponent of T; it is measured over the last factor of ten."
+        "The regret of FTRL-PBM against the best fixed list on logarithmic axes, with the paper's bounds. The slope of "
+        "a curve is the exponent of T; it is measured over the last factor of ten."
     )
 
     def games(self, size: Size) -> list[Game]:
@@ -56,8 +56,8 @@ class Growth(Question):
                     panel.set_title(title)
                 panels[0, 0].set_ylabel("regret against the best fixed list")
         caption = (
-            f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.few_seeds} replications. Dashed: the bounds of Theorem "
-            "1 (any users) and Theorem 2 (steady users, of the synthetic world). Both are far above what is lost."
+            f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.few_seeds} replications. Dashed: the bounds of "
+            "Theorem 1 (any users) and Theorem 2 (steady users, of the synthetic world). Both are far above what is lost."
         )
         return [Figure("growth", self.title, caption)]
 

@@ -26,10 +26,11 @@ h2 { font-size: 1.25rem; margin: 3rem 0 .5rem; border-top: 1px solid var(--line)
 p, figcaption { max-width: 44rem; }
 .quiet, figcaption, small { color: var(--quiet); }
 .count { display: flex; gap: 1rem; flex-wrap: wrap; margin: 1.2rem 0; padding: 0; list-style: none; }
-.count li { flex: 1 1 8rem; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .7rem 1rem; }
+.count li { flex: 1 1 8rem; background: var(--card); border: 1px solid var(--line); border-radius: 8px;
+            padding: .7rem 1rem; }
 .count b { display: block; font-size: 1.8rem; line-height: 1.1; }
-.verdict { background: var(--card); border: 1px solid var(--line); border-left: 5px solid var(--mark); border-radius: 6px;
-           padding: .7rem 1rem; margin: .7rem 0; }
+.verdict { background: var(--card); border: 1px solid var(--line); border-left: 5px solid var(--mark);
+           border-radius: 6px; padding: .7rem 1rem; margin: .7rem 0; }
 .verdict h3 { font-size: 1rem; margin: 0; font-weight: 600; }
 .verdict p { margin: .3rem 0 0; font-size: .9rem; max-width: none; overflow-wrap: anywhere; }
 .outcome { color: var(--mark); font-weight: 700; text-transform: uppercase; font-size: .75rem; letter-spacing: .04em; }
@@ -48,9 +49,9 @@ a { color: inherit; }
 CLASSES = {"holds": "holds", "fails": "fails", "cannot be decided": "open"}
 ABOUT = """
 This page puts <i>Simultaneously Learning Stochastic and Adversarial Bandits under the Position-Based Model</i>
-(Chen, Zhao, Li; AAAI 2022) to the test. Every statement below is measured in simulation, with expected rewards, the same
-users for every policy and shuffled item labels. What counts as true is written beside each statement; intervals are 95%,
-over replications. A verdict holds for what was run here, not for all there is.
+(Chen, Zhao, Li; AAAI 2022) to the test. Every statement below is measured in simulation, with expected rewards, the
+same users for every policy and shuffled item labels. What counts as true is written beside each statement; intervals
+are 95%, over replications. A verdict holds for what was run here, not for all there is.
 """
 
 
@@ -134,7 +135,8 @@ def _cost_table(costs: Mapping[str, float]) -> str:
         for name, cost in sorted(costs.items(), key=lambda entry: entry[1])
     )
     return (
-        "<h2>What a round costs</h2><p>Processor time per round with ten items and five positions, in the runs above.</p>"
+        "<h2>What a round costs</h2>"
+        "<p>Processor time per round with ten items and five positions, in the runs above.</p>"
         '<div class="scroll"><table><tr><th>policy</th><th>µs per round</th><th>over FTRL-PBM</th></tr>'
         f"{rows}</table></div>"
     )
@@ -148,8 +150,8 @@ def _making(size: Size, made: Mapping[str, Any]) -> str:
         "<h2>How this was made</h2>"
         f"<p>Size <code>{escape(size.name)}</code>: {size.rounds:,} rounds in the panels, phases of {size.phase:,}, "
         f"{size.seeds} replications ({size.few_seeds} beyond the paper's own comparison). The paper states phases of "
-        "100,000 rounds, and neither the horizon nor the settings of the policies it compares with; those used here are "
-        f"below. Commit <code>{escape(str(made['commit']))}</code>; {escape(versions)}.</p>"
+        "100,000 rounds, and neither the horizon nor the settings of the policies it compares with; those used here "
+        f"are below. Commit <code>{escape(str(made['commit']))}</code>; {escape(versions)}.</p>"
         "<p>All numbers are in <code>results.parquet</code>, one row for every policy, world, replication and "
         f"checkpoint.</p><pre>{escape(said)}</pre>"
     )

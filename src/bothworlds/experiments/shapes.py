@@ -39,6 +39,8 @@ class Shapes(Question):
         return [Game(policy(NAME), _stretched(n, m), size.short_rounds * 4, size.few_seeds) for n, m in shapes]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
+        from matplotlib.ticker import LogLocator
+
         for ending in ("svg", "png"):
             with drawing(Path(folder) / f"shapes.{ending}", across=2) as panels:
                 for panel, shapes, axis in zip(panels[0], (ITEMS, POSITIONS), (0, 1)):
@@ -52,6 +54,8 @@ class Shapes(Question):
                     panel.annotate("sqrt(n)" if axis == 0 else "m", (sizes[-1], guide[-1]), color="0.45", fontsize=7)
                     panel.set(xscale="log", yscale="log", xticks=sizes, xticklabels=sizes)
                     panel.minorticks_off()
+                    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                    panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
                     panel.set_xlabel("items, with 5 positions" if axis == 0 else "positions, with 40 items")
                 panels[0, 0].set_ylabel("regret")
         caption = (
