@@ -154,15 +154,20 @@ class Results:
         values: NDArray[np.float64] = self._found[policy, world].average_reward()[:, -1]
         return values
 
-    def lead(self, policy: str, other: str, world: str) -> Estimate:
+    def lead(self, policy: str, other: str, world: str, level: float = 0.95) -> Estimate:
         """By how much a policy earns more per round than another, over users they have in common."""
         mine, theirs = self.earned(policy, world), self.earned(other, world)
         common = min(mine.size, theirs.size)
-        return estimate(mine[:common] - theirs[:common])
+        return estimate(mine[:common] - theirs[:common], level)
 
-    def best_other(self, policy: str, others: Sequence[str], world: str) -> str:
-        """Which of the others earned the most."""
-        return max((other for other in others if other != policy), key=lambda other: self.earned(other, world).mean())
+    def lead_over_best(self, policy: str, others: Sequence[str], world: str) -> tuple[str, Estimate]:
+        """Who of the others earned the most, and the lead over them.
+
+        The luckiest of several rivals is easily ahead by chance, so the interval allows for their number (Bonferroni).
+        """
+        rivals = [other for other in others if other != policy]
+        best = max(rivals, key=lambda other: self.earned(other, world).mean())
+        return best, self.lead(policy, best, world, 1.0 - 0.05 / len(rivals))
 
     def span(self, world: str, floor: float) -> float:
         """The range between a floor (what uniform lists earn) and the best list of each round, per round."""

@@ -54,10 +54,9 @@ class Baselines(Question):
 def _best_in(keys: str, name: str, statement: str, results: Results, size: Size) -> Verdict:
     said, leads = [], []
     for key in keys.split():
-        place = panel(key, size).name
-        rival = results.best_other(name, SHOWN, place)
-        leads.append(results.lead(name, rival, place))
-        said.append(f"{key[0]}({key[1]}): {leads[-1]} over {rival}")
+        rival, lead = results.lead_over_best(name, SHOWN, panel(key, size).name)
+        leads.append(lead)
+        said.append(f"{key[0]}({key[1]}): {lead} over {rival}")
     return Verdict(
         statement,
         "ours, from Section 5",

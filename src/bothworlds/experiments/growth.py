@@ -57,7 +57,7 @@ class Growth(Question):
                 panels[0, 0].set_ylabel("regret against the best fixed list")
         caption = (
             f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.few_seeds} replications. Dashed: the bounds of "
-            "Theorem 1 (any users) and Theorem 2 (steady users, of the synthetic world). Both are far above what is lost."
+            "Theorem 1 (any users) and Theorem 2 (steady users, synthetic world). Both are far above what is lost."
         )
         return [Figure("growth", self.title, caption)]
 

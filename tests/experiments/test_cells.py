@@ -1,0 +1,109 @@
+"""Finished cells stay finished; everything that decides a result decides its name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bothworlds
+from bothworlds.arena.loop import Meeting
+from bothworlds.experiments import cells
+from bothworlds.experiments.base import Game
+from bothworlds.experiments.cells import play_all
+
+
+def game(policy="uniform", world="paper/stochastic", rounds=60, seeds=3, **settings):
+    return Game(bothworlds.policy(policy, **settings), bothworlds.world(world), rounds, seeds)
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """The cells that are really played, as (policy, replication)."""
+    seen, replicate = [], Meeting.replicate
+
+    def counted(self, marks, seed, replication, report):
+        seen.append((self.policy_name, replication))
+        return replicate(self, marks, seed, replication, report)
+
+    monkeypatch.setattr(Meeting, "replicate", counted)
+    return seen
+
+
+def test_results_are_those_of_play(tmp_path):
+    [result] = play_all([game()], tmp_path)
+    alone = bothworlds.play("uniform", "paper/stochastic", 60, seeds=3, checkpoints=result.rounds)
+    assert (result.reward == alone.reward).all()
+    assert (result.best_fixed == alone.best_fixed).all()
+    assert result.policy == alone.policy
+
+
+def test_finished_cells_are_not_played_again(tmp_path, played):
+    first = play_all([game()], tmp_path)
+    assert len(played) == 3
+    again = play_all([game()], tmp_path)
+    assert len(played) == 3
+    assert (first[0].reward == again[0].reward).all()
+
+
+def test_more_replications_continue_fewer(tmp_path, played):
+    play_all([game(seeds=2)], tmp_path)
+    play_all([game(seeds=4)], tmp_path)
+    assert sorted(replication for _, replication in played) == [0, 1, 2, 3]
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path, played, monkeypatch):
+    replicate = Meeting.replicate
+
+    def tired(self, marks, seed, replication, report):
+        if replication == 2:
+            raise KeyboardInterrupt
+        return replicate(self, marks, seed, replication, report)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Meeting, "replicate", tired)
+        with pytest.raises(KeyboardInterrupt):
+            play_all([game(seeds=3)], tmp_path, jobs=1)
+    before = len(played)
+    [result] = play_all([game(seeds=3)], tmp_path, jobs=1)
+    assert played[before:] == [("uniform", 2)]
+    whole = play_all([game(seeds=3)], tmp_path / "fresh", jobs=1)
+    assert (result.reward == whole[0].reward).all()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        game(rounds=61),
+        game(world="yandex/stochastic"),
+        game(policy="fixed"),
+        game(policy="fixed", ranking=[4, 3, 2, 1, 0]),
+    ],
+)
+def test_another_game_is_another_cell(tmp_path, played, other):
+    play_all([game(seeds=1)], tmp_path)
+    play_all([other._replace(seeds=1)], tmp_path)
+    assert len(played) == 2
+
+
+def test_another_seed_and_other_sources_are_other_cells(tmp_path, played, monkeypatch):
+    play_all([game(seeds=1)], tmp_path)
+    play_all([game(seeds=1)], tmp_path, seed=1)
+    assert len(played) == 2
+    monkeypatch.setattr(cells, "_sources", lambda policy: "edited")
+    play_all([game(seeds=1)], tmp_path)
+    assert len(played) == 3
+
+
+def test_a_world_without_a_name_cannot_be_kept(tmp_path):
+    nameless = Game(bothworlds.policy("uniform"), bothworlds.worlds.stochastic([0.9, 0.1], [1.0]), 10, 1)
+    with pytest.raises(ValueError, match="a world needs a name"):
+        play_all([nameless], tmp_path)
+
+
+def test_checkpoints_suit_even_and_logarithmic_axes():
+    marks = cells._marks(100_000)
+    assert marks[0] == 10
+    assert marks[-1] == 100_000
+    assert {1000, 50_000} <= set(marks.tolist())
+    assert (np.diff(marks) > 0).all()
+    assert cells._marks(3).tolist() == [1, 2, 3]

@@ -1,0 +1,138 @@
+"""Verdicts can come out either way: fabricated results in which a claim is true, false, or left open."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bothworlds.arena import Result
+from bothworlds.experiments import SIZES, Estimate, Results, estimate, judge
+from bothworlds.experiments.base import judge_within
+from bothworlds.experiments.baselines import SHOWN, Baselines
+from bothworlds.experiments.panels import PAPER, panel
+from bothworlds.experiments.paper_figures import FigureOne, FigureTwo
+
+SIZE = SIZES["quick"]
+KEYS = ("1a", "1b", "1c", "1d", "1e", "1f", "2a", "2b", "2c")
+
+
+def fabricated(earned, noise=1e-4, seeds=10):
+    """Results in which every policy earns about ``earned(policy, key)`` per round; uniform 1.0, the best list 2.0."""
+    rng, results = np.random.default_rng(0), []
+    for key in KEYS:
+        for name in dict.fromkeys((*PAPER, *SHOWN, "uniform")):
+            mean = 1.0 if name == "uniform" else earned(name, key)
+            reward = (mean + noise * rng.standard_normal((seeds, 1))) * 1000.0
+            results.append(
+                Result(
+                    policy=name,
+                    world=panel(key, SIZE).name,
+                    settings={},
+                    seed=0,
+                    rounds=np.array([1000]),
+                    reward=reward,
+                    clicks=reward,
+                    best_fixed=np.array([2000.0]),
+                    best_dynamic=np.array([2000.0]),
+                    seconds=0.0,
+                )
+            )
+    return Results(results)
+
+
+def as_the_paper_has_it(name, key):
+    """Average rewards in which every statement about the figures is true."""
+    steady = key in ("1a", "1d", "2a")
+    if name == "pbm-pie-mle" and key in ("2a", "2b"):
+        return 0.2
+    if name == "pmed" and key == "1d":
+        return 1.6
+    table = {
+        "toprank": (1.95, 1.3),
+        "pmed": (1.94, 1.3),
+        "pbm-pie-mle": (1.7, 1.3),
+        "ftrl-pbm": (1.9, 1.8),
+        "mw": (1.8, 1.7),
+        "ranked-exp3": (1.4, 1.35),
+    }
+    return table.get(name, (1.2, 1.1))[not steady]
+
+
+def outcomes(question, results):
+    return {verdict.statement: verdict.outcome for verdict in question.verdicts(results, SIZE)}
+
+
+def test_all_claims_hold_in_a_world_as_the_paper_has_it():
+    results = fabricated(as_the_paper_has_it)
+    for statement, outcome in (outcomes(FigureOne(), results) | outcomes(FigureTwo(), results)).items():
+        if "large variance" not in statement:
+            assert outcome == "holds", statement
+
+
+def test_every_claim_can_fail():
+    """The opposite of each: what was good is bad, and the other way round."""
+
+    def opposite(name, key):
+        if name == "pbm-pie-mle" and key.startswith("2"):
+            return 1.9
+        steady = key in ("1a", "1d", "2a")
+        if name == "pmed" and key == "1d":
+            return 1.99
+        table = {
+            "toprank": (1.5, 1.49),
+            "pmed": (1.8, 1.79),
+            "pbm-pie-mle": (1.9, 1.89),
+            "ftrl-pbm": (1.2, 1.1),
+            "mw": (1.95, 1.95),
+            "ranked-exp3": (1.98, 1.2) if key < "1e" else (1.9, 1.1),
+        }
+        return table.get(name, (1.9, 1.9))[not steady]
+
+    results = fabricated(opposite)
+    found = outcomes(FigureOne(), results) | outcomes(FigureTwo(), results) | outcomes(Baselines(), results)
+    found = {statement: outcome for statement, outcome in found.items() if "variance in" not in statement}
+    spared = {"The same algorithm with a reduced-variance estimator earns more in every panel."}
+    spared |= {"MW has good performances in some scenarios but is not the best."}
+    assert {statement for statement, outcome in found.items() if outcome != "fails"} <= spared
+
+
+def test_noise_leaves_claims_open():
+    results = fabricated(lambda name, key: 1.5, noise=0.05)
+    assert outcomes(FigureOne(), results)["TopRank performs best in (a) and (d)."] == "cannot be decided"
+
+
+def test_a_large_spread_is_noticed():
+    steady = fabricated(as_the_paper_has_it, noise=1e-4)
+    wild = fabricated(as_the_paper_has_it, noise=1e-2)
+    mixed = Results([wild[r.policy, r.world] if r.policy == "pbm-pie-mle" else r for r in steady.all])
+    name = "PBM-PIE has a large variance in (a) and (d)."
+    assert outcomes(FigureOne(), mixed)[name] == "holds"
+    swapped = Results([wild[r.policy, r.world] if r.policy == "ftrl-pbm" else r for r in steady.all])
+    assert outcomes(FigureOne(), swapped)[name] == "fails"
+
+
+def test_every_verdict_says_what_was_measured_and_what_counts():
+    results = fabricated(as_the_paper_has_it)
+    for question in (FigureOne(), FigureTwo(), Baselines()):
+        for verdict in question.verdicts(results, SIZE):
+            assert verdict.measured
+            assert verdict.rule
+            assert verdict.statement.endswith(".")
+
+
+def test_an_interval_covers_as_often_as_it_says(rng):
+    hits = 0
+    for _ in range(2000):
+        one = estimate(rng.normal(3.0, 2.0, size=8))
+        hits += one.low <= 3.0 <= one.high
+    assert hits / 2000 == pytest.approx(0.95, abs=0.02)
+
+
+def test_one_replication_decides_nothing():
+    assert judge([estimate([5.0])]) == "cannot be decided"
+
+
+def test_between_two_limits():
+    assert judge_within([Estimate(0.5, 0.4, 0.6)], 0.0, 1.0) == "holds"
+    assert judge_within([Estimate(0.5, -0.4, 0.6)], 0.0, 1.0) == "cannot be decided"
+    assert judge_within([Estimate(1.5, 1.4, 1.6), Estimate(0.5, 0.4, 0.6)], 0.0, 1.0) == "fails"
