@@ -93,7 +93,6 @@ class RecurRank(Planning):
 
     name = "recurrank"
     needs = ("horizon", "order")
-    patience = 2000
 
     def __post_init__(self) -> None:
         super().__post_init__()
