@@ -107,7 +107,7 @@ def test_it_begins_with_one_block_and_never_merges_more_than_two(rng):
 
 
 def test_clicks_without_noise_lead_to_single_items(rng):
-    """Users click the best item, or the two best, or the three best, ...: between two the better one wins every duel."""
+    """Users click the best item, or the two best, or the three best, ...: the better of two wins every duel."""
     n, m = 5, 3
     learner = policy("unirank", horizon=100)
     state = learner.init(n, m)

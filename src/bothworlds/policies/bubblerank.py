@@ -21,7 +21,7 @@ __all__ = ["BubbleRank"]
 
 class State(NamedTuple):
     shape: Shape
-    confidence: float  # NaN for the published one
+    confidence: float  # 0 for the published one
     initial: Ints  # (n,) the list to begin with, completed; -1 where it is random
     epochs: Epochs
     base: Ints  # (n,) the list so far, then the items off the page in any order
@@ -120,7 +120,7 @@ class BubbleRank(Planning):
             initial[:] = [*self.initial, *sorted(set(range(n)) - set(self.initial))]
         state = State(
             shape=shape,
-            confidence=math.nan if self.confidence is None else float(self.confidence),
+            confidence=float(self.confidence or 0.0),
             initial=initial,
             epochs=self.epochs(),
             base=np.arange(n) if self.initial is None else initial.copy(),
@@ -139,7 +139,7 @@ def is_better(state: State, i: int, j: int) -> bool:
     """Whether i is certainly better than j."""
     lead = float(state.wins[i, j] - state.wins[j, i])
     fought = float(state.wins[i, j] + state.wins[j, i])
-    doubt = 4.0 * math.log(state.epochs.clock[2]) if math.isnan(state.confidence) else -math.log(state.confidence)
+    doubt = 4.0 * math.log(state.epochs.clock[2]) if state.confidence <= 0.0 else -math.log(state.confidence)
     return lead > 0.0 and lead * lead > 4.0 * fought * doubt
 
 

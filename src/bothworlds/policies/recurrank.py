@@ -22,7 +22,7 @@ class State(NamedTuple):
     """A node is a block, in the order its items are shown in. What belongs to a node is kept at its first place."""
 
     shape: Shape
-    confidence: float  # NaN for one over the root of the horizon
+    confidence: float  # 0 for one over the root of the horizon
     epochs: Epochs
     blocks: Blocks
     queue: Ints  # (n,) the items of every node again, those that are due first
@@ -103,7 +103,7 @@ class RecurRank(Planning):
         n, _ = shape
         state = State(
             shape=shape,
-            confidence=math.nan if self.confidence is None else float(self.confidence),
+            confidence=float(self.confidence or 0.0),
             epochs=self.epochs(),
             blocks=make_blocks(n),
             queue=np.arange(n),
@@ -229,7 +229,7 @@ def begin_stage(state: State, a: int, stage: int) -> None:
     """All items of the node that begins at place a are due, and nothing is known of their rates."""
     blocks, m = state.blocks, state.shape.n_positions
     e = blocks.first[blocks.block[blocks.order[a]] + 1]
-    delta = 1.0 / math.sqrt(state.epochs.clock[2]) if math.isnan(state.confidence) else state.confidence
+    delta = 1.0 / math.sqrt(state.epochs.clock[2]) if state.confidence <= 0.0 else state.confidence
     state.stage[a], state.due[a] = stage, e - a
     state.displays[a] = math.ceil(0.5 * 4.0**stage * math.log((e - a) * m * stage * (stage + 1.0) / delta))
     for q in range(a, e):

@@ -23,7 +23,7 @@ PEELING = 4.0 * math.sqrt(2.0 / math.pi) / math.erf(math.sqrt(2.0))  # 3.34, the
 
 class State(NamedTuple):
     shape: Shape
-    confidence: float  # NaN for one over the horizon
+    confidence: float  # 0 for one over the horizon
     epochs: Epochs
     duels: Duels
     worse: NDArray[np.bool_]  # (n, n) worse[i, j]: j is known to be worse than i
@@ -98,7 +98,7 @@ class TopRank(Planning):
         n, m = shape
         return State(
             shape=shape,
-            confidence=math.nan if self.confidence is None else float(self.confidence),
+            confidence=float(self.confidence or 0.0),
             epochs=self.epochs(),
             duels=make_duels(n, m),
             worse=np.zeros((n, n), np.bool_),
@@ -130,7 +130,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 def decide_duels(state: State, i: int) -> bool:
     """Enter into the relation who of its block is now known to be worse than i; say whether anybody is."""
     wins, blocks = state.duels.wins, state.blocks
-    delta = 1.0 / state.epochs.clock[2] if math.isnan(state.confidence) else state.confidence
+    delta = 1.0 / state.epochs.clock[2] if state.confidence <= 0.0 else state.confidence
     level = 2.0 * math.log(PEELING / delta)
     b, grown = blocks.block[i], False
     for q in range(blocks.first[b], blocks.first[b + 1]):
