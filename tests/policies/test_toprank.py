@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import erf, log, pi, sqrt
+from math import erf, hypot, log, pi, sqrt
 
 import numpy as np
 import pytest
 
 import bothworlds
+from bothworlds.arena.loop import advance
 from bothworlds.core import Decision, copy_state
 from bothworlds.policies import policy
 from bothworlds.worlds import stochastic
@@ -90,6 +91,18 @@ def test_the_relation_never_has_a_cycle_whatever_users_do(confidence, rng):
     assert rebuilt > 50
 
 
+@pytest.mark.slow
+def test_the_relation_has_no_cycle_over_a_million_rounds_with_users_who_change_their_minds(rng):
+    n, m = 8, 4
+    state = policy("toprank", confidence=0.9, restart=3000).init(n, m)
+    ranking, rows, totals = np.empty(m, np.int64), np.empty((2, m)), np.zeros(2)
+    for _ in range(4000):
+        taste = rng.permutation(np.linspace(0.0, 1.0, n))
+        advance(state, 250, np.tile(taste[:, None], m), rng, rng, ranking, rows, totals)
+        assert is_acyclic(state.worse)
+        assert as_lists(state.blocks) == levels(state.worse)
+
+
 def test_the_default_confidence_is_one_over_the_horizon(rng):
     for told, same in (({"horizon": 50}, {"confidence": 1 / 50}), ({"restart": 70}, {"confidence": 1 / 70})):
         first, second = policy("toprank", **told), policy("toprank", restart=told.get("restart"), **same)
@@ -168,3 +181,19 @@ def test_with_steady_users_regret_stops_growing():
     result = bothworlds.play("toprank", world, 8000, seeds=8, checkpoints=2)
     regret = result.regret().mean(axis=0)
     assert regret[1] - regret[0] < 0.1 * regret[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("world", "mean", "error"),
+    [
+        (bothworlds.world("paper/stochastic"), 2.0648, 0.0006),
+        (bothworlds.world("paper/stochastic", gap=0.01), 2.1109, 0.0015),
+        (bothworlds.world("yandex/stochastic"), 0.8612, 0.0001),
+        (bothworlds.world("paper/periodic-items"), 1.925, 0.011),
+        (bothworlds.world("paper/periodic-both"), 1.906, 0.012),
+    ],
+)
+def test_it_earns_what_an_independent_prototype_earned(world, mean, error):
+    ours, spread = bothworlds.play("toprank", world, 200_000, seeds=6).final()
+    assert abs(ours - mean) < 3.0 * hypot(spread, error) + 0.005
