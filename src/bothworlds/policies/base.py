@@ -32,6 +32,7 @@ class Policy(ABC):
 
     name: ClassVar[str] = ""
     adaptive: ClassVar[bool] = True  # False for a policy that is not meant to learn
+    patience: ClassVar[int] = 400  # rounds after which it is ahead of random lists where items differ plainly
     needs: ClassVar[tuple[str, ...]] = ()  # what it must be told: horizon, examination, order of positions, world
 
     @abstractmethod

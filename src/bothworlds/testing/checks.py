@@ -292,18 +292,21 @@ def check_labels_do_not_matter(policy: Policy) -> None:
     _require(apart <= SIGMAS, policy, sentence)
 
 
-@_told
 def check_it_beats_uniform_in_an_easy_world(policy: Policy) -> None:
-    """Where items differ plainly, learning pays. Not asked of policies that declare they do not learn."""
+    """Where items differ plainly, learning pays, in as many rounds as the policy asks patience for.
+
+    Not asked of policies that declare they do not learn.
+    """
     if not getattr(policy, "adaptive", True):
         return
-    world = _world()
+    world, rounds = _world(), getattr(policy, "patience", ROUNDS)
     ours, uniform = (
-        play(p, world, ROUNDS, seeds=12, seed=12, checkpoints=1, progress=False) for p in (policy, "uniform")
+        play(p, world, rounds, seeds=12, seed=12, checkpoints=1, progress=False)
+        for p in (told(policy, rounds, world), "uniform")
     )
     gain = ours.reward[:, -1] - uniform.reward[:, -1]
     error = gain.std(ddof=1) / np.sqrt(gain.size)
-    sentence = f"it must beat uniform in an easy world; it earned {gain.mean() / ROUNDS:+.3f} a round"
+    sentence = f"it must beat uniform in an easy world; it earned {gain.mean() / rounds:+.3f} a round"
     _require(bool(gain.mean() > SIGMAS * error), policy, sentence)
 
 
