@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from math import log, sqrt
 
 import numpy as np
@@ -10,32 +9,14 @@ import pytest
 from scipy.optimize import brentq
 
 import bothworlds
-from bothworlds.core import Decision, copy_state
-from bothworlds.geometry import birkhoff, leader
+from bothworlds.core import Decision
+from bothworlds.geometry import leader
 from bothworlds.policies import policy
 from bothworlds.worlds import stochastic
+from tests.policies.by_hand import WORLDS, check_restarts, expected_estimate, rounds_of, trained
 
 FTRL = policy("ftrl-pbm")
 SHAPES = [(10, 5), (3, 2), (4, 4), (6, 1), (2, 1), (2, 2), (25, 3)]
-WORLDS = {
-    "paper": bothworlds.world("paper/stochastic"),
-    "close": bothworlds.world("paper/stochastic", gap=0.01),
-    "yandex": bothworlds.world("yandex/stochastic"),
-    "hopeless": stochastic(np.zeros(6), [1.0, 1.0, 1.0]),
-    "generous": stochastic(np.ones(4), [1.0, 1.0, 1.0, 1.0]),
-    "certain": stochastic([1.0, 0.0, 0.0], [1.0, 0.5]),
-}
-
-
-def rounds_of(learner, world, rounds, seed=0):
-    """Play by hand; yield the round, the state before its decision, the decision and the clicks."""
-    state, rng = learner.init(world.n_items, world.n_positions), np.random.default_rng(seed)
-    for t in range(1, rounds + 1):
-        decision = learner.decide(state, rng)
-        p = world.click_probabilities(t - 1)[decision.ranking, np.arange(world.n_positions)]
-        clicks = (rng.random(p.size) < p).astype(float)
-        yield t, state, decision, clicks
-        learner.learn(state, decision, clicks)
 
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
@@ -74,7 +55,8 @@ def test_marginals_are_always_a_point_of_the_polytope(world):
 def test_a_round_uses_its_own_rate_and_only_the_losses_before_it():
     for t, state, decision, clicks in rounds_of(FTRL, WORLDS["paper"], 30):
         rates = {shift: 1.0 / (2.0 * sqrt(t + shift)) for shift in (-1, 0, 1) if t + shift > 0}
-        off = {k: np.abs(leader(state.loss, rate).marginals - state.leading.marginals).max() for k, rate in rates.items()}
+        played = state.leading.marginals
+        off = {k: np.abs(leader(state.loss, rate).marginals - played).max() for k, rate in rates.items()}
         assert off[0] < 1e-5
         if t >= 3:
             # A neighbouring rate would show, and so would this round's losses.
@@ -107,31 +89,14 @@ def test_late_feedback_is_weighted_with_the_propensity_it_was_decided_with():
     assert (state.leading.marginals[early.ranking, [0, 1]] != 0.25).all()
 
 
-def trained(n, m, rounds, seed=5):
-    learner_world = stochastic(np.linspace(0.9, 0.2, n), np.linspace(1.0, 0.5, m))
-    for _, state, _, _ in rounds_of(FTRL, learner_world, rounds + 1, seed):
-        last = state
-    return copy_state(last)
-
-
 @pytest.mark.parametrize("rounds", [0, 1, 40])
 def test_loss_estimates_are_unbiased_by_enumeration(rounds):
-    """All lists of 2 out of 3 items with their probabilities, all clicks with theirs: E[estimate] = 1 - p."""
-    state = trained(3, 2, rounds)
     p = np.array([[0.9, 0.3], [0.5, 0.6], [0.2, 0.1]])
-    weights, lists = birkhoff(state.leading.marginals)
-    expected = np.zeros((3, 2))
-    for weight, ranking in zip(weights, lists):
-        decision = Decision(ranking, state.leading.marginals[ranking, [0, 1]])
-        for clicks in product((0.0, 1.0), repeat=2):
-            chance = np.where(clicks, p[ranking, [0, 1]], 1.0 - p[ranking, [0, 1]]).prod()
-            learned = FTRL.learn(copy_state(state), decision, clicks)
-            expected += weight * chance * (learned.loss - state.loss)
-    np.testing.assert_allclose(expected, 1.0 - p, atol=1e-9)
+    np.testing.assert_allclose(expected_estimate(FTRL, trained(FTRL, 3, 2, rounds), p), 1.0 - p, atol=1e-9)
 
 
 def test_decided_lists_follow_the_marginals():
-    state, rng, draws = trained(5, 3, 60), np.random.default_rng(8), 40_000
+    state, rng, draws = trained(FTRL, 5, 3, 60), np.random.default_rng(8), 40_000
     seen = np.zeros((5, 3))
     for _ in range(draws):
         seen[FTRL.decide(state, rng).ranking, np.arange(3)] += 1
@@ -158,7 +123,8 @@ def test_with_one_position_it_is_tsallis_inf(n):
     world = stochastic(np.linspace(0.8, 0.1, n), [1.0])
     for t, state, _, _ in rounds_of(FTRL, world, 300):
         if t % 10 == 1:
-            np.testing.assert_allclose(state.leading.marginals[:, 0], tsallis_inf(state.loss[:, 0], t), rtol=0, atol=1e-5)
+            closed_form = tsallis_inf(state.loss[:, 0], t)
+            np.testing.assert_allclose(state.leading.marginals[:, 0], closed_form, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 2.0])
@@ -210,18 +176,8 @@ def test_restarts_are_after_a_whole_number_of_rounds(value):
         policy("ftrl-pbm", restart=value)
 
 
-def test_a_restart_forgets_everything_and_nothing_else_does():
-    """From a restart on it is a policy that has learned nothing, with the same users and the same randomness."""
-    restarting, fresh = policy("ftrl-pbm", restart=50), FTRL.init(10, 5)
-    for t, state, decision, clicks in rounds_of(restarting, WORLDS["paper"], 100):
-        if t == 50:
-            assert np.ptp(state.leading.marginals) > 0.1
-        if t == 51:
-            assert (state.leading.marginals == 0.1).all()
-            assert (state.loss == 0.0).all()
-        if t > 50:
-            assert (state.leading.marginals == fresh.leading.marginals).all()
-            FTRL.learn(fresh, decision, clicks)
+def test_a_restart_forgets_everything():
+    check_restarts("ftrl-pbm")
 
 
 def gaps(alpha, beta):
