@@ -51,7 +51,7 @@ def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
     for (n, m), rounds in SHAPES.items():
         runs = [play_once(n, m, rounds, seed) for seed in range(REPEATS)]
         cost = min(seconds for seconds, _ in runs) / rounds * 1e6
-        state = runs[0][1]
+        effort = runs[0][1].leading.effort
         rows.append(
             {
                 "n": n,
@@ -59,9 +59,9 @@ def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
                 "rounds": rounds,
                 "µs per round": cost,
                 "ns per pair": cost * 1e3 / (n * m),
-                "Newton steps, mean": float(state.effort[0] / rounds),
-                "largest": int(state.effort[1]),
-                "sweeps": int(state.effort[2]),
+                "Newton steps, mean": float(effort[0] / rounds),
+                "largest": int(effort[1]),
+                "sweeps": int(effort[2]),
             }
         )
     theirs = paper_procedure(10, 5, PAPER_ROUNDS) * 1e6

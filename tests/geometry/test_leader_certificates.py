@@ -55,7 +55,7 @@ def test_no_other_point_is_better_than_the_gap_allows(problem, seed):
     for _ in range(5):
         other = np.zeros((n, m))
         other[rng.permutation(n)[:m], np.arange(m)] = 1.0
-        # Inside the polytope, where all four regularisers are finite; near and far.
+        # Inside the polytope, where all regularisers are finite; near and far.
         step = 10.0 ** rng.uniform(-6, -0.1)
         other = (1.0 - step) * result.marginals + step * (0.9 * other + 0.1 / n)
         check_gap_is_honest(result, *problem, best=other)

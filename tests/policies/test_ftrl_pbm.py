@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from math import log, sqrt
 
 import numpy as np
@@ -10,38 +9,20 @@ import pytest
 from scipy.optimize import brentq
 
 import bothworlds
-from bothworlds.core import Decision, copy_state
-from bothworlds.geometry import birkhoff, leader
+from bothworlds.core import Decision
+from bothworlds.geometry import leader
 from bothworlds.policies import policy
 from bothworlds.worlds import stochastic
+from tests.policies.by_hand import WORLDS, check_restarts, expected_estimate, rounds_of, trained
 
 FTRL = policy("ftrl-pbm")
 SHAPES = [(10, 5), (3, 2), (4, 4), (6, 1), (2, 1), (2, 2), (25, 3)]
-WORLDS = {
-    "paper": bothworlds.world("paper/stochastic"),
-    "close": bothworlds.world("paper/stochastic", gap=0.01),
-    "yandex": bothworlds.world("yandex/stochastic"),
-    "hopeless": stochastic(np.zeros(6), [1.0, 1.0, 1.0]),
-    "generous": stochastic(np.ones(4), [1.0, 1.0, 1.0, 1.0]),
-    "certain": stochastic([1.0, 0.0, 0.0], [1.0, 0.5]),
-}
-
-
-def rounds_of(learner, world, rounds, seed=0):
-    """Play by hand; yield the round, the state before its decision, the decision and the clicks."""
-    state, rng = learner.init(world.n_items, world.n_positions), np.random.default_rng(seed)
-    for t in range(1, rounds + 1):
-        decision = learner.decide(state, rng)
-        p = world.click_probabilities(t - 1)[decision.ranking, np.arange(world.n_positions)]
-        clicks = (rng.random(p.size) < p).astype(float)
-        yield t, state, decision, clicks
-        learner.learn(state, decision, clicks)
 
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 def test_the_first_list_is_uniform(n, m):
     state = FTRL.init(n, m)
-    assert (state.marginals == 1.0 / n).all()
+    assert (state.leading.marginals == 1.0 / n).all()
     assert (FTRL.decide(state, np.random.default_rng(0)).propensity == 1.0 / n).all()
     np.testing.assert_allclose(leader(np.zeros((n, m)), 0.5).marginals, 1.0 / n, atol=1e-12)
 
@@ -51,20 +32,20 @@ def test_every_round_is_played_with_the_leader_of_the_rounds_before(world):
     for t, state, _, _ in rounds_of(FTRL, world, 400):
         if t < 20 or t % 20 == 0:
             exact = leader(state.loss, 1.0 / (2.0 * sqrt(t))).marginals
-            np.testing.assert_allclose(state.marginals, exact, rtol=0, atol=1e-5)
+            np.testing.assert_allclose(state.leading.marginals, exact, rtol=0, atol=1e-5)
 
 
 def test_the_leader_is_still_right_after_many_rounds_on_one_warm_start():
     for t, state, _, _ in rounds_of(FTRL, WORLDS["yandex"], 5000, seed=3):
         if t % 500 == 0:
             exact = leader(state.loss, 1.0 / (2.0 * sqrt(t))).marginals
-            np.testing.assert_allclose(state.marginals, exact, rtol=0, atol=1e-5)
+            np.testing.assert_allclose(state.leading.marginals, exact, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
 def test_marginals_are_always_a_point_of_the_polytope(world):
     for _, state, decision, _ in rounds_of(FTRL, world, 300):
-        x = state.marginals
+        x = state.leading.marginals
         assert x.min() > 0.0
         assert np.abs(x.sum(axis=0) - 1.0).max() < 1e-12
         assert x.sum(axis=1).max() < 1.0 + 1e-12
@@ -74,7 +55,8 @@ def test_marginals_are_always_a_point_of_the_polytope(world):
 def test_a_round_uses_its_own_rate_and_only_the_losses_before_it():
     for t, state, decision, clicks in rounds_of(FTRL, WORLDS["paper"], 30):
         rates = {shift: 1.0 / (2.0 * sqrt(t + shift)) for shift in (-1, 0, 1) if t + shift > 0}
-        off = {k: np.abs(leader(state.loss, rate).marginals - state.marginals).max() for k, rate in rates.items()}
+        played = state.leading.marginals
+        off = {k: np.abs(leader(state.loss, rate).marginals - played).max() for k, rate in rates.items()}
         assert off[0] < 1e-5
         if t >= 3:
             # A neighbouring rate would show, and so would this round's losses.
@@ -82,14 +64,14 @@ def test_a_round_uses_its_own_rate_and_only_the_losses_before_it():
         if t > 1 and not clicks.all():
             hindsight = state.loss.copy()
             hindsight[decision.ranking, np.arange(5)] += (1.0 - clicks) / decision.propensity
-            assert np.abs(leader(hindsight, rates[0]).marginals - state.marginals).max() > 1e-4
+            assert np.abs(leader(hindsight, rates[0]).marginals - state.leading.marginals).max() > 1e-4
 
 
 def test_a_missing_click_adds_its_weighted_loss_and_nothing_else_changes():
     expected = np.zeros((10, 5))
     for t, state, decision, clicks in rounds_of(FTRL, WORLDS["paper"], 100):
         assert (state.loss == expected).all()
-        assert state.rounds[0] == t - 1
+        assert state.epochs.clock[0] == t - 1
         for j, i in enumerate(decision.ranking):
             expected[i, j] += (1.0 - clicks[j]) / decision.propensity[j]
 
@@ -104,38 +86,21 @@ def test_late_feedback_is_weighted_with_the_propensity_it_was_decided_with():
     FTRL.learn(state, early, [0, 0])
     gained = (state.loss - before)[early.ranking, [0, 1]]
     assert gained == pytest.approx([4.0, 4.0])
-    assert (state.marginals[early.ranking, [0, 1]] != 0.25).all()
-
-
-def trained(n, m, rounds, seed=5):
-    learner_world = stochastic(np.linspace(0.9, 0.2, n), np.linspace(1.0, 0.5, m))
-    for _, state, _, _ in rounds_of(FTRL, learner_world, rounds + 1, seed):
-        last = state
-    return copy_state(last)
+    assert (state.leading.marginals[early.ranking, [0, 1]] != 0.25).all()
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 40])
 def test_loss_estimates_are_unbiased_by_enumeration(rounds):
-    """All lists of 2 out of 3 items with their probabilities, all clicks with theirs: E[estimate] = 1 - p."""
-    state = trained(3, 2, rounds)
     p = np.array([[0.9, 0.3], [0.5, 0.6], [0.2, 0.1]])
-    weights, lists = birkhoff(state.marginals)
-    expected = np.zeros((3, 2))
-    for weight, ranking in zip(weights, lists):
-        decision = Decision(ranking, state.marginals[ranking, [0, 1]])
-        for clicks in product((0.0, 1.0), repeat=2):
-            chance = np.where(clicks, p[ranking, [0, 1]], 1.0 - p[ranking, [0, 1]]).prod()
-            learned = FTRL.learn(copy_state(state), decision, clicks)
-            expected += weight * chance * (learned.loss - state.loss)
-    np.testing.assert_allclose(expected, 1.0 - p, atol=1e-9)
+    np.testing.assert_allclose(expected_estimate(FTRL, trained(FTRL, 3, 2, rounds), p), 1.0 - p, atol=1e-9)
 
 
 def test_decided_lists_follow_the_marginals():
-    state, rng, draws = trained(5, 3, 60), np.random.default_rng(8), 40_000
+    state, rng, draws = trained(FTRL, 5, 3, 60), np.random.default_rng(8), 40_000
     seen = np.zeros((5, 3))
     for _ in range(draws):
         seen[FTRL.decide(state, rng).ranking, np.arange(3)] += 1
-    x = state.marginals
+    x = state.leading.marginals
     off = np.abs(seen / draws - x) / np.sqrt(x * (1.0 - x) / draws)
     assert off.max() < 4.5
 
@@ -158,14 +123,15 @@ def test_with_one_position_it_is_tsallis_inf(n):
     world = stochastic(np.linspace(0.8, 0.1, n), [1.0])
     for t, state, _, _ in rounds_of(FTRL, world, 300):
         if t % 10 == 1:
-            np.testing.assert_allclose(state.marginals[:, 0], tsallis_inf(state.loss[:, 0], t), rtol=0, atol=1e-5)
+            closed_form = tsallis_inf(state.loss[:, 0], t)
+            np.testing.assert_allclose(state.leading.marginals[:, 0], closed_form, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 2.0])
 def test_the_rate_is_a_setting(rate):
     for t, state, _, _ in rounds_of(policy("ftrl-pbm", rate=rate), WORLDS["paper"], 60):
         exact = leader(state.loss, rate / sqrt(t)).marginals
-        np.testing.assert_allclose(state.marginals, exact, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(state.leading.marginals, exact, rtol=0, atol=1e-5)
 
 
 def test_a_smaller_tolerance_comes_nearer_to_the_leader():
@@ -173,16 +139,16 @@ def test_a_smaller_tolerance_comes_nearer_to_the_leader():
     for tolerance in (1e-2, 1e-12):
         learner = policy("ftrl-pbm", tolerance=tolerance)
         for t, state, _, _ in rounds_of(learner, WORLDS["paper"], 200):
-            last = np.abs(state.marginals - leader(state.loss, 0.5 / sqrt(t)).marginals).max()
+            last = np.abs(state.leading.marginals - leader(state.loss, 0.5 / sqrt(t)).marginals).max()
             off[tolerance] = max(off.get(tolerance, 0.0), last)
     assert off[1e-12] < 1e-9 < off[1e-2]
 
 
 def test_at_any_tolerance_estimates_use_the_marginals_that_are_played():
     for _, state, decision, _ in rounds_of(policy("ftrl-pbm", tolerance=0.1), WORLDS["paper"], 100):
-        assert np.abs(state.marginals.sum(axis=0) - 1.0).max() < 1e-12
-        assert state.marginals.sum(axis=1).max() < 1.0 + 1e-12
-        assert (decision.propensity == state.marginals[decision.ranking, np.arange(5)]).all()
+        assert np.abs(state.leading.marginals.sum(axis=0) - 1.0).max() < 1e-12
+        assert state.leading.marginals.sum(axis=1).max() < 1.0 + 1e-12
+        assert (decision.propensity == state.leading.marginals[decision.ranking, np.arange(5)]).all()
 
 
 def test_other_labels_give_the_same_marginals_under_other_labels():
@@ -194,14 +160,24 @@ def test_other_labels_give_the_same_marginals_under_other_labels():
         clicks = (rng.random(3) < 0.8 / (1.0 + decision.ranking)).astype(float)
         FTRL.learn(ours, decision, clicks)
         FTRL.learn(theirs, Decision(relabel[decision.ranking], decision.propensity), clicks)
-    np.testing.assert_allclose(theirs.marginals[relabel], ours.marginals, atol=1e-5)
+    np.testing.assert_allclose(theirs.leading.marginals[relabel], ours.leading.marginals, atol=1e-5)
 
 
 @pytest.mark.parametrize("setting", ["rate", "tolerance"])
 @pytest.mark.parametrize("value", [0, -1, 0.0, np.nan, np.inf, -np.inf, "fast", None, [0.5]])
 def test_impossible_settings_are_refused_by_name(setting, value):
-    with pytest.raises(ValueError, match=f"{setting} must be positive and finite"):
+    with pytest.raises(ValueError, match=f"{setting} must be a number above 0"):
         policy("ftrl-pbm", **{setting: value})
+
+
+@pytest.mark.parametrize("value", [0, -3, 2.5, True, "soon"])
+def test_restarts_are_after_a_whole_number_of_rounds(value):
+    with pytest.raises(ValueError, match="restart must be a whole number of at least 1, or None"):
+        policy("ftrl-pbm", restart=value)
+
+
+def test_a_restart_forgets_everything():
+    check_restarts("ftrl-pbm")
 
 
 def gaps(alpha, beta):

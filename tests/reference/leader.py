@@ -47,7 +47,7 @@ def by_slsqp(loss, rate, regularizer):
         x = x.reshape(n, m)
         return unit * (loss + slope(regularizer, x) / rate).ravel()
 
-    # Just inside, where all four derivatives are finite.
+    # Just inside, where all derivatives are finite.
     bounds = [(1e-9, 1 - 1e-9)] * (n * m)
     found = minimize(
         value, np.full(n * m, 1 / n), jac=gradient, bounds=bounds, constraints=constraints, method="SLSQP",
@@ -91,7 +91,7 @@ def by_interior_point(loss, rate, regularizer, tol=1e-8, max_steps=300):
         dx, dlam = solution[: n * m], solution[n * m :]
         dmu = t / slack - mu + mu / slack * (walls @ dx)
         steps = [_reach(x, dx), _reach(slack, -walls @ dx), _reach(mu, dmu)]
-        if regularizer == "hybrid":
+        if regularizer.startswith("hybrid"):
             steps.append(_reach(1 - x, -dx))
         s = min(1.0, 0.9 * min(steps))
         x, lam, mu = x + s * dx, lam + s * dlam, mu + s * dmu
@@ -126,8 +126,8 @@ def by_sweeps(loss, rate, regularizer, tol=1e-10, max_sweeps=5000):
 def _root(z, rate, regularizer, axis):
     """The shift of z with which x sums to 1 along ``axis``: at one end an entry is 1, at the other none above 1/k."""
     k = z.shape[axis]
-    first = -slope(regularizer, 1.0 if regularizer != "hybrid" else 1 - 1e-16) / rate - z
-    last = -slope(regularizer, 1 / k if k > 1 or regularizer != "hybrid" else 1 - 1e-16) / rate - z
+    first = -slope(regularizer, 1.0 if not regularizer.startswith("hybrid") else 1 - 1e-16) / rate - z
+    last = -slope(regularizer, 1 / k if k > 1 or not regularizer.startswith("hybrid") else 1 - 1e-16) / rate - z
     low, high = first.max(axis=axis, keepdims=True), last.max(axis=axis, keepdims=True)
     for _ in range(64):
         middle = (low + high) / 2

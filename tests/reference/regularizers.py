@@ -1,13 +1,13 @@
-"""The four regularisers written as plain NumPy formulas, in whatever precision the arrays have."""
+"""The regularisers written as plain NumPy formulas, in whatever precision the arrays have."""
 
 from __future__ import annotations
 
 import numpy as np
 
-NAMES = ("tsallis", "shannon", "log-barrier", "hybrid")
+NAMES = ("tsallis", "shannon", "log-barrier", "hybrid", "hybrid-barrier")
 
 # A lower bound on the second derivative over (0, 1]: it turns a gap into a distance.
-CURVATURE = {"tsallis": 0.25, "shannon": 1.0, "log-barrier": 1.0, "hybrid": 1.25}
+CURVATURE = {"tsallis": 0.25, "shannon": 1.0, "log-barrier": 1.0, "hybrid": 1.25, "hybrid-barrier": 2.0}
 
 
 def phi(name, x):
@@ -18,7 +18,7 @@ def phi(name, x):
         return _x_log_x(x) - x
     if name == "log-barrier":
         return -np.log(x)
-    return -np.sqrt(x) + _x_log_x(1 - x)
+    return (-np.sqrt(x) if name == "hybrid" else -np.log(x)) + _x_log_x(1 - x)
 
 
 def slope(name, x):
@@ -29,7 +29,7 @@ def slope(name, x):
         return np.log(x)
     if name == "log-barrier":
         return -1 / x
-    return -0.5 / np.sqrt(x) - 1 - np.log1p(-x)
+    return (-0.5 / np.sqrt(x) if name == "hybrid" else -1 / x) - 1 - np.log1p(-x)
 
 
 def curvature(name, x):
@@ -40,7 +40,7 @@ def curvature(name, x):
         return 1 / x
     if name == "log-barrier":
         return 1 / (x * x)
-    return 0.25 / (x * np.sqrt(x)) + 1 / (1 - x)
+    return (0.25 / (x * np.sqrt(x)) if name == "hybrid" else 1 / (x * x)) + 1 / (1 - x)
 
 
 def marginal(name, y):
@@ -53,7 +53,7 @@ def marginal(name, y):
             return np.exp(y)
         if name == "log-barrier":
             return np.where(y < 0, -1 / y, np.inf)
-    return _expit(_hybrid_logit(y))
+    return _expit(_hybrid_logit(name, y))
 
 
 def conjugate(name, y):
@@ -65,9 +65,9 @@ def conjugate(name, y):
         return -np.exp(y)
     if name == "log-barrier":
         return np.where(y < 0, 1 + np.log(np.where(y < 0, -y, 1)), -np.inf)
-    u = _hybrid_logit(y)
+    u = _hybrid_logit(name, y)
     x, rest = _expit(u), _expit(-u)
-    return -np.sqrt(x) + _x_log_x(rest) - y * x
+    return (-np.sqrt(x) if name == "hybrid" else -np.log(x)) + _x_log_x(rest) - y * x
 
 
 def _x_log_x(x):
@@ -80,13 +80,14 @@ def _expit(u):
         return 1 / (1 + np.exp(-u))
 
 
-def _hybrid_logit(y):
-    """The log-odds of x at which the hybrid's derivative is y: by bisection, since no formula is known."""
+def _hybrid_logit(name, y):
+    """The log-odds of x at which a hybrid's derivative is y: by bisection, since no formula is known."""
     low = -2 * np.log(2 * np.abs(y) + 6)
     high = np.maximum(y, 0) + 3
     for _ in range(80):
         u = (low + high) / 2
-        # log(1 - x) = -log(1 + e^u), and 1/sqrt(x) = sqrt(1 + e^-u)
-        above = -0.5 * np.sqrt(1 + np.exp(-u)) - 1 + np.logaddexp(0, u) > y
+        # log(1 - x) = -log(1 + e^u), and 1/x = 1 + e^-u
+        steep = -0.5 * np.sqrt(1 + np.exp(-u)) if name == "hybrid" else -1 - np.exp(-u)
+        above = steep - 1 + np.logaddexp(0, u) > y
         low, high = np.where(above, low, u), np.where(above, u, high)
     return (low + high) / 2

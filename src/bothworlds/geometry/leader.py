@@ -64,8 +64,9 @@ def leader(
     rate
         The learning rate: one number, or one for every pair, (n_items, n_positions).
     regularizer
-        ``"tsallis"`` (:math:`-\sqrt x`), ``"shannon"`` (:math:`x \log x - x`), ``"log-barrier"`` (:math:`-\log x`) or
-        ``"hybrid"`` (:math:`-\sqrt x + (1-x) \log(1-x)`).
+        ``"tsallis"`` (:math:`-\sqrt x`), ``"shannon"`` (:math:`x \log x - x`), ``"log-barrier"`` (:math:`-\log x`),
+        ``"hybrid"`` (:math:`-\sqrt x + (1-x) \log(1-x)`) or ``"hybrid-barrier"``
+        (:math:`-\log x + (1-x) \log(1-x)`).
     tol
         The largest violation of the optimality conditions accepted; at least 1e-13. The point returned is usually
         far more accurate.

@@ -14,6 +14,7 @@ tsallis         :math:`-\sqrt x`                              :math:`1/(2\eta z)
 shannon         :math:`x \log x - x`                          :math:`e^{-\eta z}`            all
 log-barrier     :math:`-\log x`                               :math:`1/(\eta z)`             :math:`z > 0`
 hybrid          :math:`-\sqrt x + \gamma (1-x) \log(1-x)`     root of a scalar equation      all
+hybrid-barrier  :math:`-\log x + \gamma (1-x) \log(1-x)`      root of a scalar equation      all
 ==============  ============================================  =============================  ===============
 """
 
@@ -23,9 +24,14 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..kernels import kernel, register_kernels
+from ..kernels import inline_kernel, inner_kernel, kernel, register_kernels
 
-__all__ = ["Hybrid", "LogBarrier", "Shannon", "Tsallis", "named", "primal", "slope"]
+__all__ = ["Hybrid", "HybridBarrier", "LogBarrier", "Shannon", "Tsallis", "named", "primal", "slope"]
+
+LOG_2 = math.log(2.0)
+NEAR = 3e-6  # a relative step after which Halley, cubing it, leaves nothing but rounding
+MAX_STEPS = 100
+LEAST = 1e-17  # what is left of 1 where x is rounded to 1
 
 
 class Tsallis(NamedTuple):
@@ -46,13 +52,29 @@ class Hybrid(NamedTuple):
     gamma: float = 1.0
 
 
+class HybridBarrier(NamedTuple):
+    r"""A barrier near 0 and entropy of the complement near 1: :math:`-\log x + \gamma (1-x) \log(1-x) + \tau x`.
+
+    The tilt :math:`\tau` changes nothing while all pairs have one rate, since marginals at a position sum to 1.
+    """
+
+    gamma: float = 1.0
+    tilt: float = 0.0
+
+
 def named(name: str) -> Any:
     """The regulariser of that name.
 
     >>> named("hybrid")
     Hybrid(gamma=1.0)
     """
-    known = {"tsallis": Tsallis(), "shannon": Shannon(), "log-barrier": LogBarrier(), "hybrid": Hybrid()}
+    known = {
+        "tsallis": Tsallis(),
+        "shannon": Shannon(),
+        "log-barrier": LogBarrier(),
+        "hybrid": Hybrid(),
+        "hybrid-barrier": HybridBarrier(),
+    }
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"regularizer must be one of {', '.join(known)}; got {name!r}")
     return known[name]
@@ -114,53 +136,83 @@ def _log_barrier_slope(reg: LogBarrier, x: float) -> float:
     return -1.0 / x
 
 
+@inner_kernel
+def _balance(squared: bool, gamma: float, y: float) -> tuple[float, float]:
+    """Solve B(x) - gamma log(1-x) = y; returns x and the slope there, B'(x) + gamma / (1-x).
+
+    B(x) is -1/(2 sqrt x) where ``squared``, else -1/x: linear in s, where x = 1/s^2 or 1/s. The left side increases
+    from -inf to +inf. As a function of s it is convex and falls, and as a function of t = log(1-x) it is concave and
+    falls: each is nearly linear where the other is steep, and one half tells which of them to use. Tangents at one
+    half and at the far end bound the root from one side, and Halley's steps do the rest.
+    """
+    e = 2.0 if squared else 1.0
+    s = math.sqrt(2.0) if squared else 2.0
+    above = gamma * LOG_2 - s / e - y
+    if above > 0.0:
+        return _balance_low(e, gamma, y, s, max(s + above / (1.0 / e + gamma * e / s), -e * y))
+    return _balance_high(e, gamma, y, min(above / (gamma + s / (e * e)) - LOG_2, -(y + 1.0 / e) / gamma))
+
+
+@inline_kernel
+def _balance_low(e: float, gamma: float, y: float, least: float, s: float) -> tuple[float, float]:
+    """The root below one half, in s from a start below it."""
+    x, q = 0.5, 0.5
+    for _ in range(MAX_STEPS):
+        x = 1.0 / s if e == 1.0 else 1.0 / (s * s)
+        q = 1.0 - x
+        above = -gamma * math.log(q) - s / e - y
+        fall = q * s / e + gamma * e * x  # times 1 / (q s), as the bend
+        bend = 0.5 * above * gamma * e * x * (q + e)
+        # Newton's step where the curve bends too much for Halley's.
+        step = above * q * s * (fall / (fall * fall - bend) if bend < 0.5 * fall * fall else 1.0 / fall)
+        s = max(s + step, least)
+        if not abs(step) > NEAR * s:
+            break
+    x = 1.0 / s if e == 1.0 else 1.0 / (s * s)
+    return x, s / (e * e * x) + gamma / (1.0 - x)
+
+
+@inline_kernel
+def _balance_high(e: float, gamma: float, y: float, t: float) -> tuple[float, float]:
+    """The root above one half, in t = log(1-x) from a start above it."""
+    for _ in range(MAX_STEPS):
+        q = math.exp(t)
+        inverse = 1.0 / (1.0 - q)
+        s = inverse if e == 1.0 else math.sqrt(inverse)
+        steep = q * s * inverse / (e * e)
+        below = s / e + gamma * t + y
+        fall = gamma + steep
+        bend = 0.5 * below * steep * (1.0 + q * inverse * (1.0 + 1.0 / e))
+        step = below * (fall / (fall * fall - bend) if bend < 0.5 * fall * fall else 1.0 / fall)
+        t = min(t - step, -LOG_2)
+        if not abs(step) > NEAR:
+            break
+    q = math.exp(t)
+    x = 1.0 - q
+    s = 1.0 / x if e == 1.0 else 1.0 / math.sqrt(x)
+    return x, s / (e * e * x) + gamma / q
+
+
 @kernel
 def _hybrid_primal(reg: Hybrid, rate: float, z: float) -> tuple[float, float]:
-    """Solve -1/(2 sqrt x) - gamma (1 + log(1-x)) = y in u = logit(x), where both tails are gentle.
-
-    The left side increases from -inf to +inf, so the root is unique. With x = s^2 for small x the equation is nearly
-    linear in 1/s; with 1-x for large x it is nearly linear in log(1-x); Newton inside a bracket does the rest.
-    """
-    y = -rate * z
-    gamma = reg.gamma
-    # The root of one term alone bounds x from the side on which the other term has its sign known.
-    if y + gamma < 0.0:
-        x = 0.25 / ((y + gamma) * (y + gamma) + 0.25)
-    else:
-        x = 0.5
-    low, high = 0.0, 1.0
-    q = 1.0 - x
-    for _ in range(200):
-        residual = -0.5 / math.sqrt(x) - gamma * (1.0 + math.log(q)) - y
-        if residual > 0.0:
-            high = x
-        else:
-            low = x
-        curvature = 0.25 / (x * math.sqrt(x)) + gamma / q
-        # Newton in 1/sqrt(x) below one half, in log(1-x) above: the coordinate in which the dominant term is linear.
-        if x < 0.5:
-            s = 1.0 / math.sqrt(x)
-            t = s + residual / curvature * 0.5 * s * s * s
-            new = 1.0 / (t * t) if t > 1.0 else 2.0
-            fresh_q = 1.0 - new
-        else:
-            fresh_q = q * math.exp(min(residual / (curvature * q), 600.0))
-            new = 1.0 - fresh_q
-        if not (low <= new <= high) or fresh_q <= 0.0:
-            new = 0.5 * (low + high) if high > 2.0 * low or low > 0.25 else math.sqrt(low * high)
-            fresh_q = 1.0 - new
-        moved = abs(new - x)
-        moved_q = abs(fresh_q - q)
-        x, q = new, fresh_q
-        if moved <= 4e-16 * x and moved_q <= 1e-14 * q:
-            break
-    curvature = 0.25 / (x * math.sqrt(x)) + gamma / q
+    x, curvature = _balance(True, reg.gamma, reg.gamma - rate * z)
     return x, rate / curvature
 
 
 @kernel
 def _hybrid_slope(reg: Hybrid, x: float) -> float:
-    return -0.5 / math.sqrt(x) - reg.gamma * (1.0 + math.log(max(1.0 - x, 1e-17)))
+    return -0.5 / math.sqrt(x) - reg.gamma * (1.0 + math.log(max(1.0 - x, LEAST)))
+
+
+@kernel
+def _hybrid_barrier_primal(reg: HybridBarrier, rate: float, z: float) -> tuple[float, float]:
+    x, curvature = _balance(False, reg.gamma, reg.gamma - reg.tilt - rate * z)
+    return x, rate / curvature
+
+
+@kernel
+def _hybrid_barrier_slope(reg: HybridBarrier, x: float) -> float:
+    return reg.tilt - 1.0 / x - reg.gamma * (1.0 + math.log(max(1.0 - x, LEAST)))
 
 
 _PRIMAL: dict[type, Callable[..., tuple[float, float]]] = {
@@ -168,12 +220,14 @@ _PRIMAL: dict[type, Callable[..., tuple[float, float]]] = {
     Shannon: _shannon_primal,
     LogBarrier: _log_barrier_primal,
     Hybrid: _hybrid_primal,
+    HybridBarrier: _hybrid_barrier_primal,
 }
 _SLOPE: dict[type, Callable[..., float]] = {
     Tsallis: _tsallis_slope,
     Shannon: _shannon_slope,
     LogBarrier: _log_barrier_slope,
     Hybrid: _hybrid_slope,
+    HybridBarrier: _hybrid_barrier_slope,
 }
 register_kernels(primal, _PRIMAL)
 register_kernels(slope, _SLOPE)

@@ -41,7 +41,7 @@ def policy(name: str, **settings: Any) -> Policy:
     """The policy of that name, with these settings.
 
     >>> policy("ftrl-pbm", rate=0.25)
-    FtrlPbm(rate=0.25, tolerance=1e-06)
+    FtrlPbm(restart=None, rate=0.25, tolerance=1e-06)
     """
     known = _known()
     if name not in known:

@@ -9,13 +9,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.dual import Workspace, make_workspace
-from ..geometry.feasible import repair
-from ..geometry.newton import solve
+from ..geometry.follow import Leading, lead, make_leading, reset, show
 from ..geometry.regularizers import Tsallis
-from ..geometry.sampling import Urn, draw, make_urn, prepare
 from ..kernels import Floats, Ints
-from .base import CompiledPolicy
+from ..statistics.epochs import Epochs, new_epoch
+from .settings import Restarting, number
 
 __all__ = ["FtrlPbm"]
 
@@ -23,19 +21,13 @@ __all__ = ["FtrlPbm"]
 class State(NamedTuple):
     shape: Shape
     rate: float
-    tolerance: float
     loss: Floats  # (n_items, n_positions) cumulative loss estimates
-    rounds: Ints  # (1,) rounds learned from
-    lam: Floats  # (n_positions,) multipliers, where the next solve starts
-    mu: Floats  # (n_items,)
-    marginals: Floats  # (n_items, n_positions) of the next decision
-    effort: Ints  # (3,) Newton steps in all, most in one round, block-coordinate sweeps in all
-    urn: Urn
-    work: Workspace
+    epochs: Epochs
+    leading: Leading
 
 
 @dataclass(frozen=True)
-class FtrlPbm(CompiledPolicy):
+class FtrlPbm(Restarting):
     r"""Follow the regularised leader with Tsallis entropy: one algorithm for steady and for hostile users.
 
     Every round shows a list drawn with the marginals that minimise the estimated past loss plus a regulariser, and
@@ -55,7 +47,7 @@ class FtrlPbm(CompiledPolicy):
 
     Needs to be told: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: :math:`O(\frac{mn}{\Delta_\beta \Delta} \log T)` with steady users, :math:`O(m \sqrt{nT})` with any.
-    Known failure: it does not forget, so it follows the best fixed list, not the best list of the season.
+    Known failure: unless it restarts it does not forget: it follows the best fixed list, not that of the season.
 
     Parameters
     ----------
@@ -63,6 +55,8 @@ class FtrlPbm(CompiledPolicy):
         :math:`\eta_t = \text{rate} / \sqrt t`; the paper's is 1/2.
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
+    restart
+        Forget everything every so many rounds; never, if None.
 
     Examples
     --------
@@ -85,49 +79,35 @@ class FtrlPbm(CompiledPolicy):
     needs_propensity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for setting in ("rate", "tolerance"):
-            value = getattr(self, setting)
-            number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-            if not number or not 0.0 < value < math.inf:
-                raise ValueError(f"{setting} must be positive and finite; got {value!r}")
+        super().__post_init__()
+        number(self, "rate", above=0.0)
+        number(self, "tolerance", above=0.0)
 
     def start(self, shape: Shape) -> State:
-        n, m = shape
         state = State(
             shape=shape,
             rate=float(self.rate),
-            tolerance=max(float(self.tolerance), 1e-13),  # below that there is only rounding
-            loss=np.zeros((n, m)),
-            rounds=np.zeros(1, np.int64),
-            lam=np.full(m, 0.5 * math.sqrt(n) / self.rate),
-            mu=np.zeros(n),
-            marginals=np.full((n, m), 1.0 / n),
-            effort=np.zeros(3, np.int64),
-            urn=make_urn(n, m),
-            work=make_workspace(n, m),
+            loss=np.zeros(shape),
+            epochs=self.epochs(),
+            leading=make_leading(*shape, self.tolerance),
         )
-        prepare(state.marginals, state.urn)
+        reset(Tsallis(), state.rate, state.leading)
         return state
 
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    draw(state.marginals, rng, state.urn, ranking)
-    for j in range(ranking.size):
-        propensity[j] = state.marginals[ranking[j], j]
+    show(state.leading, rng, ranking, propensity)
 
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     for j in range(ranking.size):
         state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
-    state.rounds[0] += 1
-    # The leader for the next round, t = rounds + 1, from the multipliers of this one.
-    eta = state.rate / math.sqrt(state.rounds[0] + 1.0)
-    w = state.work
-    effort = solve(Tsallis(), state.loss, eta, state.lam, state.mu, state.tolerance, w)
-    repair(w.x, w.row, state.marginals, w.rhs, w.trial_mu)
-    prepare(state.marginals, state.urn)
-    state.effort[0] += effort.steps
-    state.effort[1] = max(state.effort[1], effort.steps)
-    state.effort[2] += effort.sweeps
+    if new_epoch(state.epochs):
+        state.loss[:] = 0.0
+        reset(Tsallis(), state.rate, state.leading)
+    else:
+        # The leader for the next round, t = rounds + 1, from the multipliers of this one.
+        eta = state.rate / math.sqrt(state.epochs.clock[0] + 1.0)
+        lead(Tsallis(), state.loss, eta, state.leading)

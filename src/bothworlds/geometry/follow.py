@@ -1,0 +1,110 @@
+r"""From round to round with a leader: what every policy of this family carries along and does in a round.
+
+*Following the regularised leader* minimises all estimated losses plus the regulariser anew in every round, from the
+last round's multipliers. *Mirror descent* takes one step from the last point and projects it back: the same problem,
+with the step's own multipliers starting from zero and forgotten afterwards. Both then make the point exactly feasible
+and ready to draw from, and both use that feasible point as their propensities.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..kernels import Floats, Ints, inline_kernel, inner_kernel, kernel
+from .dual import Workspace, make_workspace
+from .feasible import repair
+from .newton import solve
+from .regularizers import slope
+from .sampling import Urn, draw, make_urn, prepare
+
+__all__ = ["Leading", "lead", "make_leading", "project", "reset", "show"]
+
+
+class Leading(NamedTuple):
+    """The point that is played, and what is needed to move it on."""
+
+    marginals: Floats  # (n, m) of the next decision, exactly feasible
+    lam: Floats  # (m,) multipliers of the columns, where the next solve starts
+    mu: Floats  # (n,) multipliers of the rows
+    tolerance: float
+    effort: Ints  # (3,) Newton steps in all, most in one round, block-coordinate sweeps in all
+    urn: Urn
+    work: Workspace
+
+
+def make_leading(n: int, m: int, tolerance: float) -> Leading:
+    """Room for a leader of n items at m positions, found to ``tolerance``; to be ``reset`` before use."""
+    return Leading(
+        marginals=np.full((n, m), 1.0 / n),
+        lam=np.zeros(m),
+        mu=np.zeros(n),
+        tolerance=max(float(tolerance), 1e-13),  # below that there is only rounding
+        effort=np.zeros(3, np.int64),
+        urn=make_urn(n, m),
+        work=make_workspace(n, m),
+    )
+
+
+@kernel
+def reset(reg: Any, rate: float, leading: Leading) -> float:
+    """Begin with uniform marginals; returns the z that belongs to them at this rate, the first multiplier."""
+    n, m = leading.marginals.shape
+    z = -slope(reg, 1.0 / n) / rate
+    for i in range(n):
+        leading.mu[i] = 0.0
+        for j in range(m):
+            leading.marginals[i, j] = 1.0 / n
+    for j in range(m):
+        leading.lam[j] = z
+    prepare(leading.marginals, leading.urn)
+    return z
+
+
+@inline_kernel
+def show(leading: Leading, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    """Draw a list with the marginals; they are its propensities."""
+    draw(leading.marginals, rng, leading.urn, ranking)
+    for j in range(ranking.size):
+        propensity[j] = leading.marginals[ranking[j], j]
+
+
+@inline_kernel
+def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
+    """Move on to the leader for these losses, at one rate or at one for every pair."""
+    find(reg, loss, rate, leading)
+    prepare(leading.marginals, leading.urn)
+
+
+@inner_kernel
+def project(reg: Any, potential: Floats, rate: float, share: float, mixing: float, leading: Leading) -> None:
+    """Move on to the point of the polytope nearest to the one that a step has led to.
+
+    ``potential`` (n, m) is that point as the z at which x(z) is it; it is replaced by the z of its projection. A
+    ``share`` of the uniform point is then blended into the point itself, ``mixing`` of it into what is played only.
+    """
+    n, m = potential.shape
+    x = leading.marginals
+    leading.lam[:] = 0.0
+    leading.mu[:] = 0.0
+    find(reg, potential, rate, leading)
+    for i in range(n):
+        for j in range(m):
+            potential[i, j] = leading.work.z[i, j]
+            if share > 0.0:
+                x[i, j] = (1.0 - share) * x[i, j] + share / n
+                potential[i, j] = -slope(reg, x[i, j]) / rate
+            x[i, j] = (1.0 - mixing) * x[i, j] + mixing / n
+    prepare(x, leading.urn)
+
+
+@inline_kernel
+def find(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
+    """Solve from the multipliers at hand, and make the point feasible."""
+    w, effort = leading.work, leading.effort
+    took = solve(reg, loss, rate, leading.lam, leading.mu, leading.tolerance, w)
+    repair(w.x, w.row, leading.marginals, w.rhs, w.trial_mu)
+    effort[0] += took.steps
+    effort[1] = max(effort[1], took.steps)
+    effort[2] += took.sweeps

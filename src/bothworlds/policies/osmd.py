@@ -1,0 +1,134 @@
+"""OSMD: mirror descent with a 0-potential."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from ..core import Shape, decides, learns
+from ..geometry.follow import Leading, make_leading, project, reset, show
+from ..geometry.regularizers import Tsallis
+from ..kernels import Floats, Ints, kernel
+from ..statistics.epochs import Epochs, new_epoch
+from .settings import Planning, number
+
+__all__ = ["Osmd"]
+
+SCALE = 0.5  # x = z^-2 is the marginal of the regulariser -sqrt(x) at this rate
+
+
+class State(NamedTuple):
+    shape: Shape
+    rate: float
+    share: float
+    potential: Floats  # (n_items, n_positions) x^-1/2
+    epochs: Epochs
+    leading: Leading
+
+
+@dataclass(frozen=True)
+class Osmd(Planning):
+    r"""Mirror descent with a 0-potential: a step from the last point, and back to the nearest feasible one.
+
+    The same entropy as FTRL-PBM's, but a fixed rate that needs the horizon, and instead of all past losses only the
+    last point is kept. The two agree as long as no item is shown for certain; from then on the projected point
+    forgets the multiplier that kept that item from being shown twice. A ``share`` of uniform lists blended into every
+    point lets it follow a best list that changes.
+
+    .. math::
+
+        w_{ij} &= \left( x_{t,ij}^{-1/2} + \eta \hat\ell_{t,ij} \right)^{-2}, \qquad \eta = \sqrt{2 / T}, \qquad
+            \hat\ell_{t,ij} = \frac{1 - \text{click}_j}{x_{t,ij}} \, [\text{item } i \text{ is shown at position } j] \\
+        y &= \arg\min_y \; \sum_{ij} \left( - 2 \sqrt{y_{ij}} + y_{ij} / \sqrt{w_{ij}} \right) \\
+        x_{t+1} &= (1 - \rho) \, y + \rho / n
+
+    over the ranking polytope.
+
+    Needs to be told: the horizon, or it doubles it.
+    Guarantee: :math:`2 \sqrt 2 \, m \sqrt{nT}` with any users; none with steady ones.
+    Known failure: its rate is that of the last round from the first one on, so it learns slowly at first.
+
+    Parameters
+    ----------
+    rate
+        :math:`\eta = \text{rate} / \sqrt T`.
+    share
+        :math:`\rho`, about one over the length of a season; 0 as published.
+    tolerance
+        The largest violation of the optimality conditions before the point is made feasible.
+    horizon
+        The number of rounds it plans for; ``play`` fills it in. If None it plans for 1024 and doubles.
+    restart
+        Forget everything every so many rounds; never, if None.
+
+    Examples
+    --------
+    A share of uniform lists is a floor under every probability:
+
+    >>> import numpy as np
+    >>> import bothworlds
+    >>> policy = bothworlds.policy("osmd", horizon=100, share=0.2)
+    >>> state, rng = policy.init(4, 2), np.random.default_rng(0)
+    >>> for _ in range(100):
+    ...     decision = policy.decide(state, rng)
+    ...     state = policy.learn(state, decision, decision.ranking == [0, 1])
+    >>> bool(0.2 / 4 <= state.leading.marginals.min() < 0.1)
+    True
+
+    References
+    ----------
+    Audibert, Bubeck, Lugosi: Regret in online combinatorial optimization, Mathematics of Operations Research 39, 2014.
+
+    Herbster, Warmuth: Tracking the best expert, Machine Learning 32, 1998 (the share).
+    """
+
+    rate: float = math.sqrt(2.0)
+    share: float = 0.0
+    tolerance: float = 1e-6
+
+    name = "osmd"
+    needs = ("horizon",)
+    needs_propensity: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number(self, "rate", above=0.0)
+        number(self, "share", above=0.0, below=1.0, closed="[")
+        number(self, "tolerance", above=0.0)
+
+    def start(self, shape: Shape) -> State:
+        state = State(
+            shape=shape,
+            rate=float(self.rate),
+            share=float(self.share),
+            potential=np.zeros(shape),
+            epochs=self.epochs(),
+            leading=make_leading(*shape, self.tolerance),
+        )
+        begin(state)
+        return state
+
+
+@decides(State)
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    show(state.leading, rng, ranking, propensity)
+
+
+@learns(State)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    eta = state.rate / math.sqrt(state.epochs.clock[2])
+    for j in range(ranking.size):
+        state.potential[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
+    if new_epoch(state.epochs):
+        begin(state)
+    else:
+        project(Tsallis(), state.potential, SCALE, state.share, 0.0, state.leading)
+
+
+@kernel
+def begin(state: State) -> None:
+    """Forget everything."""
+    state.potential[:] = reset(Tsallis(), SCALE, state.leading)

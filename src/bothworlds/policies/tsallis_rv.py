@@ -1,0 +1,135 @@
+"""Tsallis-RV: FTRL-PBM with estimates of less variance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from ..core import Shape, decides, learns
+from ..geometry.follow import Leading, lead, make_leading, reset, show
+from ..geometry.regularizers import Tsallis
+from ..kernels import Floats, Ints
+from ..statistics.epochs import Epochs, new_epoch
+from .settings import Restarting, number
+
+__all__ = ["TsallisRv"]
+
+
+class State(NamedTuple):
+    shape: Shape
+    rate: float
+    baseline: float
+    threshold: float
+    loss: Floats  # (n_items, n_positions) cumulative loss estimates
+    epochs: Epochs
+    leading: Leading
+
+
+@dataclass(frozen=True)
+class TsallisRv(Restarting):
+    r"""FTRL-PBM with reduced-variance estimates: losses are weighted by how far they are from one half.
+
+    FTRL-PBM books a loss only for what was shown, divided by its probability: a large number or nothing. Here every
+    pair that is shown often enough is booked a baseline of one half in every round, and what was shown is corrected
+    by how far the loss was from it. Such estimates vary four times less, so the rate may be twice as large.
+
+    .. math::
+
+        x_t &= \arg\min_x \; \langle x, \hat L_{t-1} \rangle - \frac{1}{\eta_t} \sum_{ij} \sqrt{x_{ij}},
+            \qquad \eta_t = \frac{1}{\sqrt t} \\
+        B_{t,ij} &= \frac12 \text{ if } x_{t,ij} \ge \frac{16}{t}, \text{ else } 0 \\
+        \hat L_{t,ij} &= \hat L_{t-1,ij} + B_{t,ij}
+            + \frac{1 - \text{click}_j - B_{t,ij}}{x_{t,ij}} \, [\text{item } i \text{ is shown at position } j]
+
+    for *all* pairs, shown or not; to add the baseline to what is shown only, as some programs do, is biased. The
+    published algorithm is for one position; to carry it to rankings is our extension. Feedback that comes late is
+    weighted with the propensity of its decision, against the baseline of the round in which it comes.
+
+    Needs to be told: nothing, neither horizon nor examination nor the order of positions.
+    Guarantee: that of Tsallis-INF for one position; none is proven for several.
+    Known failure: unless it restarts it does not forget: it follows the best fixed list, not that of the season.
+
+    Parameters
+    ----------
+    rate
+        :math:`\eta_t = \text{rate} / \sqrt t`.
+    baseline, threshold
+        The baseline of one half, and the 16 from which on a pair has it. With a smaller threshold an estimate may
+        fall by more than the regulariser can bear in one step, which costs time but no correctness.
+    tolerance
+        The largest violation of the optimality conditions before the point is made feasible.
+    restart
+        Forget everything every so many rounds; never, if None.
+
+    Examples
+    --------
+    >>> import bothworlds
+    >>> regret = {
+    ...     name: bothworlds.play(name, "paper/stochastic", rounds=10_000, seeds=6).regret()[:, -1].mean()
+    ...     for name in ("tsallis-rv", "ftrl-pbm")
+    ... }
+    >>> bool(regret["tsallis-rv"] < regret["ftrl-pbm"])
+    True
+
+    References
+    ----------
+    Zimmert, Seldin: Tsallis-INF: an optimal algorithm for stochastic and adversarial bandits, JMLR 22, 2021.
+
+    Chen, Zhao, Li: Simultaneously learning stochastic and adversarial bandits under the position-based model,
+    AAAI 2022.
+    """
+
+    rate: float = 1.0
+    baseline: float = 0.5
+    threshold: float = 16.0
+    tolerance: float = 1e-6
+
+    name = "tsallis-rv"
+    needs_propensity: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number(self, "rate", above=0.0)
+        number(self, "baseline", above=0.0, below=1.0, closed="[]")
+        number(self, "threshold", above=0.0, closed="[")
+        number(self, "tolerance", above=0.0)
+
+    def start(self, shape: Shape) -> State:
+        state = State(
+            shape=shape,
+            rate=float(self.rate),
+            baseline=float(self.baseline),
+            threshold=float(self.threshold),
+            loss=np.zeros(shape),
+            epochs=self.epochs(),
+            leading=make_leading(*shape, self.tolerance),
+        )
+        reset(Tsallis(), state.rate, state.leading)
+        return state
+
+
+@decides(State)
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    show(state.leading, rng, ranking, propensity)
+
+
+@learns(State)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    n, m = state.shape
+    loss, x = state.loss, state.leading.marginals
+    often = state.threshold / (state.epochs.clock[0] + 1.0)
+    for i in range(n):
+        for j in range(m):
+            loss[i, j] += state.baseline if x[i, j] >= often else 0.0
+    for j in range(m):
+        i = ranking[j]
+        baseline = state.baseline if x[i, j] >= often else 0.0
+        loss[i, j] += (1.0 - clicks[j] - baseline) / propensity[j]
+    if new_epoch(state.epochs):
+        loss[:] = 0.0
+        reset(Tsallis(), state.rate, state.leading)
+    else:
+        lead(Tsallis(), loss, state.rate / math.sqrt(state.epochs.clock[0] + 1.0), state.leading)
