@@ -160,14 +160,15 @@ class Results:
         common = min(mine.size, theirs.size)
         return estimate(mine[:common] - theirs[:common], level)
 
-    def lead_over_best(self, policy: str, others: Sequence[str], world: str) -> tuple[str, Estimate]:
+    def lead_over_best(self, policy: str, others: Sequence[str], world: str, panels: int = 1) -> tuple[str, Estimate]:
         """Who of the others earned the most, and the lead over them.
 
-        The luckiest of several rivals is easily ahead by chance, so the interval allows for their number (Bonferroni).
+        The luckiest of several rivals in one of several panels is easily ahead by chance, so the interval allows for
+        the number of both (Bonferroni).
         """
         rivals = [other for other in others if other != policy]
         best = max(rivals, key=lambda other: self.earned(other, world).mean())
-        return best, self.lead(policy, best, world, 1.0 - 0.05 / len(rivals))
+        return best, self.lead(policy, best, world, 1.0 - 0.05 / (panels * len(rivals)))
 
     def span(self, world: str, floor: float) -> float:
         """The range between a floor (what uniform lists earn) and the best list of each round, per round."""

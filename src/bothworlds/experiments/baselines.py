@@ -54,7 +54,7 @@ class Baselines(Question):
 def _best_in(keys: str, name: str, statement: str, results: Results, size: Size) -> Verdict:
     said, leads = [], []
     for key in keys.split():
-        rival, lead = results.lead_over_best(name, SHOWN, panel(key, size).name)
+        rival, lead = results.lead_over_best(name, SHOWN, panel(key, size).name, len(keys.split()))
         leads.append(lead)
         said.append(f"{key[0]}({key[1]}): {lead} over {rival}")
     return Verdict(

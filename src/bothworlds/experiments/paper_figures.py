@@ -97,7 +97,7 @@ def _said(parts: dict[str, object]) -> str:
 
 
 def _leads(results: Results, name: str, keys: str, size: Size) -> tuple[Outcome, str]:
-    found = {key: results.lead_over_best(name, PAPER, panel(key, size).name) for key in keys.split()}
+    found = {key: results.lead_over_best(name, PAPER, panel(key, size).name, len(keys.split())) for key in keys.split()}
     said = {f"({key[1]})": f"{lead} over {rival}" for key, (rival, lead) in found.items()}
     return judge(lead for _, lead in found.values()), _said({**said})
 
@@ -209,7 +209,7 @@ def _ftrl_is_best(results: Results, size: Size, keys: str, source: str, figure: 
 def _ftrl_is_competitive(results: Results, size: Size, keys: str, source: str, figure: str) -> Verdict:
     leads: dict[str, Estimate] = {}
     for key in keys.split():
-        rival, lead = results.lead_over_best("ftrl-pbm", PAPER, panel(key, size).name)
+        rival, lead = results.lead_over_best("ftrl-pbm", PAPER, panel(key, size).name, len(keys.split()))
         leads[f"({key[1]}), over {rival}"] = lead.over(_span(results, key, size))
     return Verdict(
         "FTRL-PBM is competitive where users are steady.",
@@ -254,7 +254,9 @@ def _ranked_exp3_is_poor(results: Results, size: Size) -> Verdict:
 
 
 def _mw_is_not_best(results: Results, size: Size, keys: str, figure: str) -> Verdict:
-    behind = {key: results.lead_over_best("mw", PAPER, panel(key, size).name) for key in keys.split()}
+    behind = {
+        key: results.lead_over_best("mw", PAPER, panel(key, size).name, len(keys.split())) for key in keys.split()
+    }
     leads = [-lead for _, lead in behind.values()]
     return Verdict(
         "MW has good performances in some scenarios but is not the best.",
