@@ -25,7 +25,7 @@ from .comparators import best_in_hindsight
 from .progress import Report, progress_bar
 from .result import Result
 
-__all__ = ["play"]
+__all__ = ["Meeting", "checkpoint_rounds", "compile_ahead", "cores", "play"]
 
 
 class Score(NamedTuple):
@@ -282,6 +282,31 @@ def _one_inherited(replication: int) -> Score:
     meeting, marks, seed = _inherited["task"]
     result: Score = meeting.replicate(marks, seed, replication, lambda rounds: None)
     return result
+
+
+def compile_ahead(meetings: Sequence[Meeting], jobs: int | None = None) -> None:
+    """Compile what several meetings will need, in as many processes as may run: a process compiles one thing at a time.
+
+    What they leave in the cache on disk is all that remains of them. Nothing happens where that would not help.
+    """
+    workers = min(len(meetings), jobs or cores())
+    if workers < 2 or "fork" not in multiprocessing.get_all_start_methods() or threading.active_count() > 1:
+        return
+    _inherited["meetings"] = list(meetings)
+    context = multiprocessing.get_context("fork")
+    try:
+        with _collecting(ProcessPoolExecutor(workers, mp_context=context), lambda: None) as pool:
+            list(pool.map(_compile_inherited, range(len(meetings))))
+    finally:
+        _inherited.clear()
+
+
+def _compile_inherited(k: int) -> None:
+    meeting: Meeting = _inherited["meetings"][k]
+    if meeting.compiled():
+        state, m = meeting.new_state(), meeting.world.n_positions
+        source, probabilities = streams(0, 0), np.zeros((meeting.world.n_items, m))
+        _advance_compiled(meeting.policy, state, 0, probabilities, source, np.zeros(2))
 
 
 @contextmanager
