@@ -164,20 +164,24 @@ def place(rank: Rank, order: Ints, rng: np.random.Generator, ranking: Ints) -> N
 
 @inner_kernel
 def lacking_list(counts: Counts, least: float, rng: np.random.Generator, ranking: Ints) -> int:
-    """Fill in, at random, one of the cyclic lists (s, s+1, ..., s+m-1) that has a pair never shown, or too rarely.
+    """Fill in a cyclic list (s, s+1, ..., s+m-1) that has a pair never shown, or less than ``least`` times.
 
-    Returns from how many it was chosen; no two of them agree in any pair. 0, and no list, if there is none.
+    Of several, those whose rarest pair is rarest, and one of these at random; returns how many these are. No two of
+    them agree in any pair. 0, and no list, if none is lacking.
     """
     n, m = counts.shown.shape
-    lacking, chosen = 0, -1
+    lacking, chosen, fewest = 0, -1, math.inf
     for s in range(n):
+        rarest = math.inf
         for j in range(m):
-            shown = counts.shown[(s + j) % n, j]
-            if shown <= 0.0 or shown < least:
+            rarest = min(rarest, counts.shown[(s + j) % n, j])
+        if rarest <= 0.0 or rarest < least:
+            if rarest < fewest:
+                lacking, fewest = 0, rarest
+            if rarest == fewest:
                 lacking += 1
                 if rng.random() * lacking < 1.0:
                     chosen = s
-                break
     if lacking > 0:
         for j in range(m):
             ranking[j] = (chosen + j) % n
