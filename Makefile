@@ -2,6 +2,7 @@
 PYTHON ?= python3
 OUT ?= out
 ARGS ?=
+PLAYERS ?= ftrl-pbm uniform
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,8 +16,8 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | \
 		awk -F ':.*## ' '{ printf "make %-6s %s\n", $$1, $$2 }'
 
-run: $(VENV)/.run ## let the policies compete and leave results and figures in out/
-	$(BIN)/bothworlds arena --out $(OUT) $(ARGS)
+run: $(VENV)/.run ## let the paper's policies compete and leave a table, results and figures in out/
+	$(BIN)/bothworlds arena --out $(OUT) $(addprefix -p ,$(PLAYERS)) $(ARGS)
 
 test: $(VENV)/.dev ## run all tests and documentation examples (ARGS="-k geometry" for some)
 	$(BIN)/python -m pytest -n auto $(ARGS)

@@ -12,9 +12,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from . import rounds, sampling, start
+from . import policies, rounds, sampling, start
 
-SECTIONS = {"rounds": rounds.measure, "sampling": sampling.measure, "start": start.measure}
+SECTIONS = {
+    "rounds": rounds.measure,
+    "policies": policies.measure,
+    "sampling": sampling.measure,
+    "start": start.measure,
+}
 
 
 def main() -> None:

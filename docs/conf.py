@@ -4,6 +4,7 @@ import html
 import os
 import re
 from importlib.metadata import version as installed_version
+from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math import MathError
@@ -92,19 +93,40 @@ def _block_math(self, node):
     raise nodes.SkipNode
 
 
+def _write_policy_pages(app):
+    """A page for every registered policy, in the words of its own docstring."""
+    folder = Path(app.srcdir) / "policies"
+    folder.mkdir(exist_ok=True)
+    pages = {f"{name}.md": _policy_page(name) for name in _policies.names()}
+    for page in folder.glob("*.md"):
+        if page.name not in pages:
+            page.unlink()
+    for name, text in pages.items():
+        page = folder / name
+        if not page.exists() or page.read_text() != text:
+            page.write_text(text)
+
+
+def _policy_page(name):
+    found = type(_policies.policy(name))
+    what = _policies.describe(name)
+    path = found.__module__.replace(".", "/")
+    directive = f".. autoclass:: {found.__module__}.{found.__qualname__}\n   :no-members:"
+    needs = ", ".join(what.needs) or "nothing"
+    return f"# {name}\n\n*Must be told:* {needs}. *Source:* `src/{path}.py`\n\n```{{eval-rst}}\n{directive}\n```\n"
+
+
 def _from_the_registries(app, docname, source):
     """Let the pages of policies and worlds list whatever is registered."""
     if docname == "policies":
-        source[0] += "".join(map(_policy_section, _policies.names()))
+        source[0] = source[0].replace("<!-- policies -->", "\n".join(map(_policy_row, _policies.names())))
     elif docname == "worlds":
         source[0] = source[0].replace("<!-- worlds -->", "\n".join(map(_world_row, _worlds.names())))
 
 
-def _policy_section(name):
-    found = type(_policies.policy(name))
-    path = found.__module__.replace(".", "/")
-    directive = f".. autoclass:: {found.__module__}.{found.__qualname__}\n   :no-members:"
-    return f"\n## {name}\n\n```{{eval-rst}}\n{directive}\n```\n\nSource: `src/{path}.py`\n"
+def _policy_row(name):
+    what = _policies.describe(name)
+    return f"| [{name}](policies/{name}.md) | {what.sentence.replace('``', '`')} | {', '.join(what.needs)} |"
 
 
 def _world_row(name):
@@ -117,4 +139,5 @@ def setup(app):
     app.add_html_math_renderer("mathml", inline_renderers=(_inline_math, None), block_renderers=(_block_math, None))
     app.connect("autodoc-process-signature", _shorten)
     app.connect("autodoc-process-docstring", _drop_field_numbers)
+    app.connect("builder-inited", _write_policy_pages)
     app.connect("source-read", _from_the_registries)

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import arena, core, geometry, policies, testing, worlds
+    from . import arena, core, geometry, policies, testing, theory, worlds
     from .arena import Result, play
     from .core import Decision
     from .policies import policy
@@ -34,6 +34,7 @@ __all__ = [
     "policies",
     "policy",
     "testing",
+    "theory",
     "world",
     "worlds",
 ]

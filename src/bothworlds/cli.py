@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from .arena import Result
+    from .experiments import Verdict
     from .policies import Policy
     from .worlds import World
 
@@ -30,7 +30,13 @@ app = typer.Typer(
     epilog="Start with:  bothworlds play --policy ftrl-pbm --world paper/stochastic --rounds 100000",
 )
 
-ARENA_WORLDS = ["paper/stochastic", "paper/periodic-items", "paper/periodic-both"]
+ARENA_WORLDS = [
+    "paper/stochastic",
+    "paper/stochastic:gap=0.01",
+    "yandex/stochastic",
+    "paper/periodic-items",
+    "paper/periodic-both",
+]
 
 Policies = Annotated[
     list[str],
@@ -54,6 +60,9 @@ Rounds = Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds to pl
 Seeds = Annotated[int, typer.Option("--seeds", "-n", min=1, help="Replications, each with users of its own.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Where the randomness starts.")]
 Checkpoints = Annotated[int, typer.Option("--checkpoints", min=1, help="Points on the curves.")]
+Tell = Annotated[
+    bool, typer.Option("--tell", help="Tell policies what they need to know of the world, such as its examination.")
+]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Replications at a time; all cores if not given.")
 ]
@@ -97,6 +106,7 @@ def play(
     seed: Seed = 0,
     checkpoints: Checkpoints = 100,
     jobs: Jobs = None,
+    tell: Tell = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the curves to this file: .svg, .png or .pdf.")] = None,
     save: Annotated[Path | None, typer.Option(help="Save every checkpoint to this file: .parquet or .csv.")] = None,
 ) -> None:
@@ -109,7 +119,7 @@ def play(
     for path, endings in ((plot, (".svg", ".png", ".pdf")), (save, (".parquet", ".csv"))):
         if path is not None and path.suffix not in endings:
             _refuse(f"{path} must end in {' or '.join(endings)}")
-    results = _compete(policy, world, rounds, seeds, seed, checkpoints, jobs)
+    results = _compete(policy, world, rounds, seeds, seed, checkpoints, jobs, tell)
     _print_table(results)
     _write(results, save, plot)
 
@@ -125,32 +135,59 @@ def arena(
     jobs: Jobs = None,
     out: Annotated[Path, typer.Option(help="Folder for results and figures.")] = Path("out"),
 ) -> None:
-    """Every policy in every world: a table in the terminal, results and figures in a folder.
+    """Every policy in every world: a table in the terminal, and the table, results and figures in a folder.
 
-    The table shows the average expected reward per round with its standard error over replications, the best policy
-    of each world in bold, and what a round costs.
+    The table shows the average expected reward per round with its standard error over replications, the best learning
+    policy of each world in bold, and what a round costs. Policies that need to know the examination of positions are
+    told what it is at the start.
     """
     from . import policies
+    from .arena import save_table, standings
 
-    results = _compete(policy or policies.names(), world, rounds, seeds, seed, 100, jobs)
+    results = _compete(policy or policies.names(), world, rounds, seeds, seed, 100, jobs, tell=True)
     _print_table(results)
+    typer.echo(f"table:   {save_table(standings(results), out / 'arena.md')}")
     _write(results, _results_path(out), out / "arena.svg")
     _write(results, None, out / "arena.png")
+
+
+@app.command()
+@_plainly
+def reproduce(
+    size: Annotated[str, typer.Option(help="quick (minutes) or paper (hours).")] = "quick",
+    only: Annotated[str | None, typer.Option(help="Only this question, such as figure-1.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report, figures and results.")] = Path("out"),
+    jobs: Jobs = None,
+    seed: Seed = 0,
+) -> None:
+    """Put the paper to the test: its figures, those it should have had, and a verdict on every claim.
+
+    What is finished is kept in the folder: an interrupted run goes on where it was.
+    """
+    from . import experiments
+
+    answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed)
+    _print_verdicts(answer.verdicts)
+    typer.echo(f"report:  {answer.report}")
 
 
 @app.command("policies")
 @_plainly
 def list_policies() -> None:
-    """List the policies: what they are and what settings they have."""
+    """List the policies: what they do, what they must be told, and what settings they have.
+
+    A horizon is told by play and arena; in a program of your own, give it as a setting or leave it to the doubling
+    trick. The order of positions is: the first is examined most, then the second.
+    """
     from rich.table import Table
 
     from . import policies
 
-    table = Table("policy", "what it does", "settings", box=None, pad_edge=False, show_lines=False)
+    table = Table("policy", "what it does", "needs to know", "settings", box=None, pad_edge=False, show_lines=False)
     for name in policies.names():
-        one = policies.policy(name)
-        said = ", ".join(f"{key}={value!r}" for key, value in one.settings().items())
-        table.add_row(name, (inspect.getdoc(one) or "").partition("\n")[0], said or "-")
+        what = policies.describe(name)
+        said = ", ".join(f"{key}={value!r}" for key, value in what.settings.items())
+        table.add_row(name, what.sentence, ", ".join(what.needs) or "-", said or "-")
     _console().print(table)
 
 
@@ -184,6 +221,7 @@ def _compete(
     seed: int,
     checkpoints: int,
     jobs: int | None,
+    tell: bool,
 ) -> list[Result]:
     from .arena import compete
     from .policies import policy
@@ -191,7 +229,7 @@ def _compete(
 
     players: list[Policy] = [policy(name, **settings) for name, settings in map(_parse, policies)]
     places: list[World] = [world(name, **settings) for name, settings in map(_parse, worlds)]
-    return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs)
+    return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, tell=tell)
 
 
 def _parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -217,30 +255,32 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
 def _print_table(results: Sequence[Result]) -> None:
     from rich.table import Column, Table
 
-    worlds = list(dict.fromkeys(result.world for result in results))
-    best = {world: max(r.final()[0] for r in results if r.world == world) for world in worlds}
-    rounds, seeds = int(results[0].rounds[-1]), results[0].reward.shape[0]
-    title = f"average expected reward per round, {rounds:,} rounds, {seeds} replications"
-    table = Table(Column("policy", no_wrap=True), title=title, title_justify="left", pad_edge=False)
-    for world in worlds:
+    from .arena import standings
+
+    found = standings(results)
+    table = Table(Column("policy", no_wrap=True), title=found.title, title_justify="left", pad_edge=False)
+    for world in found.worlds:
         table.add_column(world.replace("/", "/\n", 1).replace("(", "\n("), justify="right", no_wrap=True)
     table.add_column("µs per\nround", justify="right")
-    for label, comparator in (("best of each round", "best_dynamic"), ("best fixed list", "best_fixed")):
-        firsts = [next(r for r in results if r.world == world) for world in worlds]
-        table.add_row(f"[dim]{label}", *(f"[dim]{getattr(r, comparator)[-1] / rounds:.4f}" for r in firsts), "")
-    for policy in dict.fromkeys(result.policy for result in results):
-        mine = {result.world: result for result in results if result.policy == policy}
-        cost = sum(r.cost() for r in mine.values()) / len(mine)
-        table.add_row(policy, *(_cell(mine.get(world), best[world]) for world in worlds), f"{cost * 1e6:.2f}")
+    for row in found.rows:
+        cells = ["" if cell is None else f"[bold]{cell.text}" if cell.best else cell.text for cell in row.cells]
+        cost = "" if row.cost is None else f"{row.cost:.2f}"
+        table.add_row(row.name, *cells, cost, style="dim" if row.reference else None)
     _console().print(table)
 
 
-def _cell(result: Result | None, best: float) -> str:
-    if result is None:
-        return ""
-    mean, error = result.final()
-    text = f"{mean:.4f}" if error != error else f"{mean:.4f} ±{error:.4f}"
-    return f"[bold]{text}[/bold]" if mean == best else text
+def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    from rich.table import Table
+
+    colours = {"holds": "green", "fails": "red", "cannot be decided": "yellow"}
+    table = Table(
+        "statement", "verdict", "measured", title="What holds of the paper", title_justify="left", show_lines=True
+    )
+    for verdict in verdicts:
+        colour = colours[verdict.outcome]
+        table.add_row(verdict.statement, f"[{colour}]{verdict.outcome}", verdict.measured)
+    if verdicts:
+        _console().print(table)
 
 
 def _write(results: Sequence[Result], save: Path | None, plot: Path | None) -> None:
@@ -269,3 +309,80 @@ def _console() -> Any:
 def _refuse(message: str) -> NoReturn:
     typer.secho(f"bothworlds: {message}", err=True, fg="red")
     raise SystemExit(2)
+
+
+# Bounds
+
+
+@app.command("bounds")
+@_plainly
+def print_bounds(
+    attraction: Annotated[
+        str | None, typer.Option("--attraction", "-a", metavar="A,A,...", help="Attraction of every item: 0.9,0.5,0.1")
+    ] = None,
+    examination: Annotated[
+        str | None, typer.Option("--examination", "-e", metavar="E,E,...", help="Examination of positions: 1,1/2,1/3")
+    ] = None,
+    world: Annotated[
+        str | None,
+        typer.Option(
+            "--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="Take both from a world that is steady."
+        ),
+    ] = None,
+    rounds: Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds of the game.")] = 100_000,
+) -> None:
+    """Print what theorems say about an instance: upper and lower bounds on regret.
+
+    These are the rows of the paper's table of bounds, with numbers where the constants are known.
+
+    [bold]bothworlds bounds --attraction 0.9,0.8,0.5,0.3 --examination 1,1/2 --rounds 100000[/bold]
+    """
+    from . import theory
+    from .worlds import Stochastic
+    from .worlds import world as find
+
+    if world is not None and (attraction or examination):
+        raise ValueError("give --world, or --attraction and --examination, but not both")
+    if world is not None:
+        name, settings = _parse(world)
+        found = find(name, **settings)
+        if not isinstance(found, Stochastic):
+            raise ValueError(
+                f"world {name!r} has no fixed attraction and examination; paper/stochastic is one that has"
+            )
+        alpha, beta = found.attraction.tolist(), found.examination.tolist()
+    elif attraction and examination:
+        alpha, beta = _numbers(attraction, "--attraction"), _numbers(examination, "--examination")
+    else:
+        raise ValueError("give --attraction and --examination, or a --world that has them: --world paper/stochastic")
+    _print_bounds(theory.table(alpha, beta, rounds), theory.largest_regret(alpha, beta, rounds), rounds)
+    n, m = len(alpha), len(beta)
+    gap = f"delta = {theory.delta(alpha, m):.4g}, " if n > 1 else ""
+    typer.echo(f"n = {n} items, m = {m} positions, {gap}delta_beta = {theory.delta_beta(beta):.4g}")
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    """Read numbers between commas; a fraction is a number.
+
+    >>> _numbers("1, 1/2,0.25", "--examination")
+    [1.0, 0.5, 0.25]
+    """
+    from fractions import Fraction
+
+    try:
+        return [float(Fraction(part.strip())) for part in text.split(",")]
+    except (ValueError, ArithmeticError) as error:
+        raise ValueError(f"cannot read the numbers in {option} {text!r}; write them like 1,1/2,0.25") from error
+
+
+def _print_bounds(rows: Sequence[Any], largest: float, rounds: int) -> None:
+    from rich.table import Table
+
+    table = Table("bound by", "users", "side", "order", title=f"regret in {rounds:,} rounds", title_justify="left")
+    table.add_column("number", justify="right")
+    for row in rows:
+        number = "-" if row.bound is None else f"{row.bound:,.0f}" if row.bound < float("inf") else "infinite"
+        table.add_row(row.source, row.users, row.side, row.order, number)
+    table.add_section()
+    table.add_row("the worst list, always shown", "stochastic", "equal", "T", f"{largest:,.0f}")
+    _console().print(table)

@@ -7,7 +7,10 @@ probabilities it was made with, so feedback may come late, out of order or never
 from __future__ import annotations
 
 import copy
+import os
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,6 +30,7 @@ __all__ = [
     "learn",
     "learns",
     "leaves",
+    "save_arrays",
     "streams",
     "with_leaves",
 ]
@@ -174,6 +178,20 @@ def _parts(state: Any) -> dict[str, Any] | None:
     ):
         return {str(k): part for k, part in enumerate(state)}
     return vars(state) if hasattr(state, "__dict__") else None
+
+
+def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    """Write a NumPy archive: either the whole new file or what was there before, whatever happens in between."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def copy_state(state: Any) -> Any:

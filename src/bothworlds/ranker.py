@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import threading
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .core import Decision, check_shape, leaves, with_leaves
+from .core import Decision, check_shape, leaves, save_arrays, with_leaves
 from .kernels import Floats
 from .policies import Policy
 from .policies import resolve as resolve_policy
@@ -208,7 +206,7 @@ class Ranker:
                 arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
             except TypeError as error:
                 raise ValueError(f"policy {self.policy!r} has settings that cannot be saved: {error}") from error
-            _write_atomically(Path(path), arrays)
+            save_arrays(Path(path), arrays)
 
     @classmethod
     def load(cls, path: str | Path, *, policy: Policy | None = None) -> Self:
@@ -245,20 +243,6 @@ def _like(old: Any, saved: np.ndarray[Any, Any]) -> Any:
     if isinstance(old, np.ndarray):
         return saved.copy()
     return saved.tolist() if isinstance(old, list) else type(old)(saved.item())
-
-
-def _write_atomically(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
-    """Either the whole new file or the old one, whatever happens in between."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:

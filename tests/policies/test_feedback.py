@@ -8,13 +8,14 @@ import pytest
 from bothworlds.core import Decision, leaves
 from bothworlds.policies import names, policy
 from bothworlds.policies.base import CompiledPolicy
+from tests.policies.informed import informed
 
 COMPILED = [name for name in names() if isinstance(policy(name), CompiledPolicy)]
 
 
 @pytest.fixture(params=COMPILED)
 def learner(request):
-    return policy(request.param)
+    return informed(request.param, 5, 3)
 
 
 @pytest.fixture
@@ -98,8 +99,10 @@ def test_an_impossible_shape_is_refused(learner, n, m):
         learner.init(n, m)
 
 
+@pytest.mark.parametrize("name", COMPILED)
 @pytest.mark.parametrize(("n", "m"), [(2, 1), (2, 2), (7, 7), (40, 1), (30, 12)])
-def test_every_possible_shape_is_played(learner, n, m):
+def test_every_possible_shape_is_played(name, n, m):
+    learner = informed(name, n, m)
     state, rng = learner.init(n, m), np.random.default_rng(n * m)
     for t in range(30):
         decision = learner.decide(state, rng)

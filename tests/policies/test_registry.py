@@ -9,6 +9,7 @@ import pytest
 
 import bothworlds
 from bothworlds.policies import CompiledPolicy, Policy, names, policy, resolve, told
+from tests.policies.informed import informed
 from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger
 
 
@@ -22,6 +23,7 @@ def test_a_policy_by_name_is_a_policy_with_three_verbs(name):
     made = bothworlds.policy(name)
     assert isinstance(made, Policy)
     assert made.name == name
+    made = informed(name, 4, 2)
     state = made.init(4, 2)
     decision = made.decide(state, np.random.default_rng(0))
     assert decision.ranking.shape == decision.propensity.shape == (2,)

@@ -81,7 +81,8 @@ def test_a_check_gives_the_same_verdict_again():
 @pytest.mark.parametrize("name", bothworlds.worlds.names())
 def test_every_named_world_passes(name):
     check_world(name)
-    check_world(bothworlds.world(name, phase=7))
+    if "phase" in bothworlds.worlds.describe(name)[1]:
+        check_world(bothworlds.world(name, phase=7))
 
 
 def test_a_correct_world_of_somebody_else_passes():

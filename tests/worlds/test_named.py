@@ -36,7 +36,7 @@ def in_turn(kind, alpha, beta):
 KINDS = [(source, kind) for source in SOURCES for kind in ("stochastic", "periodic-items", "periodic-both")]
 
 
-def test_there_are_six_named_worlds():
+def test_the_papers_six_worlds_have_names():
     assert {f"{source}/{kind}" for source, kind in KINDS} <= set(names())
     assert bothworlds.worlds.names() == sorted(names())
 
@@ -108,9 +108,15 @@ def test_settings_are_part_of_the_name():
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_world_is_described_in_a_sentence_with_its_settings(name):
+def test_a_world_is_described_in_a_sentence(name):
     sentence, settings = bothworlds.worlds.describe(name)
     assert sentence.endswith(".")
+    assert len(settings) > 0
+
+
+@pytest.mark.parametrize("name", [f"{source}/{kind}" for source, kind in KINDS])
+def test_a_world_of_the_paper_is_described_with_its_settings(name):
+    _, settings = bothworlds.worlds.describe(name)
     assert settings["phase"] == PHASE
     assert settings.get("gap") == (0.03 if name.startswith("paper/") else None)
 

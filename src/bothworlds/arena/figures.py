@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,10 +14,11 @@ from .result import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_results"]
+__all__ = ["PALETTE", "draw_results", "drawing", "label_ends"]
 
 # Okabe and Ito's palette: distinguishable with any kind of colour vision. Yellow is left out, too pale for a line.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+ALWAYS = ("ftrl-pbm", "uniform")  # in colour whatever else is
 REFERENCES = {"best_dynamic": ("best list of each round", "-"), "best_fixed": ("best fixed list", "--")}
 STYLE: dict[str, Any] = {
     "font.size": 8,
@@ -29,35 +31,69 @@ STYLE: dict[str, Any] = {
 }
 
 
-def draw_results(results: Sequence[Result], path: str | Path) -> Path:
+def draw_results(
+    results: Sequence[Result],
+    path: str | Path,
+    *,
+    columns: int | None = None,
+    titles: Mapping[str, str] | None = None,
+    colours: Mapping[str, str] | None = None,
+) -> Path:
     """Draw average reward against rounds, with standard errors and both comparators, one panel for every world.
 
-    The format follows the ending of the name (.svg, .png, .pdf).
+    The format follows the ending of the name (.svg, .png, .pdf). Panels fill rows of ``columns``; ``titles`` of worlds
+    and ``colours`` of policies may be given. Where there are more policies than colours that can be told apart, those
+    that come out best over all worlds have them, with FTRL-PBM and uniform; the others are grey.
     """
+    worlds = list(dict.fromkeys(result.world for result in results))
+    colours = dict(zip(_in_the_light(results), PALETTE)) if colours is None else colours
+    across = min(columns or len(worlds), len(worlds))
+    with drawing(path, across, -(-len(worlds) // across)) as panels:
+        for panel, world in zip(panels.flat, worlds):
+            _draw_panel(panel, [result for result in results if result.world == world], colours)
+            panel.set_title((titles or {}).get(world, world))
+        for panel in panels.flat[len(worlds) :]:
+            panel.set_axis_off()
+        for panel in panels[:, 0]:
+            panel.set_ylabel("average reward per round")
+    return Path(path)
+
+
+@contextmanager
+def drawing(path: str | Path, across: int = 1, down: int = 1) -> Iterator[Any]:
+    """Panels (down, across) to draw into, in the style of all our figures; written to the file at the end."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'bothworlds[figures]'") from error
     path = Path(path)
-    worlds = list(dict.fromkeys(result.world for result in results))
-    policies = list(dict.fromkeys(result.policy for result in results))
-    colours = {policy: PALETTE[k % len(PALETTE)] for k, policy in enumerate(policies)}
     with matplotlib.rc_context(cast(Any, STYLE)):
-        figure = Figure(figsize=(1.2 + 2.7 * len(worlds), 2.8), layout="constrained", dpi=200)
-        panels = figure.subplots(1, len(worlds), squeeze=False)[0]
-        for panel, world in zip(panels, worlds):
-            _draw_panel(panel, [result for result in results if result.world == world], colours)
-            panel.set_title(world)
-        panels[0].set_ylabel("average reward per round")
+        figure = Figure(figsize=(1.2 + 2.7 * across, 0.2 + 2.6 * down), layout="constrained", dpi=200)
+        yield figure.subplots(down, across, squeeze=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         # The same results give the same file: no date goes into it.
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
         figure.savefig(path, metadata=metadata)
-    return path
 
 
-def _draw_panel(panel: Axes, results: Sequence[Result], colours: dict[str, str]) -> None:
+def _in_the_light(results: Sequence[Result]) -> list[str]:
+    """The policies that are drawn in colour: all of them, or those whose average rank over the worlds is best."""
+    policies = list(dict.fromkeys(result.policy for result in results))
+    if len(policies) <= len(PALETTE):
+        return policies
+    ranks: dict[str, list[int]] = {policy: [] for policy in policies}
+    for world in {result.world for result in results}:
+        learners = [result for result in results if result.world == world and result.adaptive]
+        for rank, result in enumerate(sorted(learners, key=lambda result: -result.final()[0])):
+            ranks[result.policy].append(rank)
+    best = sorted((policy for policy in policies if ranks[policy]), key=lambda policy: np.mean(ranks[policy]))
+    always = [policy for policy in ALWAYS if policy in policies]
+    rest = [policy for policy in best if policy not in always]
+    return always + rest[: len(PALETTE) - len(always)]
+
+
+def _draw_panel(panel: Axes, results: Sequence[Result], colours: Mapping[str, str]) -> None:
     labels: list[tuple[float, str, str]] = []
     for name, (label, line) in REFERENCES.items():
         curve = getattr(results[0], name) / results[0].rounds
@@ -69,17 +105,20 @@ def _draw_panel(panel: Axes, results: Sequence[Result], colours: dict[str, str])
         average = result.average_reward()
         mean = average.mean(axis=0)
         error = average.std(axis=0, ddof=1) / np.sqrt(len(average)) if len(average) > 1 else np.zeros_like(mean)
+        if result.policy not in colours:
+            panel.plot(result.rounds, mean, color="0.88", linewidth=0.7, zorder=0)
+            continue
         colour = colours[result.policy]
         panel.fill_between(result.rounds, mean - error, mean + error, color=colour, alpha=0.25, linewidth=0)
         panel.plot(result.rounds, mean, color=colour, linewidth=1.4)
         labels.append((float(mean[-1]), result.policy, colour))
-    _label_ends(panel, int(results[0].rounds[-1]), labels)
+    label_ends(panel, int(results[0].rounds[-1]), labels)
     panel.set_xlabel("rounds")
     panel.set_xlim(0, results[0].rounds[-1])
     panel.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
 
 
-def _label_ends(panel: Axes, end: int, labels: Sequence[tuple[float, str, str]]) -> None:
+def label_ends(panel: Axes, end: int, labels: Sequence[tuple[float, str, str]]) -> None:
     """Name each curve at its end, pushed apart where names would touch."""
     low, high = panel.get_ylim()
     apart = 0.062 * (high - low)

@@ -46,6 +46,7 @@ def play(
     checkpoints: int | Sequence[int] = 100,
     jobs: int | None = None,
     shuffle: bool = True,
+    tell: bool = False,
     progress: bool | None = None,
 ) -> Result:
     """Let a policy rank for ``rounds`` rounds in a world, several times over, and keep score.
@@ -72,6 +73,9 @@ def play(
     shuffle
         Whether item labels are shuffled in each replication. Leave it on: a policy that breaks ties by label would
         otherwise be told the best order when items are listed in it.
+    tell
+        Whether to tell the policy what it needs to know of the world and has not been told: its examination (as it is
+        at the start), or the world itself.
     progress
         Whether to show a progress bar; if not given, when run at a terminal.
 
@@ -91,12 +95,12 @@ def play(
     >>> bool((again.reward == result.reward).all())
     True
     """
-    meeting = _Meeting(resolve_policy(policy), resolve_world(world), _whole(rounds, "rounds"), shuffle)
-    marks = _checkpoints(checkpoints, meeting.rounds)
+    meeting = Meeting(resolve_policy(policy), resolve_world(world), _whole(rounds, "rounds"), shuffle, tell)
+    marks = checkpoint_rounds(checkpoints, meeting.rounds)
     replications = range(_whole(seeds, "seeds"))
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed must be a whole number of at least 0; got {seed!r}")
-    workers = min(len(replications), _whole(jobs, "jobs") if jobs is not None else _cores())
+    workers = min(len(replications), _whole(jobs, "jobs") if jobs is not None else cores())
     with progress_bar(meeting.title, meeting.rounds * len(replications), progress) as report:
         scores = _replicate(meeting, marks, seed, replications, workers, report)
     fixed, dynamic = best_in_hindsight(meeting.world, marks)
@@ -111,14 +115,15 @@ def play(
         best_fixed=fixed,
         best_dynamic=dynamic,
         seconds=sum(score.seconds for score in scores),
+        adaptive=getattr(meeting.policy, "adaptive", True),
     )
 
 
-class _Meeting:
+class Meeting:
     """A policy and a world that fit together."""
 
-    def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool) -> None:
-        self.policy = told(policy, rounds)
+    def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool, tell: bool) -> None:
+        self.policy = told(policy, rounds, world if tell else None)
         self.world, self.rounds, self.shuffle = world, rounds, shuffle
         self.policy_name = policy.label if isinstance(policy, Policy) else type(policy).__name__
         self.settings = self.policy.settings() if isinstance(self.policy, Policy) else {}
@@ -127,7 +132,7 @@ class _Meeting:
     def new_state(self) -> Any:
         return self.policy.init(self.world.n_items, self.world.n_positions)
 
-    def relabelled(self, labels: NDArray[np.int64]) -> _Meeting:
+    def relabelled(self, labels: NDArray[np.int64]) -> Meeting:
         """The same meeting for a policy that sees item ``labels[i]`` as item i."""
         if not isinstance(self.policy, Policy):
             return self
@@ -222,7 +227,7 @@ def _advance_interpreted(
 
 
 def _replicate(
-    meeting: _Meeting,
+    meeting: Meeting,
     marks: NDArray[np.int64],
     seed: int,
     replications: range,
@@ -239,7 +244,7 @@ def _replicate(
 
 
 def _in_threads(
-    meeting: _Meeting, marks: NDArray[np.int64], seed: int, replications: range, workers: int, report: Report
+    meeting: Meeting, marks: NDArray[np.int64], seed: int, replications: range, workers: int, report: Report
 ) -> list[Score]:
     stopped = threading.Event()
 
@@ -257,7 +262,7 @@ _inherited: dict[str, Any] = {}
 
 
 def _in_processes(
-    meeting: _Meeting, marks: NDArray[np.int64], seed: int, replications: range, workers: int, report: Report
+    meeting: Meeting, marks: NDArray[np.int64], seed: int, replications: range, workers: int, report: Report
 ) -> list[Score]:
     meeting.rehearse()
     _inherited["task"] = (meeting, marks, seed)
@@ -291,7 +296,7 @@ def _collecting(pool: Executor, stop: Callable[[], None]) -> Iterator[Executor]:
     pool.shutdown()
 
 
-def _checkpoints(given: int | Sequence[int], rounds: int) -> NDArray[np.int64]:
+def checkpoint_rounds(given: int | Sequence[int], rounds: int) -> NDArray[np.int64]:
     if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
         count = min(_whole(int(given), "checkpoints"), rounds)
         return np.round(np.arange(1, count + 1) * (rounds / count)).astype(np.int64)
@@ -312,5 +317,5 @@ def _whole(value: int, name: str) -> int:
     return int(value)
 
 
-def _cores() -> int:
+def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -31,7 +31,8 @@ class Result:
     ``rounds`` (checkpoints,) are the rounds at which the score was taken; ``reward`` and ``clicks`` (seeds,
     checkpoints) are cumulative expected reward and cumulative realised clicks; ``best_fixed`` and ``best_dynamic``
     (checkpoints,) are what the best fixed ranking, and the best ranking of every single round, would have earned.
-    ``seconds`` is the processor time of all replications, compilation not counted.
+    ``seconds`` is the processor time of all replications, compilation not counted; ``adaptive`` is False for a policy
+    that is there for comparison and does not learn.
     """
 
     policy: str
@@ -44,6 +45,7 @@ class Result:
     best_fixed: NDArray[np.float64] = field(repr=False)
     best_dynamic: NDArray[np.float64] = field(repr=False)
     seconds: float
+    adaptive: bool = True
 
     def average_reward(self) -> NDArray[np.float64]:
         """Expected reward per round up to each checkpoint, (seeds, checkpoints).

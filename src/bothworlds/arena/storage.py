@@ -14,7 +14,7 @@ from typing import Any
 from .. import __version__
 from .result import COLUMNS, Result
 
-__all__ = ["provenance", "save_results"]
+__all__ = ["load_results", "provenance", "save_results"]
 
 
 def save_results(results: Sequence[Result], path: str | Path) -> Path:
@@ -40,14 +40,59 @@ def save_results(results: Sequence[Result], path: str | Path) -> Path:
 
 
 def _write_parquet(results: Sequence[Result], path: Path, how: str) -> None:
+    pyarrow = _pyarrow()
+    columns = list(zip(*(row for result in results for row in result.rows())))
+    table = pyarrow.table(dict(zip(COLUMNS, columns))).replace_schema_metadata({"bothworlds": how})
+    pyarrow.parquet.write_table(table, path, compression="zstd")
+
+
+def load_results(path: str | Path) -> list[Result]:
+    """Results that were saved as Parquet. What a run cost is not kept with what it found: ``seconds`` is NaN.
+
+    >>> import tempfile
+    >>> from bothworlds.arena import play
+    >>> result = play("uniform", "paper/stochastic", rounds=100, seeds=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load_results(save_results([result], Path(folder) / "results.parquet"))
+    >>> bool((again[0].reward == result.reward).all())
+    True
+    """
+    pyarrow = _pyarrow()
+    table = pyarrow.parquet.read_table(path)
+    plays = json.loads((table.schema.metadata or {}).get(b"bothworlds", b'{"plays": []}'))["plays"]
+    columns = {name: table[name].to_numpy() for name in COLUMNS}
+    results, start = [], 0
+    for play in plays:
+        end = start + play["replications"] * play["checkpoints"]
+        part = {name: values[start:end].reshape(play["replications"], -1) for name, values in columns.items()}
+        results.append(
+            Result(
+                policy=play["policy"],
+                world=play["world"],
+                settings=play["settings"],
+                seed=play["seed"],
+                rounds=part["round"][0],
+                reward=part["reward"],
+                clicks=part["clicks"],
+                best_fixed=part["reward"][0] + part["regret_fixed"][0],
+                best_dynamic=part["reward"][0] + part["regret_dynamic"][0],
+                seconds=float("nan"),
+                adaptive=play["adaptive"],
+            )
+        )
+        start = end
+    if start != table.num_rows or not plays:
+        raise ValueError(f"{path} does not hold results that were saved here: rows and plays do not match")
+    return results
+
+
+def _pyarrow() -> Any:
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         raise ImportError("Parquet needs pyarrow: pip install 'bothworlds[parquet]', or save as .csv") from error
-    columns = list(zip(*(row for result in results for row in result.rows())))
-    table = pyarrow.table(dict(zip(COLUMNS, columns))).replace_schema_metadata({"bothworlds": how})
-    pyarrow.parquet.write_table(table, path, compression="zstd")
+    return pyarrow
 
 
 def provenance(results: Sequence[Result]) -> dict[str, Any]:
@@ -67,6 +112,8 @@ def provenance(results: Sequence[Result]) -> dict[str, Any]:
                 "seed": result.seed,
                 "replications": int(result.reward.shape[0]),
                 "rounds": int(result.rounds[-1]),
+                "checkpoints": int(result.rounds.size),
+                "adaptive": result.adaptive,
             }
             for result in results
         ],

@@ -11,11 +11,21 @@ import pkgutil
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, NamedTuple
 
 from .base import CompiledPolicy, Policy, checked_feedback, told
 
-__all__ = ["CompiledPolicy", "Policy", "checked_feedback", "names", "policy", "resolve", "told"]
+__all__ = [
+    "CompiledPolicy",
+    "Description",
+    "Policy",
+    "checked_feedback",
+    "describe",
+    "names",
+    "policy",
+    "resolve",
+    "told",
+]
 
 
 def names() -> list[str]:
@@ -42,6 +52,25 @@ def policy(name: str, **settings: Any) -> Policy:
         has = f"it has {', '.join(accepted)}" if accepted else "it has none"
         raise ValueError(f"policy {name!r} has no setting {unknown[0]!r}; {has}")
     return known[name](**settings)
+
+
+class Description(NamedTuple):
+    """A policy in a line: what it does, what it must be told, and its settings with their published values."""
+
+    sentence: str
+    needs: tuple[str, ...]
+    settings: dict[str, Any]
+
+
+def describe(name: str) -> Description:
+    """What the policy of that name is.
+
+    >>> describe("uniform").needs
+    ()
+    """
+    known = _known()[name]
+    defaults = {key: given.default for key, given in inspect.signature(known).parameters.items()}
+    return Description((inspect.getdoc(known) or "").partition("\n")[0], getattr(known, "needs", ()), defaults)
 
 
 def resolve(given: str | Policy) -> Policy:

@@ -12,12 +12,15 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from .base import Matrix, Periodic, Stochastic, World, examination_of, matrix, periodic, stochastic
-from .paper import WORLDS
+from . import adversarial, drift, paper
+from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_of, matrix, periodic, stochastic
+from .changing import Changing
 
 __all__ = [
+    "Changing",
     "Matrix",
     "Periodic",
+    "Relabelled",
     "Stochastic",
     "World",
     "describe",
@@ -34,7 +37,7 @@ __all__ = [
 def names() -> list[str]:
     """The names of all worlds known here, those of other packages included.
 
-    >>> names()[:3]
+    >>> [name for name in names() if name.startswith("paper/")]
     ['paper/periodic-both', 'paper/periodic-items', 'paper/stochastic']
     """
     return sorted(_known())
@@ -106,7 +109,7 @@ class _Foreign(World):
 
 @cache
 def _known() -> dict[str, Callable[..., World]]:
-    found: dict[str, Callable[..., World]] = dict(WORLDS)
+    found: dict[str, Callable[..., World]] = {**adversarial.WORLDS, **drift.WORLDS, **paper.WORLDS}
     for entry in entry_points(group="bothworlds.worlds"):
         found[entry.name] = entry.load()
     return found

@@ -8,7 +8,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Matrix", "Periodic", "Stochastic", "World", "examination_of", "matrix", "periodic", "stochastic"]
+__all__ = [
+    "Matrix",
+    "Periodic",
+    "Relabelled",
+    "Stochastic",
+    "World",
+    "examination_of",
+    "matrix",
+    "periodic",
+    "stochastic",
+]
 
 
 class World(ABC):
@@ -126,6 +136,32 @@ class Periodic(World):
             start = end
 
 
+class Relabelled(World):
+    """A world with its items listed in another order: item ``labels[i]`` of the given one is item i here."""
+
+    def __init__(self, world: World, labels: NDArray[np.int64]) -> None:
+        self._world, self._labels, self.name = world, np.array(labels), world.name
+
+    @property
+    def n_items(self) -> int:
+        """How many items there are to choose from."""
+        return self._world.n_items
+
+    @property
+    def n_positions(self) -> int:
+        """How many positions there are to fill."""
+        return self._world.n_positions
+
+    def click_probabilities(self, t: int) -> NDArray[np.float64]:
+        """(n_items, n_positions) probabilities of a click in round t."""
+        return self._world.click_probabilities(t)[self._labels]
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """The pieces of the given world."""
+        for end, probabilities in self._world.pieces(start, stop):
+            yield end, probabilities[self._labels]
+
+
 def stochastic(attraction: ArrayLike, examination: ArrayLike) -> Stochastic:
     """A world that never changes, under the position-based model.
 
@@ -157,19 +193,15 @@ def matrix(click_probabilities: ArrayLike) -> Matrix:
     return Matrix(click_probabilities)
 
 
-def examination_of(world: World) -> tuple[float, ...]:
-    """The examination of every position at the start of a world that follows the position-based model.
+def examination_of(world: World) -> tuple[float, ...] | None:
+    """The examination of every position at the start of a world; None if it does not follow the position-based model.
 
     >>> examination_of(stochastic([0.9, 0.5, 0.1], [1.0, 0.5]))
     (1.0, 0.5)
     """
     first = world.worlds[0] if isinstance(world, Periodic) else world
     examination = getattr(first, "examination", None)
-    if examination is None:
-        raise ValueError(
-            f"{world!r} has no examination to tell a policy: it is not of the form attraction times examination"
-        )
-    return tuple(float(probability) for probability in examination)
+    return None if examination is None else tuple(float(probability) for probability in examination)
 
 
 def _check_round(t: int) -> None:

@@ -1,0 +1,85 @@
+"""Who earns what: policies down, worlds across, the best of each world marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .result import Result
+
+__all__ = ["Standings", "save_table", "standings"]
+
+COMPARATORS = {"best of each round": "best_dynamic", "best fixed list": "best_fixed"}
+
+
+class Cell(NamedTuple):
+    """What a policy earned in a world, in words, and whether no policy that learns earned more."""
+
+    text: str
+    best: bool
+
+
+class Row(NamedTuple):
+    """A policy or a comparator in all worlds; ``cost`` in microseconds a round; references are not in competition."""
+
+    name: str
+    cells: list[Cell | None]
+    cost: float | None
+    reference: bool
+
+
+class Standings(NamedTuple):
+    """A table of average expected rewards."""
+
+    title: str
+    worlds: list[str]
+    rows: list[Row]
+
+
+def standings(results: Sequence[Result]) -> Standings:
+    """Average expected reward per round of every policy in every world, with standard errors over replications.
+
+    >>> from bothworlds.arena import compete
+    >>> table = standings(compete(["uniform", "ftrl-pbm"], ["paper/stochastic"], rounds=500, seeds=3))
+    >>> [row.name for row in table.rows if not row.reference]
+    ['ftrl-pbm']
+    """
+    worlds = list(dict.fromkeys(result.world for result in results))
+    rounds, seeds = int(results[0].rounds[-1]), results[0].reward.shape[0]
+    rows = []
+    for name, comparator in COMPARATORS.items():
+        firsts = [next(r for r in results if r.world == world) for world in worlds]
+        rows.append(Row(name, [Cell(f"{getattr(r, comparator)[-1] / rounds:.4f}", False) for r in firsts], None, True))
+    # Those that learn are in the competition; if nobody does, all are.
+    rivals = [r for r in results if r.adaptive] or list(results)
+    best = {world: max((r.final()[0] for r in rivals if r.world == world), default=None) for world in worlds}
+    for policy in dict.fromkeys(result.policy for result in results):
+        mine = {result.world: result for result in results if result.policy == policy}
+        cost = 1e6 * sum(r.cost() for r in mine.values()) / len(mine)
+        cells = [_cell(mine[world], best[world]) if world in mine else None for world in worlds]
+        rows.append(Row(policy, cells, cost, not next(iter(mine.values())).adaptive))
+    title = f"average expected reward per round, {rounds:,} rounds, {seeds} replication{'s' if seeds > 1 else ''}"
+    return Standings(title, worlds, rows)
+
+
+def _cell(result: Result, best: float | None) -> Cell:
+    mean, error = result.final()
+    return Cell(f"{mean:.4f}" if error != error else f"{mean:.4f} ±{error:.4f}", mean == best)
+
+
+def save_table(table: Standings, path: str | Path) -> Path:
+    """Write the table as Markdown: the best policy of each world in bold, references in italics."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [_line(["policy", *table.worlds, "µs per round"]), _line(["---", *["---:"] * (len(table.worlds) + 1)])]
+    for row in table.rows:
+        name = f"*{row.name}*" if row.reference else row.name
+        cells = ["" if cell is None else f"**{cell.text}**" if cell.best else cell.text for cell in row.cells]
+        lines.append(_line([name, *cells, "" if row.cost is None else f"{row.cost:.2f}"]))
+    path.write_text("\n".join([f"{table.title[0].upper()}{table.title[1:]}:", "", *lines, ""]))
+    return path
+
+
+def _line(cells: Iterable[Any]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"

@@ -1,0 +1,157 @@
+"""How regret grows with the rounds, where users are steady and where they are not, and how it compares with theory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arena import Result
+from ..arena.figures import PALETTE, drawing
+from ..policies import policy
+from ..theory import adversarial_bound, lower_bound, stochastic_bound
+from ..worlds import Stochastic, World, world
+from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, judge
+
+__all__ = ["Growth"]
+
+STEADY = ("paper/stochastic", "yandex/stochastic")
+HOSTILE = ("adversarial/growing-phases", "adversarial/corruption", "adversarial/fraud")
+NAME = "ftrl-pbm"
+NOT_ABOVE = 0.55  # an exponent that counts as one half
+
+
+def _long(name: str) -> World:
+    # A name of its own: the panels play the same worlds for another number of rounds.
+    place = world(name)
+    place.name = f"{name}, long"
+    return place
+
+
+def _hard(size: Size) -> World:
+    return world("adversarial/hard-instance", rounds=size.rounds)
+
+
+class Growth(Question):
+    """O(log T) and O(sqrt T), measured."""
+
+    name = "growth"
+    title = "How regret grows"
+    about = (
+        "The regret of FTRL-PBM against the best fixed list on logarithmic axes, with the paper's bounds. The slope of "
+        "a curve is the exponent of T; it is measured over the last factor of ten."
+    )
+
+    def games(self, size: Size) -> list[Game]:
+        long = [Game(policy(NAME), _long(name), size.long_rounds, size.few_seeds) for name in STEADY + HOSTILE]
+        hard = [Game(policy(name), _hard(size), size.rounds, size.seeds) for name in (NAME, "uniform", "toprank")]
+        return long + hard
+
+    def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
+        for ending in ("svg", "png"):
+            with drawing(Path(folder) / f"growth.{ending}", across=2) as panels:
+                for panel, names, title in zip(panels[0], (STEADY, HOSTILE), ("steady users", "hostile users")):
+                    _draw(panel, [results[NAME, f"{name}, long"] for name in names])
+                    panel.set_title(title)
+                panels[0, 0].set_ylabel("regret against the best fixed list")
+        caption = (
+            f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.few_seeds} replications. Dashed: the bounds of "
+            "Theorem 1 (any users) and Theorem 2 (steady users, of the synthetic world). Both are far above what is lost."
+        )
+        return [Figure("growth", self.title, caption)]
+
+    def verdicts(self, results: Results, size: Size) -> list[Verdict]:
+        return [_logarithmic(results), _square_root(results), _below_the_bounds(results), _lower_bound(results, size)]
+
+
+def exponents(result: Result) -> NDArray[np.float64]:
+    """(seeds,) the slope of log regret against log rounds, over the last factor of ten."""
+    late = result.rounds >= result.rounds[-1] / 10
+    regret = np.maximum(result.regret()[:, late], 1e-9)
+    slopes = np.polyfit(np.log(result.rounds[late]), np.log(regret).T, 1)[0]
+    return np.asarray(slopes)
+
+
+def _said(found: dict[str, Estimate]) -> str:
+    return "; ".join(f"{name}: {one}" for name, one in found.items())
+
+
+def _logarithmic(results: Results) -> Verdict:
+    found = {name: estimate(exponents(results[NAME, f"{name}, long"])) for name in STEADY}
+    return Verdict(
+        "With steady users the regret of FTRL-PBM grows like log T.",
+        "Theorem 2",
+        judge([-one for one in found.values()], -0.5),
+        f"exponent of T over the last factor of ten: {_said(found)}",
+        "the exponent is below one half, so that growth is slower than the square root of Theorem 1",
+        "growth",
+        "A finite run can show that growth is slower than any given power, not that it is logarithmic.",
+    )
+
+
+def _square_root(results: Results) -> Verdict:
+    found = {name: estimate(exponents(results[NAME, f"{name}, long"])) for name in HOSTILE}
+    return Verdict(
+        "With any users the regret of FTRL-PBM grows at most like the square root of T.",
+        "Theorem 1",
+        judge([-one for one in found.values()], -NOT_ABOVE),
+        f"exponent of T over the last factor of ten: {_said(found)}",
+        f"the exponent is below {NOT_ABOVE} in every hostile world",
+        "growth",
+        "These worlds are not the worst there are; the theorem is about the worst.",
+    )
+
+
+def _below_the_bounds(results: Results) -> Verdict:
+    shares = {}
+    for name in STEADY + HOSTILE:
+        one = results[NAME, f"{name}, long"]
+        n, m = world(name).n_items, world(name).n_positions
+        bound = np.array([adversarial_bound(n, m, int(t)) for t in one.rounds])
+        shares[name] = estimate((one.regret() / bound).max(axis=1))
+    return Verdict(
+        "Regret stays below the bound of Theorem 1, with its constants repaired.",
+        "Theorem 1",
+        judge([-one for one in shares.values()], -1.0),
+        f"largest share of the bound: {_said(shares)}",
+        "the share is below 1 at every checkpoint",
+        "growth",
+    )
+
+
+def _lower_bound(results: Results, size: Size) -> Verdict:
+    place = _hard(size)
+    bound = lower_bound(place.n_items, place.n_positions, size.rounds)
+    found = {name: estimate(results[name, place.name].regret()[:, -1] / bound) for name in (NAME, "toprank", "uniform")}
+    return Verdict(
+        "No policy can lose less than m sqrt((n - m + 1) T) / 16 on the hard instance.",
+        "Theorem 3",
+        judge(found.values(), 1.0),
+        f"regret as a multiple of the bound ({bound:,.0f}): {_said(found)}",
+        "every policy tried loses more than the bound",
+        "",
+        "On that instance nobody can lose more than twice the bound either: it tells no two policies apart.",
+    )
+
+
+def _draw(panel: object, results: list[Result]) -> None:
+    from matplotlib.axes import Axes
+
+    assert isinstance(panel, Axes)
+    for result, colour in zip(results, PALETTE):
+        regret = result.regret()
+        label = result.world.removesuffix(", long").partition("/")[2]
+        if result.world.startswith("yandex"):
+            label = "Yandex"
+        slope = exponents(result).mean()
+        panel.loglog(result.rounds, np.maximum(regret.mean(axis=0), 1e-9), color=colour, label=f"{label}: {slope:.2f}")
+    rounds = results[0].rounds
+    bound = [adversarial_bound(10, 5, int(t)) for t in rounds]
+    panel.loglog(rounds, bound, "--", color="0.6", linewidth=1, label="Theorem 1")
+    first = world(results[0].world.removesuffix(", long"))
+    if isinstance(first, Stochastic):
+        steady = [stochastic_bound(first.attraction, first.examination, int(t)) for t in rounds]
+        panel.loglog(rounds, steady, ":", color="0.6", linewidth=1, label="Theorem 2")
+    panel.set_xlabel("rounds")
+    panel.legend(frameon=False, fontsize=6.5)

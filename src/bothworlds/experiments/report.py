@@ -1,0 +1,157 @@
+"""One page that opens from disk, without a network: verdicts first, then the figures they rest on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from .base import Figure, Question, Size, Verdict
+
+__all__ = ["write_report"]
+
+STYLE = """
+:root { --ink: #1a1a1a; --quiet: #5c5c5c; --paper: #fdfdfc; --card: #fff; --line: #dcdcd8;
+        --holds: #00694c; --fails: #b04000; --open: #5c5c5c; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8e8e6; --quiet: #a8a8a4; --paper: #161617; --card: #202022; --line: #3a3a3c;
+          --holds: #4cc9a0; --fails: #ff9a5c; --open: #a8a8a4; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 1rem 0 .3rem; }
+h2 { font-size: 1.25rem; margin: 3rem 0 .5rem; border-top: 1px solid var(--line); padding-top: 1.5rem; }
+p, figcaption { max-width: 44rem; }
+.quiet, figcaption, small { color: var(--quiet); }
+.count { display: flex; gap: 1rem; flex-wrap: wrap; margin: 1.2rem 0; padding: 0; list-style: none; }
+.count li { flex: 1 1 8rem; background: var(--card); border: 1px solid var(--line); border-radius: 8px;
+            padding: .7rem 1rem; }
+.count b { display: block; font-size: 1.8rem; line-height: 1.1; }
+.verdict { background: var(--card); border: 1px solid var(--line); border-left: 5px solid var(--mark);
+           border-radius: 6px; padding: .7rem 1rem; margin: .7rem 0; }
+.verdict h3 { font-size: 1rem; margin: 0; font-weight: 600; }
+.verdict p { margin: .3rem 0 0; font-size: .9rem; max-width: none; overflow-wrap: anywhere; }
+.outcome { color: var(--mark); font-weight: 700; text-transform: uppercase; font-size: .75rem; letter-spacing: .04em; }
+.holds { --mark: var(--holds); } .fails { --mark: var(--fails); } .open { --mark: var(--open); }
+figure { margin: 1rem 0; }
+.plot { background: #fff; border: 1px solid var(--line); border-radius: 6px; padding: .5rem; overflow-x: auto; }
+.plot svg { display: block; width: 100%; height: auto; min-width: 34rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: .25rem .7rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+code { font-size: .85em; } pre { overflow-x: auto; background: var(--card); border: 1px solid var(--line);
+      border-radius: 6px; padding: .7rem 1rem; font-size: .8rem; }
+a { color: inherit; }
+"""
+CLASSES = {"holds": "holds", "fails": "fails", "cannot be decided": "open"}
+ABOUT = """
+This page puts <i>Simultaneously Learning Stochastic and Adversarial Bandits under the Position-Based Model</i>
+(Chen, Zhao, Li; AAAI 2022) to the test. Every statement below is measured in simulation, with expected rewards, the
+same users for every policy and shuffled item labels. What counts as true is written beside each statement; intervals
+are 95%, over replications. A verdict holds for what was run here, not for all there is.
+"""
+
+
+def write_report(
+    folder: Path,
+    size: Size,
+    questions: Sequence[Question],
+    figures: Mapping[str, Sequence[Figure]],
+    verdicts: Sequence[Verdict],
+    costs: Mapping[str, float],
+    made: Mapping[str, Any],
+) -> Path:
+    """Write ``report.html``, with its figures inside, into a folder that has them in ``figures``."""
+    parts = [
+        "<h1>What holds of the paper</h1>",
+        f"<p>{ABOUT}</p>",
+        _counts(verdicts),
+        *map(_verdict, verdicts),
+        *(_question(question, figures[question.name], folder) for question in questions),
+        _cost_table(costs),
+        _making(size, made),
+    ]
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>bothworlds: what holds of the paper</title><style>{STYLE}</style></head>"
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    )
+    path = folder / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _counts(verdicts: Sequence[Verdict]) -> str:
+    if not verdicts:
+        return ""
+    entries = [
+        f'<li class="{CLASSES[outcome]}"><b>{sum(v.outcome == outcome for v in verdicts)}</b>'
+        f'<span class="outcome">{words}</span></li>'
+        for outcome, words in (("holds", "hold"), ("fails", "fail"), ("cannot be decided", "cannot be decided"))
+    ]
+    return f'<ul class="count">{"".join(entries)}</ul>'
+
+
+def _verdict(verdict: Verdict) -> str:
+    link = f' &middot; <a href="#{escape(verdict.figure)}">figure</a>' if verdict.figure else ""
+    remark = f"<p><i>{escape(verdict.remark)}</i></p>" if verdict.remark else ""
+    return (
+        f'<section class="verdict {CLASSES[verdict.outcome]}"><span class="outcome">{verdict.outcome}</span>'
+        f"<h3>{escape(verdict.statement)}</h3><p>{escape(verdict.measured)}.</p>{remark}"
+        f'<p class="quiet"><small>{escape(verdict.source)}. Counts as true if {escape(verdict.rule)}.{link}</small></p>'
+        "</section>"
+    )
+
+
+def _question(question: Question, figures: Sequence[Figure], folder: Path) -> str:
+    shown = "".join(
+        f'<figure id="{escape(figure.stem)}"><div class="plot">{_svg(folder / "figures" / f"{figure.stem}.svg")}</div>'
+        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
+        for figure in figures
+    )
+    return f"<h2>{escape(question.title)}</h2><p>{escape(question.about)}</p>{shown}"
+
+
+def _svg(path: Path) -> str:
+    """The drawing itself, with names of its own: several on one page must not share theirs."""
+    text = path.read_text(encoding="utf-8")
+    text = text[text.index("<svg") :]
+    own = re.sub(r"\W", "", path.stem)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{own}-\1"', text)
+    text = re.sub(r'(href="#|url\(#)([^")]+)', rf"\1{own}-\2", text)
+    return re.sub(r'<svg([^>]*?) width="[^"]*" height="[^"]*"|<svg([^>]*?) height="[^"]*"', r"<svg\1\2", text, count=1)
+
+
+def _cost_table(costs: Mapping[str, float]) -> str:
+    if not costs:
+        return ""
+    base = costs.get("ftrl-pbm")
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td>{cost:,.2f}</td><td>{f'{cost / base:,.2f}' if base else ''}</td></tr>"
+        for name, cost in sorted(costs.items(), key=lambda entry: entry[1])
+    )
+    return (
+        "<h2>What a round costs</h2>"
+        "<p>Processor time per round with ten items and five positions, in the runs above.</p>"
+        '<div class="scroll"><table><tr><th>policy</th><th>µs per round</th><th>over FTRL-PBM</th></tr>'
+        f"{rows}</table></div>"
+    )
+
+
+def _making(size: Size, made: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items() if version)
+    settings = {play["policy"]: play["settings"] for play in made["plays"]}
+    said = "\n".join(f"{name}: {given}" for name, given in sorted(settings.items()))
+    return (
+        "<h2>How this was made</h2>"
+        f"<p>Size <code>{escape(size.name)}</code>: {size.rounds:,} rounds in the panels, phases of {size.phase:,}, "
+        f"{size.seeds} replications ({size.few_seeds} beyond the paper's own comparison). The paper states phases of "
+        "100,000 rounds, and neither the horizon nor the settings of the policies it compares with; those used here "
+        f"are below. Commit <code>{escape(str(made['commit']))}</code>; {escape(versions)}.</p>"
+        "<p>All numbers are in <code>results.parquet</code>, one row for every policy, world, replication and "
+        f"checkpoint.</p><pre>{escape(said)}</pre>"
+    )

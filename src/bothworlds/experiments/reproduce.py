@@ -1,0 +1,93 @@
+"""Run every experiment, or one, and write the report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+from ..arena import Result, load_results, save_results
+from ..arena.storage import provenance
+from .base import Figure, Game, Question, Results, Size, Verdict
+from .baselines import Baselines
+from .cells import play_all
+from .growth import Growth
+from .leader_error import LeaderError
+from .paper_figures import FigureOne, FigureTwo
+from .report import write_report
+from .shapes import Shapes
+
+__all__ = ["QUESTIONS", "SIZES", "Answer", "reproduce"]
+
+QUESTIONS: dict[str, Question] = {
+    question.name: question for question in (FigureOne(), FigureTwo(), Baselines(), Growth(), Shapes(), LeaderError())
+}
+SIZES = {
+    "quick": Size("quick", 50_000, 5_000, 5, 3, 100_000, 2_000),
+    "paper": Size("paper", 1_000_000, 100_000, 20, 10, 1_000_000, 10_000),
+}
+
+
+class Answer(NamedTuple):
+    """What a run has found: the verdicts, and where the report is."""
+
+    verdicts: list[Verdict]
+    report: Path
+
+
+def reproduce(
+    size: str = "quick",
+    *,
+    only: str | None = None,
+    out: str | Path = "out",
+    jobs: int | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Answer:
+    """Play what is not yet played, draw the figures, judge the claims, and write ``report.html`` into a folder.
+
+    ``size`` is ``"quick"`` or ``"paper"``; ``only`` is the name of one question. What is played is kept in the folder,
+    and a run that was interrupted goes on where it was.
+    """
+    if size not in SIZES:
+        raise ValueError(f"size must be one of {', '.join(SIZES)}; got {size!r}")
+    if only is not None and only not in QUESTIONS:
+        raise ValueError(f"no question named {only!r}; there are {', '.join(QUESTIONS)}")
+    scale = SIZES[size]
+    questions = [QUESTIONS[only]] if only else list(QUESTIONS.values())
+    folder = Path(out)
+    games = _without_repeats([game for question in questions for game in question.games(scale)])
+    played = play_all(games, folder / "cells", seed=seed, jobs=jobs, progress=progress)
+    table = save_results(played, folder / "results.parquet")
+    # From here on everything comes from the table, as it would for somebody who was given only that.
+    results = Results(load_results(table))
+    figures: dict[str, list[Figure]] = {}
+    verdicts: list[Verdict] = []
+    for question in questions:
+        figures[question.name] = question.figures(results, scale, str(folder / "figures"))
+        verdicts += question.verdicts(results, scale)
+    (folder / "verdicts.json").write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=1) + "\n")
+    report = write_report(folder, scale, questions, figures, verdicts, costs(played), provenance(played))
+    return Answer(verdicts, report)
+
+
+def _without_repeats(games: list[Game]) -> list[Game]:
+    """Games that several questions ask for are played once, as often as the most demanding of them asks."""
+    merged: dict[tuple[str, str], Game] = {}
+    for game in games:
+        key = (game.policy.label, game.world.name)
+        if key in merged and merged[key].rounds != game.rounds:
+            raise ValueError(f"{key} is asked for with {merged[key].rounds} and with {game.rounds} rounds")
+        if key not in merged or merged[key].seeds < game.seeds:
+            merged[key] = game
+    return list(merged.values())
+
+
+def costs(played: list[Result]) -> dict[str, float]:
+    """Microseconds per round of every policy, over the worlds of ten items and five positions."""
+    spent: dict[str, list[Result]] = {}
+    for result in played:
+        if "stretched" not in result.world:
+            spent.setdefault(result.policy, []).append(result)
+    return {name: 1e6 * sum(r.cost() for r in results) / len(results) for name, results in spent.items()}

@@ -1,0 +1,84 @@
+"""How regret grows with the number of items and the number of positions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ..arena.figures import PALETTE, drawing
+from ..policies import policy
+from ..worlds import World, stochastic
+from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, judge
+
+__all__ = ["Shapes"]
+
+NAME = "ftrl-pbm"
+ITEMS = ((10, 5), (20, 5), (40, 5), (80, 5))
+POSITIONS = ((40, 2), (40, 4), (40, 8), (40, 16))
+
+
+def _stretched(n: int, m: int) -> World:
+    """The paper's synthetic world with more items in the same range, and more positions."""
+    place = stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
+    place.name = f"stretched({n} items, {m} positions)"
+    return place
+
+
+class Shapes(Question):
+    """Regret against n and m."""
+
+    name = "shapes"
+    title = "How regret grows with items and positions"
+    about = (
+        "FTRL-PBM in the synthetic world stretched to more items in the same range of attraction, and more positions."
+    )
+
+    def games(self, size: Size) -> list[Game]:
+        shapes = dict.fromkeys(ITEMS + POSITIONS)
+        return [Game(policy(NAME), _stretched(n, m), size.short_rounds * 4, size.few_seeds) for n, m in shapes]
+
+    def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
+        from matplotlib.ticker import LogLocator
+
+        for ending in ("svg", "png"):
+            with drawing(Path(folder) / f"shapes.{ending}", across=2) as panels:
+                for panel, shapes, axis in zip(panels[0], (ITEMS, POSITIONS), (0, 1)):
+                    sizes = [shape[axis] for shape in shapes]
+                    regret = np.array([results[NAME, _stretched(*shape).name].regret()[:, -1] for shape in shapes])
+                    error = regret.std(axis=1, ddof=1) / np.sqrt(regret.shape[1])
+                    panel.errorbar(sizes, regret.mean(axis=1), error, color=PALETTE[0], marker="o", markersize=3)
+                    power = 0.5 if axis == 0 else 1.0
+                    guide = regret[0].mean() * (np.array(sizes) / sizes[0]) ** power
+                    panel.plot(sizes, guide, "--", color="0.6", linewidth=1)
+                    panel.annotate("sqrt(n)" if axis == 0 else "m", (sizes[-1], guide[-1]), color="0.45", fontsize=7)
+                    panel.set(xscale="log", yscale="log", xticks=sizes, xticklabels=sizes)
+                    panel.minorticks_off()
+                    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                    panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+                    panel.set_xlabel("items, with 5 positions" if axis == 0 else "positions, with 40 items")
+                panels[0, 0].set_ylabel("regret")
+        caption = (
+            f"Regret after {size.short_rounds * 4:,} rounds, mean and standard error of {size.few_seeds} replications. "
+            "Dashed: growth like the bound of Theorem 1, from the first point."
+        )
+        return [Figure("shapes", self.title, caption)]
+
+    def verdicts(self, results: Results, size: Size) -> list[Verdict]:
+        in_items, in_positions = (_exponent(results, shapes, axis) for shapes, axis in ((ITEMS, 0), (POSITIONS, 1)))
+        return [
+            Verdict(
+                "Regret grows no faster than m sqrt(n).",
+                "Theorem 1",
+                judge([-in_items, (-in_positions).over(2.0)], -0.55),
+                f"exponent of n: {in_items}; exponent of m: {in_positions}",
+                "the exponent of n is below 0.55 and that of m below 1.1",
+                "shapes",
+            )
+        ]
+
+
+def _exponent(results: Results, shapes: tuple[tuple[int, int], ...], axis: int) -> Estimate:
+    regret = np.array([results[NAME, _stretched(*shape).name].regret()[:, -1] for shape in shapes])
+    slopes = np.polyfit(np.log([shape[axis] for shape in shapes]), np.log(regret), 1)[0]
+    return estimate(slopes)

@@ -1,0 +1,91 @@
+"""One list, always."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Shape, decides, learns
+from ..kernels import Floats, Ints
+from .base import CompiledPolicy
+
+__all__ = ["Fixed"]
+
+
+class State(NamedTuple):
+    shape: Shape
+    ranking: Ints  # (n_positions,)
+
+
+@dataclass(frozen=True)
+class Fixed(CompiledPolicy):
+    r"""Shows one given list in every round and learns nothing.
+
+    What a page does before anybody learns from clicks: an editor's order, last month's order, the order of a catalogue.
+    It is the baseline that a learning policy must beat to be worth having, and with the best list in hindsight it is
+    the comparator of regret. In a world that lists its items from best to worst, which the paper's do in their first
+    phase, the list that is taken by default earns the most until the world changes.
+
+    .. math:: X_{ij} = 1 \quad\text{where item } i \text{ is the } j\text{-th of the list}
+
+    Needs to be told: the list; otherwise it shows the items in the order in which they are listed.
+    Guarantee: none; its regret grows linearly unless the list is the best one.
+    Known failure: it never notices that it is wrong.
+
+    Parameters
+    ----------
+    ranking
+        Item indices, best position first; at least as many as there are positions.
+
+    Examples
+    --------
+    >>> import bothworlds
+    >>> result = bothworlds.play(bothworlds.policy("fixed", ranking=[0, 1, 2, 3, 4]), "paper/stochastic", 100, seeds=2)
+    >>> bool(abs(result.regret()).max() < 1e-9)    # the best list there is
+    True
+    """
+
+    ranking: tuple[int, ...] | None = None
+
+    name = "fixed"
+    adaptive = False
+
+    def __post_init__(self) -> None:
+        if self.ranking is None:
+            return
+        try:
+            given = np.array(self.ranking)
+        except ValueError:
+            given = np.empty(0)
+        if given.ndim != 1 or not given.size or given.dtype.kind not in "iu":
+            raise ValueError(f"ranking must be a list of item indices; got {self.ranking!r}")
+        if given.min() < 0 or len(set(given.tolist())) < given.size:
+            raise ValueError(f"ranking must be different item indices from 0; got {self.ranking!r}")
+        object.__setattr__(self, "ranking", tuple(given.tolist()))
+
+    def start(self, shape: Shape) -> State:
+        ranking = tuple(range(shape.n_items)) if self.ranking is None else self.ranking
+        if len(ranking) < shape.n_positions or max(ranking) >= shape.n_items:
+            n, m = shape
+            raise ValueError(f"ranking must be at least {m} item indices below {n}; got {ranking}")
+        return State(shape, np.array(ranking[: shape.n_positions], np.int64))
+
+    def relabelled(self, labels: NDArray[np.int64]) -> Fixed:
+        """The same list, for items listed in another order."""
+        new = np.argsort(labels)
+        return replace(self, ranking=tuple(new if self.ranking is None else new[list(self.ranking)]))
+
+
+@decides(State)
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    for j in range(ranking.size):
+        ranking[j] = state.ranking[j]
+        propensity[j] = 1.0
+
+
+@learns(State)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    pass

@@ -1,0 +1,120 @@
+"""The best list of every round, told by the world itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Shape, decides, learns
+from ..geometry import best_ranking
+from ..kernels import Floats, Ints
+from ..worlds import Relabelled, World
+from ..worlds import resolve as resolve_world
+from .base import CompiledPolicy
+from .settings import whole
+
+__all__ = ["Oracle"]
+
+FAR = 100_000  # rounds looked ahead where no horizon is told
+
+
+class State(NamedTuple):
+    shape: Shape
+    rankings: Ints  # (changes, n_positions) the best lists, one after the other
+    ends: Ints  # (changes,) the round at which each is over
+    place: Ints  # (2,) rounds learned from, the list they have led to
+
+
+@dataclass(frozen=True)
+class Oracle(CompiledPolicy):
+    r"""Shows the best list of every round, because it is told the world.
+
+    The ceiling over every comparison: what is left to it is the price of not knowing. It looks the click probabilities
+    of each round up in the world and solves the assignment of items to positions. Against it every policy pays, in a
+    world that changes, for what it cannot have known yet as well as for what it has forgotten.
+
+    .. math:: X_t = \arg\max_X \sum_{ij} p_t(i, j) \, X_{ij}
+
+    Needs to be told: the world.
+    Guarantee: no regret at all, against the best list of every round.
+    Known failure: nobody is told the world; with feedback that is lost or late it falls behind the time.
+
+    Parameters
+    ----------
+    world
+        The world, or its name; a simulation by ``bothworlds arena`` fills it in.
+    horizon
+        For how many rounds to look ahead; ``play`` fills it in, 100,000 otherwise.
+
+    Examples
+    --------
+    >>> import bothworlds
+    >>> oracle = bothworlds.policy("oracle", world="paper/periodic-both")
+    >>> result = bothworlds.play(oracle, "paper/periodic-both", 2_000, seeds=2)
+    >>> bool(abs(result.regret("dynamic")).max() < 1e-6)
+    True
+    """
+
+    world: str | World | None = None
+    horizon: int | None = None
+
+    name = "oracle"
+    adaptive = False
+    needs = ("world",)
+
+    def __post_init__(self) -> None:
+        whole(self, "horizon", 1, optional=True)
+        if isinstance(self.world, str):
+            resolve_world(self.world)
+
+    def start(self, shape: Shape) -> State:
+        if self.world is None:
+            raise ValueError("oracle needs to be told the world it is asked about: policy('oracle', world=...)")
+        world = resolve_world(self.world)
+        if (world.n_items, world.n_positions) != tuple(shape):
+            raise ValueError(
+                f"oracle was told {world!r}, and asked about {shape.n_items} items, {shape.n_positions} positions"
+            )
+        ends, rankings = _best_lists(world, self.horizon or FAR)
+        return State(shape, rankings, ends, np.zeros(2, np.int64))
+
+    def relabelled(self, labels: NDArray[np.int64]) -> Oracle:
+        """The same knowledge, for items listed in another order."""
+        return self if self.world is None else replace(self, world=Relabelled(resolve_world(self.world), labels))
+
+    def settings(self) -> dict[str, Any]:
+        """The settings by name; a world by its own."""
+        world = self.world if self.world is None or isinstance(self.world, str) else self.world.name
+        return super().settings() | {"world": world}
+
+
+def _best_lists(world: World, rounds: int) -> tuple[Ints, Ints]:
+    """The best list of every round, as lists and the rounds at which they are over."""
+    ends: list[int] = []
+    rankings: list[Ints] = []
+    for end, probabilities in world.pieces(0, rounds):
+        best = best_ranking(probabilities)
+        if rankings and np.array_equal(best, rankings[-1]):
+            ends[-1] = end
+        else:
+            ends.append(end)
+            rankings.append(best)
+    return np.array(ends), np.array(rankings)
+
+
+@decides(State)
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    for j in range(ranking.size):
+        ranking[j] = state.rankings[state.place[1], j]
+        propensity[j] = 1.0
+
+
+@learns(State)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    place = state.place
+    place[0] += 1
+    if place[0] >= state.ends[place[1]] and place[1] + 1 < state.ends.size:
+        place[1] += 1

@@ -1,0 +1,29 @@
+"""What can be proved: gaps, upper and lower bounds on regret, each citing its theorem.
+
+All logarithms are natural, and regret is against the best fixed list. "The paper" is Chen, Zhao, Li: Simultaneously
+Learning Stochastic and Adversarial Bandits under the Position-Based Model, AAAI 2022.
+"""
+
+from __future__ import annotations
+
+from .bounds import adversarial_bound, hard_instance, lower_bound, stochastic_bound
+from .comparison import Row, table
+from .instance import delta, delta_beta, gaps, largest_regret, optimal_ranking
+from .selfbounding import Sides, self_bounding, self_bounding_constant
+
+__all__ = [
+    "Row",
+    "Sides",
+    "adversarial_bound",
+    "delta",
+    "delta_beta",
+    "gaps",
+    "hard_instance",
+    "largest_regret",
+    "lower_bound",
+    "optimal_ranking",
+    "self_bounding",
+    "self_bounding_constant",
+    "stochastic_bound",
+    "table",
+]
