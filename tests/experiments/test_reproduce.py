@@ -1,0 +1,107 @@
+"""The whole way from games to report, small: nothing lost, nothing that needs a network, the same twice."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from bothworlds.experiments import QUESTIONS, SIZES, Size, reproduce
+from bothworlds.experiments.reproduce import _without_repeats
+
+TINY = Size("tiny", 300, 100, 2, 2, 300, 40)
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SIZES, "tiny", TINY)
+        return reproduce("tiny", out=folder, progress=False)
+
+
+class Page(HTMLParser):
+    """Ids, links and everything a page would load."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.loads, self.tags = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.tags.append(tag)
+        if "id" in given:
+            self.ids.append(given["id"])
+        for name in ("href", "xlink:href"):
+            if name in given:
+                (self.links if tag == "a" else self.loads).append(given[name])
+        if "src" in given:
+            self.loads.append(given["src"])
+
+
+@pytest.fixture(scope="module")
+def page(answer):
+    return Page(answer.report.read_text())
+
+
+def test_every_question_has_its_figures_in_both_formats(answer):
+    made = {path.name for path in (answer.report.parent / "figures").iterdir()}
+    for stem in ("figure-1", "figure-2", "baselines", "growth", "shapes", "leader-error"):
+        assert {f"{stem}.svg", f"{stem}.png"} <= made
+
+
+def test_the_report_leads_with_the_verdicts(answer):
+    text = answer.report.read_text()
+    assert text.index(answer.verdicts[0].statement[:20]) < text.index("<figure")
+    for verdict in answer.verdicts:
+        assert verdict.outcome in ("holds", "fails", "cannot be decided")
+
+
+def test_the_report_needs_no_network_and_no_script(page):
+    assert "script" not in page.tags
+    assert all(target.startswith("#") for target in page.loads + page.links)
+
+
+def test_links_lead_somewhere_and_ids_are_unique(page):
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_styles_load_nothing(answer):
+    assert not re.search(r"@import|url\((?!#)", answer.report.read_text())
+
+
+def test_verdicts_are_kept_for_programs_too(answer):
+    kept = json.loads((answer.report.parent / "verdicts.json").read_text())
+    assert [one["statement"] for one in kept] == [verdict.statement for verdict in answer.verdicts]
+
+
+def test_the_same_seed_gives_the_same_results(answer, tmp_path, monkeypatch):
+    monkeypatch.setitem(SIZES, "tiny", TINY)
+    again = reproduce("tiny", out=tmp_path, jobs=1, progress=False)
+    one, other = (folder.parent / "results.parquet" for folder in (answer.report, again.report))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_one_question_alone(tmp_path, monkeypatch):
+    monkeypatch.setitem(SIZES, "tiny", TINY)
+    found = reproduce("tiny", only="shapes", out=tmp_path, progress=False)
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} == {"shapes"}
+    assert len(found.verdicts) == 1
+
+
+def test_unknown_sizes_and_questions_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="size must be one of quick, paper"):
+        reproduce("huge", out=tmp_path)
+    with pytest.raises(ValueError, match="no question named 'figure-3'; there are figure-1"):
+        reproduce("quick", only="figure-3", out=tmp_path)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_games_of_different_questions_agree(size):
+    games = [game for question in QUESTIONS.values() for game in question.games(SIZES[size])]
+    merged = _without_repeats(games)
+    assert len({(game.policy.label, game.world.name) for game in merged}) == len(merged) < len(games)
