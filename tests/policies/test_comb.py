@@ -147,11 +147,10 @@ def test_impossible_settings_are_refused(name, settings):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROTOTYPE)
-@pytest.mark.parametrize("k", range(5), ids=list(WORLDS))
+@pytest.mark.parametrize(
+    ("name", "k"), [(name, k) for name, known in PROTOTYPE.items() for k in range(5) if known[k] is not None]
+)
 def test_they_earn_what_the_prototypes_earned(name, k):
-    if PROTOTYPE[name][k] is None:
-        pytest.skip("the prototype was not run there")
     world, settings = list(WORLDS.values())[k]
     mean, error = bothworlds.play(name, bothworlds.world(world, **settings), 200_000, seeds=4).final()
     reference, reference_error = PROTOTYPE[name][k]

@@ -63,7 +63,7 @@ class GibbsTs(Forgetting):
     sweeps
         Sweeps of the sampler in every round.
     early_sweeps, early
-        Sweeps in each of the first ``early`` rounds, when beliefs change quickly.
+        Sweeps in a round while fewer than ``early`` rounds are remembered and beliefs change quickly.
     prior
         a, of Beta(a, a) priors of attraction and of examination; 1 is uniform.
     window
