@@ -1,0 +1,94 @@
+"""CombTS: Thompson sampling of every pair of item and position."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import Shape, decides, learns
+from ..kernels import Floats, Ints
+from ..statistics.counts import Counts, record
+from ..statistics.samplers import beta
+from .placing import Desk, make_desk, place_best
+from .settings import Forgetting, number
+
+__all__ = ["CombTs"]
+
+
+class State(NamedTuple):
+    shape: Shape
+    prior: float
+    counts: Counts
+    sample: Floats  # (n_items, n_positions) scratch
+    desk: Desk
+
+
+@dataclass(frozen=True, kw_only=True)
+class CombTs(Forgetting):
+    r"""Shows the list that is best for click probabilities drawn from what is believed of each pair.
+
+    Every pair of item and position is an arm of its own, with a Beta posterior of its click probability. Each round
+    draws one number for every pair and solves the assignment problem for them: a pair is shown about as often as it
+    may still be part of the best list.
+
+    .. math::
+
+        U_{ij} \sim \text{Beta}(a + S_{ij}, a + F_{ij}), \qquad \text{list} = \arg\max \sum_j U_{i_j j}
+
+    where :math:`S_{ij}` and :math:`F_{ij}` count clicks and missing clicks.
+
+    Needs to be told: nothing, neither horizon nor examination nor the order of positions.
+    Guarantee: :math:`O(\frac{m \cdot nm}{\Delta} \log T)` with steady users, up to terms that do not grow with T.
+    Known failure: it learns nm numbers where n + m would do; without forgetting it is slow to notice a change.
+
+    Parameters
+    ----------
+    prior
+        a, of a Beta(a, a) prior; 1 is uniform.
+    window
+        Remember so many rounds; None for all.
+    discount
+        Weigh a round that is s rounds ago with its s-th power.
+
+    Examples
+    --------
+    >>> import bothworlds
+    >>> ours, theirs = (bothworlds.play(p, "paper/stochastic", 5_000, seeds=2) for p in ("comb-ts", "comb-ucb"))
+    >>> bool(ours.final()[0] > theirs.final()[0])
+    True
+
+    References
+    ----------
+    Wang, Chen: Thompson sampling for combinatorial semi-bandits, ICML 2018.
+    """
+
+    prior: float = 1.0
+
+    name = "comb-ts"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number(self, "prior", above=0.0)
+
+    def start(self, shape: Shape) -> State:
+        return State(shape, float(self.prior), self.counts(shape), np.zeros(shape), make_desk(*shape))
+
+
+@decides(State)
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    shown, clicked = state.counts.shown, state.counts.clicked
+    for i in range(shown.shape[0]):
+        for j in range(shown.shape[1]):
+            missed = max(0.0, shown[i, j] - clicked[i, j])
+            state.sample[i, j] = beta(rng, state.prior + clicked[i, j], state.prior + missed)
+    place_best(state.sample, rng, ranking, state.desk)
+    for j in range(ranking.size):
+        propensity[j] = math.nan
+
+
+@learns(State)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    record(state.counts, ranking, clicks)

@@ -1,0 +1,107 @@
+"""CombUCB1: optimism about every pair of item and position."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import Shape, decides, learns
+from ..kernels import Floats, Ints
+from ..statistics.counts import Counts, cyclic_list, record
+from .placing import Desk, make_desk, place_best
+from .settings import Forgetting, number
+
+__all__ = ["CombUcb"]
+
+CEILING = 1000.0  # of a bound: above those of all pairs that were seen, unless they are nearly forgotten
+
+
+class State(NamedTuple):
+    shape: Shape
+    width: float
+    counts: Counts
+    bounds: Floats  # (n_items, n_positions) scratch
+    desk: Desk
+
+
+@dataclass(frozen=True, kw_only=True)
+class CombUcb(Forgetting):
+    r"""Shows the list whose pairs of item and position could together be best, by Hoeffding's upper bounds.
+
+    Every pair is an arm of its own: its average of clicks plus a bonus that shrinks with every time it is shown. The
+    list with the largest sum is an assignment problem, solved exactly in every round. At first n cyclic lists show
+    every item once at every position.
+
+    .. math::
+
+        U_{ij} = \hat p_{ij} + \sqrt{\frac{w \log t}{N_{ij}}}, \qquad
+        \text{list} = \arg\max \sum_j U_{i_j j}
+
+    t counts the rounds that are remembered: with a window or a discount, bounds do not grow beyond their memory.
+
+    Needs to be told: nothing, neither horizon nor examination nor the order of positions.
+    Guarantee: :math:`O(\frac{m \cdot nm}{\Delta} \log T)` with steady users.
+    Known failure: it learns nm numbers where n + m would do, and explores long; without forgetting it is slow to
+    notice that users have changed.
+
+    Parameters
+    ----------
+    width
+        w in the bonus; the published one is 1.5.
+    window
+        Remember so many rounds; None for all.
+    discount
+        Weigh a round that is s rounds ago with its s-th power.
+
+    Examples
+    --------
+    The first n lists show every item once at every position:
+
+    >>> import numpy as np
+    >>> import bothworlds
+    >>> policy, rng = bothworlds.policy("comb-ucb"), np.random.default_rng(0)
+    >>> state = policy.init(5, 3)
+    >>> for _ in range(5):
+    ...     state = policy.learn(state, policy.decide(state, rng), [0, 0, 0])
+    >>> bool((state.counts.shown == 1.0).all())
+    True
+
+    References
+    ----------
+    Kveton, Wen, Ashkan, Szepesvari: Tight regret bounds for stochastic combinatorial semi-bandits, AISTATS 2015.
+    """
+
+    width: float = 1.5
+
+    name = "comb-ucb"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number(self, "width", above=0.0)
+
+    def start(self, shape: Shape) -> State:
+        return State(shape, float(self.width), self.counts(shape), np.zeros(shape), make_desk(*shape))
+
+
+@decides(State)
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    shown, clicked = state.counts.shown, state.counts.clicked
+    for j in range(ranking.size):
+        propensity[j] = math.nan
+    if cyclic_list(state.counts, rng, ranking):
+        return
+    bonus = state.width * math.log(max(1.0, state.counts.rounds[0]))
+    for i in range(shown.shape[0]):
+        for j in range(shown.shape[1]):
+            state.bounds[i, j] = CEILING
+            if shown[i, j] > 0.0:
+                state.bounds[i, j] = min(CEILING, clicked[i, j] / shown[i, j] + math.sqrt(bonus / shown[i, j]))
+    place_best(state.bounds, rng, ranking, state.desk)
+
+
+@learns(State)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    record(state.counts, ranking, clicks)

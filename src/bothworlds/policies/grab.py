@@ -1,0 +1,237 @@
+"""GRAB: hill climbing among lists, guided by upper bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core import Shape, decides, learns
+from ..kernels import Floats, Ints, inner_kernel
+from ..statistics.chance import Stream, absorb, make_stream
+from ..statistics.counts import Counts, record
+from ..statistics.epochs import Epochs, make_epochs, new_epoch
+from ..statistics.kl import kl_upper
+from ..statistics.tally import Tally, make_tally, set_times, times_of
+from .levels import memory, round_level
+from .placing import Desk, make_desk, pick_largest, place_best
+from .settings import Forgetting, choice, whole
+
+__all__ = ["Grab"]
+
+BY_HORIZON, BY_LEADER = "log T", "log t"
+
+
+class State(NamedTuple):
+    shape: Shape
+    by_leader: bool
+    memory: float  # the level grows no further than the rounds that are remembered
+    cycle: int
+    counts: Counts
+    plan: Epochs
+    leader: Ints  # (n_positions,)
+    led: Floats  # (1,) rounds in which the present leader was leader
+    leaders: Tally  # rounds in which each was leader
+    stream: Stream
+    averages: Floats  # (n_items, n_positions) scratch
+    order: Ints  # (n_items,) scratch: positions by average, then the unused items
+    gains: Floats  # (n_items - 1,) scratch: of the neighbours
+    values: Floats  # (n_positions,) scratch
+    desk: Desk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grab(Forgetting):
+    r"""Shows the list that looks best or one of its n - 1 neighbours, whichever could gain most.
+
+    The leader is the list with the largest sum of averages. Its neighbours exchange the items of two positions that are
+    next to each other in the order of averages, or put an unused item at the last of them; under the position-based
+    model, whatever list is not best has a better neighbour, so only these have to be explored. One round in every
+    ``cycle`` of a leader shows the leader itself, the others the neighbour with the largest optimistic gain, if any.
+
+    .. math::
+
+        \text{leader} = \arg\max \sum_j \hat p_{i_j j}, \qquad
+        \text{gain} = U_{i_l k} + U_{i_k l} - U_{i_k k} - U_{i_l l}, \qquad
+        U_{ij} = \max\{q : N_{ij} \, kl(\hat p_{ij}, q) \le f\}
+
+    An unused item has :math:`U = 0` where it is not shown, and what was never shown has :math:`\hat p = 0` and
+    :math:`U = 1`. The leader is found when learning, with ties broken by randomness kept in the state; the first list
+    of all is uniformly random and its own leader. How often a list was leader is kept for about a thousand of them, the
+    least frequent forgotten first. Without a horizon, T is 1024 times a power of two that doubles when it is reached.
+
+    Needs to be told: the horizon, for the level :math:`\log T`.
+    Guarantee: :math:`O(\frac{n}{\Delta} \log T)` with steady users.
+    Known failure: without forgetting it is slow to notice that users have changed.
+
+    Parameters
+    ----------
+    level
+        f: "log T", with which the authors' experiments were made, or "log t" for :math:`\log t + 3 \log \log t` with t
+        the rounds in which the leader was leader, for which the guarantee is proved.
+    cycle
+        The leader is shown in one of so many rounds; None for n.
+    horizon
+        T; None if nobody knows.
+    window
+        Remember so many rounds; None for all.
+    discount
+        Weigh a round that is s rounds ago with its s-th power.
+
+    Examples
+    --------
+    A leader is shown in the first round in which it leads:
+
+    >>> import numpy as np
+    >>> import bothworlds
+    >>> policy, rng = bothworlds.policy("grab", horizon=100), np.random.default_rng(0)
+    >>> state = policy.init(4, 2)
+    >>> state = policy.learn(state, policy.decide(state, rng), [1, 1])
+    >>> state.led.tolist()
+    [1.0]
+    >>> state = policy.learn(state, policy.decide(state, rng), [0, 0])
+    >>> bool(state.led[0] == 2.0 or (policy.decide(state, rng).ranking == state.leader).all())
+    True
+
+    References
+    ----------
+    Gauthier, Gaudel, Fromont, Lompo: Parametric graph for unimodal ranking bandit, ICML 2021.
+    """
+
+    level: str = BY_HORIZON
+    cycle: int | None = None
+    horizon: int | None = None
+
+    name = "grab"
+    needs = ("horizon",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choice(self, "level", (BY_HORIZON, BY_LEADER))
+        whole(self, "cycle", 1, optional=True)
+        whole(self, "horizon", 1, optional=True)
+
+    def start(self, shape: Shape) -> State:
+        n, m = shape
+        return State(
+            shape=shape,
+            by_leader=self.level == BY_LEADER,
+            memory=memory(self),
+            cycle=n if self.cycle is None else int(self.cycle),
+            counts=self.counts(shape),
+            plan=make_epochs(self.horizon),
+            leader=np.zeros(m, np.int64),
+            led=np.zeros(1),
+            leaders=make_tally(),
+            stream=make_stream(n, m),
+            averages=np.zeros((n, m)),
+            order=np.zeros(n, np.int64),
+            gains=np.zeros(n - 1),
+            values=np.zeros(m),
+            desk=make_desk(n, m),
+        )
+
+
+@decides(State)
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    for j in range(ranking.size):
+        propensity[j] = math.nan
+    if state.counts.learned[0] == 0:
+        find_leader(state, rng, ranking)
+        return
+    for j in range(ranking.size):
+        ranking[j] = state.leader[j]
+    if state.led[0] % state.cycle > 0.0:
+        _move_to_neighbour(state, rng, ranking)
+
+
+@learns(State)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    leader = state.leader
+    if state.counts.learned[0] == 0:
+        for j in range(ranking.size):
+            leader[j] = ranking[j]
+    set_times(state.leaders, leader, state.led[0] + 1.0)
+    record(state.counts, ranking, clicks)
+    new_epoch(state.plan)
+    absorb(state.stream, ranking)
+    find_leader(state, state.stream, leader)
+    state.led[0] = times_of(state.leaders, leader)
+
+
+@inner_kernel
+def find_leader(state: State, source: Any, leader: Ints) -> None:
+    """The list with the largest sum of averages."""
+    shown, clicked = state.counts.shown, state.counts.clicked
+    for i in range(shown.shape[0]):
+        for j in range(shown.shape[1]):
+            state.averages[i, j] = clicked[i, j] / shown[i, j] if shown[i, j] > 0.0 else 0.0
+    place_best(state.averages, source, leader, state.desk)
+
+
+@inner_kernel
+def _move_to_neighbour(state: State, rng: np.random.Generator, ranking: Ints) -> None:
+    """Turn the leader into the neighbour with the largest optimistic gain, if one has any."""
+    m, order, taken = ranking.size, state.order, state.desk.taken[0]
+    _sort_positions(state, rng)
+    _weigh_neighbours(state)
+    for k in range(taken.size):
+        taken[k] = 0
+    chosen = pick_largest(state.gains, taken, rng)
+    if state.gains[chosen] <= 0.0:
+        return
+    if chosen < m - 1:
+        a, b = order[chosen], order[chosen + 1]
+        ranking[a], ranking[b] = ranking[b], ranking[a]
+    else:
+        ranking[order[m - 1]] = order[chosen + 1]
+
+
+@inner_kernel
+def _sort_positions(state: State, rng: np.random.Generator) -> None:
+    """Positions in the order of the leader's averages, then the items it does not use."""
+    m, leader, order = state.leader.size, state.leader, state.order
+    items, positions = state.desk.taken[0], state.desk.taken[1]
+    for i in range(items.size):
+        items[i] = 0
+        positions[i] = 0
+    for j in range(m):
+        items[leader[j]] = 1
+        n = state.counts.shown[leader[j], j]
+        state.values[j] = state.counts.clicked[leader[j], j] / n if n > 0.0 else 0.0
+    for k in range(m):
+        order[k] = pick_largest(state.values, positions, rng)
+    k = m
+    for i in range(items.size):
+        if items[i] == 0:
+            order[k] = i
+            k += 1
+
+
+@inner_kernel
+def _weigh_neighbours(state: State) -> None:
+    """The optimistic gains: of exchanging the k-th and the next position, and of every unused item at the last."""
+    m, leader, order, level = state.leader.size, state.leader, state.order, _level(state)
+    own = _upper(state, leader[order[0]], order[0], level)
+    for k in range(m - 1):
+        a, b = order[k], order[k + 1]
+        next_own = _upper(state, leader[b], b, level)
+        state.gains[k] = _upper(state, leader[b], a, level) + _upper(state, leader[a], b, level) - own - next_own
+        own = next_own
+    for k in range(m - 1, state.gains.size):
+        state.gains[k] = _upper(state, order[k + 1], order[m - 1], level) - own
+
+
+@inner_kernel
+def _level(state: State) -> float:
+    if state.by_leader:
+        return round_level(min(state.led[0] + 1.0, state.memory))
+    return math.log(min(state.plan.clock[2], state.memory))
+
+
+@inner_kernel
+def _upper(state: State, i: int, j: int, level: float) -> float:
+    n = state.counts.shown[i, j]
+    return kl_upper(min(state.counts.clicked[i, j] / n, 1.0), n, level) if n > 0.0 else 1.0

@@ -1,0 +1,79 @@
+"""Lists from scores: the best one, and ties that labels do not decide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bothworlds.kernels import kernel
+from bothworlds.policies.placing import make_desk, pick_largest, place_best, place_in_order
+from bothworlds.statistics.chance import make_stream
+from tests.reference.assignment import best_value_by_brute_force, value_of
+
+SHAPES = [(5, 3), (4, 4), (6, 1), (2, 1), (2, 2)]
+
+
+@kernel
+def best(scores, source, ranking, desk):
+    place_best(scores, source, ranking, desk)
+
+
+@kernel
+def in_order(attraction, examination, source, ranking, desk):
+    place_in_order(attraction, examination, source, ranking, desk)
+
+
+@kernel
+def largest(values, taken, source):
+    return pick_largest(values, taken, source)
+
+
+def lists(make, draws, n, m):
+    """How often every item is at every position."""
+    source, desk, ranking = np.random.default_rng(0), make_desk(n, m), np.empty(m, np.int64)
+    seen = np.zeros((n, m))
+    for _ in range(draws):
+        make(source, ranking, desk)
+        assert len(set(ranking.tolist())) == m
+        seen[ranking, np.arange(m)] += 1
+    return seen
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("source", [np.random.default_rng(1), make_stream(1)], ids=["generator", "stream"])
+def test_no_list_has_a_larger_sum(shape, source):
+    rng, ranking = np.random.default_rng(shape), np.empty(shape[1], np.int64)
+    for scores in (rng.random(shape), rng.integers(0, 3, shape).astype(float)):
+        best(scores, source, ranking, make_desk(*shape))
+        assert value_of(ranking, scores) == pytest.approx(best_value_by_brute_force(scores))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_where_all_scores_are_equal_every_item_is_equally_likely_everywhere(shape):
+    n, m = shape
+    for make in (
+        lambda source, ranking, desk: best(np.ones(shape), source, ranking, desk),
+        lambda source, ranking, desk: in_order(np.ones(n), np.ones(m), source, ranking, desk),
+    ):
+        seen = lists(make, 3000, n, m)
+        assert all(stats.chisquare(column).pvalue > 1e-4 for column in seen.T)
+
+
+def test_the_best_item_goes_to_the_most_examined_position():
+    ranking = np.empty(3, np.int64)
+    attraction, examination = np.array([0.2, 0.9, 0.1, 0.5]), np.array([0.3, 0.2, 0.8])
+    in_order(attraction, examination, np.random.default_rng(0), ranking, make_desk(4, 3))
+    assert ranking.tolist() == [3, 0, 1]
+    best(np.outer(attraction, examination), np.random.default_rng(0), ranking, make_desk(4, 3))
+    assert ranking.tolist() == [3, 0, 1]
+
+
+def test_the_largest_is_picked_among_what_is_left_and_ties_are_even():
+    values, rng = np.array([1.0, 3.0, 3.0, 3.0, 2.0]), np.random.default_rng(2)
+    first = np.bincount([largest(values, np.zeros(5, np.int64), rng) for _ in range(3000)], minlength=5)
+    assert first[[0, 4]].sum() == 0
+    assert stats.chisquare(first[1:4]).pvalue > 1e-4
+    taken = np.zeros(5, np.int64)
+    assert sorted(largest(values, taken, rng) for _ in range(3)) == [1, 2, 3]
+    assert [largest(values, taken, rng), largest(values, taken, rng)] == [4, 0]
