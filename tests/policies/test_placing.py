@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from bothworlds.kernels import kernel
-from bothworlds.policies.placing import make_desk, pick_largest, place_best, place_in_order
+from bothworlds.policies.placing import make_desk, place_best, place_in_order, sort_largest
 from bothworlds.statistics.chance import make_stream
 from tests.reference.assignment import best_value_by_brute_force, value_of
 
@@ -25,8 +25,8 @@ def in_order(attraction, examination, source, ranking, desk):
 
 
 @kernel
-def largest(values, taken, source):
-    return pick_largest(values, taken, source)
+def largest(values, indices, count, source):
+    sort_largest(values, indices, count, source)
 
 
 def lists(make, draws, n, m):
@@ -69,11 +69,12 @@ def test_the_best_item_goes_to_the_most_examined_position():
     assert ranking.tolist() == [3, 0, 1]
 
 
-def test_the_largest_is_picked_among_what_is_left_and_ties_are_even():
-    values, rng = np.array([1.0, 3.0, 3.0, 3.0, 2.0]), np.random.default_rng(2)
-    first = np.bincount([largest(values, np.zeros(5, np.int64), rng) for _ in range(3000)], minlength=5)
-    assert first[[0, 4]].sum() == 0
+def test_the_largest_come_first_and_ties_are_even():
+    values, rng, indices = np.array([1.0, 3.0, 3.0, 3.0, 2.0]), np.random.default_rng(2), np.empty(5, np.int64)
+    first = np.zeros(5)
+    for _ in range(3000):
+        largest(values, indices, 4, rng)
+        assert sorted(indices[:3].tolist()) == [1, 2, 3]
+        assert indices[3:].tolist() == [4, 0]
+        first[indices[0]] += 1
     assert stats.chisquare(first[1:4]).pvalue > 1e-4
-    taken = np.zeros(5, np.int64)
-    assert sorted(largest(values, taken, rng) for _ in range(3)) == [1, 2, 3]
-    assert [largest(values, taken, rng), largest(values, taken, rng)] == [4, 0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bothworlds.kernels import kernel
-from bothworlds.statistics.counts import cyclic_list, make_counts, record
+from bothworlds.statistics.counts import lacking_list, make_counts, record
 
 N, M = 4, 2
 
@@ -17,8 +17,8 @@ def take(counts, ranking, clicks):
 
 
 @kernel
-def cyclic(counts, rng, ranking):
-    return cyclic_list(counts, rng, ranking)
+def lacking(counts, least, rng, ranking):
+    return lacking_list(counts, least, rng, ranking)
 
 
 def history(rng, rounds):
@@ -68,7 +68,8 @@ def test_cyclic_lists_show_every_pair_once_and_in_any_order(rng):
     for _ in range(40):
         counts, ranking = make_counts(N, M), np.empty(M, np.int64)
         rounds = 0
-        while cyclic(counts, rng, ranking):
+        while left := lacking(counts, 0.0, rng, ranking):
+            assert left == N - rounds
             if not rounds:
                 firsts.add(tuple(ranking.tolist()))
             take(counts, ranking.copy(), np.zeros(M))
@@ -76,3 +77,12 @@ def test_cyclic_lists_show_every_pair_once_and_in_any_order(rng):
         assert rounds == N
         assert (counts.shown == 1.0).all()
     assert len(firsts) == N
+
+
+def test_lists_are_lacking_until_every_pair_was_shown_often_enough(rng):
+    counts, ranking, rounds = make_counts(N, M), np.empty(M, np.int64), 0
+    while lacking(counts, 2.5, rng, ranking):
+        take(counts, ranking.copy(), np.zeros(M))
+        rounds += 1
+    assert rounds == 3 * N
+    assert (counts.shown == 3.0).all()

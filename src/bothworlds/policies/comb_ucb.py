@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
-from ..statistics.counts import Counts, cyclic_list, record
+from ..statistics.counts import Counts, lacking_list, record
 from .placing import Desk, make_desk, place_best
 from .settings import Forgetting, number
 
@@ -89,9 +89,10 @@ class CombUcb(Forgetting):
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     shown, clicked = state.counts.shown, state.counts.clicked
+    lacking = lacking_list(state.counts, 0.0, rng, ranking) if state.counts.learned[0] < shown.shape[0] else 0
     for j in range(ranking.size):
-        propensity[j] = math.nan
-    if cyclic_list(state.counts, rng, ranking):
+        propensity[j] = 1.0 / lacking if lacking > 0 else math.nan
+    if lacking > 0:
         return
     bonus = state.width * math.log(max(1.0, state.counts.rounds[0]))
     for i in range(shown.shape[0]):

@@ -13,10 +13,9 @@ from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.chance import Stream, absorb, make_stream
 from ..statistics.counts import Counts, record
 from ..statistics.epochs import Epochs, make_epochs, new_epoch
-from ..statistics.kl import kl_upper
+from ..statistics.kl import kl_upper, round_level
 from ..statistics.tally import Tally, make_tally, set_times, times_of
-from .levels import memory, round_level
-from .placing import Desk, make_desk, pick_largest, place_best
+from .placing import Desk, make_desk, place_best, sort_largest
 from .settings import Forgetting, choice, whole
 
 __all__ = ["Grab"]
@@ -118,7 +117,7 @@ class Grab(Forgetting):
         return State(
             shape=shape,
             by_leader=self.level == BY_LEADER,
-            memory=memory(self),
+            memory=self.memory(),
             cycle=n if self.cycle is None else int(self.cycle),
             counts=self.counts(shape),
             plan=make_epochs(self.horizon),
@@ -174,12 +173,11 @@ def find_leader(state: State, source: Any, leader: Ints) -> None:
 @inner_kernel
 def _move_to_neighbour(state: State, rng: np.random.Generator, ranking: Ints) -> None:
     """Turn the leader into the neighbour with the largest optimistic gain, if one has any."""
-    m, order, taken = ranking.size, state.order, state.desk.taken[0]
+    m, order, neighbours = ranking.size, state.order, state.desk.sorted[0]
     _sort_positions(state, rng)
     _weigh_neighbours(state)
-    for k in range(taken.size):
-        taken[k] = 0
-    chosen = pick_largest(state.gains, taken, rng)
+    sort_largest(state.gains, neighbours, 1, rng)
+    chosen = neighbours[0]
     if state.gains[chosen] <= 0.0:
         return
     if chosen < m - 1:
@@ -193,19 +191,17 @@ def _move_to_neighbour(state: State, rng: np.random.Generator, ranking: Ints) ->
 def _sort_positions(state: State, rng: np.random.Generator) -> None:
     """Positions in the order of the leader's averages, then the items it does not use."""
     m, leader, order = state.leader.size, state.leader, state.order
-    items, positions = state.desk.taken[0], state.desk.taken[1]
-    for i in range(items.size):
-        items[i] = 0
-        positions[i] = 0
+    used = state.desk.sorted[0]
+    for i in range(used.size):
+        used[i] = 0
     for j in range(m):
-        items[leader[j]] = 1
+        used[leader[j]] = 1
         n = state.counts.shown[leader[j], j]
         state.values[j] = state.counts.clicked[leader[j], j] / n if n > 0.0 else 0.0
-    for k in range(m):
-        order[k] = pick_largest(state.values, positions, rng)
+    sort_largest(state.values, order, m, rng)
     k = m
-    for i in range(items.size):
-        if items[i] == 0:
+    for i in range(used.size):
+        if used[i] == 0:
             order[k] = i
             k += 1
 

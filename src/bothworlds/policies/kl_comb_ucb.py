@@ -12,8 +12,7 @@ from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.counts import Counts, record
 from ..statistics.epochs import Epochs, make_epochs, new_epoch
-from ..statistics.kl import kl_upper
-from .levels import memory, round_level
+from ..statistics.kl import kl_upper, round_level
 from .placing import Desk, make_desk, place_best
 from .settings import Forgetting, choice, whole
 
@@ -94,7 +93,7 @@ class KlCombUcb(Forgetting):
         return State(
             shape=shape,
             by_round=self.level == BY_ROUND,
-            memory=memory(self),
+            memory=self.memory(),
             counts=self.counts(shape),
             plan=make_epochs(self.horizon),
             level=np.full(1, -1.0),

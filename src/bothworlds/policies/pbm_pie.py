@@ -10,10 +10,10 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
-from ..statistics.counts import Counts, record
+from ..statistics.counts import Counts, lacking_list, record
 from ..statistics.epochs import Epochs, new_epoch
 from ..statistics.kl import EDGE, kl
-from .position_based import Examined, Positions, Rank, lacking_list, make_rank, place, remembered
+from .position_based import Examined, Positions, Rank, make_rank, place
 from .settings import Planning, number
 
 __all__ = ["PbmPie", "PieSettings", "explore_last", "forget_at_restart"]
@@ -106,7 +106,7 @@ class PbmPie(Examined, PieSettings):
         return State(
             shape=shape,
             epsilon=float(self.epsilon),
-            memory=remembered(self),
+            memory=self.memory(),
             counts=self.counts(shape),
             epochs=self.epochs(),
             positions=self.positions(shape),

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
-from ..statistics.counts import Counts, record
+from ..statistics.counts import Counts, lacking_list, record
 from ..statistics.epochs import Epochs
 from .pbm_pie import PieSettings, explore_last, forget_at_restart
-from .position_based import Fitted, Fitting, Rank, lacking_list, make_rank, refit, remembered
+from .position_based import Fitted, Fitting, Rank, make_rank, refit
 
 __all__ = ["PbmPieMle"]
 
@@ -86,7 +86,7 @@ class PbmPieMle(Fitting, PieSettings):
         return State(
             shape=shape,
             epsilon=float(self.epsilon),
-            memory=remembered(self),
+            memory=self.memory(),
             counts=self.counts(shape),
             epochs=self.epochs(),
             fitted=self.fitted(shape),

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
-from ..statistics.counts import Counts, record
+from ..statistics.counts import Counts, lacking_list, record
 from .pbm_ucb import rank_by_upper_bounds
-from .position_based import Fitted, Fitting, Rank, lacking_list, make_rank, refit
+from .position_based import Fitted, Fitting, Rank, make_rank, refit
 from .settings import number
 
 __all__ = ["PbmUcbMle"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.chance import uniform
 from ..statistics.samplers import shuffle
 
-__all__ = ["Desk", "make_desk", "pick_largest", "place_best", "place_in_order"]
+__all__ = ["Desk", "make_desk", "place_best", "place_in_order", "sort_largest"]
 
 
 class Desk(NamedTuple):
@@ -23,7 +22,7 @@ class Desk(NamedTuple):
     prices: Floats  # (2, n)
     potential: Floats  # (m,)
     links: Ints  # (3, n)
-    taken: Ints  # (2, n) items, positions
+    sorted: Ints  # (2, n) items, positions
 
 
 def make_desk(n: int, m: int) -> Desk:
@@ -34,7 +33,7 @@ def make_desk(n: int, m: int) -> Desk:
         prices=np.zeros((2, n)),
         potential=np.zeros(m),
         links=np.zeros((3, n), np.int64),
-        taken=np.zeros((2, n), np.int64),
+        sorted=np.zeros((2, n), np.int64),
     )
 
 
@@ -57,24 +56,27 @@ def place_best(scores: Floats, source: Any, ranking: Ints, desk: Desk) -> None:
 @inner_kernel
 def place_in_order(attraction: Floats, examination: Floats, source: Any, ranking: Ints, desk: Desk) -> None:
     """The most attractive item at the most examined position, the second at the second, and so on."""
-    items, positions = desk.taken[0], desk.taken[1]
-    for i in range(attraction.size):
-        items[i] = 0
-        positions[i] = 0
-    for _ in range(examination.size):
-        j = pick_largest(examination, positions, source)
-        ranking[j] = pick_largest(attraction, items, source)
+    items, positions = desk.sorted[0], desk.sorted[1]
+    m = examination.size
+    sort_largest(examination, positions, m, source)
+    sort_largest(attraction, items, m, source)
+    for k in range(m):
+        ranking[positions[k]] = items[k]
 
 
 @inner_kernel
-def pick_largest(values: Floats, taken: Ints, source: Any) -> int:
-    """Take the largest of what is left, one of them at random if there are several."""
-    best, chosen, ties = -math.inf, -1, 0
-    for k in range(values.size):
-        if taken[k] == 0 and values[k] >= best:
-            ties = ties + 1 if values[k] == best else 1
-            best = values[k]
-            if ties == 1 or uniform(source) * ties < 1.0:
-                chosen = k
-    taken[chosen] = 1
-    return chosen
+def sort_largest(values: Floats, indices: Ints, count: int, source: Any) -> None:
+    """Fill ``indices``: those of the ``count`` largest values first, in order, with ties at random; then the rest."""
+    n = values.size
+    for i in range(n):
+        indices[i] = i
+    for k in range(count):
+        best, equal = k, 1
+        for i in range(k + 1, n):
+            if values[indices[i]] > values[indices[best]]:
+                best, equal = i, 1
+            elif values[indices[i]] == values[indices[best]]:
+                equal += 1
+                if uniform(source) * equal < 1.0:
+                    best = i
+        indices[k], indices[best] = indices[best], indices[k]

@@ -15,6 +15,7 @@ from ..core import Shape
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.counts import Counts
 from ..statistics.rank_one_newton import Workspace, make_workspace, newton
+from .placing import sort_largest
 from .settings import Forgetting, number, probabilities
 
 __all__ = [
@@ -23,11 +24,9 @@ __all__ = [
     "Fitting",
     "Positions",
     "Rank",
-    "lacking_list",
     "make_rank",
     "place",
     "refit",
-    "remembered",
     "sort_positions",
 ]
 
@@ -102,13 +101,6 @@ class Fitting(Forgetting):
         return Fitted(equal, np.ones(1), float(self.refit), float(self.prior), make_workspace(n, m))
 
 
-def remembered(policy: Forgetting) -> float:
-    """How many rounds a policy remembers."""
-    if policy.window is not None:
-        return float(policy.window)
-    return 1.0 / (1.0 - policy.discount) if policy.discount < 1.0 else math.inf
-
-
 def make_rank(n: int) -> Rank:
     """Room to rank n items."""
     return Rank(np.zeros(n), np.zeros(n, np.int64))
@@ -145,44 +137,6 @@ def place(rank: Rank, order: Ints, rng: np.random.Generator, ranking: Ints) -> N
 
     Afterwards ``rank.items`` begins with these items, in order.
     """
-    score, items = rank.score, rank.items
-    n = items.size
-    for i in range(n):
-        items[i] = i
+    sort_largest(rank.score, rank.items, order.size, rng)
     for k in range(order.size):
-        best, equal = k, 1
-        for i in range(k + 1, n):
-            if score[items[i]] > score[items[best]]:
-                best, equal = i, 1
-            elif score[items[i]] == score[items[best]]:
-                equal += 1
-                if rng.random() * equal < 1.0:
-                    best = i
-        items[k], items[best] = items[best], items[k]
-        ranking[order[k]] = items[k]
-
-
-@inner_kernel
-def lacking_list(counts: Counts, least: float, rng: np.random.Generator, ranking: Ints) -> int:
-    """Fill in a cyclic list (s, s+1, ..., s+m-1) that has a pair never shown, or less than ``least`` times.
-
-    Of several, those whose rarest pair is rarest, and one of these at random; returns how many these are. No two of
-    them agree in any pair. 0, and no list, if none is lacking.
-    """
-    n, m = counts.shown.shape
-    lacking, chosen, fewest = 0, -1, math.inf
-    for s in range(n):
-        rarest = math.inf
-        for j in range(m):
-            rarest = min(rarest, counts.shown[(s + j) % n, j])
-        if rarest <= 0.0 or rarest < least:
-            if rarest < fewest:
-                lacking, fewest = 0, rarest
-            if rarest == fewest:
-                lacking += 1
-                if rng.random() * lacking < 1.0:
-                    chosen = s
-    if lacking > 0:
-        for j in range(m):
-            ranking[j] = (chosen + j) % n
-    return lacking
+        ranking[order[k]] = rank.items[k]

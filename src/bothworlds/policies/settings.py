@@ -88,6 +88,19 @@ class Forgetting(CompiledPolicy):
         """Empty counts that forget as the settings say."""
         return make_counts(*shape, self.window, self.discount)
 
+    def memory(self) -> float:
+        """How many rounds it remembers at most; no confidence bound needs to hold for longer than that.
+
+        >>> import bothworlds
+        >>> bothworlds.policy("comb-ts").memory(), bothworlds.policy("comb-ts", window=500).memory()
+        (inf, 500.0)
+        >>> bothworlds.policy("comb-ts", discount=0.5).memory()
+        2.0
+        """
+        if self.window is not None:
+            return float(self.window)
+        return 1.0 / (1.0 - self.discount) if self.discount < 1.0 else math.inf
+
 
 @dataclass(frozen=True, kw_only=True)
 class Restarting(CompiledPolicy):

@@ -7,13 +7,14 @@ confidence bounds.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from ..kernels import Floats, Ints, inner_kernel
 
-__all__ = ["Counts", "cyclic_list", "make_counts", "record"]
+__all__ = ["Counts", "lacking_list", "make_counts", "record"]
 
 
 class Counts(NamedTuple):
@@ -67,21 +68,27 @@ def record(counts: Counts, ranking: Ints, clicks: Floats) -> None:
 
 
 @inner_kernel
-def cyclic_list(counts: Counts, rng: np.random.Generator, ranking: Ints) -> bool:
-    """Fill in one of the n cyclic lists (s, s+1, ..., s+m-1) not yet shown, in random order; False if there is none.
+def lacking_list(counts: Counts, least: float, rng: np.random.Generator, ranking: Ints) -> int:
+    """Fill in a cyclic list (s, s+1, ..., s+m-1) that has a pair never shown, or less than ``least`` times.
 
-    Together they show every item once at every position. Which are missing is read off the first position, so nothing
-    has to be remembered about it, and after forgetting they are shown again.
+    Of several, those whose rarest pair is rarest, and one of these at random; returns how many these are. No two of
+    them agree in any pair. 0, and no list, if none is lacking. Nothing has to be remembered about who has had a turn,
+    and after forgetting they have it again.
     """
     n, m = counts.shown.shape
-    missing, chosen = 0, -1
+    lacking, chosen, fewest = 0, -1, math.inf
     for s in range(n):
-        if counts.shown[s, 0] <= 0.0:
-            missing += 1
-            if rng.random() * missing < 1.0:
-                chosen = s
-    if chosen < 0:
-        return False
-    for j in range(m):
-        ranking[j] = (chosen + j) % n
-    return True
+        rarest = math.inf
+        for j in range(m):
+            rarest = min(rarest, counts.shown[(s + j) % n, j])
+        if rarest <= 0.0 or rarest < least:
+            if rarest < fewest:
+                lacking, fewest = 0, rarest
+            if rarest == fewest:
+                lacking += 1
+                if rng.random() * lacking < 1.0:
+                    chosen = s
+    if lacking > 0:
+        for j in range(m):
+            ranking[j] = (chosen + j) % n
+    return lacking

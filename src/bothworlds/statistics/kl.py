@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ..kernels import kernel
+from ..kernels import inner_kernel, kernel
 
-__all__ = ["kl", "kl_lower", "kl_upper"]
+__all__ = ["kl", "kl_lower", "kl_upper", "round_level"]
 
 EDGE = 1e-15  # probabilities are kept this far from 0 and 1 where their logarithm is taken
 
@@ -76,3 +76,9 @@ def kl_lower(p: float, n: float, level: float) -> float:
     True
     """
     return 1.0 - kl_upper(1.0 - p, n, level)
+
+
+@inner_kernel
+def round_level(t: float) -> float:
+    r""":math:`\log t + 3 \log \log t`, the second term not below 0."""
+    return math.log(t) + 3.0 * math.log(max(1.0, math.log(t)))
