@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..kernels import Floats, Ints, inline_kernel, inner_kernel, kernel
+from ..kernels import Floats, Ints, inline_kernel, kernel
 from .dual import Workspace, make_workspace
 from .feasible import repair
 from .newton import solve
 from .regularizers import slope
 from .sampling import Urn, draw, make_urn, prepare
 
-__all__ = ["Leading", "lead", "make_leading", "project", "reset", "show"]
+__all__ = ["Leading", "lead", "make_leading", "project", "ready", "reset", "show"]
 
 
 class Leading(NamedTuple):
@@ -35,8 +35,8 @@ class Leading(NamedTuple):
 
 
 def make_leading(n: int, m: int, tolerance: float) -> Leading:
-    """Room for a leader of n items at m positions, found to ``tolerance``; to be ``reset`` before use."""
-    return Leading(
+    """A uniform start for n items at m positions; ``reset`` gives it the multipliers of a regulariser."""
+    leading = Leading(
         marginals=np.full((n, m), 1.0 / n),
         lam=np.zeros(m),
         mu=np.zeros(n),
@@ -45,6 +45,8 @@ def make_leading(n: int, m: int, tolerance: float) -> Leading:
         urn=make_urn(n, m),
         work=make_workspace(n, m),
     )
+    prepare(leading.marginals, leading.urn)
+    return leading
 
 
 @kernel
@@ -58,26 +60,21 @@ def reset(reg: Any, rate: float, leading: Leading) -> float:
             leading.marginals[i, j] = 1.0 / n
     for j in range(m):
         leading.lam[j] = z
-    prepare(leading.marginals, leading.urn)
     return z
-
-
-@inline_kernel
-def show(leading: Leading, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    """Draw a list with the marginals; they are its propensities."""
-    draw(leading.marginals, rng, leading.urn, ranking)
-    for j in range(ranking.size):
-        propensity[j] = leading.marginals[ranking[j], j]
 
 
 @inline_kernel
 def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
     """Move on to the leader for these losses, at one rate or at one for every pair."""
-    find(reg, loss, rate, leading)
-    prepare(leading.marginals, leading.urn)
+    w, effort = leading.work, leading.effort
+    took = solve(reg, loss, rate, leading.lam, leading.mu, leading.tolerance, w)
+    repair(w.x, w.row, leading.marginals, w.rhs, w.trial_mu)
+    effort[0] += took.steps
+    effort[1] = max(effort[1], took.steps)
+    effort[2] += took.sweeps
 
 
-@inner_kernel
+@inline_kernel
 def project(reg: Any, potential: Floats, rate: float, share: float, mixing: float, leading: Leading) -> None:
     """Move on to the point of the polytope nearest to the one that a step has led to.
 
@@ -88,7 +85,7 @@ def project(reg: Any, potential: Floats, rate: float, share: float, mixing: floa
     x = leading.marginals
     leading.lam[:] = 0.0
     leading.mu[:] = 0.0
-    find(reg, potential, rate, leading)
+    lead(reg, potential, rate, leading)
     for i in range(n):
         for j in range(m):
             potential[i, j] = leading.work.z[i, j]
@@ -96,15 +93,17 @@ def project(reg: Any, potential: Floats, rate: float, share: float, mixing: floa
                 x[i, j] = (1.0 - share) * x[i, j] + share / n
                 potential[i, j] = -slope(reg, x[i, j]) / rate
             x[i, j] = (1.0 - mixing) * x[i, j] + mixing / n
-    prepare(x, leading.urn)
 
 
 @inline_kernel
-def find(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
-    """Solve from the multipliers at hand, and make the point feasible."""
-    w, effort = leading.work, leading.effort
-    took = solve(reg, loss, rate, leading.lam, leading.mu, leading.tolerance, w)
-    repair(w.x, w.row, leading.marginals, w.rhs, w.trial_mu)
-    effort[0] += took.steps
-    effort[1] = max(effort[1], took.steps)
-    effort[2] += took.sweeps
+def ready(leading: Leading) -> None:
+    """Get ready to draw from the point that has been moved: once a round, after ``reset``, ``lead`` or ``project``."""
+    prepare(leading.marginals, leading.urn)
+
+
+@inline_kernel
+def show(leading: Leading, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    """Draw a list with the marginals; they are its propensities."""
+    draw(leading.marginals, rng, leading.urn, ranking)
+    for j in range(ranking.size):
+        propensity[j] = leading.marginals[ranking[j], j]

@@ -121,7 +121,8 @@ def leader(
         effort = _anchored(solve(*problem), *problem)
         if effort.violation <= tol:
             found = _finished(effort, *problem)
-            if found.gap <= GAP * m * (np.abs(losses).max() + 1.0 / np.min(rates)):
+            scale = np.ptp(losses, axis=0).max() + 1.0 / np.min(rates)
+            if found.gap <= m * (GAP * scale + 256.0 * EPS * np.abs(losses).max()):
                 return found
     # No start, or one from so far away that the multipliers or the certificate have suffered.
     effort = _anchored(climb(*problem), *problem)

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.follow import Leading, lead, make_leading, reset, show
+from ..geometry.follow import Leading, lead, make_leading, ready, reset, show
 from ..geometry.regularizers import Hybrid as Regularizer
 from ..kernels import Floats, Ints
 from ..statistics.epochs import Epochs, new_epoch
@@ -120,3 +120,4 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         reset(reg, state.rate, state.leading)
     else:
         lead(reg, state.loss, state.rate / math.sqrt(state.epochs.clock[0] + 1.0), state.leading)
+    ready(state.leading)

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.follow import Leading, lead, make_leading, reset, show
+from ..geometry.follow import Leading, lead, make_leading, ready, reset, show
 from ..geometry.regularizers import HybridBarrier
 from ..kernels import Floats, Ints, kernel
 from ..statistics.epochs import Epochs, new_epoch
@@ -66,8 +66,8 @@ class Lbinfv(Planning):
     prediction of the round in which it comes.
 
     Needs to be told: the horizon, or it doubles it.
-    Guarantee: :math:`O(\log T)` with a constant of the clicks' variances with steady users, :math:`O(m \sqrt{nT \log
-    T})` with any; for semi-bandits in general.
+    Guarantee: :math:`O(\log T)` with steady users, with the variances of clicks in the constant, and
+    :math:`O(m \sqrt{nT \log T})` with any; for semi-bandits in general.
     Known failure: unless it restarts it does not forget: it follows the best fixed list, not that of the season.
 
     Parameters
@@ -163,6 +163,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
             for j in range(m):
                 sums[i, j] = loss[i, j] + predicted[i, j]
         lead(HybridBarrier(gamma, plan.level * (1.0 + gamma)), sums, state.rates, state.leading)
+    ready(state.leading)
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.follow import Leading, make_leading, project, reset, show
+from ..geometry.follow import Leading, make_leading, project, ready, reset, show
 from ..geometry.regularizers import Shannon
 from ..kernels import Floats, Ints, kernel
 from ..statistics.epochs import Epochs, new_epoch
@@ -128,6 +128,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         begin(state)
     else:
         project(Shannon(), state.surprisal, 1.0, state.share, gamma, state.leading)
+    ready(state.leading)
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.follow import Leading, make_leading, project, reset, show
+from ..geometry.follow import Leading, make_leading, project, ready, reset, show
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints, kernel
 from ..statistics.epochs import Epochs, new_epoch
@@ -126,6 +126,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         begin(state)
     else:
         project(Tsallis(), state.potential, SCALE, state.share, 0.0, state.leading)
+    ready(state.leading)
 
 
 @kernel

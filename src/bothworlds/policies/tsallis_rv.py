@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.follow import Leading, lead, make_leading, reset, show
+from ..geometry.follow import Leading, lead, make_leading, ready, reset, show
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints
 from ..statistics.epochs import Epochs, new_epoch
@@ -133,3 +133,4 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         reset(Tsallis(), state.rate, state.leading)
     else:
         lead(Tsallis(), loss, state.rate / math.sqrt(state.epochs.clock[0] + 1.0), state.leading)
+    ready(state.leading)
