@@ -62,17 +62,19 @@ def plan(p: Planner, tolerance: float, rounds: int) -> float:
         r.log_shared[j] = r.log_theta[j] + r.log_kappa[j]
     p.effort[0] += 1
     begin(p)
+    # The last plan is where the search for alternatives starts, enough or not: it may well be too much.
+    cut_off(p, math.inf)
     worst = 0.0
     for s in range(rounds):
-        worst = cut_off(p, tolerance)
-        p.effort[1] += 1
-        if worst >= 1.0 - tolerance:
-            break
         pivots = optimize(p.lp, 50 * (n + m) + 1000)
         p.effort[3] += max(pivots, 0)
         if pivots < 0:
             break
         read(p)
+        worst = cut_off(p, 1.0 - tolerance)
+        p.effort[1] += 1
+        if worst >= 1.0 - tolerance:
+            break
     scale = 1.0 / max(min(worst, 1.0), 1e-3)
     for i in range(n):
         for j in range(m):
@@ -110,8 +112,8 @@ def read(p: Planner) -> None:
 
 
 @inner_kernel
-def cut_off(p: Planner, tolerance: float) -> float:
-    """Add a cut for every alternative that q does not tell apart; return the least divergence."""
+def cut_off(p: Planner, enough: float) -> float:
+    """Add a cut for every alternative whose divergence is not ``enough``; return the least divergence, or 1."""
     n, m = p.q.shape
     load(p.rival, p.q)
     worst = 1.0
@@ -119,9 +121,9 @@ def cut_off(p: Planner, tolerance: float) -> float:
         drop_slack_rows(p.lp, m)
     cut = p.row.reshape(n, m)
     for k in range(n - 1):
-        value = closest(p.rival, k, 1.0)
+        value = closest(p.rival, k, enough)
         worst = min(worst, value)
-        if value < 1.0 - tolerance:
+        if value < enough:
             fill_cut(p.rival, k, cut)
             largest = 0.0
             for e in range(n * m):
