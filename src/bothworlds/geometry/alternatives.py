@@ -24,48 +24,57 @@ import numpy as np
 
 from ..kernels import Floats, Ints, inner_kernel, kernel
 
-__all__ = ["Rival", "anchor", "divergence", "fill_cut", "is_free", "load", "make_rival", "place", "set_slack"]
+__all__ = ["Rival", "divergence", "fill_cut", "is_free", "load", "make_rival", "place", "set_slack"]
 
 NEAR = 1e-7  # weight of the squared distance from the truth: chooses where the divergence leaves a choice
+WEIGHT, RATE, CURVE = 0, 1, 2  # what is known of a pair that is shown
+PULL, BEND = 0, 1  # first and second derivative in one a
+HERE, STEP = 0, 1  # a point, and a step from it
 
 
 class Rival(NamedTuple):
-    """One alternative and the room to find it in. n items, m positions; constraints k < m order, k >= m limit b."""
+    """One alternative and the room to find it in, for n items and m positions.
+
+    Constraints c < m - 1 say that b falls from position c to the next, constraints m + j that theta' at j is at most 1.
+    """
 
     log_theta: Floats  # (n,) descending
     log_kappa: Floats  # (m,) descending from 0
     log_shared: Floats  # (m,) their sum: the click rates that all alternatives share
-    head: Ints  # (n + 1,) where the cells of a row begin
-    column: Ints  # (n m,) the cells with weight, row by row: their positions,
-    weight: Floats  # (n m,) weights
-    rate: Floats  # (n m,) and click probabilities p
-    b: Floats  # (m,) log kappa'
-    a: Floats  # (n,) log theta' of items that are not on the list
-    slack: Floats  # (2 m,)
-    lam: Floats  # (2 m,) multipliers
-    variable: Ints  # (m,) which variable moves b, or -1
-    gradient: Floats  # (m,)
+    head: Ints  # (n + 1,) where the pairs of an item begin
+    column: Ints  # (n m,) their positions
+    pair: Floats  # (3, n m) their weights, click probabilities and second derivatives
+    b: Floats  # (2, m) log kappa', and a step
+    a: Floats  # (2, n) log theta' of items that are not on the list, and a step
+    slack: Floats  # (2, 2 m) of constraints, and a step; infinite where no variable is concerned
+    lam: Floats  # (2, 2 m) multipliers, and a step
+    force: Floats  # (2, n) derivatives in a
+    gradient: Floats  # (m,) in b
     hessian: Floats  # (m, m)
-    pull: Floats  # (n,) derivative in a, and
-    bend: Floats  # (n,) second derivative
-    curve: Floats  # (n m,) second derivative of every cell
-    system: Floats  # (m, m)
-    step: Floats  # (m,) of the variables
-    step_b: Floats  # (m,)
-    step_a: Floats  # (n,)
-    step_slack: Floats  # (2 m,)
-    step_lam: Floats  # (2 m,)
+    variable: Ints  # (m,) which variable moves b, or -1
+    system: Floats  # (m, m) Newton's equations,
+    step: Floats  # (m,) and their solution
 
 
 def make_rival(n: int, m: int) -> Rival:
     """Allocate the room to find alternatives in."""
-    floats = {name: np.zeros(m) for name in ("log_kappa", "log_shared", "b", "gradient", "step", "step_b")}
-    floats |= {name: np.zeros(n) for name in ("log_theta", "a", "pull", "bend", "step_a")}
-    floats |= {name: np.zeros(2 * m) for name in ("slack", "lam", "step_slack", "step_lam")}
-    floats |= {name: np.zeros(n * m) for name in ("weight", "rate", "curve")}
-    floats |= {name: np.zeros((m, m)) for name in ("hessian", "system")}
     return Rival(
-        head=np.zeros(n + 1, np.int64), column=np.zeros(n * m, np.int64), variable=np.zeros(m, np.int64), **floats
+        log_theta=np.zeros(n),
+        log_kappa=np.zeros(m),
+        log_shared=np.zeros(m),
+        head=np.zeros(n + 1, np.int64),
+        column=np.zeros(n * m, np.int64),
+        pair=np.zeros((3, n * m)),
+        b=np.zeros((2, m)),
+        a=np.zeros((2, n)),
+        slack=np.zeros((2, 2 * m)),
+        lam=np.zeros((2, 2 * m)),
+        force=np.zeros((2, n)),
+        gradient=np.zeros(m),
+        hessian=np.zeros((m, m)),
+        variable=np.zeros(m, np.int64),
+        system=np.zeros((m, m)),
+        step=np.zeros(m),
     )
 
 
@@ -74,13 +83,15 @@ def load(r: Rival, q: Floats) -> None:
     """Take the pairs with a weight from q (n, m), except those of the best list, which tell nothing apart."""
     n, m = q.shape
     count = 0
+    for j in range(m):
+        r.log_shared[j] = r.log_theta[j] + r.log_kappa[j]
     for i in range(n):
         r.head[i] = count
         for j in range(m):
             if q[i, j] > 0.0 and i != j:
                 r.column[count] = j
-                r.weight[count] = q[i, j]
-                r.rate[count] = math.exp(r.log_theta[i] + r.log_kappa[j])
+                r.pair[WEIGHT, count] = q[i, j]
+                r.pair[RATE, count] = math.exp(r.log_theta[i] + r.log_kappa[j])
                 count += 1
     r.head[n] = count
 
@@ -92,127 +103,118 @@ def place(r: Rival, k: int) -> None:
     Halfway between all positions alike and the decline of the shared click rates, except where two items tie: there
     kappa' falls as the shared click rates do.
     """
-    m, shared = r.b.size, r.log_shared
+    m, shared = r.log_shared.size, r.log_shared
     r.variable[0] = -1
-    r.b[0] = 0.0
+    r.b[HERE, 0] = 0.0
     free = 0
     for j in range(1, m):
+        fall = shared[j] - shared[j - 1]
         if j == k + 1:
             r.variable[j] = r.variable[j - 1]
-            r.b[j] = r.b[j - 1] + (shared[j] - shared[j - 1])
         else:
             r.variable[j] = free
-            r.b[j] = r.b[j - 1] + 0.5 * (shared[j] - shared[j - 1])
             free += 1
-    for i in range(m, r.a.size):
-        r.a[i] = 0.0
+            fall *= 0.5
+        r.b[HERE, j] = r.b[HERE, j - 1] + fall
+    for i in range(m, r.log_theta.size):
+        r.a[HERE, i] = 0.0
         for e in range(r.head[i], r.head[i + 1]):
-            r.a[i] = min(r.a[i], math.log(r.rate[e]) - r.b[r.column[e]])
+            r.a[HERE, i] = min(r.a[HERE, i], math.log(r.pair[RATE, e]) - r.b[HERE, r.column[e]])
 
 
 @inner_kernel
 def set_slack(r: Rival) -> None:
-    """How far b is inside its constraints; of those without a variable, one that never matters."""
-    m = r.b.size
+    """How far b is inside its constraints."""
+    m, b = r.log_shared.size, r.b
     for j in range(m):
-        r.slack[j] = r.b[j] - r.b[j + 1] if j < m - 1 and r.variable[j] != r.variable[j + 1] else math.inf
-        r.slack[m + j] = r.b[j] - r.log_shared[j] if r.variable[j] >= 0 else math.inf
+        r.slack[HERE, j] = math.inf
+        if j < m - 1 and r.variable[j] != r.variable[j + 1]:
+            r.slack[HERE, j] = b[HERE, j] - b[HERE, j + 1]
+        r.slack[HERE, m + j] = b[HERE, j] - r.log_shared[j] if r.variable[j] >= 0 else math.inf
 
 
 @inner_kernel
-def anchor(r: Rival, i: int, k: int) -> int:
+def anchor(i: int, k: int, m: int) -> int:
     """The position whose b fixes theta' of item i: its own, the last for the challenger, -1 if there is none."""
-    m = r.b.size
     return i if i < m else (m - 1 if i == k + 1 else -1)
 
 
 @inner_kernel
 def is_free(r: Rival, i: int, k: int) -> bool:
     """Whether item i has an a of its own that matters; one that is shown at a single position adapts to it."""
-    return anchor(r, i, k) < 0 and r.head[i + 1] - r.head[i] > 1
+    return i >= r.log_shared.size and i != k + 1 and r.head[i + 1] - r.head[i] > 1
 
 
 @inner_kernel
 def divergence(r: Rival, k: int) -> float:
     """The divergence at (a, b), with gradient and Hessian in b, and in every a; infinite outside the domain."""
-    m = r.b.size
+    m = r.log_shared.size
     total = 0.0
     for j in range(m):
-        r.gradient[j] = NEAR * (r.b[j] - r.log_kappa[j])
+        r.gradient[j] = NEAR * (r.b[HERE, j] - r.log_kappa[j])
         for l in range(m):
-            r.hessian[j, l] = 0.0
-        r.hessian[j, j] = NEAR
-    for i in range(r.a.size):
-        at = anchor(r, i, k)
-        if at >= 0 or is_free(r, i, k):
-            total += row_divergence(r, i, r.a[i] if at < 0 else r.log_shared[at] - r.b[at])
-        if at >= 0:
-            tie_to(r, i, at)
+            r.hessian[j, l] = NEAR if j == l else 0.0
+    for i in range(r.log_theta.size):
+        at = anchor(i, k, m)
+        if at < 0 and not is_free(r, i, k):
+            continue
+        a = r.a[HERE, i] if at < 0 else r.log_shared[at] - r.b[HERE, at]
+        pull, bend = 0.0, 0.0
+        for e in range(r.head[i], r.head[i + 1]):
+            j, w, p = r.column[e], r.pair[WEIGHT, e], r.pair[RATE, e]
+            u = a + r.b[HERE, j]
+            if not u < 0.0:
+                return math.inf
+            rest = -math.expm1(u)
+            odds = (1.0 - rest) / rest
+            total += w * (p * (math.log(p) - u) + (1.0 - p) * (math.log1p(-p) - math.log(rest)))
+            slope, curve = w * ((1.0 - p) * odds - p), w * (1.0 - p) * odds / rest
+            pull += slope
+            bend += curve
+            r.gradient[j] += slope
+            r.hessian[j, j] += curve
+            r.pair[CURVE, e] = curve
+            if at >= 0:
+                r.hessian[j, at] -= curve
+                r.hessian[at, j] -= curve
+        r.force[PULL, i] = pull
+        r.force[BEND, i] = bend
+        if at >= 0:  # this a is a constant minus b[at]
+            r.gradient[at] -= pull
+            r.hessian[at, at] += bend
     return total
-
-
-@inner_kernel
-def row_divergence(r: Rival, i: int, a: float) -> float:
-    total, pull, bend = 0.0, 0.0, 0.0
-    for e in range(r.head[i], r.head[i + 1]):
-        j, p, w = r.column[e], r.rate[e], r.weight[e]
-        u = a + r.b[j]
-        if not u < 0.0:
-            return math.inf
-        rest = -math.expm1(u)
-        odds = (1.0 - rest) / rest
-        total += w * (p * (math.log(p) - u) + (1.0 - p) * (math.log1p(-p) - math.log(rest)))
-        slope, curve = w * ((1.0 - p) * odds - p), w * (1.0 - p) * odds / rest
-        pull += slope
-        bend += curve
-        r.gradient[j] += slope
-        r.hessian[j, j] += curve
-        r.curve[e] = curve
-    r.pull[i], r.bend[i] = pull, bend
-    return total
-
-
-@inner_kernel
-def tie_to(r: Rival, i: int, at: int) -> None:
-    """What a row adds where its a is a constant minus b[at]."""
-    r.gradient[at] -= r.pull[i]
-    r.hessian[at, at] += r.bend[i]
-    for e in range(r.head[i], r.head[i + 1]):
-        r.hessian[r.column[e], at] -= r.curve[e]
-        r.hessian[at, r.column[e]] -= r.curve[e]
 
 
 @kernel
 def fill_cut(r: Rival, k: int, cut: Floats) -> None:
-    """The divergence of every pair (n, m) in the alternative found last.
+    """The divergence of every pair, row by row (n m,), in the alternative found last.
 
     An item that has no weight anywhere is given the attraction that fits it best at all positions alike.
     """
-    n, m = cut.shape
+    n, m = r.log_theta.size, r.log_shared.size
     for i in range(n):
-        at = anchor(r, i, k)
-        cells = r.head[i + 1] - r.head[i]
-        a = r.log_shared[at] - r.b[at] if at >= 0 else r.a[i]
-        if at < 0 and cells == 1:
-            a = math.log(r.rate[r.head[i]]) - r.b[r.column[r.head[i]]]
-        elif at < 0 and cells == 0:
+        at, first = anchor(i, k, m), r.head[i]
+        a = r.log_shared[at] - r.b[HERE, at] if at >= 0 else r.a[HERE, i]
+        if at < 0 and r.head[i + 1] == first + 1:
+            a = math.log(r.pair[RATE, first]) - r.b[HERE, r.column[first]]
+        elif at < 0 and r.head[i + 1] == first:
             a = best_fit(r, i)
         for j in range(m):
-            p, u = math.exp(r.log_theta[i] + r.log_kappa[j]), min(a + r.b[j], -1e-15)
-            gap = p * (r.log_theta[i] + r.log_kappa[j] - u) + (1.0 - p) * (math.log1p(-p) - math.log(-math.expm1(u)))
-            cut[i, j] = max(gap, 0.0) if i != j else 0.0
+            v, u = r.log_theta[i] + r.log_kappa[j], min(a + r.b[HERE, j], -1e-15)
+            gap = math.exp(v) * (v - u) - math.expm1(v) * math.log(math.expm1(v) / math.expm1(u))
+            cut[i * m + j] = max(gap, 0.0) if i != j else 0.0
 
 
 @inner_kernel
 def best_fit(r: Rival, i: int) -> float:
-    """The a that minimises the divergence of row i with equal weights, by Newton from the left, where it is convex."""
-    m, a = r.b.size, 0.0
+    """The a that minimises the divergence of item i with equal weights, by Newton's method from below."""
+    m, a = r.log_shared.size, 0.0
     for j in range(m):
-        a = min(a, r.log_theta[i] + r.log_kappa[j] - r.b[j])
+        a = min(a, r.log_theta[i] + r.log_kappa[j] - r.b[HERE, j])
     for _ in range(20):
         pull, bend = 0.0, 0.0
         for j in range(m):
-            p, rest = math.exp(r.log_theta[i] + r.log_kappa[j]), -math.expm1(a + r.b[j])
+            p, rest = math.exp(r.log_theta[i] + r.log_kappa[j]), -math.expm1(a + r.b[HERE, j])
             odds = (1.0 - rest) / rest
             pull += (1.0 - p) * odds - p
             bend += (1.0 - p) * odds / rest

@@ -36,8 +36,7 @@ class Planner(NamedTuple):
     rival: Rival
     lp: Programme
     q: Floats  # (n, m) the plan
-    costs: Floats  # (n m,)
-    row: Floats  # (n m,) a cut
+    row: Floats  # (n m,) costs, a cut or a solution
     effort: Ints  # (4,) plans, rounds of cuts, cuts, pivots, in all
 
 
@@ -47,7 +46,6 @@ def make_planner(n: int, m: int, most_cuts: int) -> Planner:
         rival=make_rival(n, m),
         lp=make_programme(n * m, m + n - 1 + most_cuts),
         q=np.zeros((n, m)),
-        costs=np.zeros(n * m),
         row=np.zeros(n * m),
         effort=np.zeros(4, np.int64),
     )
@@ -55,27 +53,38 @@ def make_planner(n: int, m: int, most_cuts: int) -> Planner:
 
 @kernel
 def plan(p: Planner, tolerance: float, rounds: int) -> float:
-    """Fill q for the logarithms in ``rival``; return by how much its cost can be too high, relative to the least."""
+    """Fill q for the logarithms in ``rival``; return by how much its cost can be too high, relative to the least.
+
+    The last plan is where the search for alternatives starts.
+    """
     n, m = p.q.shape
-    r = p.rival
-    for j in range(m):
-        r.log_shared[j] = r.log_theta[j] + r.log_kappa[j]
     p.effort[0] += 1
     begin(p)
-    # The last plan is where the search for alternatives starts, enough or not: it may well be too much.
-    cut_off(p, math.inf)
-    worst = 0.0
-    for s in range(rounds):
+    # At first there is a cut for every alternative, told apart or not: the last plan may well be too much.
+    enough, worst = math.inf, 0.0
+    for _ in range(rounds + 1):
+        load(p.rival, p.q)
+        worst = min(enough, 1.0)
+        if p.lp.size[0] + n > p.lp.table.shape[0]:
+            drop_slack_rows(p.lp, m)
+        for k in range(n - 1):
+            value = closest(p.rival, k, enough)
+            if value < enough:
+                worst = min(worst, value)
+                fill_cut(p.rival, k, p.row)
+                add_cut(p)
+        if worst == enough:
+            break
+        enough = 1.0 - tolerance
         pivots = optimize(p.lp, 50 * (n + m) + 1000)
-        p.effort[3] += max(pivots, 0)
         if pivots < 0:
             break
-        read(p)
-        worst = cut_off(p, 1.0 - tolerance)
         p.effort[1] += 1
-        if worst >= 1.0 - tolerance:
-            break
-    scale = 1.0 / max(min(worst, 1.0), 1e-3)
+        p.effort[3] += pivots
+        read_solution(p.lp, p.row)
+        for k in range(n * m):
+            p.q[k // m, k % m] = p.row[k]
+    scale = 1.0 / max(worst, 1e-3)
     for i in range(n):
         for j in range(m):
             p.q[i, j] *= scale
@@ -87,12 +96,12 @@ def begin(p: Planner) -> None:
     """Costs and flows, with the swaps of neighbours in the basis: their prices make all reduced costs non-negative."""
     n, m = p.q.shape
     r = p.rival
-    for i in range(n):
-        for j in range(m):
-            p.costs[i * m + j] = (math.exp(r.log_theta[j]) - math.exp(r.log_theta[i])) * math.exp(r.log_kappa[j])
-            if p.effort[0] <= 1:
-                p.q[i, j] = 1.0
-    restart(p.lp, p.costs)
+    for k in range(n * m):
+        i, j = k // m, k % m
+        p.row[k] = (math.exp(r.log_theta[j]) - math.exp(r.log_theta[i])) * math.exp(r.log_kappa[j])
+        if p.effort[0] <= 1:
+            p.q[i, j] = 1.0
+    restart(p.lp, p.row)
     for l in range(m):
         for k in range(n * m):
             i, j = k // m, k % m
@@ -103,33 +112,12 @@ def begin(p: Planner) -> None:
 
 
 @inner_kernel
-def read(p: Planner) -> None:
-    n, m = p.q.shape
-    read_solution(p.lp, p.row)
-    for i in range(n):
-        for j in range(m):
-            p.q[i, j] = p.row[i * m + j]
-
-
-@inner_kernel
-def cut_off(p: Planner, enough: float) -> float:
-    """Add a cut for every alternative whose divergence is not ``enough``; return the least divergence, or 1."""
-    n, m = p.q.shape
-    load(p.rival, p.q)
-    worst = 1.0
-    if p.lp.size[0] + n > p.lp.table.shape[0]:
-        drop_slack_rows(p.lp, m)
-    cut = p.row.reshape(n, m)
-    for k in range(n - 1):
-        value = closest(p.rival, k, enough)
-        worst = min(worst, value)
-        if value < enough:
-            fill_cut(p.rival, k, cut)
-            largest = 0.0
-            for e in range(n * m):
-                largest = max(largest, p.row[e])
-            for e in range(n * m):
-                p.row[e] /= largest
-            add_row(p.lp, p.row, 1.0 / largest)
-            p.effort[2] += 1
-    return worst
+def add_cut(p: Planner) -> None:
+    """Add ``row``, scaled to a largest entry of 1."""
+    largest = 0.0
+    for k in range(p.row.size):
+        largest = max(largest, p.row[k])
+    for k in range(p.row.size):
+        p.row[k] /= largest
+    add_row(p.lp, p.row, 1.0 / largest)
+    p.effort[2] += 1

@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 
 from ..kernels import inner_kernel, kernel
-from .alternatives import Rival, divergence, is_free, place, set_slack
+from .alternatives import BEND, CURVE, HERE, PULL, STEP, Rival, divergence, is_free, place, set_slack
 
 __all__ = ["closest"]
 
-STEPS = 80  # a dozen or two are enough
-HALVINGS = 30
+TRIALS = 200  # points looked at; a dozen or two are enough
+SHORTEST = 1e-9  # a step that must be shortened to this much is lost in rounding
 GAP = 1e-9
 CENTRING = 0.1  # the gap aimed at by a step, relative to the present one
 
@@ -28,198 +28,160 @@ CENTRING = 0.1  # the gap aimed at by a step, relative to the present one
 def closest(r: Rival, k: int, enough: float) -> float:
     """The divergence of alternative k, in which item k + 1 ties with item k or, beyond the list, with its last one.
 
-    The search ends early once the divergence is certain to be ``enough``; the bound is a little lower than the value
-    returned in any case, by at most 1e-9 of it.
+    The search ends early once the divergence is certain to be ``enough``; otherwise the least divergence is below the
+    value returned by no more than 1e-9 of it, or of 1.
     """
-    m = r.b.size
+    m = r.log_shared.size
     place(r, k)
     set_slack(r)
-    value = divergence(r, k)
     count = 0
     for c in range(2 * m):
-        r.lam[c] = 0.0
-        if r.slack[c] < math.inf:
-            r.lam[c] = max(value, 1e-3) / r.slack[c]
-            count += 1
-    width = m * (1.0 - r.log_shared[m - 1])  # no b is further from another
-    for _ in range(STEPS):
-        gap = complementarity(r)
-        if gap + width * residual(r, k) <= max(value - enough, GAP * max(1.0, value)):
+        r.lam[HERE, c] = 0.1 / r.slack[HERE, c]
+        count += 1 if r.slack[HERE, c] < math.inf else 0
+    width = m * (1.0 - r.log_shared[m - 1])  # no two b are further apart
+    value, mu, before, length, undo = 0.0, 0.0, math.inf, 0.0, False
+    for _ in range(TRIALS):
+        here = divergence(r, k)
+        slope, off, spread, gap = residuals(r, k)
+        if undo:
             break
-        new = advance(r, k, CENTRING * gap / max(count, 1))
-        if new < 0.0:
-            break  # only rounding is left
-        value = new
+        if here < math.inf and off + spread - 2.0 * mu * gap + count * mu * mu <= (1.0 - 0.02 * length) * before:
+            value = here
+            if gap + width * slope <= max(value - enough, GAP * max(1.0, value)):
+                break
+            mu = CENTRING * gap / max(count, 1)
+            before = off + spread - 2.0 * mu * gap + count * mu * mu
+            find_step(r, k, mu)
+            length = longest(r)
+            move = length
+        else:
+            undo = length < SHORTEST
+            move = -length if undo else -0.5 * length
+            length *= 0.5
+        for j in range(m):
+            r.b[HERE, j] += move * r.b[STEP, j]
+        for i in range(m, r.log_theta.size):
+            r.a[HERE, i] += move * r.a[STEP, i]
+        for c in range(2 * m):
+            r.lam[HERE, c] += move * r.lam[STEP, c]
+        set_slack(r)
     return value
 
 
 @inner_kernel
-def complementarity(r: Rival) -> float:
-    gap = 0.0
-    for c in range(r.lam.size):
-        if r.slack[c] < math.inf:
-            gap += r.lam[c] * r.slack[c]
-    return gap
-
-
-@inner_kernel
-def stationarity(r: Rival, v: int) -> float:
-    """The derivative of the Lagrangian in variable v."""
-    m, total = r.b.size, 0.0
-    for j in range(m):
-        if r.variable[j] == v:
-            total += r.gradient[j] - r.lam[j] - r.lam[m + j]
-            if j > 0:
-                total += r.lam[j - 1]
-    return total
-
-
-@inner_kernel
-def residual(r: Rival, k: int) -> float:
-    total = 0.0
-    for v in range(r.b.size - 1):
-        total += abs(stationarity(r, v))
-    for i in range(r.b.size, r.a.size):
+def residuals(r: Rival, k: int) -> tuple[float, float, float, float]:
+    """Of the Lagrangian's derivatives the sum and the sum of squares; of lam times slack the squares and the sum."""
+    m = r.log_shared.size
+    slope, off, spread, gap = 0.0, 0.0, 0.0, 0.0
+    for v in range(m - 1):
+        total = 0.0
+        for j in range(1, m):
+            if r.variable[j] == v:
+                total += r.gradient[j] + r.lam[HERE, j - 1] - r.lam[HERE, j] - r.lam[HERE, m + j]
+        slope += abs(total)
+        off += total * total
+    for i in range(m, r.log_theta.size):
         if is_free(r, i, k):
-            total += abs(r.pull[i])
-    return total
+            slope += abs(r.force[PULL, i])
+            off += r.force[PULL, i] ** 2
+    for c in range(2 * m):
+        if r.slack[HERE, c] < math.inf:
+            product = r.lam[HERE, c] * r.slack[HERE, c]
+            gap += product
+            spread += product * product
+    return slope, off, spread, gap
 
 
 @inner_kernel
-def merit(r: Rival, k: int, mu: float) -> float:
-    """The squared violation of all equations of the path."""
-    total = 0.0
-    for v in range(r.b.size - 1):
-        total += stationarity(r, v) ** 2
-    for i in range(r.b.size, r.a.size):
-        if is_free(r, i, k):
-            total += r.pull[i] ** 2
-    for c in range(r.lam.size):
-        if r.slack[c] < math.inf:
-            total += (r.lam[c] * r.slack[c] - mu) ** 2
-    return total
-
-
-@inner_kernel
-def advance(r: Rival, k: int, mu: float) -> float:
-    """One step towards the point of the path at mu; return the divergence there, or -1 if no step helps."""
-    before = merit(r, k, mu)
-    find_step(r, k, mu)
+def longest(r: Rival) -> float:
+    """How much of the step leaves multipliers and slacks positive; 1 at most."""
     length = 1.0
-    for c in range(r.lam.size):
-        if r.slack[c] < math.inf:
-            if r.step_lam[c] < 0.0:
-                length = min(length, -0.99 * r.lam[c] / r.step_lam[c])
-            if r.step_slack[c] < 0.0:
-                length = min(length, -0.99 * r.slack[c] / r.step_slack[c])
-    done = 0.0
-    for _ in range(HALVINGS):
-        move(r, length - done)
-        done = length
-        value = divergence(r, k)
-        if value < math.inf and merit(r, k, mu) <= (1.0 - 0.02 * length) * before:
-            return value
-        length *= 0.5
-    move(r, -done)
-    divergence(r, k)
-    return -1.0
-
-
-@inner_kernel
-def move(r: Rival, length: float) -> None:
-    for j in range(r.b.size):
-        r.b[j] += length * r.step_b[j]
-    for i in range(r.b.size, r.a.size):
-        r.a[i] += length * r.step_a[i]
-    for c in range(r.lam.size):
-        r.lam[c] += length * r.step_lam[c]
-    set_slack(r)
+    for c in range(r.lam.shape[1]):
+        if r.slack[HERE, c] < math.inf:
+            if r.lam[STEP, c] < 0.0:
+                length = min(length, -0.99 * r.lam[HERE, c] / r.lam[STEP, c])
+            if r.slack[STEP, c] < 0.0:
+                length = min(length, -0.99 * r.slack[HERE, c] / r.slack[STEP, c])
+    return length
 
 
 @inner_kernel
 def find_step(r: Rival, k: int, mu: float) -> None:
     """Newton's step: first of the variables, then of all that follows from them."""
-    m, n = r.b.size, r.a.size
+    m, n = r.log_shared.size, r.log_theta.size
     for j in range(m):
-        r.step_b[j] = -r.gradient[j]
+        r.b[STEP, j] = -r.gradient[j]
     for i in range(m, n):
         if is_free(r, i, k):
             eliminate(r, i)
     add_constraints(r, mu)
-    gather(r)
-    solve_in_place(r)
+    solve(r)
     for j in range(m):
-        r.step_b[j] = r.step[r.variable[j]] if r.variable[j] >= 0 else 0.0
+        r.b[STEP, j] = r.step[r.variable[j]] if r.variable[j] >= 0 else 0.0
     for i in range(m, n):
-        r.step_a[i] = 0.0
+        r.a[STEP, i] = 0.0
         if is_free(r, i, k):
-            total = r.pull[i]
+            total = r.force[PULL, i]
             for e in range(r.head[i], r.head[i + 1]):
-                total += r.curve[e] * r.step_b[r.column[e]]
-            r.step_a[i] = -total / r.bend[i]
+                total += r.pair[CURVE, e] * r.b[STEP, r.column[e]]
+            r.a[STEP, i] = -total / r.force[BEND, i]
     for c in range(2 * m):
-        j = c if c < m else c - m
-        change = r.step_b[j] - (r.step_b[j + 1] if c < m - 1 else 0.0)
-        r.step_slack[c] = change
-        r.step_lam[c] = (mu - r.lam[c] * change) / r.slack[c] - r.lam[c] if r.slack[c] < math.inf else 0.0
+        room, lam = r.slack[HERE, c], r.lam[HERE, c]
+        change = r.b[STEP, c % m] - (r.b[STEP, c + 1] if c < m - 1 else 0.0)
+        r.slack[STEP, c] = change
+        r.lam[STEP, c] = (mu - lam * change) / room - lam if room < math.inf else 0.0
 
 
 @inner_kernel
 def eliminate(r: Rival, i: int) -> None:
     """Take the a of a free item out of the equations for b."""
     for e in range(r.head[i], r.head[i + 1]):
-        share = r.curve[e] / r.bend[i]
-        r.step_b[r.column[e]] += share * r.pull[i]
+        share = r.pair[CURVE, e] / r.force[BEND, i]
+        r.b[STEP, r.column[e]] += share * r.force[PULL, i]
         for f in range(r.head[i], r.head[i + 1]):
-            r.hessian[r.column[e], r.column[f]] -= share * r.curve[f]
+            r.hessian[r.column[e], r.column[f]] -= share * r.pair[CURVE, f]
 
 
 @inner_kernel
 def add_constraints(r: Rival, mu: float) -> None:
-    m = r.b.size
+    """The multipliers taken out of the equations for b."""
+    m = r.log_shared.size
     for c in range(2 * m):
-        if r.slack[c] < math.inf:
-            j = c if c < m else c - m
-            push, stiffness = mu / r.slack[c], r.lam[c] / r.slack[c]
-            r.step_b[j] += push
+        if r.slack[HERE, c] < math.inf:
+            j = c % m
+            push, stiffness = mu / r.slack[HERE, c], r.lam[HERE, c] / r.slack[HERE, c]
+            r.b[STEP, j] += push
             r.hessian[j, j] += stiffness
             if c < m:
-                r.step_b[j + 1] -= push
+                r.b[STEP, j + 1] -= push
                 r.hessian[j + 1, j + 1] += stiffness
                 r.hessian[j, j + 1] -= stiffness
                 r.hessian[j + 1, j] -= stiffness
 
 
 @inner_kernel
-def gather(r: Rival) -> None:
-    """From positions to variables; those that are not in use get an equation of their own."""
-    m = r.b.size
-    for v in range(m):
-        r.step[v] = 0.0
-        for w in range(m):
-            r.system[v, w] = 0.0
-    for j in range(m):
-        v = r.variable[j]
-        if v >= 0:
-            r.step[v] += r.step_b[j]
-            for l in range(m):
-                if r.variable[l] >= 0:
-                    r.system[v, r.variable[l]] += r.hessian[j, l]
-    for v in range(m):
-        if r.system[v, v] == 0.0:
-            r.system[v, v] = 1.0
-
-
-@inner_kernel
-def solve_in_place(r: Rival) -> None:
-    """Cholesky's method on ``system`` and ``step``."""
+def solve(r: Rival) -> None:
+    """Gather the equations of all b that a variable moves, and solve them by Cholesky's method."""
     a, x, m = r.system, r.step, r.step.size
     for v in range(m):
+        x[v] = 0.0
+        for w in range(m):
+            a[v, w] = 0.0
+    for j in range(1, m):
+        v = r.variable[j]
+        if v >= 0:
+            x[v] += r.b[STEP, j]
+            for l in range(1, m):
+                if r.variable[l] >= 0:
+                    a[v, r.variable[l]] += r.hessian[j, l]
+    for v in range(m):
+        if a[v, v] == 0.0:
+            a[v, v] = 1.0  # not in use
         for w in range(v + 1):
             total = a[v, w]
             for l in range(w):
                 total -= a[v, l] * a[w, l]
-            a[v, w] = math.sqrt(max(total, 1e-14 * a[v, v] + 1e-300)) if v == w else total / a[w, w]
+            a[v, w] = math.sqrt(max(total, 1e-14 * a[v, v])) if v == w else total / a[w, w]
         for w in range(v):
             x[v] -= a[v, w] * x[w]
         x[v] /= a[v, v]
