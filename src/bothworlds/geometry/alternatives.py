@@ -26,6 +26,7 @@ from ..kernels import Floats, Ints, inner_kernel, kernel
 
 __all__ = ["Rival", "divergence", "fill_cut", "is_free", "load", "make_rival", "place", "set_slack"]
 
+EPS = 1e-15  # slack that is lost in rounding
 NEAR = 1e-7  # weight of the squared distance from the truth: chooses where the divergence leaves a choice
 WEIGHT, RATE, CURVE = 0, 1, 2  # what is known of a pair that is shown
 PULL, BEND = 0, 1  # first and second derivative in one a
@@ -129,8 +130,8 @@ def set_slack(r: Rival) -> None:
     for j in range(m):
         r.slack[HERE, j] = math.inf
         if j < m - 1 and r.variable[j] != r.variable[j + 1]:
-            r.slack[HERE, j] = b[HERE, j] - b[HERE, j + 1]
-        r.slack[HERE, m + j] = b[HERE, j] - r.log_shared[j] if r.variable[j] >= 0 else math.inf
+            r.slack[HERE, j] = max(b[HERE, j] - b[HERE, j + 1], EPS)
+        r.slack[HERE, m + j] = max(b[HERE, j] - r.log_shared[j], EPS) if r.variable[j] >= 0 else math.inf
 
 
 @inner_kernel
@@ -167,7 +168,7 @@ def divergence(r: Rival, k: int) -> float:
                 return math.inf
             rest = -math.expm1(u)
             odds = (1.0 - rest) / rest
-            total += w * (p * (math.log(p) - u) + (1.0 - p) * (math.log1p(-p) - math.log(rest)))
+            total += w * max(p * (math.log(p) - u) + (1.0 - p) * (math.log1p(-p) - math.log(rest)), 0.0)
             slope, curve = w * ((1.0 - p) * odds - p), w * (1.0 - p) * odds / rest
             pull += slope
             bend += curve

@@ -30,6 +30,9 @@ from .linear import Programme, add_row, drop_slack_rows, make_programme, optimiz
 __all__ = ["Planner", "make_planner", "plan"]
 
 
+EXERTION = 1e-5  # the least price, relative to the highest
+
+
 class Planner(NamedTuple):
     """Everything a plan writes to."""
 
@@ -77,7 +80,9 @@ def plan(p: Planner, tolerance: float, rounds: int) -> float:
             break
         enough = 1.0 - tolerance
         pivots = optimize(p.lp, 50 * (n + m) + 1000)
-        if pivots < 0:
+        if pivots == 0:
+            worst = 1.0  # what is missing is lost in rounding
+        if pivots <= 0:
             break
         p.effort[1] += 1
         p.effort[3] += pivots
@@ -93,7 +98,11 @@ def plan(p: Planner, tolerance: float, rounds: int) -> float:
 
 @inner_kernel
 def begin(p: Planner) -> None:
-    """Costs and flows, with the swaps of neighbours in the basis: their prices make all reduced costs non-negative."""
+    """Costs and flows, with items shown one place too high in the basis: so no reduced cost is negative.
+
+    What costs nothing, such as a swap of positions that are alike, is given a price all the same, or it might be asked
+    for without end.
+    """
     n, m = p.q.shape
     r = p.rival
     for k in range(n * m):
@@ -109,6 +118,8 @@ def begin(p: Planner) -> None:
         add_row(p.lp, p.row, 0.0)
     for l in range(min(m, n - 1)):
         pivot(p.lp, l + 1, (l + 1) * m + l + 1)
+    for k in range(1, n * m + 1):
+        p.lp.table[0, k] += EXERTION * p.lp.scale[0]
 
 
 @inner_kernel

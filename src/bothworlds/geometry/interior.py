@@ -19,8 +19,8 @@ from .alternatives import BEND, CURVE, HERE, PULL, STEP, Rival, divergence, is_f
 __all__ = ["closest"]
 
 TRIALS = 200  # points looked at; a dozen or two are enough
-SHORTEST = 1e-9  # a step that must be shortened to this much is lost in rounding
-GAP = 1e-9
+SHORTEST = 1e-4  # a step that must be shortened to this much is lost in rounding
+GAP = 1e-8
 CENTRING = 0.1  # the gap aimed at by a step, relative to the present one
 
 
@@ -29,7 +29,7 @@ def closest(r: Rival, k: int, enough: float) -> float:
     """The divergence of alternative k, in which item k + 1 ties with item k or, beyond the list, with its last one.
 
     The search ends early once the divergence is certain to be ``enough``; otherwise the least divergence is below the
-    value returned by no more than 1e-9 of it, or of 1.
+    value returned by no more than 1e-8 of it, or of 1. Should rounding end the search, a lower bound is returned.
     """
     m = r.log_shared.size
     place(r, k)
@@ -39,16 +39,16 @@ def closest(r: Rival, k: int, enough: float) -> float:
         r.lam[HERE, c] = 0.1 / r.slack[HERE, c]
         count += 1 if r.slack[HERE, c] < math.inf else 0
     width = m * (1.0 - r.log_shared[m - 1])  # no two b are further apart
-    value, mu, before, length, undo = 0.0, 0.0, math.inf, 0.0, False
+    value, doubt, mu, before, length, undo = 0.0, math.inf, 0.0, math.inf, 0.0, False
     for _ in range(TRIALS):
         here = divergence(r, k)
         slope, off, spread, gap = residuals(r, k)
         if undo:
             break
         if here < math.inf and off + spread - 2.0 * mu * gap + count * mu * mu <= (1.0 - 0.02 * length) * before:
-            value = here
-            if gap + width * slope <= max(value - enough, GAP * max(1.0, value)):
-                break
+            value, doubt = here, gap + width * slope
+            if doubt <= max(value - enough, GAP * max(1.0, value)):
+                return value
             mu = CENTRING * gap / max(count, 1)
             before = off + spread - 2.0 * mu * gap + count * mu * mu
             find_step(r, k, mu)
@@ -65,7 +65,7 @@ def closest(r: Rival, k: int, enough: float) -> float:
         for c in range(2 * m):
             r.lam[HERE, c] += move * r.lam[STEP, c]
         set_slack(r)
-    return value
+    return max(value - doubt, 0.0)
 
 
 @inner_kernel

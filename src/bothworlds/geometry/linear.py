@@ -24,7 +24,8 @@ from ..kernels import Floats, Ints, inner_kernel, kernel
 __all__ = ["Programme", "add_row", "drop_slack_rows", "make_programme", "optimize", "pivot", "read_solution", "restart"]
 
 SMALLEST_PIVOT = 1e-9
-ROUNDING = 1e-12  # values this far below zero, relative to the largest bound, are zero
+ROUNDING = 1e-13  # variables this far below zero, relative to the largest bound, are zero
+SHORT = 1e-7  # and so are slacks, relative to their own bound
 HARRIS = 1e-11  # reduced costs may fall this far below zero, relative to the costs, for the sake of a larger pivot
 
 
@@ -34,6 +35,7 @@ class Programme(NamedTuple):
     table: Floats  # (most rows + 1, variables + 1)
     basis: Ints  # (most rows + 1,) the variable of every row; entry 0 is not used
     outside: Ints  # (variables + 1,) the variable of every column; entry 0 is not used
+    allowed: Floats  # (most rows + variables + 2,) how far below zero a row's variable, then a column's, may be
     place: Ints  # (variables,) the row of a variable, or minus its column
     size: Ints  # (2,) rows there are; rows there have ever been
     scale: Floats  # (2,) the largest cost; the largest bound
@@ -45,6 +47,7 @@ def make_programme(variables: int, most_rows: int) -> Programme:
         table=np.zeros((most_rows + 1, variables + 1)),
         basis=np.zeros(most_rows + 1, np.int64),
         outside=np.zeros(variables + 1, np.int64),
+        allowed=np.zeros(most_rows + variables + 2),
         place=np.zeros(variables, np.int64),
         size=np.zeros(2, np.int64),
         scale=np.zeros(2),
@@ -60,6 +63,7 @@ def restart(lp: Programme, costs: Floats) -> None:
     for k in range(costs.size):
         lp.table[0, k + 1] = costs[k]
         lp.outside[k + 1] = k
+        lp.allowed[lp.basis.size + k + 1] = 0.0
         lp.place[k] = -(k + 1)
         lp.scale[0] = max(lp.scale[0], abs(costs[k]))
 
@@ -84,6 +88,7 @@ def add_row(lp: Programme, coefficients: Floats, bound: float) -> bool:
             for c in range(columns):
                 table[r, c] += coefficients[k] * table[at, c]
     lp.basis[r] = coefficients.size + lp.size[1]
+    lp.allowed[r] = SHORT * abs(bound)
     lp.size[0] = r
     lp.size[1] += 1
     lp.scale[1] = max(lp.scale[1], abs(bound))
@@ -104,7 +109,9 @@ def pivot(lp: Programme, r: int, c: int) -> None:
             table[i, c] = 0.0
             for k in range(columns):
                 table[i, k] += weight * table[r, k]
+    column = lp.basis.size + c
     lp.basis[r], lp.outside[c] = lp.outside[c], lp.basis[r]
+    lp.allowed[r], lp.allowed[column] = lp.allowed[column], lp.allowed[r]
     if lp.basis[r] < variables:
         lp.place[lp.basis[r]] = r
     if lp.outside[c] < variables:
@@ -134,10 +141,11 @@ def optimize(lp: Programme, most_pivots: int) -> int:
 @inner_kernel
 def most_negative(lp: Programme) -> int:
     """The row whose variable is furthest below zero; 0 if none is."""
-    worst, row = -ROUNDING * lp.scale[1], 0
+    worst, row = 0.0, 0
     for r in range(1, lp.size[0] + 1):
-        if lp.table[r, 0] < worst:
-            worst, row = lp.table[r, 0], r
+        value = lp.table[r, 0]
+        if value < worst and value < -max(lp.allowed[r], ROUNDING * lp.scale[1]):
+            worst, row = value, r
     return row
 
 
@@ -169,6 +177,7 @@ def drop_slack_rows(lp: Programme, first: int) -> None:
             for c in range(columns):
                 lp.table[r, c] = lp.table[last, c]
             lp.basis[r] = lp.basis[last]
+            lp.allowed[r] = lp.allowed[last]
             if lp.basis[r] < lp.place.size:
                 lp.place[lp.basis[r]] = r
             lp.size[0] -= 1

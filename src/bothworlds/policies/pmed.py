@@ -21,7 +21,7 @@ __all__ = ["Pmed"]
 
 APART = 1e-3  # items whose attraction differs by less, in logarithms, are planned for as if it were this much
 FIT = 1e-16  # gain in log-likelihood at which the fit ends
-LEAST = -12.0  # logarithms of attraction and examination are planned for as if they were no less
+LEAST = -9.0  # logarithms of attraction and examination are planned for as if they were no less
 
 
 class Queue(NamedTuple):
@@ -270,11 +270,14 @@ def note(a: Floats, b: Floats, order: Ints, planned: Ints, planned_a: Floats, pl
 
 @inner_kernel
 def pose(planned: Ints, a: Floats, b: Floats, log_theta: Floats, log_kappa: Floats) -> None:
-    """The problem to plan for: items in order, and never quite alike, or no exploration would be enough."""
+    """The problem to plan for: on the best list no two items quite alike, nor any other like the last of them.
+
+    Or no exploration would be enough.
+    """
     above = 0.0
     for k in range(planned.size):
-        above = min(a[planned[k]], above - APART)
-        log_theta[k] = above
+        log_theta[k] = min(a[planned[k]], above - APART)
+        above = log_theta[k] if k < b.size else above
     for j in range(b.size):
         log_kappa[j] = b[j]
 
