@@ -12,7 +12,6 @@ from ..core import Shape, decides, learns
 from ..geometry.detours import Detours, make_detours, take_apart
 from ..geometry.exploration import Planner, make_planner, plan
 from ..kernels import Floats, Ints, inner_kernel
-from ..statistics.chance import Stream, absorb, make_stream, uniform
 from ..statistics.counts import Counts, record
 from ..statistics.rank_one_newton import Workspace, make_workspace, newton
 from .settings import Forgetting, number, whole
@@ -41,7 +40,7 @@ class State(NamedTuple):
     max_cuts: int
     counts: Counts
     queue: Queue
-    stream: Stream
+    topped: Ints  # (n_items,) the round in which an item was last shown at the first position
     fit: Workspace
     order: Ints  # (n_items,) by attraction, best first
     planned: Ints  # (n_items,) the order when the plan was made; -1 at first
@@ -159,7 +158,7 @@ class Pmed(Forgetting):
             max_cuts=int(self.max_cuts),
             counts=self.counts(shape),
             queue=Queue(lists, np.full(1, n), np.ones((n, m), np.int64)),
-            stream=make_stream(n, m),
+            topped=np.zeros(n, np.int64),
             fit=make_workspace(n, m),
             order=np.arange(n),
             planned=np.full(n, -1),
@@ -184,12 +183,12 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     counts, queue, fit, rival = state.counts, state.queue, state.fit, state.planner.rival
     record(counts, ranking, clicks)
-    absorb(state.stream, ranking)
+    state.topped[ranking[0]] = counts.learned[0]
     strike_off(queue, ranking)
     if queue.length[0] > 0:
         return
     newton(counts.shown, counts.clicked, state.prior, True, True, FIT, fit)
-    sort_items(state.stream, fit.a, state.order)
+    sort_items(fit.a, state.topped, state.order)
     if state.planned[0] < 0 or moved(fit.a, fit.b, state.planned_a, state.planned_b) > state.refit:
         note(fit.a, fit.b, state.order, state.planned, state.planned_a, state.planned_b)
         pose(state.planned, state.planned_a, state.planned_b, rival.log_theta, rival.log_kappa)
@@ -227,22 +226,21 @@ def enqueue(queue: Queue, items: Ints) -> None:
 
 
 @inner_kernel
-def sort_items(stream: Stream, a: Floats, order: Ints) -> None:
-    """Sort the items by attraction, ties at random; from round to round they are nearly sorted, so by insertion."""
-    n = order.size
-    for k in range(1, n):
+def sort_items(a: Floats, topped: Ints, order: Ints) -> None:
+    """Sort the items by attraction; from pass to pass they are nearly sorted, so by insertion.
+
+    Of items that are alike, the one comes first that was on top the longest ago. As lists are shown in random order, so
+    are ties broken.
+    """
+    for k in range(1, order.size):
         item, at = order[k], k
-        while at > 0 and a[order[at - 1]] < a[item]:
-            order[at] = order[at - 1]
+        while at > 0:
+            before = order[at - 1]
+            if a[before] > a[item] or (a[before] == a[item] and topped[before] < topped[item]):
+                break
+            order[at] = before
             at -= 1
         order[at] = item
-    end = 0
-    for k in range(n - 1):
-        while end < n and a[order[end]] == a[order[k]]:
-            end += 1
-        if end > k + 1:
-            other = k + int(uniform(stream) * (end - k))
-            order[k], order[other] = order[other], order[k]
 
 
 @inner_kernel
