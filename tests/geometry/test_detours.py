@@ -24,7 +24,7 @@ def random_flow(n, m, seed):
 def lists_of(q):
     detours = make_detours(*q.shape)
     take_apart(q, detours)
-    count = detours.count[0]
+    count = detours.found[0]
     return detours.weights[:count], detours.lists[:count]
 
 

@@ -75,7 +75,7 @@ def test_rows_that_do_not_bind_can_be_dropped(seed):
     costs, a, b = rng.random(4) + 0.1, rng.random((40, 4)), np.ones(40)
     for _ in range(4):  # what was dropped may bind again later: the rows come round once more
         a, b = np.concatenate([a, a[:40]]), np.concatenate([b, b[:40]])
-    q, value, lp = solved(costs, a, b, room=12, drop=True)
+    _, value, lp = solved(costs, a, b, room=12, drop=True)
     assert lp.size[0] <= 12
     assert value == pytest.approx(linprog(costs, -a, -b).fun, rel=1e-6)
 

@@ -46,11 +46,10 @@ def queue_of(state):
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 def test_the_first_pass_shows_every_item_once_at_every_position(n, m):
     for t, state, decision, _ in rounds_of(PMED, world_of(n, m), n + 1):
-        if t == 1:
-            assert (decision.propensity == 1.0 / n).all()
         if t <= n:
             assert decision.propensity == pytest.approx(np.full(m, 1.0 / (n - t + 1)))
-    assert (state.counts.shown - (state.counts.shown == 2) >= 1).all()
+        else:
+            assert (state.counts.shown == 1.0).all()
 
 
 def next_queue(state, alpha=1.0):
@@ -64,7 +63,7 @@ def next_queue(state, alpha=1.0):
         if any(state.counts.shown[i, j] < alpha * sqrt(log_t) for j, i in enumerate(cyclic)):
             lists.append(cyclic)
     left = {(i, j): inf if base[j] == i else state.counts.shown[i, j] for i in range(n) for j in range(m)}
-    for k in range(state.plan.count[0]):
+    for k in range(state.plan.found[0]):
         ranking = tuple(state.planned[state.plan.lists[k]].tolist())
         need, pairs = state.plan.weights[k] * log_t, [(i, j) for j, i in enumerate(ranking)]
         have = min(left[pair] for pair in pairs)
@@ -166,6 +165,28 @@ def test_a_list_that_is_not_in_the_queue_is_only_counted():
     PMED.learn(state, Decision(np.array(absent), np.full(3, np.nan)), [1, 0, 0])
     assert queue_of(state) == queue
     assert (state.counts.shown - before).sum() == 3
+
+
+@pytest.mark.parametrize(
+    ("attraction", "examination"),
+    [
+        (np.zeros(6), [1.0, 1.0, 1.0]),
+        (np.ones(6), [1.0, 1.0, 1.0]),
+        ([1.0, 0.0, 0.0], [1.0, 0.5]),
+        ([0.5, 0.5, 0.5, 0.5], [1.0, 1.0, 1.0, 1.0]),
+        ([0.9, 0.8, 0.7, 0.1], [0.1, 0.5, 1.0]),
+    ],
+    ids=["hopeless", "generous", "certain", "alike", "reversed"],
+)
+@pytest.mark.parametrize("prior", [0.0, 0.1])
+def test_every_plan_is_found_whatever_users_do(attraction, examination, prior):
+    world = stochastic(attraction, examination)
+    for t, state, _, _ in rounds_of(policy("pmed", prior=prior), world, 400):
+        if t % 20 == 0:
+            assert np.isfinite(state.planner.q).all()
+            assert np.isfinite(state.plan.weights).all()
+    assert state.planner.effort[0] >= 1
+    assert state.planner.effort[5] == 0
 
 
 def test_ties_are_broken_at_random():

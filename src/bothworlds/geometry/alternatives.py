@@ -9,10 +9,10 @@ looks the same; it is told apart by showing other pairs, :math:`q_{ij}` times ea
 over :math:`1 = \kappa'_1 \ge \kappa'_2 \ge \ldots` and :math:`\theta' \le 1` in which another list is best. Between any
 such model and the true one there is a point where two neighbours tie for the first time, :math:`\theta'_l =
 \theta'_{l+1}` or :math:`\theta'_m = \theta'_i` with i > m, and by convexity it is no easier to tell apart. So there are
-n - 1 problems, each convex in :math:`b = \log \kappa'` and :math:`a = \log \theta'`, since
-:math:`kl(p, e^u)` is convex in u. Items that are on the list have :math:`a_l = \log(\theta_l \kappa_l) - b_l`; those that
-are not have an a of their own, which is eliminated from every Newton step. The order of positions and :math:`\theta' \le
-1` are inequalities between the b, kept by the interior point method of ``interior.py``.
+n - 1 problems, each convex in :math:`b = \log \kappa'` and :math:`a = \log \theta'`, since :math:`kl(p, e^u)` is convex
+in u. Items that are on the list have :math:`a_l = \log(\theta_l \kappa_l) - b_l`; those that are not have an a of their
+own, which is eliminated from every Newton step. The order of positions and :math:`\theta' \le 1` are inequalities
+between the b, kept by the interior point method of ``interior.py``.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def divergence(r: Rival, k: int) -> float:
     total = 0.0
     for j in range(m):
         r.gradient[j] = NEAR * (r.b[HERE, j] - r.log_kappa[j])
-        for l in range(m):
-            r.hessian[j, l] = NEAR if j == l else 0.0
+        for other in range(m):
+            r.hessian[j, other] = NEAR if j == other else 0.0
     for i in range(r.log_theta.size):
         at = anchor(i, k, m)
         if at < 0 and not is_free(r, i, k):

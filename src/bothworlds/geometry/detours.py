@@ -2,9 +2,9 @@ r"""Lists that make one detour from the best one, and how often to show each.
 
 How often pairs shall be shown, :math:`q_{ij}`, is a flow. Its nodes are the positions and the outside: an item of the
 best list that is shown elsewhere goes from its own position to that one, an item that is not on it comes from outside,
-and an item that is pushed off leaves to the outside. Flows are sums of cycles, and a cycle is a list: all items in their
-places, except those on the cycle. The best list itself may be shown as often as one likes, so any sum of cycles is a way
-to show pairs that often.
+and an item that is pushed off leaves to the outside. Flows are sums of cycles, and a cycle is a list: all items in
+their places, except those on the cycle. The best list itself may be shown as often as one likes, so any sum of cycles
+is a way to show pairs that often.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Detours(NamedTuple):
 
     lists: Ints  # (n m + m, m) items in the order of positions
     weights: Floats  # (n m + m,) descending
-    count: Ints  # (1,)
+    found: Ints  # (1,) how many there are
     flow: Floats  # (n, m) from the place of an item, or from outside, to a position
     leave: Floats  # (m,) from a position to the outside
     at: Ints  # (m + 1,) the step of the walk at which a node was reached, or -1; node m is outside
@@ -38,7 +38,7 @@ def make_detours(n: int, m: int) -> Detours:
     return Detours(
         lists=np.zeros((n * m + m, m), np.int64),
         weights=np.zeros(n * m + m),
-        count=np.zeros(1, np.int64),
+        found=np.zeros(1, np.int64),
         flow=np.zeros((n, m)),
         leave=np.zeros(m),
         at=np.zeros(m + 1, np.int64),
@@ -51,7 +51,7 @@ def make_detours(n: int, m: int) -> Detours:
 def take_apart(q: Floats, d: Detours) -> None:
     """Fill in lists and weights for q (n, m), in which no item is elsewhere more often than others take its place."""
     n, m = q.shape
-    d.count[0] = 0
+    d.found[0] = 0
     largest = 0.0
     for j in range(m):
         d.leave[j] = 0.0
@@ -67,7 +67,7 @@ def take_apart(q: Floats, d: Detours) -> None:
         if d.flow[start // m, start % m] <= TINY * largest:
             break
         # A walk from the heaviest edge along the heaviest ones ends in a cycle, or where only rounding is left.
-        if walk(d, min(start // m, m), TINY * largest) and d.count[0] < d.weights.size:
+        if walk(d, min(start // m, m), TINY * largest) and d.found[0] < d.weights.size:
             keep(d)
 
 
@@ -139,7 +139,7 @@ def keep(d: Detours) -> None:
     for k in range(length):
         to = d.node[(k + 1) % length]
         weight = min(weight, d.flow[d.item[k], to] if to < m else d.leave[d.node[k]])
-    slot = d.count[0]
+    slot = d.found[0]
     while slot > 0 and d.weights[slot - 1] < weight:
         d.weights[slot] = d.weights[slot - 1]
         for j in range(m):
@@ -155,4 +155,4 @@ def keep(d: Detours) -> None:
             d.lists[slot, to] = d.item[k]
         else:
             d.leave[d.node[k]] -= weight
-    d.count[0] += 1
+    d.found[0] += 1

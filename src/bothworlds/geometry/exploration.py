@@ -11,8 +11,8 @@ positions no more often than others take its own:
 
 .. math:: \sum_{i \ne l} q_{il} \ge \sum_{j \ne l} q_{lj} \quad\text{for}\quad l \le m.
 
-There are infinitely many alternatives; those that a solution violates most are added as cuts and the programme is solved
-again. At the end q is scaled up so that all are satisfied: by the relative amount by which the cost can be too high.
+There are infinitely many alternatives; those that a solution violates most are added as cuts and the programme is
+solved again. At the end q is scaled up so that all are satisfied: by as much the cost can be too high, relatively.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Planner(NamedTuple):
     lp: Programme
     q: Floats  # (n, m) the plan
     row: Floats  # (n m,) costs, a cut or a solution
-    effort: Ints  # (4,) plans, rounds of cuts, cuts, pivots, in all
+    effort: Ints  # (6,) plans, programmes solved, cuts, pivots; plans that rounding ended, and that could not be solved
 
 
 def make_planner(n: int, m: int, most_cuts: int) -> Planner:
@@ -50,7 +50,7 @@ def make_planner(n: int, m: int, most_cuts: int) -> Planner:
         lp=make_programme(n * m, m + n - 1 + most_cuts),
         q=np.zeros((n, m)),
         row=np.zeros(n * m),
-        effort=np.zeros(4, np.int64),
+        effort=np.zeros(6, np.int64),
     )
 
 
@@ -83,6 +83,7 @@ def plan(p: Planner, tolerance: float, rounds: int) -> float:
         if pivots == 0:
             worst = 1.0  # what is missing is lost in rounding
         if pivots <= 0:
+            p.effort[4 if pivots == 0 else 5] += 1
             break
         p.effort[1] += 1
         p.effort[3] += pivots
@@ -111,13 +112,13 @@ def begin(p: Planner) -> None:
         if p.effort[0] <= 1:
             p.q[i, j] = 1.0
     restart(p.lp, p.row)
-    for l in range(m):
+    for own in range(m):
         for k in range(n * m):
             i, j = k // m, k % m
-            p.row[k] = 0.0 if i == j else (1.0 if j == l else (-1.0 if i == l else 0.0))
+            p.row[k] = 0.0 if i == j else (1.0 if j == own else (-1.0 if i == own else 0.0))
         add_row(p.lp, p.row, 0.0)
-    for l in range(min(m, n - 1)):
-        pivot(p.lp, l + 1, (l + 1) * m + l + 1)
+    for j in range(min(m, n - 1)):
+        pivot(p.lp, j + 1, (j + 1) * m + j + 1)
     for k in range(1, n * m + 1):
         p.lp.table[0, k] += EXERTION * p.lp.scale[0]
 

@@ -171,16 +171,16 @@ def solve(r: Rival) -> None:
         v = r.variable[j]
         if v >= 0:
             x[v] += r.b[STEP, j]
-            for l in range(1, m):
-                if r.variable[l] >= 0:
-                    a[v, r.variable[l]] += r.hessian[j, l]
+            for other in range(1, m):
+                if r.variable[other] >= 0:
+                    a[v, r.variable[other]] += r.hessian[j, other]
     for v in range(m):
         if a[v, v] == 0.0:
             a[v, v] = 1.0  # not in use
         for w in range(v + 1):
             total = a[v, w]
-            for l in range(w):
-                total -= a[v, l] * a[w, l]
+            for u in range(w):
+                total -= a[v, u] * a[w, u]
             a[v, w] = math.sqrt(max(total, 1e-14 * a[v, v])) if v == w else total / a[w, w]
         for w in range(v):
             x[v] -= a[v, w] * x[w]

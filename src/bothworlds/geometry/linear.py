@@ -6,10 +6,10 @@ A *dictionary* expresses the objective and the variables that are in the basis b
 
 .. math:: z = z_0 + \sum_k d_k x_k, \qquad x_r = v_r + \sum_k D_{rk} x_k,
 
-where the slack of every row is a variable like any other. As long as all :math:`d \ge 0` the objective is a lower bound,
-and the dual simplex method raises it, taking variables with a negative value out of the basis until none is left. A new
-row enters with its slack in the basis, which changes no :math:`d`: the method just goes on. A row whose slack is in the
-basis does not bind and can be dropped.
+where the slack of every row is a variable like any other. As long as all :math:`d \ge 0` the objective is a lower
+bound, and the dual simplex method raises it, taking variables with a negative value out of the basis until none is
+left. A new row enters with its slack in the basis, which changes no :math:`d`: the method just goes on. A row whose
+slack is in the basis does not bind and can be dropped.
 """
 
 from __future__ import annotations

@@ -70,18 +70,18 @@ class Pmed(Forgetting):
     for all :math:`(\theta', \kappa')` that have another best list and click rates :math:`\theta'_l \kappa'_l =
     \theta_l \kappa_l` on the present one, with items sorted by attraction :math:`\theta`, positions in order,
     :math:`1 = \kappa_1 \ge \kappa_2 \ge \ldots`, and q a positive combination of lists. A list of q is due when its
-    pairs have been shown less than :math:`q_{ij} \log t` times; any cyclic list is, when one of its pairs has been shown
-    less than :math:`\alpha \sqrt{\log t}` times.
+    pairs have been shown less than :math:`q_{ij} \log t` times; any cyclic list is, when one of its pairs has been
+    shown less than :math:`\alpha \sqrt{\log t}` times.
 
-    With logarithms of :math:`\theta` and :math:`\kappa` as variables, the fit and the search for the alternative that is
-    hardest to tell apart are convex, so both are solved exactly, where the publication alternates between two halves of
-    a bi-convex problem. Four details are ours. Clicks are smoothed a little (``prior``). q is found anew only when the
-    fit has moved by ``refit``, and until then the list that was best at that time is shown too, if it is another. It is
-    written as lists that make a single detour from the best one, and pairs of the best list are not counted as missing;
-    otherwise a list is shown again and again for the sake of a pair that another one is to provide. And items whose
-    attraction differs by less than a thousandth are taken to differ by that, since no exploration could separate them.
-    The variant PMED-Hinge, for which optimality is proved, is not implemented: its slack sequence could not be verified
-    from the sources at hand.
+    With logarithms of :math:`\theta` and :math:`\kappa` as variables, the fit and the search for the alternative that
+    is hardest to tell apart are convex, so both are solved exactly, where the publication alternates between two halves
+    of a bi-convex problem. Some details are ours. Clicks are smoothed a little (``prior``). q is found anew only when
+    the fit has moved by ``refit``, and until then the list that was best at that time is shown too, if it is another.
+    It is written as lists that make a single detour from the best one, and pairs of the best list are not counted as
+    missing; otherwise a list is shown again and again for the sake of a pair that another one is to provide. Items
+    whose attraction differs by less than a thousandth are taken to differ by that, since no exploration could separate
+    them. The variant PMED-Hinge, for which optimality is proved, is not implemented: its slack sequence could not be
+    verified from the sources at hand.
 
     Needs to be told: the order in which positions are examined.
     Guarantee: its targets are those of the lower bound, :math:`C^*(\theta, \kappa) \log T` as T grows; the proof is for
@@ -307,9 +307,7 @@ def enqueue_seldom(queue: Queue, shown: Floats, least: float) -> None:
 
 
 @inner_kernel
-def enqueue_overdue(
-    queue: Queue, shown: Floats, plan: Detours, planned: Ints, log_t: float, budget: Floats
-) -> None:
+def enqueue_overdue(queue: Queue, shown: Floats, plan: Detours, planned: Ints, log_t: float, budget: Floats) -> None:
     """Queue the lists of the plan that have not been shown enough and have a pair that is not in the queue.
 
     Pairs may be on several lists, so what has been shown is a budget that the lists draw from, the heaviest first.
@@ -320,7 +318,7 @@ def enqueue_overdue(
             budget[i, j] = shown[i, j]
     for j in range(m):
         budget[planned[j], j] = math.inf  # tells nothing apart
-    for k in range(plan.count[0]):
+    for k in range(plan.found[0]):
         need, have, fresh = plan.weights[k] * log_t, math.inf, False
         for j in range(m):
             item = planned[plan.lists[k, j]]
