@@ -63,3 +63,13 @@ def test_what_was_shown_makes_a_difference_to_all_that_follows():
     take_in(other, np.array([0, 2, 1]))
     far = [drawn(stream, 1000) for stream in (one, other)]
     assert abs(np.corrcoef(*far)[0, 1]) < 5 / np.sqrt(1000)
+
+
+def test_one_list_that_differs_makes_a_difference_in_the_leading_digits():
+    firsts = []
+    for i in range(10):
+        stream = make_stream(4, 2)
+        take_in(stream, np.array([i, (i + 1) % 10]))
+        firsts.append(drawn(stream, 1)[0])
+    assert np.ptp(firsts) > 0.3
+    assert min(np.diff(np.sort(firsts))) > 1e-3

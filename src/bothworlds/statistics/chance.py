@@ -19,6 +19,7 @@ from ..kernels import inner_kernel
 __all__ = ["Stream", "absorb", "make_stream", "uniform"]
 
 SHIFT_A, SHIFT_B, SHIFT_C, TO_53_BITS = np.uint64(23), np.uint64(17), np.uint64(26), np.uint64(11)
+UP, TO_TOP = np.uint64(30), np.uint64(60)
 UNIT = 2.0**-53
 
 
@@ -65,5 +66,9 @@ def _step(stream: Stream) -> float:
 def absorb(stream: Stream, ranking: Any) -> None:
     """Make what follows depend on what was shown, so that no two histories share their randomness."""
     for j in range(ranking.size):
-        stream.words[0] ^= np.uint64(ranking[j] + 1)
+        item = np.uint64(ranking[j] + 1)
+        # Low bits take many steps to reach the top ones, which are what a uniform number is made of.
+        stream.words[0] ^= item ^ (item << UP) ^ (item << TO_TOP)
+        _step(stream)
+    for _ in range(4):
         _step(stream)
