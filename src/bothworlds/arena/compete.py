@@ -8,7 +8,7 @@ from ..policies import Policy, told
 from ..policies import resolve as resolve_policy
 from ..worlds import World
 from ..worlds import resolve as resolve_world
-from .loop import play
+from .loop import Meeting, compile_ahead, play
 from .result import Result
 
 __all__ = ["compete"]
@@ -37,8 +37,10 @@ def compete(
     ['uniform', 'ftrl-pbm']
     """
     results = []
-    for world in map(resolve_world, worlds):
-        for policy in map(resolve_policy, policies):
+    players, places = [resolve_policy(policy) for policy in policies], [resolve_world(world) for world in worlds]
+    compile_ahead([Meeting(player, place, rounds, True, tell) for place in places[:1] for player in players], jobs)
+    for world in places:
+        for policy in players:
             if tell and getattr(told(policy, rounds, world), "examination", ()) is None:
                 continue
             result = play(

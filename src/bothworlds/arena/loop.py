@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import multiprocessing
 import os
@@ -303,10 +304,12 @@ def compile_ahead(meetings: Sequence[Meeting], jobs: int | None = None) -> None:
 
 def _compile_inherited(k: int) -> None:
     meeting: Meeting = _inherited["meetings"][k]
-    if meeting.compiled():
-        state, m = meeting.new_state(), meeting.world.n_positions
-        source, probabilities = streams(0, 0), np.zeros((meeting.world.n_items, m))
-        _advance_compiled(meeting.policy, state, 0, probabilities, source, np.zeros(2))
+    # A policy that cannot play here is refused when its turn comes.
+    with contextlib.suppress(ValueError):
+        if meeting.compiled():
+            n, m = meeting.world.n_items, meeting.world.n_positions
+            source, totals = streams(0, 0), np.zeros(2)
+            _advance_compiled(meeting.policy, meeting.new_state(), 0, np.zeros((n, m)), source, totals)
 
 
 @contextmanager

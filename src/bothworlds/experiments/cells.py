@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..arena import Result
 from ..arena.comparators import best_in_hindsight
-from ..arena.loop import Meeting, checkpoint_rounds, cores
+from ..arena.loop import Meeting, checkpoint_rounds, compile_ahead, cores
 from ..arena.progress import progress_bar
 from ..core import save_arrays
 from .base import Game
@@ -82,6 +82,7 @@ def play_all(
         arrays = {"reward": score.reward, "clicks": score.clicks, "seconds": np.array(score.seconds)}
         save_arrays(cell.path, arrays)
 
+    compile_ahead(list({type(games[cell.game].policy): meetings[cell.game] for cell in todo}.values()), jobs)
     total = sum(games[cell.game].rounds for cell in todo)
     with progress_bar(f"{len(todo)} of {len(cells)} cells", total, progress) as report:
         pool = ThreadPoolExecutor(jobs or cores())
