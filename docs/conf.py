@@ -67,6 +67,18 @@ def _drop_field_numbers(app, what, name, obj, options, lines):
     lines[:] = [line for line in lines if not line.startswith("Alias for field number")]
 
 
+# What every policy says of itself, each on a line of its own.
+_HEADINGS = re.compile(r"^(Needs to be told|Guarantee|Known failure): ?(.*)$")
+
+
+def _set_headings_apart(app, what, name, obj, options, lines):
+    apart = []
+    for line in lines:
+        found = _HEADINGS.match(line)
+        apart += ["", f"**{found[1]}:** {found[2]}"] if found else [line]
+    lines[:] = apart
+
+
 # Formulas become MathML while building, by the converter that docutils brings along. Browsers draw it themselves: the
 # pages need no script and no network. An index after an accent is detached from it, or it would be set below.
 _ACCENT = re.compile(r"(\\(?:hat|tilde|bar)\s*(?:\\[A-Za-z]+|\{[^{}]*\}|\w))(?=\s*[_^])")
@@ -139,5 +151,6 @@ def setup(app):
     app.add_html_math_renderer("mathml", inline_renderers=(_inline_math, None), block_renderers=(_block_math, None))
     app.connect("autodoc-process-signature", _shorten)
     app.connect("autodoc-process-docstring", _drop_field_numbers)
+    app.connect("autodoc-process-docstring", _set_headings_apart)
     app.connect("builder-inited", _write_policy_pages)
     app.connect("source-read", _from_the_registries)

@@ -111,7 +111,7 @@ def name_apart(state_class: type) -> None:
         known = sum(name == full or name.startswith(f"{full}#") for name in _apart)
         state_class.__name__ = f"{full}#{known + 1}" if known else full
         _apart[state_class.__name__] = state_class
-    _digest_of.cache_clear()  # a class that is new may come from a file that has been edited
+    _digest_of_package.cache_clear()  # a class that is new may come from a file that has been edited
 
 
 _apart: dict[str, type] = {}
@@ -159,10 +159,14 @@ def _is_written_down(owner: type) -> bool:
         return False
 
 
-@cache
 def _digest_of(module_name: str) -> str:
     """Identify the sources around a module: its whole top-level package, or its file."""
-    top = sys.modules.get(module_name.partition(".")[0])
+    return _digest_of_package(module_name.partition(".")[0])
+
+
+@cache
+def _digest_of_package(name: str) -> str:
+    top = sys.modules.get(name)
     places = list(getattr(top, "__path__", []))
     files = [f for place in places for f in sorted(Path(place).rglob("*.py"))]
     own = Path(str(getattr(top, "__file__", "")))

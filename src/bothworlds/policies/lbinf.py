@@ -23,13 +23,13 @@ class Lbinf(Planning):
     .. math::
 
         x_t &= \arg\min_x \; \langle x, \hat L_{t-1} + p_t \rangle
-            + \sum_{ij} b_{t,ij} \left( -\log x_{ij} + \gamma (1 - x_{ij}) \log(1 - x_{ij}) \right),
-            \qquad \gamma = \log T \\
+            + \sum_{ij} b_{t,ij} \left( -\log x_{ij} + \gamma (1 - x_{ij}) \log(1 - x_{ij}) \right) \\
+        \gamma &= \log T, \qquad p_1 = \frac14, \qquad b_1^2 = 2 \\
         p_{t+1,ij} &= p_{t,ij} + \frac14 (1 - \text{click}_j - p_{t,ij})
-            \, [\text{item } i \text{ is shown at position } j], \qquad p_1 = \frac14 \\
+            \, [\text{item } i \text{ is shown at position } j] \\
         b_{t+1,ij}^2 &= b_{t,ij}^2 + \frac{1}{\gamma} (1 - \text{click}_j - p_{t,ij})^2
             \min\left( 1, \frac{2 (1 - x_{t,ij})}{\gamma x_{t,ij}^2} \right)
-            [\text{item } i \text{ is shown at position } j], \qquad b_1^2 = 2
+            [\text{item } i \text{ is shown at position } j]
 
     and :math:`\hat L` as in LBINFV. Rates use the prediction from before the loss was seen; a public program uses the
     one from after it. The first prediction is that program's; in print it may be 1/2.

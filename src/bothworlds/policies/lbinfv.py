@@ -51,14 +51,14 @@ class Lbinfv(Planning):
 
     .. math::
 
-        x_t &= \arg\min_x \; \langle x, \hat L_{t-1} + p_t \rangle + \sum_{ij} b_{t,ij} \, \phi(x_{ij}),
-            \qquad \phi(x) = x - 1 - \log x + \gamma \left( x + (1 - x) \log(1 - x) \right),
-            \qquad \gamma = \log T \\
+        x_t &= \arg\min_x \; \langle x, \hat L_{t-1} + p_t \rangle + \sum_{ij} b_{t,ij} \, \phi(x_{ij}) \\
+        \phi(x) &= x - 1 - \log x + \gamma \left( x + (1 - x) \log(1 - x) \right),
+            \qquad \gamma = \log T, \qquad b_1 = 1 + \epsilon \\
         \hat L_{t,ij} &= \hat L_{t-1,ij} + p_{t,ij}
             + \frac{1 - \text{click}_j - p_{t,ij}}{x_{t,ij}} \, [\text{item } i \text{ is shown at position } j] \\
         b_{t+1,ij}^2 &= b_{t,ij}^2 + \frac{1}{\gamma} (1 - \text{click}_j - p_{t,ij})^2
             \min\left( 1, \frac{2 (1 - x_{t,ij})}{\gamma x_{t,ij}^2} \right)
-            [\text{item } i \text{ is shown at position } j], \qquad b_1 = 1 + \epsilon
+            [\text{item } i \text{ is shown at position } j]
 
     The prediction is the mean of the losses seen, with one of 1/2 added (``"ls"``), or moves towards each of them by
     ``step`` (``"gd"``). Rates use the prediction from before the loss was seen; the authors' program uses the one
