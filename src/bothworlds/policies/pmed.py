@@ -87,7 +87,8 @@ class Pmed(Forgetting):
     Guarantee: its targets are those of the lower bound, :math:`C^*(\theta, \kappa) \log T` as T grows; the proof is for
     PMED-Hinge.
     Known failure: where positions are examined in another order the fit is wrong. Where items are nearly alike, it goes
-    on exploring for longer than the horizon is worth.
+    on exploring for longer than the horizon is worth. With a hundred items q takes about a second to find;
+    ``tolerance=0.01`` and ``refit=0.05`` make that affordable.
 
     Parameters
     ----------
