@@ -79,13 +79,13 @@ def next_queue(state, alpha=1.0):
 def test_every_pass_is_the_one_of_the_definition(n, m):
     passes = 0
     waiting = queue_of(PMED.init(n, m))
-    for _, state, decision, _ in rounds_of(PMED, world_of(n, m), 600):
+    for _, state, decision, _ in rounds_of(PMED, world_of(n, m), 300):
         if not waiting:
             waiting = next_queue(state)
             passes += 1
         assert queue_of(state) == waiting
         waiting.remove(tuple(decision.ranking.tolist()))
-    assert passes > 20
+    assert passes > 10
 
 
 @pytest.mark.parametrize("learner", [PMED, policy("pmed", alpha=3.0)], ids=["alpha=1", "alpha=3"])
@@ -93,7 +93,7 @@ def test_every_pass_is_the_one_of_the_definition(n, m):
 def test_the_queue_never_outgrows_its_room_and_says_how_likely_pairs_are(learner, n, m):
     rng = np.random.default_rng(1)
     state = learner.init(n, m)
-    for _ in range(400):
+    for _ in range(200):
         lists = state.queue.lists[: state.queue.length[0]]
         assert 1 <= len(lists) <= 1 + n + n * m - m + 1 <= len(state.queue.lists)
         pairs = np.zeros((n, m))
@@ -107,20 +107,20 @@ def test_the_queue_never_outgrows_its_room_and_says_how_likely_pairs_are(learner
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 def test_every_pair_is_shown_often_enough(n, m):
-    for t, state, _, _ in rounds_of(PMED, world_of(n, m), 1500):
+    for t, state, _, _ in rounds_of(PMED, world_of(n, m), 500):
         if t > n:
             assert state.counts.shown.min() >= sqrt(log(t - 1)) - 1.0
 
 
 def test_alpha_asks_for_more():
-    few, many = (trained(policy("pmed", alpha=alpha), 6, 3, 3000).counts.shown.min() for alpha in (1.0, 10.0))
-    assert few < 10.0 * sqrt(log(3000.0)) - 1.0 <= many
+    few, many = (trained(policy("pmed", alpha=alpha), 6, 3, 800).counts.shown.min() for alpha in (1.0, 10.0))
+    assert few < 10.0 * sqrt(log(800.0)) - 1.0 <= many
 
 
 @pytest.mark.parametrize("world", ["paper/stochastic", "yandex/stochastic"])
 def test_the_fit_is_the_most_likely_one_with_positions_in_order(world):
     passes = 0
-    for t, state, _, _ in rounds_of(PMED, bothworlds.world(world), 800):
+    for t, state, _, _ in rounds_of(PMED, bothworlds.world(world), 400):
         if t % 20 == 1 and t > 20 and state.fit.a.any():
             passes += 1
             a, b, shown = state.fit.a, state.fit.b, state.counts.shown
@@ -139,7 +139,7 @@ def test_the_fit_is_the_most_likely_one_with_positions_in_order(world):
 
 
 def test_the_plan_tells_every_alternative_apart_at_the_least_cost():
-    state = trained(PMED, 5, 3, 2000)
+    state = trained(PMED, 5, 3, 500)
     theta, kappa = np.exp(state.planner.rival.log_theta), np.exp(state.planner.rival.log_kappa)
     np.testing.assert_allclose(theta, np.exp(state.planned_a[state.planned]), rtol=0.01)
     for k in range(4):
@@ -151,7 +151,7 @@ def test_the_plan_tells_every_alternative_apart_at_the_least_cost():
 def test_a_plan_is_made_anew_only_when_the_fit_has_moved():
     plans = {}
     for refit in (0.0, 0.01, 0.1):
-        state = trained(policy("pmed", refit=refit), 5, 3, 1000)
+        state = trained(policy("pmed", refit=refit), 5, 3, 500)
         plans[refit] = state.planner.effort[0]
         moved = state.fit.a[:, None] + state.fit.b - state.planned_a[:, None] - state.planned_b
         assert np.abs(moved).max() <= refit + 1e-12
@@ -181,7 +181,7 @@ def test_a_list_that_is_not_in_the_queue_is_only_counted():
 @pytest.mark.parametrize("prior", [0.0, 0.1])
 def test_every_plan_is_found_whatever_users_do(attraction, examination, prior):
     world = stochastic(attraction, examination)
-    for t, state, _, _ in rounds_of(policy("pmed", prior=prior), world, 400):
+    for t, state, _, _ in rounds_of(policy("pmed", prior=prior), world, 200):
         if t % 20 == 0:
             assert np.isfinite(state.planner.q).all()
             assert np.isfinite(state.plan.weights).all()
@@ -192,21 +192,22 @@ def test_every_plan_is_found_whatever_users_do(attraction, examination, prior):
 def test_ties_are_broken_at_random():
     """Nobody ever clicks: after the first pass all items are alike, and each is the best equally often."""
     first = np.zeros(4)
-    for seed in range(200):
+    for seed in range(400):
         state, rng = PMED.init(4, 2), np.random.default_rng(seed)
         for _ in range(4):
             PMED.learn(state, PMED.decide(state, rng), [0, 0])
         first[state.order[0]] += 1
-    assert np.abs(first / 200 - 0.25).max() < 0.13
+    assert np.abs(first / 400 - 0.25).max() < 0.09
 
 
 def test_a_window_forgets():
     learner = policy("pmed", window=100)
-    state = trained(learner, 5, 3, 500)
+    state = trained(learner, 5, 3, 250)
     assert state.counts.shown.sum() == 300
     assert state.counts.rounds[0] == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"window": 1500}, {"discount": 0.999}])
 def test_forgetting_follows_users_who_change(settings):
     world = bothworlds.world("paper/periodic-items", gap=0.1, phase=4000)
