@@ -34,11 +34,11 @@ def rounds_of(learner, world, rounds, seed=0):
 
 def trained(learner, n, m, rounds, seed=5):
     """A state after some rounds in a world with steady users."""
-    for _, state, _, _ in rounds_of(
-        learner, stochastic(np.linspace(0.9, 0.2, n), np.linspace(1.0, 0.5, m)), rounds + 1, seed
-    ):
-        last = state
-    return copy_state(last)
+    world = stochastic(np.linspace(0.9, 0.2, n), np.linspace(1.0, 0.5, m))
+    state = learner.init(n, m)
+    for _, state, _, _ in rounds_of(learner, world, rounds, seed):  # noqa: B007 - it is changed in place
+        pass
+    return copy_state(state)
 
 
 def weighted(decision, losses, shape):
