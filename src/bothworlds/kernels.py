@@ -22,7 +22,16 @@ import numpy as np
 from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
 
-__all__ = ["Floats", "Ints", "inline_kernel", "inner_kernel", "kernel", "name_apart", "register_kernels"]
+__all__ = [
+    "Floats",
+    "Ints",
+    "inline_kernel",
+    "inner_kernel",
+    "kernel",
+    "name_apart",
+    "register_kernels",
+    "spliced_kernel",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -58,6 +67,15 @@ def inner_kernel(function: F) -> F:
 def inline_kernel(function: F) -> F:
     """An inner kernel that becomes part of its caller: for the hottest ones, where even the call would show."""
     return _shut(_compiled(function, no_cpython_wrapper=True, forceinline=True))
+
+
+def spliced_kernel(function: F) -> F:
+    """A kernel that is typed and compiled as if written out in its caller; for short ones that call large ones.
+
+    Every kernel between the loop and a large one is a module in which the large one is optimised once more. A spliced
+    one is none.
+    """
+    return _shut(cast(F, numba.njit(inline="always", nogil=True, error_model="numpy", _nrt=False)(function)))
 
 
 def _shut(compiled: F) -> F:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..kernels import Floats, Ints, inline_kernel, kernel
+from ..kernels import Floats, Ints, kernel, spliced_kernel
 from .dual import Workspace, make_workspace
 from .feasible import repair
 from .newton import solve
@@ -63,7 +63,7 @@ def reset(reg: Any, rate: float, leading: Leading) -> float:
     return z
 
 
-@inline_kernel
+@spliced_kernel
 def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
     """Move on to the leader for these losses, at one rate or at one for every pair."""
     w, effort = leading.work, leading.effort
@@ -74,7 +74,7 @@ def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
     effort[2] += took.sweeps
 
 
-@inline_kernel
+@spliced_kernel
 def project(reg: Any, potential: Floats, rate: float, share: float, mixing: float, leading: Leading) -> None:
     """Move on to the point of the polytope nearest to the one that a step has led to.
 
@@ -95,13 +95,13 @@ def project(reg: Any, potential: Floats, rate: float, share: float, mixing: floa
             x[i, j] = (1.0 - mixing) * x[i, j] + mixing / n
 
 
-@inline_kernel
+@spliced_kernel
 def ready(leading: Leading) -> None:
     """Get ready to draw from the point that has been moved: once a round, after ``reset``, ``lead`` or ``project``."""
     prepare(leading.marginals, leading.urn)
 
 
-@inline_kernel
+@spliced_kernel
 def show(leading: Leading, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     """Draw a list with the marginals; they are its propensities."""
     draw(leading.marginals, rng, leading.urn, ranking)

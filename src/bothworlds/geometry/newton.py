@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..kernels import Floats, inline_kernel, inner_kernel, kernel
+from ..kernels import Floats, inline_kernel, kernel, spliced_kernel
 from .dual import Effort, Workspace, evaluate, least_mu, rate_at, set_z
 from .sweeps import sweep_columns, sweep_rows
 
@@ -85,7 +85,7 @@ def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float
             sweep_columns(reg, rate, lam, w)
 
 
-@inner_kernel
+@spliced_kernel
 def iterate(reg: Any, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
     """Newton steps from z, with block-coordinate sweeps where they stop making progress."""
     v = evaluate(reg, rate, w.z, mu, w)
