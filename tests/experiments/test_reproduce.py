@@ -77,6 +77,8 @@ def test_styles_load_nothing(answer):
 def test_verdicts_are_kept_for_programs_too(answer):
     kept = json.loads((answer.report.parent / "verdicts.json").read_text())
     assert [one["statement"] for one in kept] == [verdict.statement for verdict in answer.verdicts]
+    table = (answer.report.parent / "verdicts.md").read_text()
+    assert all(verdict.statement in table for verdict in answer.verdicts)
 
 
 def test_the_same_seed_gives_the_same_results(answer, tmp_path, monkeypatch):

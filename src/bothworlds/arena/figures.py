@@ -41,13 +41,13 @@ def draw_results(
 ) -> Path:
     """Draw average reward against rounds, with standard errors and both comparators, one panel for every world.
 
-    The format follows the ending of the name (.svg, .png, .pdf). Panels fill rows of ``columns``; ``titles`` of worlds
+    The format follows the ending of the name (.svg, .png, .pdf). Panels fill rows of ``columns``, three if not given; ``titles`` of worlds
     and ``colours`` of policies may be given. Where there are more policies than colours that can be told apart, those
     that come out best over all worlds have them, with FTRL-PBM and uniform; the others are grey.
     """
     worlds = list(dict.fromkeys(result.world for result in results))
     colours = dict(zip(_in_the_light(results), PALETTE)) if colours is None else colours
-    across = min(columns or len(worlds), len(worlds))
+    across = min(columns or 3, len(worlds))
     with drawing(path, across, -(-len(worlds) // across)) as panels:
         for panel, world in zip(panels.flat, worlds):
             _draw_panel(panel, [result for result in results if result.world == world], colours)
@@ -119,12 +119,18 @@ def _draw_panel(panel: Axes, results: Sequence[Result], colours: Mapping[str, st
 
 
 def label_ends(panel: Axes, end: int, labels: Sequence[tuple[float, str, str]]) -> None:
-    """Name each curve at its end, pushed apart where names would touch."""
+    """Name each curve at its end; names that would touch are pushed apart, upwards first, but not out of the panel."""
     low, high = panel.get_ylim()
     apart = 0.062 * (high - low)
-    height = -np.inf
-    for value, label, colour in sorted(labels):
-        height = max(value, height + apart)
+    named = sorted(labels)
+    heights = [value for value, _, _ in named]
+    for k in range(1, len(heights)):
+        heights[k] = max(heights[k], heights[k - 1] + apart)
+    ceiling = high
+    for k in reversed(range(len(heights))):
+        heights[k] = min(heights[k], ceiling)
+        ceiling = heights[k] - apart
+    for height, (_, label, colour) in zip(heights, named):
         panel.annotate(
             label,
             (end, height),

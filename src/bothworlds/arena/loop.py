@@ -23,7 +23,7 @@ from ..policies import resolve as resolve_policy
 from ..worlds import World
 from ..worlds import resolve as resolve_world
 from .comparators import best_in_hindsight
-from .progress import Report, progress_bar
+from .progress import Report, announce, progress_bar
 from .result import Result
 
 __all__ = ["Meeting", "checkpoint_rounds", "compile_ahead", "cores", "play"]
@@ -293,6 +293,7 @@ def compile_ahead(meetings: Sequence[Meeting], jobs: int | None = None) -> None:
     workers = min(len(meetings), jobs or cores())
     if workers < 2 or "fork" not in multiprocessing.get_all_start_methods() or threading.active_count() > 1:
         return
+    announce(f"compiling {len(meetings)} policies, once for every install")
     _inherited["meetings"] = list(meetings)
     context = multiprocessing.get_context("fork")
     try:

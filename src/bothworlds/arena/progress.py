@@ -6,9 +6,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Report", "progress_bar"]
+__all__ = ["Report", "announce", "progress_bar"]
 
 Report = Callable[[int], None]
+
+
+def announce(sentence: str) -> None:
+    """Say what is going on where a bar cannot be shown, if somebody is looking."""
+    if sys.stderr.isatty():
+        print(sentence, file=sys.stderr)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 from .base import Figure, Question, Size, Verdict
 
-__all__ = ["write_report"]
+__all__ = ["write_report", "write_verdicts"]
 
 STYLE = """
 :root { --ink: #1a1a1a; --quiet: #5c5c5c; --paper: #fdfdfc; --card: #fff; --line: #dcdcd8;
@@ -82,6 +82,16 @@ def write_report(
     )
     path = folder / "report.html"
     path.write_text(page, encoding="utf-8")
+    return path
+
+
+def write_verdicts(folder: Path, size: Size, verdicts: Sequence[Verdict]) -> Path:
+    """Write the verdicts as Markdown, for pages that are not the report."""
+    lines = ["| statement | verdict | measured |", "| --- | --- | --- |"]
+    lines += [f"| {one.statement} | **{one.outcome}** | {one.measured.replace('|', ',')} |" for one in verdicts]
+    about = f"Size `{size.name}`: {size.rounds:,} rounds, phases of {size.phase:,}, {size.seeds} replications"
+    path = folder / "verdicts.md"
+    path.write_text("\n".join([f"{about} ({size.few_seeds} beyond the paper's own comparison):", "", *lines, ""]))
     return path
 
 

@@ -15,7 +15,7 @@ from .cells import play_all
 from .growth import Growth
 from .leader_error import LeaderError
 from .paper_figures import FigureOne, FigureTwo
-from .report import write_report
+from .report import write_report, write_verdicts
 from .shapes import Shapes
 
 __all__ = ["QUESTIONS", "SIZES", "Answer", "reproduce"]
@@ -68,6 +68,7 @@ def reproduce(
         figures[question.name] = question.figures(results, scale, str(folder / "figures"))
         verdicts += question.verdicts(results, scale)
     (folder / "verdicts.json").write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=1) + "\n")
+    write_verdicts(folder, scale, verdicts)
     report = write_report(folder, scale, questions, figures, verdicts, costs(played), provenance(played))
     return Answer(verdicts, report)
 
