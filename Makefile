@@ -2,7 +2,6 @@
 PYTHON ?= python3
 OUT ?= out
 ARGS ?=
-PLAYERS ?= ftrl-pbm uniform
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,8 +15,8 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | \
 		awk -F ':.*## ' '{ printf "make %-6s %s\n", $$1, $$2 }'
 
-run: $(VENV)/.run ## let the paper's policies compete and leave a table, results and figures in out/
-	$(BIN)/bothworlds arena --out $(OUT) $(addprefix -p ,$(PLAYERS)) $(ARGS)
+run: $(VENV)/.run ## put the paper to the test: verdicts here, report, figures and results in out/
+	$(BIN)/bothworlds reproduce --size quick --out $(OUT) $(ARGS)
 
 test: $(VENV)/.dev ## run all tests and documentation examples (ARGS="-k geometry" for some)
 	$(BIN)/python -m pytest -n auto $(ARGS)

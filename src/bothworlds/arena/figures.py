@@ -41,9 +41,9 @@ def draw_results(
 ) -> Path:
     """Draw average reward against rounds, with standard errors and both comparators, one panel for every world.
 
-    The format follows the ending of the name (.svg, .png, .pdf). Panels fill rows of ``columns``, three if not given; ``titles`` of worlds
-    and ``colours`` of policies may be given. Where there are more policies than colours that can be told apart, those
-    that come out best over all worlds have them, with FTRL-PBM and uniform; the others are grey.
+    The format follows the ending of the name (.svg, .png, .pdf). Panels fill rows of ``columns``, three if not given;
+    ``titles`` of worlds and ``colours`` of policies may be given. Where there are more policies than colours that can
+    be told apart, those that come out best over all worlds have them, with FTRL-PBM and uniform; the others are grey.
     """
     worlds = list(dict.fromkeys(result.world for result in results))
     colours = dict(zip(_in_the_light(results), PALETTE)) if colours is None else colours

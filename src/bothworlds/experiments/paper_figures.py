@@ -197,7 +197,7 @@ def _change_harms(results: Results, size: Size) -> Verdict:
 def _ftrl_is_best(results: Results, size: Size, keys: str, source: str, figure: str) -> Verdict:
     outcome, said = _leads(results, "ftrl-pbm", keys, size)
     return Verdict(
-        "FTRL-PBM is best of the six where users change.",
+        f"FTRL-PBM is best of the six where users change ({figure.replace('-', ' ')}).",
         source,
         outcome,
         f"lead of FTRL-PBM over the best other: {said}",
@@ -212,7 +212,7 @@ def _ftrl_is_competitive(results: Results, size: Size, keys: str, source: str, f
         rival, lead = results.lead_over_best("ftrl-pbm", PAPER, panel(key, size).name, len(keys.split()))
         leads[f"({key[1]}), over {rival}"] = lead.over(_span(results, key, size))
     return Verdict(
-        "FTRL-PBM is competitive where users are steady.",
+        f"FTRL-PBM is competitive where users are steady ({figure.replace('-', ' ')}).",
         source,
         judge(leads.values(), -COMPETITIVE),
         "its lead over the best other, as a share of the range: " + _said({**leads}),

@@ -108,10 +108,11 @@ def _counts(verdicts: Sequence[Verdict]) -> str:
 
 def _verdict(verdict: Verdict) -> str:
     link = f' &middot; <a href="#{escape(verdict.figure)}">figure</a>' if verdict.figure else ""
+    measured = verdict.measured[:1].upper() + verdict.measured[1:]
     remark = f"<p><i>{escape(verdict.remark)}</i></p>" if verdict.remark else ""
     return (
         f'<section class="verdict {CLASSES[verdict.outcome]}"><span class="outcome">{verdict.outcome}</span>'
-        f"<h3>{escape(verdict.statement)}</h3><p>{escape(verdict.measured)}.</p>{remark}"
+        f"<h3>{escape(verdict.statement)}</h3><p>{escape(measured)}.</p>{remark}"
         f'<p class="quiet"><small>{escape(verdict.source)}. Counts as true if {escape(verdict.rule)}.{link}</small></p>'
         "</section>"
     )

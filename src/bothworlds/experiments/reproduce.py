@@ -24,7 +24,7 @@ QUESTIONS: dict[str, Question] = {
     question.name: question for question in (FigureOne(), FigureTwo(), Baselines(), Growth(), Shapes(), LeaderError())
 }
 SIZES = {
-    "quick": Size("quick", 50_000, 5_000, 5, 3, 100_000, 2_000),
+    "quick": Size("quick", 100_000, 10_000, 5, 3, 100_000, 2_000),
     "paper": Size("paper", 1_000_000, 100_000, 20, 10, 1_000_000, 10_000),
 }
 
