@@ -7,6 +7,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from .. import __version__
 from .result import COLUMNS, Result
 
-__all__ = ["load_results", "provenance", "save_results"]
+__all__ = ["commit", "load_results", "provenance", "save_results"]
 
 
 def save_results(results: Sequence[Result], path: str | Path) -> Path:
@@ -98,7 +99,7 @@ def _pyarrow() -> Any:
 def provenance(results: Sequence[Result]) -> dict[str, Any]:
     """What somebody needs to make these results again: commit, versions, settings."""
     return {
-        "commit": _commit(),
+        "commit": commit(),
         "versions": {
             "bothworlds": __version__,
             "python": platform.python_version(),
@@ -130,8 +131,9 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
-    """The commit of the checkout this code runs from, if it does."""
+@cache
+def commit() -> str | None:
+    """The commit of the checkout this code runs from, if it does, as it was when first asked for."""
     here = Path(__file__).parent
     try:
         described = subprocess.run(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..arena import Result, load_results, save_results
-from ..arena.storage import provenance
+from ..arena.storage import commit, provenance
 from .base import Figure, Game, Question, Results, Size, Verdict
 from .baselines import Baselines
 from .cells import play_all
@@ -54,6 +54,7 @@ def reproduce(
         raise ValueError(f"size must be one of {', '.join(SIZES)}; got {size!r}")
     if only is not None and only not in QUESTIONS:
         raise ValueError(f"no question named {only!r}; there are {', '.join(QUESTIONS)}")
+    commit()  # what runs is what is there now, whatever is edited meanwhile
     scale = SIZES[size]
     questions = [QUESTIONS[only]] if only else list(QUESTIONS.values())
     folder = Path(out)

@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
+from ..registry import defaults_of, make, sentence_of
 from .base import CompiledPolicy, Policy, checked_feedback, told
 
 __all__ = [
@@ -43,15 +44,7 @@ def policy(name: str, **settings: Any) -> Policy:
     >>> policy("ftrl-pbm", rate=0.25)
     FtrlPbm(restart=None, rate=0.25, tolerance=1e-06)
     """
-    known = _known()
-    if name not in known:
-        raise ValueError(f"no policy named {name!r}; there are {', '.join(sorted(known))}")
-    accepted = list(inspect.signature(known[name]).parameters)
-    unknown = [setting for setting in settings if setting not in accepted]
-    if unknown:
-        has = f"it has {', '.join(accepted)}" if accepted else "it has none"
-        raise ValueError(f"policy {name!r} has no setting {unknown[0]!r}; {has}")
-    return known[name](**settings)
+    return make("policy", _known(), name, settings)
 
 
 class Description(NamedTuple):
@@ -69,8 +62,7 @@ def describe(name: str) -> Description:
     ()
     """
     known = _known()[name]
-    defaults = {key: given.default for key, given in inspect.signature(known).parameters.items()}
-    return Description((inspect.getdoc(known) or "").partition("\n")[0], getattr(known, "needs", ()), defaults)
+    return Description(sentence_of(known), getattr(known, "needs", ()), defaults_of(known))
 
 
 def resolve(given: str | Policy) -> Policy:

@@ -6,12 +6,12 @@ object wherever a name is accepted.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
+from ..registry import defaults_of, make, sentence_of
 from . import adversarial, drift, paper
 from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_of, matrix, periodic, stochastic
 from .changing import Changing
@@ -49,15 +49,7 @@ def world(name: str, **settings: Any) -> World:
     >>> world("paper/stochastic", gap=0.01)
     <Stochastic 'paper/stochastic(gap=0.01)': 10 items, 5 positions>
     """
-    known = _known()
-    if name not in known:
-        raise ValueError(f"no world named {name!r}; there are {', '.join(sorted(known))}")
-    accepted = list(inspect.signature(known[name]).parameters)
-    unknown = [setting for setting in settings if setting not in accepted]
-    if unknown:
-        has = f"it has {', '.join(accepted)}" if accepted else "it has none"
-        raise ValueError(f"world {name!r} has no setting {unknown[0]!r}; {has}")
-    made = known[name](**settings)
+    made = make("world", _known(), name, settings)
     said = ", ".join(f"{setting}={value!r}" for setting, value in settings.items())
     made.name = f"{name}({said})" if said else name
     return made
@@ -66,8 +58,7 @@ def world(name: str, **settings: Any) -> World:
 def describe(name: str) -> tuple[str, dict[str, Any]]:
     """What a named world is, in a sentence, and its settings with their defaults."""
     maker = _known()[name]
-    defaults = {k: p.default for k, p in inspect.signature(maker).parameters.items()}
-    return (inspect.getdoc(maker) or "").partition("\n")[0], defaults
+    return sentence_of(maker), defaults_of(maker)
 
 
 def resolve(given: str | World) -> World:

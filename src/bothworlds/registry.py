@@ -1,0 +1,39 @@
+"""Things that are made by name and settings: policies and worlds."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+__all__ = ["defaults_of", "make", "sentence_of"]
+
+T = TypeVar("T")
+
+
+def make(kind: str, known: Mapping[str, Callable[..., T]], name: str, settings: dict[str, Any]) -> T:
+    """What is known under that name, with these settings; a name or a setting that is not known is refused.
+
+    >>> make("colour", {"red": dict}, "blue", {})
+    Traceback (most recent call last):
+    ...
+    ValueError: no colour named 'blue'; there are red
+    """
+    if name not in known:
+        raise ValueError(f"no {kind} named {name!r}; there are {', '.join(sorted(known))}")
+    accepted = list(defaults_of(known[name]))
+    unknown = [setting for setting in settings if setting not in accepted]
+    if unknown:
+        has = f"it has {', '.join(accepted)}" if accepted else "it has none"
+        raise ValueError(f"{kind} {name!r} has no setting {unknown[0]!r}; {has}")
+    return known[name](**settings)
+
+
+def defaults_of(maker: Callable[..., Any]) -> dict[str, Any]:
+    """The settings of a maker, with their defaults."""
+    return {name: parameter.default for name, parameter in inspect.signature(maker).parameters.items()}
+
+
+def sentence_of(maker: Callable[..., Any]) -> str:
+    """What it makes: the first line of its docstring."""
+    return (inspect.getdoc(maker) or "").partition("\n")[0]
