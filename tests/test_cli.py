@@ -318,10 +318,30 @@ def test_the_arena_may_be_smaller(tmp_path):
     assert "ftrl-pbm" not in text
 
 
+def test_a_policy_may_be_told_what_it_needs():
+    text = answer("play", "-p", "pbm-ucb", "--tell", "-w", "paper/stochastic", *SHORT)
+    assert "pbm-ucb" in text
+    assert "examination=" not in text
+
+
+def test_a_question_is_answered_with_a_report(tmp_path, monkeypatch):
+    from bothworlds.experiments import SIZES
+
+    monkeypatch.setitem(SIZES, "quick", SIZES["quick"]._replace(few_seeds=2, short_rounds=30))
+    text = answer("reproduce", "--only", "shapes", "--out", tmp_path)
+    assert "Regret grows no faster than m sqrt(n)." in text
+    assert f"report:  {tmp_path / 'report.html'}" in text
+
+
 # Refusing
 
 
 REFUSED = {
+    ("play", "-p", "pbm-ucb"): "pbm-ucb needs examination=...; where it is not known use pbm-ucb-mle",
+    ("play", "-p", "pbm-pie"): "pbm-pie needs examination=...; where it is not known use pbm-pie-mle",
+    ("play", "-p", "oracle"): "oracle needs to be told the world",
+    ("reproduce", "--size", "huge"): "size must be one of quick, paper; got 'huge'",
+    ("reproduce", "--only", "figure-3"): "no question named 'figure-3'; there are figure-1",
     ("play", "-p", "nobody"): "no policy named 'nobody'; there are",
     ("play", "-w", "nowhere"): "no world named 'nowhere'; there are",
     ("arena", "-p", "nobody"): "no policy named 'nobody'; there are",

@@ -166,7 +166,6 @@ def reproduce(
     """
     from . import experiments
 
-    typer.echo(f"putting the paper to the test, size {size}; results go to {out}", err=True)
     answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed)
     _print_verdicts(answer.verdicts)
     typer.echo(f"report:  {answer.report}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..arena import Result, load_results, save_results
+from ..arena.progress import announce
 from ..arena.storage import commit, provenance
 from .base import Figure, Game, Question, Results, Size, Verdict
 from .baselines import Baselines
@@ -58,6 +59,7 @@ def reproduce(
     scale = SIZES[size]
     questions = [QUESTIONS[only]] if only else list(QUESTIONS.values())
     folder = Path(out)
+    announce(f"putting the paper to the test, size {size}; results go to {folder}")
     games = _without_repeats([game for question in questions for game in question.games(scale)])
     played = play_all(games, folder / "cells", seed=seed, jobs=jobs, progress=progress)
     table = save_results(played, folder / "results.parquet")
