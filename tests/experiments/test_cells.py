@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from bothworlds.arena.loop import Meeting
 from bothworlds.experiments import cells
 from bothworlds.experiments.base import Game
 from bothworlds.experiments.cells import play_all
+from tests.policies.plain import FixedList
 
 
 def game(policy="uniform", world="paper/stochastic", rounds=60, seeds=3, **settings):
@@ -107,3 +110,23 @@ def test_checkpoints_suit_even_and_logarithmic_axes():
     assert {1000, 50_000} <= set(marks.tolist())
     assert (np.diff(marks) > 0).all()
     assert cells._marks(3).tolist() == [1, 2, 3]
+
+
+def test_a_world_is_known_by_its_users_not_by_its_name(tmp_path, played):
+    one, other = bothworlds.world("paper/stochastic"), bothworlds.world("paper/stochastic", gap=0.01)
+    other.name = one.name
+    for place in (one, other, one):
+        play_all([Game(bothworlds.policy("uniform"), place, 30, 1)], tmp_path)
+    assert len(played) == 2
+
+
+def test_a_policy_in_plain_python_is_told_about_labels():
+    @dataclass(frozen=True)
+    class Ordered(FixedList):
+        items: tuple = (4, 3, 2, 1, 0)
+
+        def relabelled(self, labels):
+            return replace(self, items=tuple(np.argsort(labels)[list(self.items)]))
+
+    result = bothworlds.play(Ordered(), "paper/stochastic", 20, seeds=3)
+    assert np.ptp(result.reward[:, -1]) < 1e-9

@@ -127,3 +127,12 @@ def test_where_items_or_positions_are_alike_it_stays_finite_and_enough(theta, ka
     assert flows(q).min() >= -1e-9 * q.max()
     # From outside the list, item i challenges at the last position, or somewhere else.
     assert (q[4:].sum(axis=1) > 0.0).all()
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+@pytest.mark.parametrize("instance", [CARD, PAPER], ids=["card", "paper"])
+def test_a_plan_that_is_cut_short_is_scaled_up_until_it_tells_all_apart(instance, rounds):
+    theta, kappa = instance
+    q, excess, _ = planned(theta, kappa, rounds=rounds)
+    least = min(reference.closest(theta, kappa, q, k)[0] for k in range(len(theta) - 1))
+    assert least >= 1.0 - 1e-4 or excess > 900.0  # beyond a thousandfold it gives up

@@ -220,3 +220,11 @@ def test_impossible_counts_are_refused(shown, clicked):
 def test_nothing_shown_is_refused():
     with pytest.raises(ValueError, match="no impressions"):
         fit_newton(np.zeros((2, 2)), np.zeros((2, 2)))
+
+
+def test_more_positions_than_items_are_fitted_as_well():
+    alpha, beta = np.array([0.8, 0.4]), np.array([1.0, 0.6, 0.4, 0.2])
+    shown = np.full((2, 4), 1000.0)
+    for fitted in (fit_newton(shown, shown * np.outer(alpha, beta)), fit_em(shown, shown * np.outer(alpha, beta))):
+        assert fitted.converged
+        np.testing.assert_allclose(np.outer(fitted.attraction, fitted.examination), np.outer(alpha, beta), rtol=1e-6)

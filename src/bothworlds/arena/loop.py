@@ -155,19 +155,20 @@ class Meeting:
         source = streams(seed, replication)
         n = self.world.n_items
         labels = source.labels.permutation(n) if self.shuffle else np.arange(n)
-        state = self.relabelled(labels).new_state()
+        policy = self.relabelled(labels).policy
+        state = policy.init(self.world.n_items, self.world.n_positions)
         advance = _advance_compiled if self.compiled() else _advance_interpreted
         totals = np.zeros(2)
         at_first = self.world.click_probabilities(0)
         _check_shape_of(at_first, self.world)
-        advance(self.policy, state, 0, at_first[labels], source, totals)  # compiles
+        advance(policy, state, 0, at_first[labels], source, totals)  # compiles
         started = time.thread_time()
         reward, clicks = np.empty(len(marks)), np.empty(len(marks))
         done = 0
         for k, mark in enumerate(marks.tolist()):
             for end, probabilities in self.world.pieces(done, mark):
                 _check_shape_of(probabilities, self.world)
-                advance(self.policy, state, end - done, probabilities[labels], source, totals)
+                advance(policy, state, end - done, probabilities[labels], source, totals)
                 report(end - done)
                 done = end
             reward[k], clicks[k] = totals

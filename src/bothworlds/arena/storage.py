@@ -135,6 +135,8 @@ def _version(name: str) -> str | None:
 def commit() -> str | None:
     """The commit of the checkout this code runs from, if it does, as it was when first asked for."""
     here = Path(__file__).parent
+    if not (here.parents[2] / ".git").exists():
+        return None  # installed, perhaps inside somebody else's checkout
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],

@@ -25,6 +25,7 @@ __all__ = [
     "Verdict",
     "estimate",
     "judge",
+    "judge_samples",
     "judge_within",
 ]
 
@@ -81,9 +82,9 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """A statement of the paper put to the test.
+    """A statement put to the test: one of the paper's, or (``source`` begins with "ours") one of our own.
 
-    ``measured`` says what was measured and ``rule`` when the statement counts as true; both are fixed before looking.
+    ``measured`` says what was measured and ``rule`` when the statement counts as true.
     """
 
     statement: str
@@ -123,6 +124,21 @@ def judge(estimates: Iterable[Estimate], above: float = 0.0) -> Outcome:
     return "holds" if all(one.low > above for one in given) else "cannot be decided"
 
 
+def judge_samples(samples: Iterable[ArrayLike], above: float = 0.0) -> Outcome:
+    """Whether the means of several samples of replications all lie above a limit.
+
+    They do if every 95% interval does. One does not if its interval lies below, with a level that allows for the number
+    of samples (Bonferroni): the unluckiest of many is easily below by chance.
+
+    >>> judge_samples([[1.0, 1.1, 1.2], [2.0, 2.1, 2.2]]), judge_samples([[-1.0, -1.01], [2.0, 2.1]])
+    ('holds', 'fails')
+    """
+    given = list(samples)
+    if any(estimate(one, 1.0 - 0.05 / len(given)).high < above for one in given):
+        return "fails"
+    return "holds" if all(estimate(one).low > above for one in given) else "cannot be decided"
+
+
 def judge_within(estimates: Iterable[Estimate], low: float, high: float) -> Outcome:
     """Whether all of several quantities lie between two limits.
 
@@ -154,21 +170,20 @@ class Results:
         values: NDArray[np.float64] = self._found[policy, world].average_reward()[:, -1]
         return values
 
-    def lead(self, policy: str, other: str, world: str, level: float = 0.95) -> Estimate:
-        """By how much a policy earns more per round than another, over users they have in common."""
+    def ahead(self, policy: str, other: str, world: str) -> NDArray[np.float64]:
+        """(seeds,) how much more a policy earns per round than another, over users they have in common."""
         mine, theirs = self.earned(policy, world), self.earned(other, world)
         common = min(mine.size, theirs.size)
-        return estimate(mine[:common] - theirs[:common], level)
+        difference: NDArray[np.float64] = mine[:common] - theirs[:common]
+        return difference
 
-    def lead_over_best(self, policy: str, others: Sequence[str], world: str, panels: int = 1) -> tuple[str, Estimate]:
-        """Who of the others earned the most, and the lead over them.
+    def lead(self, policy: str, other: str, world: str) -> Estimate:
+        """By how much a policy earns more per round than another."""
+        return estimate(self.ahead(policy, other, world))
 
-        The luckiest of several rivals in one of several panels is easily ahead by chance, so the interval allows for
-        the number of both (Bonferroni).
-        """
-        rivals = [other for other in others if other != policy]
-        best = max(rivals, key=lambda other: self.earned(other, world).mean())
-        return best, self.lead(policy, best, world, 1.0 - 0.05 / (panels * len(rivals)))
+    def best_other(self, policy: str, others: Sequence[str], world: str) -> str:
+        """Who of the others earned the most."""
+        return max((other for other in others if other != policy), key=lambda other: self.earned(other, world).mean())
 
     def span(self, world: str, floor: float) -> float:
         """The range between a floor (what uniform lists earn) and the best list of each round, per round."""

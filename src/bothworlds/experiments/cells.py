@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +26,7 @@ from ..arena.comparators import best_in_hindsight
 from ..arena.loop import Meeting, checkpoint_rounds, compile_ahead, cores
 from ..arena.progress import progress_bar
 from ..core import save_arrays
+from ..worlds import World
 from .base import Game
 
 __all__ = ["play_all"]
@@ -140,14 +142,28 @@ def _key(game: Game, meeting: Meeting, seed: int, replication: int) -> str:
     parts = {
         "policy": f"{type(game.policy).__module__}.{type(game.policy).__qualname__}",
         "settings": meeting.settings,
-        "world": game.world.name,
-        "rounds": game.rounds,
-        "checkpoints": CHECKPOINTS,
+        "world": _users(game.world, game.rounds),
+        "checkpoints": _marks(game.rounds).tolist(),
+        "versions": [numba.__version__, np.__version__],
         "seed": seed,
         "replication": replication,
         "sources": _sources(type(game.policy)),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()[:32]
+
+
+def _users(world: World, rounds: int) -> str:
+    """Identify a world by its users in every round: two may share a name and differ."""
+    key = (id(world), rounds)
+    if key not in _known_users:
+        digest = hashlib.sha256()
+        for end, probabilities in world.pieces(0, rounds):
+            digest.update(f"{end}:{probabilities.shape}".encode() + probabilities.tobytes())
+        _known_users[key] = (world, digest.hexdigest())
+    return _known_users[key][1]
+
+
+_known_users: dict[tuple[int, int], tuple[World, str]] = {}  # a world that is kept keeps its id
 
 
 @cache

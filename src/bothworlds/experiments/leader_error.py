@@ -42,7 +42,8 @@ class State(NamedTuple):
 class FrankWolfeLeader(CompiledPolicy):
     """FTRL-PBM with the paper's Algorithm 2, repaired, for the leader: ``steps`` assignments in every round.
 
-    It starts each round from the marginals of the last, pulled a little towards uniform, where the gradient is finite.
+    It starts each round from the marginals of the last. The steps are 2/3, 2/4, 2/5, ..., so that no marginal ever
+    vanishes and the gradient stays finite.
     """
 
     steps: int = 100
@@ -145,11 +146,12 @@ class LeaderError(Question):
         }
         return [
             Verdict(
-                "The leader may be found by Frank-Wolfe without harm.",
-                "Section 3.1 (Optimization), which gives no K",
-                judge([-one for one in more.values()], -1.1),
-                "regret over that of the exact leader: " + "; ".join(f"K = {k}: {one}" for k, one in more.items()),
-                "regret is at most 10% larger than with the exact leader for K = 10, 100 and 1000",
+                f"Frank-Wolfe with K = {k} is as good as the exact leader.",
+                "ours, from Section 3.1, which gives no K",
+                judge([-one], -1.1),
+                f"regret over that of the exact leader after {size.short_rounds:,} rounds: {one}",
+                "regret is at most 10% larger than with the exact leader",
                 "leader-error",
             )
+            for k, one in more.items()
         ]

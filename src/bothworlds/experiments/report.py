@@ -51,7 +51,8 @@ ABOUT = """
 This page puts <i>Simultaneously Learning Stochastic and Adversarial Bandits under the Position-Based Model</i>
 (Chen, Zhao, Li; AAAI 2022) to the test. Every statement below is measured in simulation, with expected rewards, the
 same users for every policy and shuffled item labels. What counts as true is written beside each statement; intervals
-are 95%, over replications. A verdict holds for what was run here, not for all there is.
+are 95%, over replications; a statement about several policies or panels fails only if one of them violates it with an
+interval that allows for their number. A verdict holds for what was run here, not for all there is.
 """
 
 
@@ -96,14 +97,16 @@ def write_verdicts(folder: Path, size: Size, verdicts: Sequence[Verdict]) -> Pat
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:
-    if not verdicts:
+    theirs = [verdict for verdict in verdicts if not verdict.source.startswith("ours")]
+    if not theirs:
         return ""
     entries = [
-        f'<li class="{CLASSES[outcome]}"><b>{sum(v.outcome == outcome for v in verdicts)}</b>'
+        f'<li class="{CLASSES[outcome]}"><b>{sum(v.outcome == outcome for v in theirs)}</b>'
         f'<span class="outcome">{words}</span></li>'
         for outcome, words in (("holds", "hold"), ("fails", "fail"), ("cannot be decided", "cannot be decided"))
     ]
-    return f'<ul class="count">{"".join(entries)}</ul>'
+    counted = f"Of {len(theirs)} statements of the paper (those that say \u201cours\u201d are not counted):"
+    return f'<p>{counted}</p><ul class="count">{"".join(entries)}</ul>'
 
 
 def _verdict(verdict: Verdict) -> str:

@@ -65,7 +65,8 @@ def plan(p: Planner, tolerance: float, rounds: int) -> float:
     begin(p)
     # At first there is a cut for every alternative, told apart or not: the last plan may well be too much.
     enough, worst = math.inf, 0.0
-    for _ in range(rounds + 1):
+    for turn in range(rounds + 1):
+        cutting = turn < rounds  # the last time q is only looked at
         load(p.rival, p.q)
         worst = min(enough, 1.0)
         if p.lp.size[0] + n > p.lp.table.shape[0]:
@@ -74,9 +75,10 @@ def plan(p: Planner, tolerance: float, rounds: int) -> float:
             value = closest(p.rival, k, enough)
             if value < enough:
                 worst = min(worst, value)
-                fill_cut(p.rival, k, p.row)
-                add_cut(p)
-        if worst == enough:
+                if cutting:
+                    fill_cut(p.rival, k, p.row)
+                    cutting = add_cut(p)
+        if worst == enough or not cutting:
             break
         enough = 1.0 - tolerance
         pivots = optimize(p.lp, 50 * (n + m) + 1000)
@@ -90,7 +92,7 @@ def plan(p: Planner, tolerance: float, rounds: int) -> float:
         read_solution(p.lp, p.row)
         for k in range(n * m):
             p.q[k // m, k % m] = p.row[k]
-    scale = 1.0 / max(worst, 1e-3)
+    scale = 1.0 / max(worst, 1e-3)  # a plan that is off by more than a thousandfold is no plan
     for i in range(n):
         for j in range(m):
             p.q[i, j] *= scale
@@ -124,12 +126,12 @@ def begin(p: Planner) -> None:
 
 
 @inner_kernel
-def add_cut(p: Planner) -> None:
-    """Add ``row``, scaled to a largest entry of 1."""
+def add_cut(p: Planner) -> bool:
+    """Add ``row``, scaled to a largest entry of 1; False if there is no room."""
     largest = 0.0
     for k in range(p.row.size):
         largest = max(largest, p.row[k])
     for k in range(p.row.size):
         p.row[k] /= largest
-    add_row(p.lp, p.row, 1.0 / largest)
+    return add_row(p.lp, p.row, 1.0 / largest)
     p.effort[2] += 1

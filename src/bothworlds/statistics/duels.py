@@ -43,7 +43,8 @@ def record_duels(duels: Duels, blocks: Blocks, ranking: Ints, propensity: Floats
     """Count the duels of a round: O(clicks x block size).
 
     Feedback may be late, and the blocks others by now. A duel counts if the two are in one block now, and were when
-    the list was made: the propensities, one over the block's size, tell which positions shared a block.
+    the list was made: the propensities, one over the block's size, tell which positions shared a block. Of an item off
+    the page that cannot be known; it counts if the block went on beyond the page and is as large as it was.
     """
     m, seat, group = ranking.size, duels.seat, duels.group
     _regroup(propensity, group)
@@ -53,11 +54,12 @@ def record_duels(duels: Duels, blocks: Blocks, ranking: Ints, propensity: Floats
         if clicks[j] > 0.5:
             b = blocks.block[ranking[j]]
             row = duels.wins[ranking[j]]
+            size = blocks.first[b + 1] - blocks.first[b]
+            same = not propensity[j] > 1e-9 or int(1.0 / propensity[j] + 0.5) == size
             for q in range(blocks.first[b], blocks.first[b + 1]):
                 other = blocks.order[q]
                 at = seat[other]
-                # An item off the page was in the block of j only if that block went on beyond the page.
-                if group[at if at >= 0 else m] == group[j] and (at < 0 or clicks[at] < 0.5):
+                if group[at if at >= 0 else m] == group[j] and (same if at < 0 else clicks[at] < 0.5):
                     row[other] += 1
     for j in range(m):
         seat[ranking[j]] = -1

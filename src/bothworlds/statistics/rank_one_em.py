@@ -23,7 +23,7 @@ def em(
 ) -> Effort:
     """Improve ``alpha`` and ``beta`` in place until no product changes by more than a share ``tolerance`` in a pass.
 
-    ``sums`` (4, n) is room to work: numerators and denominators of both.
+    ``sums`` (4, max(n, m)) is room to work: numerators and denominators of both.
     """
     for done in range(passes):
         if _pass(shown, clicked, prior, alpha, beta, sums) <= tolerance:
@@ -35,7 +35,7 @@ def em(
 def _pass(shown: Floats, clicked: Floats, prior: float, alpha: Floats, beta: Floats, sums: Floats) -> float:
     n, m = shown.shape
     for k in range(4):
-        for i in range(n):
+        for i in range(sums.shape[1]):
             sums[k, i] = 0.0
     for i in range(n):
         for j in range(m):
