@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,15 @@ from ..theory import adversarial_bound, lower_bound, stochastic_bound
 from ..worlds import Stochastic, World, world
 from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, judge
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["Growth"]
 
 STEADY = ("paper/stochastic", "yandex/stochastic")
 HOSTILE = ("adversarial/growing-phases", "adversarial/corruption", "adversarial/fraud")
 NAME = "ftrl-pbm"
+ON_THE_HARD_INSTANCE = (NAME, "toprank", "uniform")
 NOT_ABOVE = 0.55  # an exponent that counts as one half
 
 
@@ -46,19 +51,21 @@ class Growth(Question):
 
     def games(self, size: Size) -> list[Game]:
         long = [Game(policy(NAME), _long(name, size), size.long_rounds, size.few_seeds) for name in STEADY + HOSTILE]
-        hard = [Game(policy(name), _hard(size), size.rounds, size.seeds) for name in (NAME, "uniform", "toprank")]
+        hard = [Game(policy(name), _hard(size), size.rounds, size.seeds) for name in ON_THE_HARD_INSTANCE]
         return long + hard
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         for ending in ("svg", "png"):
-            with drawing(Path(folder) / f"growth.{ending}", across=2) as panels:
+            with drawing(Path(folder) / f"growth.{ending}", across=3) as panels:
                 for panel, names, title in zip(panels[0], (STEADY, HOSTILE), ("steady users", "hostile users")):
                     _draw(panel, [results[NAME, _long(name, size).name] for name in names])
                     panel.set_title(title)
+                _draw_hard_instance(panels[0, 2], results, size)
                 panels[0, 0].set_ylabel("regret against the best fixed list")
         caption = (
             f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.few_seeds} replications. Dashed: the bounds of "
-            "Theorem 1 (any users) and Theorem 2 (steady users, synthetic world)."
+            "Theorem 1 (any users) and Theorem 2 (steady users, synthetic world). On the right three policies on the "
+            "hard instance, with the lower bound of Theorem 3 and the most that can be lost there."
         )
         return [Figure("growth", self.title, caption)]
 
@@ -133,22 +140,19 @@ def _uniform_share(results: Results, size: Size) -> float:
 def _lower_bound(results: Results, size: Size) -> Verdict:
     place = _hard(size)
     bound = lower_bound(place.n_items, place.n_positions, size.rounds)
-    found = {name: estimate(results[name, place.name].regret()[:, -1] / bound) for name in (NAME, "toprank", "uniform")}
+    found = {name: estimate(results[name, place.name].regret()[:, -1] / bound) for name in ON_THE_HARD_INSTANCE}
     return Verdict(
         "No policy can lose less than m sqrt((n - m + 1) T) / 16 on the hard instance.",
         "Theorem 3",
         judge(found.values(), 1.0),
         f"regret as a multiple of the bound ({bound:,.0f}): {_said(found)}",
         "every policy tried loses more than the bound",
-        "",
+        "growth",
         "On that instance nobody can lose more than twice the bound either: it tells no two policies apart.",
     )
 
 
-def _draw(panel: object, results: list[Result]) -> None:
-    from matplotlib.axes import Axes
-
-    assert isinstance(panel, Axes)
+def _draw(panel: Axes, results: list[Result]) -> None:
     for result, colour in zip(results, PALETTE):
         regret = result.regret()
         label = result.world.removesuffix(", long").partition("(")[0].partition("/")[2]
@@ -167,3 +171,18 @@ def _draw(panel: object, results: list[Result]) -> None:
         panel.loglog(rounds, steady, ":", color="0.6", linewidth=1, label="Theorem 2")
     panel.set_xlabel("rounds")
     panel.legend(frameon=False, fontsize=6.5)
+
+
+def _draw_hard_instance(panel: Axes, results: Results, size: Size) -> None:
+    place = _hard(size)
+    bound = lower_bound(place.n_items, place.n_positions, size.rounds)
+    most = results[NAME, place.name].best_fixed[-1] - 0.5 * place.n_positions * size.rounds
+    for name, colour, line in zip(ON_THE_HARD_INSTANCE, PALETTE, ("-", "--", ":")):
+        found = results[name, place.name]
+        panel.plot(found.rounds, found.regret().mean(axis=0), line, color=colour, label=name)
+    panel.axhline(bound, color="0.6", linewidth=1, linestyle="--", label="Theorem 3")
+    panel.axhline(most, color="0.6", linewidth=1, label="the most there is to lose")
+    panel.legend(frameon=False, fontsize=6.5)
+    panel.set_title("hard instance")
+    panel.set_xlabel("rounds")
+    panel.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value else "0")
