@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from . import policies, rounds, sampling, start
 
@@ -37,7 +37,8 @@ def main() -> None:
     for name in chosen.sections or SECTIONS:
         title, rows, remarks = SECTIONS[name]()
         found[name] = {"rows": rows, "remarks": remarks}
-        table = Table(*rows[0], title=title, title_justify="left", pad_edge=False)
+        first, *others = rows[0]
+        table = Table(Column(first, no_wrap=True), *others, title=title, title_justify="left", pad_edge=False)
         for row in rows:
             table.add_row(*(_said(value) for value in row.values()))
         console.print(table)
