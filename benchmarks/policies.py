@@ -47,5 +47,5 @@ def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
                 f"rounds, ({n}, {m})": rounds,
             }
         rows.append(row)
-    remark = f"Ratios are to FTRL-PBM. Average over the first rounds of a run planned for {HORIZON:,}: learning is dearest at its beginning."
+    remark = f"Ratios are to FTRL-PBM, over the first rounds of a run planned for {HORIZON:,}: the dearest ones."
     return "Every policy, one round", rows, [remark]
