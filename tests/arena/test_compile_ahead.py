@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import subprocess
 import sys
 import threading
 
+import numba
 import numpy as np
+import pytest
 
 import bothworlds
 from bothworlds.arena import compete, loop
 from bothworlds.arena.loop import Meeting, compile_ahead
-from tests.policies.plain import EpsilonGreedy
 
 WORLD = bothworlds.world("paper/stochastic")
 
@@ -19,17 +23,30 @@ def meeting(policy):
     return Meeting(policy, WORLD, 50, shuffle=True, tell=False)
 
 
-def test_any_policies_can_be_compiled_ahead():
-    compile_ahead([meeting(bothworlds.policy("uniform")), meeting(EpsilonGreedy())], jobs=2)
-    assert not loop._inherited
+# Tests may run beside threads of their runner, where nothing is forked: so a process of its own.
+ALONE = """
+import bothworlds
+from bothworlds.arena.loop import Meeting, compile_ahead
+from tests.policies.plain import EpsilonGreedy
+
+world = bothworlds.world("paper/stochastic")
+players = [bothworlds.policy("uniform"), bothworlds.policy("fixed"), bothworlds.policy("oracle"), EpsilonGreedy()]
+compile_ahead([Meeting(player, world, 50, True, False) for player in players], 2)
+"""
 
 
-def test_a_policy_that_cannot_play_is_refused_only_when_its_turn_comes():
-    compile_ahead([meeting(bothworlds.policy("oracle")), meeting(bothworlds.policy("uniform"))], jobs=2)
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs a system that can fork")
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled here")
+def test_loops_of_all_that_can_play_are_left_in_the_cache_on_disk(tmp_path):
+    """The oracle, which nobody has told its world, and a policy in plain Python are passed over."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", ALONE], env=environment, check=True, timeout=300)
+    assert len(list(tmp_path.rglob("loop.advance-*.nbc"))) == 2
 
 
 def test_nothing_is_forked_beside_other_threads(monkeypatch):
-    monkeypatch.setattr(loop, "ProcessPoolExecutor", None)
+    pools = []
+    monkeypatch.setattr(loop, "ProcessPoolExecutor", lambda *given, **named: pools.append(given))
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)
     thread.start()
@@ -38,6 +55,7 @@ def test_nothing_is_forked_beside_other_threads(monkeypatch):
     finally:
         stop.set()
         thread.join()
+    assert not pools
 
 
 def test_it_makes_no_difference_to_results(monkeypatch):

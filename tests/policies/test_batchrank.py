@@ -177,7 +177,9 @@ def test_the_shortest_horizons_are_possible(horizon, rng):
     learner = policy("batchrank", horizon=horizon)
     state = learner.init(3, 2)
     for _ in range(60):
-        learner.learn(state, learner.decide(state, rng), [1, 0])
+        decision = learner.decide(state, rng)
+        assert len(set(decision.ranking.tolist())) == 2
+        learner.learn(state, decision, [1, 0])
 
 
 def test_where_items_differ_little_it_is_still_random_at_the_end():

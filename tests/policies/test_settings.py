@@ -69,6 +69,8 @@ def test_a_word_is_asked_for():
 
 def test_whole_numbers_may_be_numpys():
     whole(SimpleNamespace(window=np.int64(3)), "window", 1)
+    with pytest.raises(ValueError, match="window must be a whole number of at least 4"):
+        whole(SimpleNamespace(window=np.int64(3)), "window", 4)
 
 
 @pytest.mark.parametrize("value", [[], [0.0, 1.0], [1.2], [[0.5]], "abc", [None]])
