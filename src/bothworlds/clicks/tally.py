@@ -1,0 +1,93 @@
+"""Counts: how often each item was shown and clicked at each position, query by query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..kernels import Ints
+
+__all__ = ["Counts"]
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """All that a log says about a position-based model: impressions and clicks per (query, item, position).
+
+    Row k says that item ``items[item[k]]`` of query ``queries[query[k]]`` was shown ``shown[k]`` times at position
+    ``positions[position[k]]``, and clicked ``clicked[k]`` times. Rows are sorted by query, item and position, and no
+    triple appears twice.
+
+    Examples
+    --------
+    >>> counts = Counts.from_tables([[1000, 1000], [1000, 0]], [[800, 400], [200, 0]], items=["a", "b"])
+    >>> len(counts), int(counts.shown.sum()), int(counts.clicked.sum())
+    (3, 3000, 1400)
+    """
+
+    items: tuple[str, ...]
+    queries: tuple[str, ...]  # ("",) for a log that knows no queries
+    positions: tuple[int, ...]  # as the log numbers them, in order
+    query: Ints  # (K,) indices into queries
+    item: Ints  # (K,) indices into items
+    position: Ints  # (K,) indices into positions
+    shown: Ints  # (K,)
+    clicked: Ints  # (K,)
+    origin: str = ""  # where they come from, in words
+    pages: int | None = None  # result pages that were counted, where the log has pages
+    notes: tuple[str, ...] = ()  # what was left out or changed while counting, in sentences
+
+    def __post_init__(self) -> None:
+        for name in ("query", "item", "position", "shown", "clicked"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
+        if len({getattr(self, name).shape for name in ("query", "item", "position", "shown", "clicked")}) != 1:
+            raise ValueError("query, item, position, shown and clicked must be as long as each other")
+        for name, labels in (("query", self.queries), ("item", self.items), ("position", self.positions)):
+            code = getattr(self, name)
+            if code.ndim != 1 or (code.size and not (0 <= code.min() and code.max() < len(labels))):
+                raise ValueError(f"{name} must hold indices from 0 to {len(labels) - 1}")
+        if (self.clicked < 0).any() or (self.clicked > self.shown).any():
+            worst = int(np.argmax((self.clicked < 0) | (self.clicked > self.shown)))
+            raise ValueError(
+                f"item {self.items[self.item[worst]]!r} at position {self.positions[self.position[worst]]} has "
+                f"{self.clicked[worst]} clicks in {self.shown[worst]} impressions"
+            )
+        key = (self.query * len(self.items) + self.item) * len(self.positions) + self.position
+        order = np.argsort(key, kind="stable")
+        if (np.diff(key[order]) == 0).any():
+            raise ValueError("an item has two rows for one query and position")
+        for name in ("query", "item", "position", "shown", "clicked"):
+            object.__setattr__(self, name, getattr(self, name)[order])
+
+    def __len__(self) -> int:
+        return self.shown.size
+
+    @classmethod
+    def from_tables(
+        cls,
+        shown: ArrayLike,
+        clicked: ArrayLike,
+        *,
+        items: Sequence[str] | None = None,
+        positions: Sequence[int] | None = None,
+        query: str = "",
+    ) -> Counts:
+        """Counts of one query from two tables (n_items, n_positions); pairs never shown are left out."""
+        a, b = np.asarray(shown), np.asarray(clicked)
+        if a.ndim != 2 or a.shape != b.shape:
+            raise ValueError(f"shown and clicked must be tables of one shape; got {a.shape} and {b.shape}")
+        n, m = a.shape
+        if any((table != np.floor(table)).any() for table in (a, b)):
+            raise ValueError("impressions and clicks must be whole numbers")
+        if (b[a == 0] != 0).any():
+            raise ValueError("there are clicks on what was never shown")
+        rows, columns = np.nonzero(a)
+        names = tuple(items) if items is not None else tuple(str(i) for i in range(n))
+        labels = tuple(positions) if positions is not None else tuple(range(1, m + 1))
+        if len(names) != n or len(labels) != m:
+            raise ValueError(f"{n} items and {m} positions need as many names")
+        zero = np.zeros(rows.size, np.int64)
+        return cls(names, (query,), labels, zero, rows, columns, a[rows, columns], b[rows, columns])
