@@ -20,10 +20,10 @@ from ..core import Streams, decide, is_compiled, learn, streams
 from ..kernels import Floats, Ints, kernel
 from ..policies import CompiledPolicy, Policy, told
 from ..policies import resolve as resolve_policy
+from ..progress import Report, announce, progress_bar
 from ..worlds import World
 from ..worlds import resolve as resolve_world
 from .comparators import best_in_hindsight
-from .progress import Report, announce, progress_bar
 from .result import Result
 
 __all__ = ["Meeting", "checkpoint_rounds", "compile_ahead", "cores", "play"]

@@ -47,7 +47,7 @@ class Counts:
             raise ValueError("query, item, position, shown and clicked must be as long as each other")
         for name, labels in (("query", self.queries), ("item", self.items), ("position", self.positions)):
             code = getattr(self, name)
-            if code.ndim != 1 or (code.size and not (0 <= code.min() and code.max() < len(labels))):
+            if code.ndim != 1 or (code.size and not (code.min() >= 0 and code.max() < len(labels))):
                 raise ValueError(f"{name} must hold indices from 0 to {len(labels) - 1}")
         if (self.clicked < 0).any() or (self.clicked > self.shown).any():
             worst = int(np.argmax((self.clicked < 0) | (self.clicked > self.shown)))

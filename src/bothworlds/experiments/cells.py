@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from ..arena import Result
 from ..arena.comparators import best_in_hindsight
 from ..arena.loop import Meeting, checkpoint_rounds, compile_ahead, cores
-from ..arena.progress import progress_bar
 from ..core import save_arrays
+from ..progress import progress_bar
 from ..worlds import World
 from .base import Game
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..arena import Result, load_results, save_results
-from ..arena.progress import announce
 from ..arena.storage import commit, provenance
+from ..progress import announce
 from .base import Figure, Game, Question, Results, Size, Verdict
 from .baselines import Baselines
 from .cells import play_all

@@ -1,34 +1,20 @@
-"""The command line: play a policy in a world, let policies compete, list what there is."""
+"""The commands that simulate: play a policy in a world, let policies compete, put the paper to the test, list."""
 
 from __future__ import annotations
 
-import ast
-import functools
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .common import app, console, parse, plainly, refuse
+
 if TYPE_CHECKING:
-    from .arena import Result
-    from .experiments import Verdict
-    from .policies import Policy
-    from .worlds import World
-
-__all__ = ["app", "main"]
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    help="Rank items and learn from clicks, whether users are steady, seasonal or hostile.",
-    epilog="Start with:  bothworlds play --policy ftrl-pbm --world paper/stochastic --rounds 100000",
-)
+    from ..arena import Result
+    from ..experiments import Verdict
+    from ..policies import Policy
+    from ..worlds import World
 
 ARENA_WORLDS = [
     "paper/stochastic",
@@ -68,36 +54,8 @@ Jobs = Annotated[
 ]
 
 
-def _plainly(command: F) -> F:
-    """Say what is wrong with what was asked for in one line, instead of how the program found out."""
-
-    @functools.wraps(command)
-    def run(*arguments: Any, **options: Any) -> Any:
-        try:
-            return command(*arguments, **options)
-        except (ValueError, ImportError, OSError) as error:
-            _refuse(str(error))
-        except KeyboardInterrupt:
-            typer.secho("stopped", err=True)
-            raise SystemExit(130) from None
-
-    return cast(F, run)
-
-
-@app.callback(invoke_without_command=True)
-def _root(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-) -> None:
-    if version:
-        from . import __version__
-
-        typer.echo(f"bothworlds {__version__}")
-        raise typer.Exit
-
-
 @app.command()
-@_plainly
+@plainly
 def play(
     policy: Policies = ["ftrl-pbm"],  # noqa: B006 - typer never changes it
     world: Worlds = ["paper/stochastic"],  # noqa: B006
@@ -118,14 +76,14 @@ def play(
     """
     for path, endings in ((plot, (".svg", ".png", ".pdf")), (save, (".parquet", ".csv"))):
         if path is not None and path.suffix not in endings:
-            _refuse(f"{path} must end in {' or '.join(endings)}")
+            refuse(f"{path} must end in {' or '.join(endings)}")
     results = _compete(policy, world, rounds, seeds, seed, checkpoints, jobs, tell)
     _print_table(results)
     _write(results, save, plot)
 
 
 @app.command()
-@_plainly
+@plainly
 def arena(
     policy: Annotated[list[str] | None, typer.Option("--policy", "-p", help="Only these; all if not given.")] = None,
     world: Worlds = ARENA_WORLDS,
@@ -141,8 +99,8 @@ def arena(
     policy of each world in bold, and what a round costs. Policies that need to know the examination of positions are
     told what it is at the start.
     """
-    from . import policies
-    from .arena import save_table, standings
+    from .. import policies
+    from ..arena import save_table, standings
 
     results = _compete(policy or policies.names(), world, rounds, seeds, seed, 100, jobs, tell=True)
     _print_table(results)
@@ -152,7 +110,7 @@ def arena(
 
 
 @app.command()
-@_plainly
+@plainly
 def reproduce(
     size: Annotated[str, typer.Option(help="quick (minutes) or paper (hours).")] = "quick",
     only: Annotated[str | None, typer.Option(help="Only this question, such as figure-1.")] = None,
@@ -164,7 +122,7 @@ def reproduce(
 
     What is finished is kept in the folder: an interrupted run goes on where it was.
     """
-    from . import experiments
+    from .. import experiments
 
     answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed)
     _print_verdicts(answer.verdicts)
@@ -172,7 +130,7 @@ def reproduce(
 
 
 @app.command("policies")
-@_plainly
+@plainly
 def list_policies() -> None:
     """List the policies: what they do, what they must be told, and what settings they have.
 
@@ -181,23 +139,23 @@ def list_policies() -> None:
     """
     from rich.table import Table
 
-    from . import policies
+    from .. import policies
 
     table = Table("policy", "what it does", "needs to know", "settings", box=None, pad_edge=False, show_lines=False)
     for name in policies.names():
         what = policies.describe(name)
         said = ", ".join(f"{key}={value!r}" for key, value in what.settings.items())
         table.add_row(name, what.sentence, ", ".join(what.needs) or "-", said or "-")
-    _console().print(table)
+    console().print(table)
 
 
 @app.command("worlds")
-@_plainly
+@plainly
 def list_worlds() -> None:
     """List the worlds: what they are and what settings they have."""
     from rich.table import Table
 
-    from . import worlds
+    from .. import worlds
 
     table = Table("world", "its users", "settings", box=None, pad_edge=False)
     for name in worlds.names():
@@ -205,12 +163,7 @@ def list_worlds() -> None:
         table.add_row(
             name, sentence.replace("``", ""), ", ".join(f"{key}={value!r}" for key, value in settings.items()) or "-"
         )
-    _console().print(table)
-
-
-def main() -> None:
-    """Run the command line."""
-    app()
+    console().print(table)
 
 
 def _compete(
@@ -223,39 +176,19 @@ def _compete(
     jobs: int | None,
     tell: bool,
 ) -> list[Result]:
-    from .arena import compete
-    from .policies import policy
-    from .worlds import world
+    from ..arena import compete
+    from ..policies import policy
+    from ..worlds import world
 
-    players: list[Policy] = [policy(name, **settings) for name, settings in map(_parse, policies)]
-    places: list[World] = [world(name, **settings) for name, settings in map(_parse, worlds)]
+    players: list[Policy] = [policy(name, **settings) for name, settings in map(parse, policies)]
+    places: list[World] = [world(name, **settings) for name, settings in map(parse, worlds)]
     return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, tell=tell)
-
-
-def _parse(text: str) -> tuple[str, dict[str, Any]]:
-    """Split ``name:setting=value,...``; values are Python literals.
-
-    >>> _parse("paper/stochastic:gap=0.01,phase=20000")
-    ('paper/stochastic', {'gap': 0.01, 'phase': 20000})
-    """
-    name, _, rest = text.partition(":")
-    advice = f"cannot read the settings in {text!r}; write them like {name}:setting=0.5,other=3"
-    try:
-        call = ast.parse(f"dict({rest})", mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
-            raise ValueError(advice)
-        settings = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-        if len(settings) < len(call.keywords) or any(keyword.arg is None for keyword in call.keywords):
-            raise ValueError(advice)
-    except (SyntaxError, ValueError) as error:
-        raise ValueError(advice) from error
-    return name, settings
 
 
 def _print_table(results: Sequence[Result]) -> None:
     from rich.table import Column, Table
 
-    from .arena import standings
+    from ..arena import standings
 
     found = standings(results)
     table = Table(Column("policy", no_wrap=True), title=found.title, title_justify="left", pad_edge=False)
@@ -266,7 +199,7 @@ def _print_table(results: Sequence[Result]) -> None:
         cells = ["" if cell is None else f"[bold]{cell.text}" if cell.best else cell.text for cell in row.cells]
         cost = "" if row.cost is None else f"{row.cost:.2f}"
         table.add_row(row.name, *cells, cost, style="dim" if row.reference else None)
-    _console().print(table)
+    console().print(table)
 
 
 def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
@@ -280,11 +213,11 @@ def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
         colour = colours[verdict.outcome]
         table.add_row(verdict.statement, f"[{colour}]{verdict.outcome}", verdict.measured)
     if verdicts:
-        _console().print(table)
+        console().print(table)
 
 
 def _write(results: Sequence[Result], save: Path | None, plot: Path | None) -> None:
-    from .arena import draw_results, save_results
+    from ..arena import draw_results, save_results
 
     if save is not None:
         typer.echo(f"results: {save_results(results, save)}")
@@ -297,92 +230,3 @@ def _results_path(out: Path) -> Path:
     from importlib.util import find_spec
 
     return out / ("arena.parquet" if find_spec("pyarrow") else "arena.csv")
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    # Where nobody looks at a screen, nothing is folded to fit one.
-    return Console() if sys.stdout.isatty() else Console(width=500)
-
-
-def _refuse(message: str) -> NoReturn:
-    typer.secho(f"bothworlds: {message}", err=True, fg="red")
-    raise SystemExit(2)
-
-
-# Bounds
-
-
-@app.command("bounds")
-@_plainly
-def print_bounds(
-    attraction: Annotated[
-        str | None, typer.Option("--attraction", "-a", metavar="A,A,...", help="Attraction of every item: 0.9,0.5,0.1")
-    ] = None,
-    examination: Annotated[
-        str | None, typer.Option("--examination", "-e", metavar="E,E,...", help="Examination of positions: 1,1/2,1/3")
-    ] = None,
-    world: Annotated[
-        str | None,
-        typer.Option(
-            "--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="Take both from a world that is steady."
-        ),
-    ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds of the game.")] = 100_000,
-) -> None:
-    """Print what theorems say about an instance: upper and lower bounds on regret.
-
-    These are the rows of the paper's table of bounds, with numbers where the constants are known.
-
-    [bold]bothworlds bounds --attraction 0.9,0.8,0.5,0.3 --examination 1,1/2 --rounds 100000[/bold]
-    """
-    from . import theory
-    from .worlds import Stochastic
-    from .worlds import world as find
-
-    if world is not None and (attraction or examination):
-        raise ValueError("give --world, or --attraction and --examination, but not both")
-    if world is not None:
-        name, settings = _parse(world)
-        found = find(name, **settings)
-        if not isinstance(found, Stochastic):
-            raise ValueError(
-                f"world {name!r} has no fixed attraction and examination; paper/stochastic is one that has"
-            )
-        alpha, beta = found.attraction.tolist(), found.examination.tolist()
-    elif attraction and examination:
-        alpha, beta = _numbers(attraction, "--attraction"), _numbers(examination, "--examination")
-    else:
-        raise ValueError("give --attraction and --examination, or a --world that has them: --world paper/stochastic")
-    _print_bounds(theory.table(alpha, beta, rounds), theory.largest_regret(alpha, beta, rounds), rounds)
-    n, m = len(alpha), len(beta)
-    gap = f"delta = {theory.delta(alpha, m):.4g}, " if n > 1 else ""
-    typer.echo(f"n = {n} items, m = {m} positions, {gap}delta_beta = {theory.delta_beta(beta):.4g}")
-
-
-def _numbers(text: str, option: str) -> list[float]:
-    """Read numbers between commas; a fraction is a number.
-
-    >>> _numbers("1, 1/2,0.25", "--examination")
-    [1.0, 0.5, 0.25]
-    """
-    from fractions import Fraction
-
-    try:
-        return [float(Fraction(part.strip())) for part in text.split(",")]
-    except (ValueError, ArithmeticError) as error:
-        raise ValueError(f"cannot read the numbers in {option} {text!r}; write them like 1,1/2,0.25") from error
-
-
-def _print_bounds(rows: Sequence[Any], largest: float, rounds: int) -> None:
-    from rich.table import Table
-
-    table = Table("bound by", "users", "side", "order", title=f"regret in {rounds:,} rounds", title_justify="left")
-    table.add_column("number", justify="right")
-    for row in rows:
-        number = "-" if row.bound is None else f"{row.bound:,.0f}" if row.bound < float("inf") else "infinite"
-        table.add_row(row.source, row.users, row.side, row.order, number)
-    table.add_section()
-    table.add_row("the worst list, always shown", "stochastic", "equal", "T", f"{largest:,.0f}")
-    _console().print(table)

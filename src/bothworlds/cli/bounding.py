@@ -1,0 +1,84 @@
+"""The command that prints what theorems say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from .common import app, console, parse, plainly
+
+
+@app.command("bounds")
+@plainly
+def print_bounds(
+    attraction: Annotated[
+        str | None, typer.Option("--attraction", "-a", metavar="A,A,...", help="Attraction of every item: 0.9,0.5,0.1")
+    ] = None,
+    examination: Annotated[
+        str | None, typer.Option("--examination", "-e", metavar="E,E,...", help="Examination of positions: 1,1/2,1/3")
+    ] = None,
+    world: Annotated[
+        str | None,
+        typer.Option(
+            "--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="Take both from a world that is steady."
+        ),
+    ] = None,
+    rounds: Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds of the game.")] = 100_000,
+) -> None:
+    """Print what theorems say about an instance: upper and lower bounds on regret.
+
+    These are the rows of the paper's table of bounds, with numbers where the constants are known.
+
+    [bold]bothworlds bounds --attraction 0.9,0.8,0.5,0.3 --examination 1,1/2 --rounds 100000[/bold]
+    """
+    from .. import theory
+    from ..worlds import Stochastic
+    from ..worlds import world as find
+
+    if world is not None and (attraction or examination):
+        raise ValueError("give --world, or --attraction and --examination, but not both")
+    if world is not None:
+        name, settings = parse(world)
+        found = find(name, **settings)
+        if not isinstance(found, Stochastic):
+            raise ValueError(
+                f"world {name!r} has no fixed attraction and examination; paper/stochastic is one that has"
+            )
+        alpha, beta = found.attraction.tolist(), found.examination.tolist()
+    elif attraction and examination:
+        alpha, beta = _numbers(attraction, "--attraction"), _numbers(examination, "--examination")
+    else:
+        raise ValueError("give --attraction and --examination, or a --world that has them: --world paper/stochastic")
+    _print_bounds(theory.table(alpha, beta, rounds), theory.largest_regret(alpha, beta, rounds), rounds)
+    n, m = len(alpha), len(beta)
+    gap = f"delta = {theory.delta(alpha, m):.4g}, " if n > 1 else ""
+    typer.echo(f"n = {n} items, m = {m} positions, {gap}delta_beta = {theory.delta_beta(beta):.4g}")
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    """Read numbers between commas; a fraction is a number.
+
+    >>> _numbers("1, 1/2,0.25", "--examination")
+    [1.0, 0.5, 0.25]
+    """
+    from fractions import Fraction
+
+    try:
+        return [float(Fraction(part.strip())) for part in text.split(",")]
+    except (ValueError, ArithmeticError) as error:
+        raise ValueError(f"cannot read the numbers in {option} {text!r}; write them like 1,1/2,0.25") from error
+
+
+def _print_bounds(rows: Sequence[Any], largest: float, rounds: int) -> None:
+    from rich.table import Table
+
+    table = Table("bound by", "users", "side", "order", title=f"regret in {rounds:,} rounds", title_justify="left")
+    table.add_column("number", justify="right")
+    for row in rows:
+        number = "-" if row.bound is None else f"{row.bound:,.0f}" if row.bound < float("inf") else "infinite"
+        table.add_row(row.source, row.users, row.side, row.order, number)
+    table.add_section()
+    table.add_row("the worst list, always shown", "stochastic", "equal", "T", f"{largest:,.0f}")
+    console().print(table)

@@ -1,0 +1,72 @@
+"""What all commands share: the application, one-line errors, settings after a colon, a console."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar, cast
+
+import typer
+
+__all__ = ["app", "console", "parse", "plainly", "refuse"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Rank items and learn from clicks, whether users are steady, seasonal or hostile.",
+    epilog="Start with:  bothworlds play --policy ftrl-pbm --world paper/stochastic --rounds 100000",
+)
+
+
+def plainly(command: F) -> F:
+    """Say what is wrong with what was asked for in one line, instead of how the program found out."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except (ValueError, ImportError, OSError) as error:
+            refuse(str(error))
+        except KeyboardInterrupt:
+            typer.secho("stopped", err=True)
+            raise SystemExit(130) from None
+
+    return cast(F, run)
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    """Split ``name:setting=value,...``; values are Python literals.
+
+    >>> parse("paper/stochastic:gap=0.01,phase=20000")
+    ('paper/stochastic', {'gap': 0.01, 'phase': 20000})
+    """
+    name, _, rest = text.partition(":")
+    advice = f"cannot read the settings in {text!r}; write them like {name}:setting=0.5,other=3"
+    try:
+        call = ast.parse(f"dict({rest})", mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+            raise ValueError(advice)
+        settings = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        if len(settings) < len(call.keywords) or any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError(advice)
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(advice) from error
+    return name, settings
+
+
+def console() -> Any:
+    from rich.console import Console
+
+    # Where nobody looks at a screen, nothing is folded to fit one.
+    return Console() if sys.stdout.isatty() else Console(width=500)
+
+
+def refuse(message: str) -> NoReturn:
+    typer.secho(f"bothworlds: {message}", err=True, fg="red")
+    raise SystemExit(2)
