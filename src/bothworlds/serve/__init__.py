@@ -1,0 +1,1 @@
+"""The service: rank, feedback, learn, over HTTP."""

@@ -1,0 +1,75 @@
+"""What feedback and silence do to an event: the one place where learning is decided, without any storage.
+
+An event is open until it is settled, by ``final`` feedback or by its deadline, and settling adds its increments once.
+Clicks merge by OR into a mask, so that repeated, partial and reordered feedback comes to the same. A click that comes
+after settling, within the late window, takes back exactly what its absence had added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from .records import Cell, Event, Increments, Status, weight_of
+
+__all__ = ["increments_of", "reported", "silent"]
+
+
+def reported(event: Event, clicks: int, final: bool, now: int) -> tuple[Event, Increments | None, Status]:
+    """The event after feedback with these clicks, what is added to the counters, and what to tell the sender."""
+    new = clicks & ~event.clicks
+    if event.settled_at is not None:
+        if not new:
+            return event, None, "duplicate" if clicks or event.settled_by == "final" else "settled"
+        if now > event.late_until:
+            return event, None, "expired"
+        changed = msgspec.structs.replace(event, clicks=event.clicks | new, late=event.late | new)
+        return changed, _difference(event, changed), "late_applied"
+    if now > event.late_until:
+        return event, None, "expired"
+    overdue = now > event.expires_at
+    changed = msgspec.structs.replace(event, clicks=event.clicks | new, late=event.late | (new if overdue else 0))
+    if final or overdue:
+        changed.settled_at = now
+        changed.settled_by = "deadline" if overdue else "final"
+        return changed, increments_of(changed), "late_applied" if overdue and new else "accepted"
+    return changed, None, "accepted" if new else "duplicate"
+
+
+def silent(event: Event, now: int) -> tuple[Event, Increments | None]:
+    """The event after its deadline: what was not clicked by now was not clicked."""
+    if event.settled_at is not None or now <= event.expires_at:
+        return event, None
+    changed = msgspec.structs.replace(event, settled_at=now, settled_by="deadline")
+    return changed, increments_of(changed)
+
+
+def increments_of(event: Event) -> Increments:
+    """All that a settled event adds to its segment.
+
+    >>> from bothworlds.serve.records import ONE
+    >>> event = Event(id=b"", surface_id=1, segment="", arm="learner", policy_id="", created_at=0, expires_at=1,
+    ...     late_until=2, items=(4, 7), p=(0.5, 0.25), learn=0b11, clicks=0b10)
+    >>> [(cell.item, cell.slot, cell.loss // ONE, cell.clicked) for cell in increments_of(event).cells]
+    [(4, 0, 2, 0), (7, 1, 0, 1)]
+    """
+    cells = tuple(sorted(_cells(event)))
+    return Increments(surface_id=event.surface_id, segment=event.segment, rounds=1 if cells else 0, cells=cells)
+
+
+def _cells(event: Event) -> Iterator[Cell]:
+    for slot, (item, p) in enumerate(zip(event.items, event.p, strict=True)):
+        if event.learn >> slot & 1:
+            clicked = event.clicks >> slot & 1
+            yield Cell(item, slot, 0 if clicked else weight_of(p), 1, clicked)
+
+
+def _difference(before: Event, after: Event) -> Increments:
+    gone = {(cell.item, cell.slot): cell for cell in _cells(before)}
+    cells = tuple(
+        Cell(cell.item, cell.slot, cell.loss - old.loss, 0, cell.clicked - old.clicked)
+        for cell in sorted(_cells(after))
+        if cell != (old := gone[cell.item, cell.slot])
+    )
+    return Increments(surface_id=after.surface_id, segment=after.segment, rounds=0, cells=cells)

@@ -1,0 +1,65 @@
+"""What a store promises: what it has acknowledged is kept, and every event is counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from ..records import Adjustment, Event, Report, Segment, Status, Surface
+
+__all__ = ["Store", "StoreError", "VersionConflict"]
+
+
+class StoreError(Exception):
+    """The store cannot do it now (disk full, read-only, database away); what was acknowledged is safe."""
+
+
+class VersionConflict(Exception):
+    """Somebody else has changed the surface since it was read."""
+
+
+class Store(Protocol):
+    """Blocking calls, safe from several threads; each writing call is one transaction, durable when it returns.
+
+    The engine calls ``report`` and ``remember`` from one writer thread with whole batches (group commit), the rest from
+    wherever it likes. Several processes may share a PostgreSQL store, and one process a SQLite file.
+    """
+
+    def close(self) -> None: ...
+
+    # Small facts: secrets, settings of the service. Values are bytes; None if absent.
+    def get(self, key: str) -> bytes | None: ...
+    def put(self, key: str, value: bytes, *, only_if_absent: bool = False) -> bytes: ...  # what is there afterwards
+
+    # Surfaces. `saved` fails with VersionConflict unless surface.version is one more than what is stored.
+    def surfaces(self) -> list[Surface]: ...
+    def save_surface(
+        self, surface: Surface, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]
+    ) -> Surface: ...  # inserts if id == 0; item indices are fixed by the caller
+    def revision(self) -> int: ...  # grows with every change of a surface or a segment, by any process; cheap
+
+    # Counters
+    def segments(self, surface_id: int, since: int = -1) -> list[Segment]: ...  # those with revision > since
+    def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None: ...
+
+    # Events
+    def remember(self, events: Sequence[Event]) -> list[Event]: ...  # insert those absent; as stored, in order
+    def find(self, ids: Sequence[bytes]) -> dict[bytes, Event]: ...
+    def report(self, reports: Sequence[Report], now: int) -> list[Status]: ...  # settling.reported, exactly once each
+    def settle_overdue(self, now: int, limit: int) -> int: ...  # settling.silent for open events; how many
+    def settled(self, surface_id: int | None = None) -> Iterator[Event]: ...  # streaming, for export and verify
+    def events(self, surface_id: int, since: int, until: int) -> Iterator[Event]: ...  # by created_at, open ones too
+    def adjustments(self) -> Iterator[Adjustment]: ...
+    def import_events(self, events: Iterable[Event]) -> int: ...  # settled ones; counted unless already there
+    def open_events(self) -> int: ...
+
+    # Keys, audit, history for the dashboard
+    def keys(self) -> list[dict[str, Any]]: ...
+    def save_key(self, key: dict[str, Any]) -> None: ...
+    def audit(self, surface_id: int | None, limit: int, before: int | None = None) -> list[dict[str, Any]]: ...
+    def write_audit(self, entries: Sequence[dict[str, Any]]) -> None: ...
+    # Per arm, segment and time bucket: events, settled, shows, clicks; kept by the store as events settle.
+    def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]: ...
+    def save_policy(self, policy_id: str, surface_id: int, segment: str, at: int, body: bytes) -> None: ...
+    def policy(self, policy_id: str) -> bytes | None: ...
+    def policies(self, surface_id: int, segment: str, since: int, limit: int) -> list[tuple[int, str, bytes]]: ...
