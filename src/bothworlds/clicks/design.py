@@ -38,7 +38,7 @@ class Links(NamedTuple):
 
     of_rows: Ints  # (R,) component; -1 for what no component has a say on
     of_positions: Ints  # (G, m)
-    count: Ints  # (G,) how many components there are
+    parts: Ints  # (G,) how many components there are
     identified: NDArray[np.bool_]  # (G,)
     pieces: Ints  # (G, m) components of positions without the pairs that were clicked every time
 
@@ -83,9 +83,9 @@ def links_of(design: Design, prior: float) -> Links:
 
     >>> links_of(design_of(Counts.from_tables([[9, 9], [9, 0]], [[3, 1], [2, 0]]), False), 0.0).identified.tolist()
     [True]
-    >>> links_of(design_of(Counts.from_tables([[9, 9], [9, 0]], [[3, 0], [2, 0]]), False), 0.0).count.tolist()
+    >>> links_of(design_of(Counts.from_tables([[9, 9], [9, 0]], [[3, 0], [2, 0]]), False), 0.0).parts.tolist()
     [1]
-    >>> links_of(design_of(Counts.from_tables([[9, 0], [0, 9]], [[3, 0], [0, 2]]), False), 0.0).count.tolist()
+    >>> links_of(design_of(Counts.from_tables([[9, 0], [0, 9]], [[3, 0], [0, 2]]), False), 0.0).parts.tolist()
     [2]
     """
     m, groups = len(design.positions), len(design.groups)

@@ -7,6 +7,8 @@ Once a log is counted, the cost depends on the number of different (query, item,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, overload
 
@@ -33,11 +35,8 @@ class _Fitted(NamedTuple):
     links: Links
     settings: Settings
     bench: Bench
-    attraction: Floats
-    examination: Floats
-    log_likelihood: Floats
-    item_spread: Spread
-    position_spread: Spread
+    parameters: tuple[Floats, Floats, Floats]  # attraction, examination, log-likelihoods
+    spreads: tuple[Spread, Spread]  # of items and positions
     origin: str
 
 
@@ -102,12 +101,8 @@ def fit(
     bench = start(design)
     with np.errstate(invalid="ignore"):  # groups without clicks have no normal form
         maximise(design, links, settings, bench)
-    spreads = {
-        "delta": delta,
-        "bootstrap": partial(bootstrap, replications=replications, seed=seed),
-        None: nothing,
-    }[standard_errors](design, links, settings, bench)
-    fitted = _Fitted(design, links, settings, bench, *_parameters(design, links, bench), *spreads, counts.origin)
+    spreads = _spreads(standard_errors, replications, seed)(design, links, settings, bench)
+    fitted = _Fitted(design, links, settings, bench, _parameters(design, links, bench), spreads, counts.origin)
     return _models(fitted) if per_query else _model(fitted, 0)
 
 
@@ -127,12 +122,18 @@ def _checked(settings: Settings, standard_errors: str | None, replications: int)
     return settings
 
 
+def _spreads(standard_errors: str | None, replications: int, seed: int) -> Callable[..., tuple[Spread, Spread]]:
+    if standard_errors == "bootstrap":
+        return partial(bootstrap, replications=replications, seed=seed)
+    return delta if standard_errors == "delta" else nothing
+
+
 def _parameters(design: Design, links: Links, bench: Bench) -> tuple[Floats, Floats, Floats]:
     """Attraction, examination and log-likelihoods; NaN for what was never shown, and for curves without clicks."""
     attraction, examination = np.exp(bench.a), np.exp(bench.b)
     attraction[design.shown.sum(axis=1) == 0.0] = np.nan
     examination[np.add.reduceat(design.shown, design.starts[:-1]) == 0.0] = np.nan
-    examination[links.count == 0] = np.nan
+    examination[links.parts == 0] = np.nan
     with np.errstate(invalid="ignore"):
         return attraction, examination, value(design, bench)
 
@@ -140,9 +141,10 @@ def _parameters(design: Design, links: Links, bench: Bench) -> tuple[Floats, Flo
 def _models(fitted: _Fitted) -> Models:
     design, names = fitted.design, fitted.design.groups
     number = {name: g for g, name in enumerate(names)}
-    flat = Flat(design.items, design.queries, design.positions, fitted.attraction, design.group, fitted.examination)
+    attraction, examination, likelihood = fitted.parameters
+    flat = Flat(design.items, design.queries, design.positions, attraction, design.group, examination)
     totals = {
-        "log_likelihood": fitted.log_likelihood,
+        "log_likelihood": likelihood,
         "iterations": fitted.bench.effort[:, 0],
         "converged": fitted.bench.effort[:, 1] == 1,
         "identified": fitted.links.identified,
@@ -152,14 +154,15 @@ def _models(fitted: _Fitted) -> Models:
 
 def _model(fitted: _Fitted, g: int) -> Model:
     design, links, rows = fitted.design, fitted.links, slice(*fitted.design.starts[g : g + 2].tolist())
+    attraction, examination, likelihood = fitted.parameters
     tables = np.array([design.shown[rows], design.clicked[rows]])
     made = Model(
         items=design.items[rows],
         queries=design.queries[rows],
         positions=design.positions,
-        attraction=fitted.attraction[rows],
-        examination=fitted.examination[g],
-        log_likelihood=float(fitted.log_likelihood[g]),
+        attraction=attraction[rows],
+        examination=examination[g],
+        log_likelihood=float(likelihood[g]),
         iterations=int(fitted.bench.effort[g, 0]),
         converged=bool(fitted.bench.effort[g, 1]),
         identified=bool(links.identified[g]),
@@ -168,10 +171,9 @@ def _model(fitted: _Fitted, g: int) -> Model:
         method=fitted.settings.method,
         prior=float(fitted.settings.prior),
         origin=fitted.origin,
-        item_spread=Spread(*(part[rows] for part in fitted.item_spread)),
-        position_spread=Spread(*(part[g] for part in fitted.position_spread)),
+        item_spread=Spread(*(part[rows] for part in fitted.spreads[0])),
+        position_spread=Spread(*(part[g] for part in fitted.spreads[1])),
         item_counts=tables.sum(axis=2).astype(np.int64),
         position_counts=tables.sum(axis=1).astype(np.int64),
     )
-    object.__setattr__(made, "warnings", remarks(made, links.pieces[g]))
-    return made
+    return replace(made, warnings=remarks(made, links.pieces[g]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..kernels import Floats
 from ..statistics.rank_one_each import LIMIT, Bench
@@ -96,7 +97,7 @@ def _rule_of_three(exposure: Floats) -> Floats:
         return np.minimum(DROP / exposure, 1.0)
 
 
-def _fill(spread: Spread, where: Floats, error: float, low: float, high: Floats | float) -> None:
+def _fill(spread: Spread, where: NDArray[np.bool_], error: float, low: float, high: Floats | float) -> None:
     spread.error[where], spread.low[where] = error, low
     spread.high[where] = high[where] if isinstance(high, np.ndarray) else high
 

@@ -96,7 +96,7 @@ def value(design: Design, bench: Bench) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         likelihood = np.where(clicked > 0.0, clicked * u, 0.0)
         likelihood += np.where(missed > 0.0, missed * np.log(-np.expm1(u)), 0.0)
-    return np.bincount(group, likelihood, len(design.groups))
+    return np.bincount(group, likelihood, len(design.groups)).astype(np.float64)
 
 
 def _offset(part: Floats, whole: Floats) -> int:

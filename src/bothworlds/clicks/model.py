@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..kernels import Floats, Ints
 from ..worlds import Stochastic
@@ -134,6 +135,11 @@ class Models(Mapping[str, Model]):
         """Whether all are."""
         return bool(np.all(self._totals["identified"]))
 
+    @property
+    def each_identified(self) -> NDArray[np.bool_]:
+        """Whether each is."""
+        return np.asarray(self._totals["identified"], dtype=bool)
+
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with how many of them."""
@@ -142,8 +148,9 @@ class Models(Mapping[str, Model]):
             bad = np.flatnonzero(~np.asarray(self._totals[key], dtype=bool))
             if bad.size:
                 names = list(self._names)
-                some = ", ".join(repr(names[k]) for k in bad[:3]) + (", ..." if bad.size > 3 else "")
-                said.append(f"{bad.size:,} of {len(self):,} queries {words}: {some}.")
+                some = ", ".join(repr(names[k]) for k in bad[:3])
+                more = f" and {bad.size - 3:,} more" if bad.size > 3 else ""
+                said.append(f"{bad.size:,} of {len(self):,} queries {words}: {some}{more}.")
         return tuple(said)
 
     def table(self) -> list[dict[str, Any]]:
