@@ -8,14 +8,16 @@ from scipy.optimize import minimize
 LEAST = -40.0
 
 
-def maximum(shown, clicked, tilt=None):
+def maximum(shown, clicked, tilt=None, start=None, restarts=3):
     """Attraction, examination and log-likelihood at the maximum over probabilities, from tables (n, m).
 
     For given examination each item is a concave problem in one number, solved by bisection; what remains is concave in
-    the positions, with the gradient of the envelope. ``tilt`` (m,) adds tilt @ log(examination) to what is maximised.
+    the positions, with the gradient of the envelope. ``tilt`` (m,) adds tilt @ log(examination) to what is maximised;
+    ``start`` (m,) is examination to start from.
     """
     shown, clicked = np.asarray(shown, float), np.asarray(clicked, float)
-    missed = shown - clicked
+    liked = clicked.any(axis=1)  # the others have attraction 0 and probability 1
+    missed, clicked, everybody = (shown - clicked)[liked], clicked[liked], np.zeros(len(shown))
     tilt = np.zeros(shown.shape[1]) if tilt is None else np.asarray(tilt)
     rates = (clicked.sum(0) + 0.5) / (shown.sum(0) + 1.0)
 
@@ -25,7 +27,9 @@ def maximum(shown, clicked, tilt=None):
         return -(likelihood(clicked, missed, a, b) + tilt @ b), -(gain.sum(0) + tilt)
 
     b = np.log(rates / rates.max())
-    for _ in range(3):  # started anew, it forgets a poor model of the curvature
+    if start is not None:
+        b = np.log(np.clip(np.nan_to_num(start), np.exp(LEAST), 1.0))
+    for _ in range(restarts):  # started anew, it forgets a poor model of the curvature
         found = minimize(
             objective,
             np.clip(b, LEAST, 0.0),
@@ -36,13 +40,14 @@ def maximum(shown, clicked, tilt=None):
         )
         b = found.x
     a = best_items(clicked, missed, b)
-    return np.exp(a + b.max()), np.exp(b - b.max()), likelihood(clicked, missed, a, b)
+    everybody[liked] = np.exp(a + b.max())
+    return everybody, np.exp(b - b.max()), likelihood(clicked, missed, a, b)
 
 
 def best_items(clicked, missed, b):
     """(n,) log-attraction of every item for given log-examination: where its derivative vanishes, or 0."""
     low, high = np.full(len(clicked), LEAST), np.zeros(len(clicked))
-    for _ in range(100):
+    for _ in range(60):
         middle = 0.5 * (low + high)
         up = _gain(clicked, missed, middle, b).sum(1) > 0.0
         low, high = np.where(up, middle, low), np.where(up, high, middle)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..worlds.fitted import plain, read
+from ..worlds.fitted import models_in, plain, read
 
 if TYPE_CHECKING:
     from .model import Model, Models
@@ -70,9 +70,8 @@ def load_model(path: str | Path) -> Model | Models:
     if document.get("version", VERSION) != VERSION:
         raise ValueError(f"{path} has version {document['version']!r} of the format; this program reads {VERSION}")
     try:
-        if "models" in document or "attr" in next(iter(document.values()), ()):
-            return _models(document.get("models", document))
-        return _model(document)
+        models = models_in(document)
+        return _model(document) if models is None else _models(models)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a fitted model: it has no usable {error}") from error
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from .base import Stochastic
 
-__all__ = ["from_document", "from_file", "plain", "read"]
+__all__ = ["from_document", "from_file", "models_in", "plain", "read"]
 
 
 def from_file(path: str | Path, query: str | None = None) -> Stochastic:
@@ -44,8 +44,8 @@ def from_document(document: Mapping[str, Any], query: str | None = None) -> Stoc
     >>> from_document(model)
     <Stochastic 'fitted': 2 items, 2 positions>
     """
-    if "attr" in next(iter(document.values()), ()) or "models" in document:
-        models = document.get("models", document)
+    models = models_in(document)
+    if models is not None:
         name = _chosen(list(models), query)
         return from_document({**plain(models[name]), "name": name})
     missing = [key for key in ("examination", "attraction", "query") if key not in document]
@@ -79,6 +79,14 @@ def _chosen(names: list[str], query: str | None) -> str:
     if query is not None and str(query) not in names:
         raise ValueError(f"the model has no query {query!r}; there are {some}")
     return names[0] if query is None else str(query)
+
+
+def models_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The models of a file by query, where it has several: ours, or those of {query: {"attr": ..., "exam": ...}}."""
+    if "models" in document:
+        return dict(document["models"])
+    several = all(isinstance(one, Mapping) and {"attr", "exam"} <= set(one) for one in document.values())
+    return document if several else None
 
 
 def plain(model: Mapping[str, Any]) -> dict[str, Any]:
