@@ -21,7 +21,9 @@ def generate(
     pages: Annotated[int, typer.Option(min=1, help="Result pages to write.")] = 10_000,
     format: Annotated[
         str | None,
-        typer.Option("--format", help="tidy, counts, obd, relpred, service or yandex; by the file's ending if left out."),
+        typer.Option(
+            "--format", help="tidy, counts, obd, relpred, service or yandex; by the file's ending if left out."
+        ),
     ] = None,
     queries: Annotated[int, typer.Option(min=1, help="Queries, each with items of its own.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Where the randomness starts.")] = 0,

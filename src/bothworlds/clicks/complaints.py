@@ -10,7 +10,7 @@ from ..kernels import kernel
 from .checking import REASONS
 from .heads import Head, needs
 from .log import Log
-from .sources import literal, made_rows, run
+from .sources import among, literal, made_rows, run
 
 __all__ = ["bad_page", "bad_row", "must", "rejected_lines"]
 
@@ -28,9 +28,8 @@ def bad_row(connection: Any, log: Log) -> str:
     """Where the first bad row is and what is wrong with it."""
     for head in log.heads:
         rows = made_rows(connection, log, (head,), numbered=True)
-        found = run(connection, f"SELECT * FROM ({rows}) WHERE reason IS NOT NULL LIMIT 1")
-        names = [name for name, *_ in found.description]
-        if (row := found.fetchone()) is not None:
+        names = ["reason", "number", *(f"raw_{role}" for role in log.columns)]
+        for row in run(connection, f"SELECT {', '.join(names)} FROM ({rows}) WHERE reason IS NOT NULL LIMIT 1"):
             cells = dict(zip(names, row))
             role = REASONS[cells["reason"]][0]
             got = f"; got {cells[f'raw_{role}']!r}" if role and cells[f"raw_{role}"] is not None else ""
@@ -46,7 +45,7 @@ def bad_page(connection: Any, log: Log, event: object, what: str, which: str) ->
     for head in log.heads:
         rows = made_rows(connection, log, (head,), numbered=True)
         same = f"event::VARCHAR = {literal(str(event))} AND {what}::VARCHAR = {literal(which)}"
-        found = run(connection, f"SELECT number FROM ({rows}) WHERE {same} ORDER BY number LIMIT 2").fetchall()
+        found = run(connection, f"SELECT number FROM ({rows}) WHERE {same} ORDER BY number LIMIT 2")
         places += [place(head, number) for (number,) in found]
     return f"{' and '.join(places[:2])}: event {str(event)!r} has {log.columns[what]} {which!r} twice"
 
@@ -85,24 +84,22 @@ def find_record(text: Any, quote: int, state: Any) -> bool:
     return False
 
 
-def rejected_lines(connection: Any, log: Log) -> tuple[str, ...]:
-    """Refuse lines that are no rows of the table, or say how many were skipped."""
+def rejected_lines(connection: Any, log: Log) -> int:
+    """How many lines are no rows of the table; the first is refused unless they are to be skipped."""
     if log.heads[0].kind != "text":
-        return ()
+        return 0
     lines = (
         "(SELECT scans.file_path AS file, errors.line_byte_position AS at, min(errors.error_message) AS why "
         "FROM reject_errors errors JOIN reject_scans scans USING (scan_id, file_id) "
-        f"WHERE scans.file_path IN {literal(log.paths)} GROUP BY 1, 2)"
+        f"WHERE scans.file_path IN {among(log.paths)} GROUP BY 1, 2)"
     )
-    number = run(connection, f"SELECT count(*) FROM {lines}").fetchone()[0]
-    if not number:
-        return ()
-    if log.skip_bad:
-        return (f"{number:,} lines were skipped: they do not have the columns of the table",)
-    file, at, why = run(connection, f"SELECT file, at, why FROM {lines} ORDER BY 1, 2 LIMIT 1").fetchone()
-    head = next(head for head in log.heads if str(head.path) == file)
-    more = f" ({number - 1:,} more lines are bad)" if number > 1 else ""
-    raise ValueError(f"{file}, line {_line_at(head, at)}: {why}{more}")
+    number = int(run(connection, f"SELECT count(*) FROM {lines}")[0][0])
+    if number and not log.skip_bad:
+        file, at, why = run(connection, f"SELECT file, at, why FROM {lines} ORDER BY 1, 2 LIMIT 1")[0]
+        head = next(head for head in log.heads if str(head.path) == file)
+        more = f" ({number - 1:,} more lines are bad)" if number > 1 else ""
+        raise ValueError(f"{file}, line {_line_at(head, at)}: {why.splitlines()[0]}{more}")
+    return number
 
 
 def _line_at(head: Head, offset: int) -> int:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..progress import progress_bar
-from .layouts import TextLayout
 from .heads import Head, Paths, needs
+from .layouts import TextLayout
 from .log import Log, read
 from .records import Found, Keep, Partial, Span, chunks, query_key, scan_all, total
 from .scanning import REGIONS
@@ -113,7 +113,7 @@ def add_partial(connection: Any, counts: Partial) -> None:
 def top_items(connection: Any, n: int) -> tuple[int, ...]:
     """The most frequent items of the partial counts, by number."""
     most = f"SELECT item FROM partial GROUP BY 1 ORDER BY sum(shown) DESC, item::VARCHAR LIMIT {n}"
-    return tuple(sorted(item for (item,) in run(connection, most).fetchall()))
+    return tuple(sorted(item for (item,) in run(connection, most)))
 
 
 def notes_of(found: Found) -> tuple[str, ...]:
@@ -140,16 +140,13 @@ def collect(connection: Any, log: Log, table: str, pages: int | None, notes: tup
     labels = {name: _labels(connection, name) for name in ("query", "item", "position")}
     if not labels["item"]:
         raise ValueError(_nothing_left(log))
-    arrays = run(
-        connection,
+    arrays = connection.sql(
         "SELECT q.code AS query, i.code AS item, p.code AS position, shown, clicked FROM summed "
-        "JOIN codes_query q USING (query) JOIN codes_item i USING (item) JOIN codes_position p USING (position)",
+        "JOIN codes_query q USING (query) JOIN codes_item i USING (item) JOIN codes_position p USING (position)"
     ).fetchnumpy()
-    return Counts(
-        labels["item"], labels["query"], labels["position"],
-        *(arrays[name] for name in ("query", "item", "position", "shown", "clicked")),
-        origin=log.origin, pages=pages, notes=notes,
-    )  # fmt: skip
+    codes: dict[str, Any] = {name: arrays[name] for name in ("query", "item", "position", "shown", "clicked")}
+    named: dict[str, Any] = {"items": labels["item"], "queries": labels["query"], "positions": labels["position"]}
+    return Counts(**named, **codes, origin=log.origin, pages=pages, notes=notes)
 
 
 def _labels(connection: Any, name: str) -> tuple[Any, ...]:
@@ -160,7 +157,7 @@ def _labels(connection: Any, name: str) -> tuple[Any, ...]:
         f"CREATE OR REPLACE TEMP TABLE codes_{name} AS SELECT {name}, row_number() OVER (ORDER BY {order}) - 1 AS code "
         f"FROM (SELECT DISTINCT {name} FROM summed)",
     )
-    return tuple(value for (value,) in run(connection, f"SELECT {name} FROM codes_{name} ORDER BY code").fetchall())
+    return tuple(value for (value,) in run(connection, f"SELECT {name} FROM codes_{name} ORDER BY code"))
 
 
 def _nothing_left(log: Log) -> str:

@@ -81,7 +81,15 @@ def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[Batch]:
         begin = 0
         for end, probabilities in world.pieces(start, start + size):
             stop = end - start
-            _draw(rng, np.ascontiguousarray(probabilities), labels, deck, query[begin:stop], item[begin:stop], click[begin:stop])
+            _draw(
+                rng,
+                np.ascontiguousarray(probabilities),
+                labels,
+                deck,
+                query[begin:stop],
+                item[begin:stop],
+                click[begin:stop],
+            )
             begin = stop
         yield Batch(start, query, item, click, queries, n)
 
@@ -125,7 +133,7 @@ def _write_text(path: Path, compression: str | None, batches: Iterator[Batch], l
             if room.size < room_for(*batch.item.shape):
                 room = np.empty(room_for(*batch.item.shape), np.uint8)
             length = layout.write(batch.first, batch.query, batch.item, batch.click, room)
-            stream.write(memoryview(room)[:length])
+            stream.write(room[:length])
 
 
 def _write_tables(path: Path, kind: str, compression: str | None, tables: Iterator[Any]) -> None:

@@ -53,7 +53,8 @@ def find_files(path: Paths) -> tuple[Path, ...]:
     elif given.exists():
         parts = [given]
     else:
-        parts = [Path(name) for name in sorted(glob.glob(str(path), recursive=True)) if Path(name).is_file()]
+        names = glob.glob(str(path), recursive=True)  # noqa: PTH207 - a pattern may be absolute
+        parts = [Path(name) for name in sorted(names) if Path(name).is_file()]
     if not parts:
         raise ValueError(f"there is no file at {str(path)!r}; give a file, a folder, or a pattern such as 'day-*.csv'")
     return tuple(parts)

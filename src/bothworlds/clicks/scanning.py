@@ -12,7 +12,19 @@ import numpy as np
 
 from ..kernels import inline_kernel, inner_kernel, kernel
 
-__all__ = ["BAD", "FILLED", "LINES", "PAGES", "REASON", "REASONS", "REGIONS", "STRAY", "count_separators", "scan_pages", "scan_sessions"]
+__all__ = [
+    "BAD",
+    "FILLED",
+    "LINES",
+    "PAGES",
+    "REASON",
+    "REASONS",
+    "REGIONS",
+    "STRAY",
+    "count_separators",
+    "scan_pages",
+    "scan_sessions",
+]
 
 TAB, NEWLINE, RETURN, SPACE, COMMA, COLON, SEMICOLON, UNDERSCORE = 9, 10, 13, 32, 44, 58, 59, 95
 QUERY, CLICK = ord("Q"), ord("C")
@@ -38,7 +50,8 @@ NUMBER, NO_TAB, NO_KIND, MORE, NO_RESULTS, TOO_LARGE, NO_REGION, NO_COLON, NO_CO
 @inline_kernel
 def _number(text: Any, at: int, stop: int) -> Any:
     """The whole number that starts here, -1 if there is none, and where it ends."""
-    value, start = 0, at
+    value: Any = 0
+    start = at
     while at < stop:
         digit = np.int64(text[at]) - 48
         if digit < 0 or digit > 9:
@@ -156,6 +169,28 @@ def _start_of_line(text: Any, at: int, stop: int) -> Any:
     return session, at + 1, 0
 
 
+@inner_kernel
+def _take_line(text: Any, at: int, stop: int, urls: Any, hits: Any, starts: Any, keys: Any, pages: int) -> Any:
+    """Take the rest of a line, from Q or C on: how many pages there are now, clicks without one, what is wrong."""
+    kind = text[at] if at < stop else 0
+    if kind not in (QUERY, CLICK):
+        return pages, 0, NO_KIND
+    if at + 1 >= stop or text[at + 1] != TAB:
+        return pages, 0, NO_TAB
+    if kind == CLICK:
+        url, at = _number(text, at + 2, stop)
+        if url < 0 or at < stop:
+            return pages, 0, (NUMBER if url < 0 else MORE)
+        return pages, _click(url, urls, hits, starts, pages), 0
+    key, at, reason = _query(text, at + 2, stop, TAB)
+    if reason == 0:
+        end, reason = _results(text, at, stop, urls, hits, starts[pages])
+        if reason == 0:
+            keys[pages], starts[pages + 1] = key, end
+            pages += 1
+    return pages, 0, reason
+
+
 @kernel
 def scan_sessions(
     text: Any, skip: bool, queries: Any, items: Any, cut: int,
@@ -163,20 +198,18 @@ def scan_sessions(
 ) -> int:  # fmt: skip
     """Scan whole sessions of the Relevance Prediction Challenge; where a bad line starts, or the length of the text.
 
-    ``urls`` and ``hits`` hold the results of one session and ``starts`` and ``keys`` its pages; all must be as long
-    as the text has tabs, and two more.
+    ``urls`` and ``hits`` hold the results of one session, ``starts`` and ``keys`` its pages; all of them must be as
+    long as the text has tabs, and two more.
     """
     at, current, pages = 0, -1, 0
     while at < text.size:
         start = at
-        stop = start
-        while stop < text.size and text[stop] != NEWLINE:
-            stop += 1
-        at = stop + 1
-        if stop > start and text[stop - 1] == RETURN:
-            stop -= 1
+        while at < text.size and text[at] != NEWLINE:
+            at += 1
+        stop = at - 1 if at > start and text[at - 1] == RETURN else at
+        at += 1
+        tally[LINES] += 1
         if stop == start:
-            tally[LINES] += 1
             continue
         session, here, reason = _start_of_line(text, start, stop)
         if reason == 0 and session != current:
@@ -184,35 +217,14 @@ def scan_sessions(
                 _count_page(keys[p], urls, hits, starts[p], starts[p + 1], queries, items, cut, slots, used, tally)
             current, pages, starts[0] = session, 0, 0
         if reason == 0:
-            kind = text[here] if here < stop else 0
-            if kind == QUERY or kind == CLICK:
-                here += 1
-                if here >= stop or text[here] != TAB:
-                    reason = NO_TAB
-            else:
-                reason = NO_KIND
-            if reason == 0 and kind == QUERY:
-                key, here, reason = _query(text, here + 1, stop, TAB)
-                if reason == 0:
-                    end, reason = _results(text, here, stop, urls, hits, starts[pages])
-                if reason == 0:
-                    keys[pages] = key
-                    pages += 1
-                    starts[pages] = end
-            elif reason == 0:
-                url, here = _number(text, here + 1, stop)
-                if url < 0:
-                    reason = NUMBER
-                elif here < stop:
-                    reason = MORE
-                else:
-                    tally[STRAY] += _click(url, urls, hits, starts, pages)
+            pages, stray, reason = _take_line(text, here, stop, urls, hits, starts, keys, pages)
+            tally[STRAY] += stray
         if reason != 0:
             tally[REASON] = reason
             if not skip:
+                tally[LINES] -= 1
                 return start
             tally[BAD] += 1
-        tally[LINES] += 1
     for p in range(pages):
         _count_page(keys[p], urls, hits, starts[p], starts[p + 1], queries, items, cut, slots, used, tally)
     return text.size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,23 +12,26 @@ from .checking import checks, clicks, column, propensities, whole
 from .heads import Head, needs
 from .log import Log
 
-__all__ = ["connect", "literal", "made_rows", "run"]
+__all__ = ["among", "connect", "literal", "made_rows", "run"]
 
 
 @contextmanager
 def connect() -> Iterator[Any]:
     """A database in memory that spills to a temporary folder, removed afterwards."""
     duckdb = needs("duckdb")
-    with TemporaryDirectory(prefix="bothworlds-") as folder, duckdb.connect(config={"temp_directory": folder}) as opened:
+    with (
+        TemporaryDirectory(prefix="bothworlds-") as folder,
+        duckdb.connect(config={"temp_directory": folder}) as opened,
+    ):
         yield opened
 
 
-def run(connection: Any, sql: str, title: str = "", progress: bool | None = False) -> Any:
-    """Execute a statement, with a progress bar if wanted; what DuckDB cannot read is a ValueError."""
+def run(connection: Any, sql: str, title: str = "", progress: bool | None = False) -> list[Any]:
+    """Execute a statement and fetch its rows, with a progress bar if wanted; what cannot be read is a ValueError."""
     duckdb = needs("duckdb")
     try:
         with _watched(connection, title, progress):
-            return connection.execute(sql)
+            return connection.execute(sql).fetchall()  # to the end: a result half read would block
     except duckdb.OutOfMemoryException:
         raise
     except duckdb.Error as error:
@@ -75,6 +78,15 @@ def literal(value: object) -> str:
     return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
 
 
+def among(values: Sequence[object]) -> str:
+    """Values as the right side of IN; none of them if there are none.
+
+    >>> among(["a", "b"]), among([])
+    ("('a', 'b')", '(NULL)')
+    """
+    return f"({', '.join(map(literal, values)) or 'NULL'})"
+
+
 def made_rows(connection: Any, log: Log, heads: tuple[Head, ...] | None = None, numbered: bool = False) -> str:
     """SQL for the rows of some files, all of the log's if none are named, with the number of the first check failed.
 
@@ -82,35 +94,35 @@ def made_rows(connection: Any, log: Log, heads: tuple[Head, ...] | None = None, 
     row in its file from 0 up and the columns as they were written, as ``raw_item`` and so on.
     """
     heads = heads or log.heads
-    columns = log.columns
     scan = " UNION ALL BY NAME ".join(
         f"SELECT * FROM {_scan([head for head in heads if head.compression == packed])}"
-        for packed in {head.compression for head in heads}
+        for packed in sorted({head.compression for head in heads}, key=str)
     )
-    kinds = _kinds(connection, log, scan)
-    made = {
-        "event": "{0}", "query": "{0}", "timestamp": "{0}", "learn": "{0}", "surface": "{0}", "item": _named("item", kinds),
-    }  # fmt: skip
-    parts = [f"{made[role].format(column(name))} AS {role}" for role, name in columns.items() if role in made]
-    for role, maker in (("position", whole), ("click", clicks), ("propensity", propensities)):
-        if role in columns:
-            parts.append(f"{maker(columns[role], kinds[role])} AS {role}")
-    parts += [f"{whole(columns[role], kinds[role])} AS {role}" for role in ("impressions", "clicks") if role in columns]
-    parts += [f"NULL AS {role}" for role in ("event", "query", "timestamp", "propensity") if role not in columns]
+    parquet, ndjson, columns = heads[0].kind == "parquet", heads[0].kind == "ndjson", log.columns
+    parts = _made_columns(columns, _kinds(connection, log, scan))
     if numbered:
-        number = "file_row_number" if heads[0].kind == "parquet" else "row_number() OVER () - 1"
-        parts += [f"{number} AS number", *(f"{column(name)}::VARCHAR AS raw_{role}" for role, name in columns.items())]
-    elif heads[0].kind == "parquet":
+        parts.append(f"{'file_row_number' if parquet else 'row_number() OVER () - 1'} AS number")
+        parts += [f"{column(name)}::VARCHAR AS raw_{role}" for role, name in columns.items()]
+    elif parquet:
         parts.append("file_row_number")
-    ndjson = heads[0].kind == "ndjson"
     if ndjson:
-        nothing = " AND ".join(f"{column(name)} IS NULL" for name in columns.values())
-        parts.append(f"{nothing} AS nothing")
+        parts.append(" AND ".join(f"{column(name)} IS NULL" for name in columns.values()) + " AS nothing")
     return f"SELECT *, {checks(columns, ndjson, log.clip)} AS reason FROM (SELECT {', '.join(parts)} FROM ({scan}))"
 
 
-def _named(role: str, kinds: dict[str, str]) -> str:
-    return "nullif({0}, '')" if kinds[role] == "VARCHAR" else "{0}"
+def _made_columns(columns: dict[str, str], kinds: dict[str, str]) -> list[str]:
+    """The columns of a layout, each made from what is in the file; NULL for some that it may lack."""
+    makers = {"position": whole, "impressions": whole, "clicks": whole, "click": clicks, "propensity": propensities}
+    made = []
+    for role, name in columns.items():
+        if role in makers:
+            made.append(f"{makers[role](name, kinds[role])} AS {role}")
+        elif kinds[role] == "VARCHAR":
+            made.append(f"nullif({column(name)}, '') AS {role}")
+        else:
+            made.append(f"{column(name)} AS {role}")
+    missing = [role for role in ("event", "query", "timestamp", "propensity") if role not in columns]
+    return made + [f"NULL::VARCHAR AS {role}" for role in missing]
 
 
 def _scan(heads: list[Head]) -> str:
@@ -135,6 +147,6 @@ def _kinds(connection: Any, log: Log, scan: str) -> dict[str, str]:
     """The type of the column of every role."""
     if log.heads[0].kind != "parquet":
         return dict.fromkeys(log.columns, "VARCHAR")
-    described = run(connection, f"DESCRIBE {scan}").fetchall()
+    described = run(connection, f"DESCRIBE {scan}")
     types = {name: kind for name, kind, *_ in described}
     return {role: types[name] for role, name in log.columns.items()}

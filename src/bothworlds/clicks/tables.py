@@ -11,11 +11,22 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
-from .complaints import bad_page, bad_row, rejected_lines
+from .complaints import bad_page, bad_row, must, rejected_lines
 from .log import Log
-from .sources import literal, made_rows, run
+from .sources import among, made_rows, run
 
-__all__ = ["Chosen", "Pages", "checked_rows", "choose", "complain", "count_rows", "find_pages", "reduce_table"]
+__all__ = [
+    "Chosen",
+    "Pages",
+    "checked_rows",
+    "choose",
+    "complain",
+    "count_rows",
+    "find_pages",
+    "keep_chosen",
+    "reduce_table",
+    "skipped_pages",
+]
 
 _names = count()
 
@@ -49,16 +60,16 @@ def reduce_table(connection: Any, log: Log, progress: bool | None = False) -> Re
     """Count a log that is a table, in the connection's own memory."""
     rows = made_rows(connection, log)
     counted = count_rows(connection, log, rows, progress=progress)
-    notes = complain(connection, log, counted)
+    notes = complain(connection, log, counted, rejected_lines(connection, log))
     chosen = choose(connection, log, counted)
     pages = None
     if log.has_pages:
         pages = find_pages(connection, log, rows, chosen, progress=progress)
         if pages.table is not None:
             counted = count_rows(connection, log, rows, pages=pages.table, progress=progress)
-        if pages.bad:
-            notes += (f"{pages.bad:,} pages with a position or an item that is there twice were skipped",)
+        notes += skipped_pages(pages.bad)
     keep_chosen(connection, counted, chosen, log.has_pages)
+    notes += several_surfaces(connection, log, rows)
     return Reduced(counted, chosen, pages, notes)
 
 
@@ -67,9 +78,9 @@ def checked_rows(log: Log, connection: Any) -> Any:
     reduced = reduce_table(connection, log)
     wanted = [_wanted(log), "reason IS NULL"]
     if reduced.chosen.positions is not None:
-        wanted.append(f"position IN {literal(reduced.chosen.positions)}")
+        wanted.append(f"position IN {among(reduced.chosen.positions)}")
     if reduced.chosen.items is not None and not log.has_pages:
-        wanted.append(f"item::VARCHAR IN {literal(reduced.chosen.items)}")
+        wanted.append(f"item IN {among(reduced.chosen.items)}")
     join = _semi_join(reduced.pages.table if reduced.pages else None)
     propensity = "CASE WHEN learn::VARCHAR <> 'false' THEN propensity END" if "learn" in log.columns else "propensity"
     return connection.sql(
@@ -103,21 +114,36 @@ def count_rows(
     return table
 
 
-def complain(connection: Any, log: Log, counted: str) -> tuple[str, ...]:
+def complain(connection: Any, log: Log, counted: str, rejected: int) -> tuple[str, ...]:
     """Refuse bad rows, or say how many were skipped."""
-    notes = rejected_lines(connection, log)
+    notes: tuple[str, ...] = ()
+    if rejected:
+        notes += (f"{rejected:,} lines were skipped: they do not have the columns of the table",)
     reasons = run(
         connection, f"SELECT reason, sum(number)::BIGINT FROM {counted} WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"
-    ).fetchall()
+    )
     if reasons and not log.skip_bad:
         raise ValueError(bad_row(connection, log))
-    from .complaints import must
-
     notes += tuple(f"{number:,} rows were skipped: {must(log, reason)}" for reason, number in reasons)
-    clipped = run(connection, f"SELECT sum(clipped)::BIGINT FROM {counted} WHERE reason IS NULL").fetchone()[0]
+    clipped = run(connection, f"SELECT sum(clipped)::BIGINT FROM {counted} WHERE reason IS NULL")[0][0]
     if clipped:
         notes += (f"{clipped:,} rows have more clicks than impressions; their clicks were clipped to impressions",)
     return notes
+
+
+def skipped_pages(bad: int) -> tuple[str, ...]:
+    """What has to be said about pages that were skipped."""
+    return (f"{bad:,} pages with a position or an item that is there twice were skipped",) if bad else ()
+
+
+def several_surfaces(connection: Any, log: Log, rows: str) -> tuple[str, ...]:
+    """What has to be said about an export of our service that mixes surfaces."""
+    if "surface" not in log.columns:
+        return ()
+    number = run(connection, f"SELECT count(DISTINCT surface) FROM ({rows}) WHERE {_wanted(log)}")[0][0]
+    return (
+        (f"{number:,} surfaces are counted together; export them one by one to tell them apart",) if number > 1 else ()
+    )
 
 
 def choose(connection: Any, log: Log, counted: str) -> Chosen:
@@ -125,23 +151,23 @@ def choose(connection: Any, log: Log, counted: str) -> Chosen:
     positions = items = None
     if log.positions is not None:
         found = f"SELECT DISTINCT position FROM {counted} WHERE reason IS NULL ORDER BY 1 LIMIT {log.positions}"
-        positions = [position for (position,) in run(connection, found).fetchall()]
+        positions = [position for (position,) in run(connection, found)]
     if log.top_items is not None:
-        where = "" if positions is None else f"AND position IN {literal(positions)}"
+        where = "" if positions is None else f"AND position IN {among(positions)}"
         found = (
             f"SELECT item::VARCHAR FROM {counted} WHERE reason IS NULL {where} GROUP BY 1 "
             f"ORDER BY sum(shown) DESC, 1 LIMIT {log.top_items}"
         )
-        items = [item for (item,) in run(connection, found).fetchall()]
+        items = [item for (item,) in run(connection, found)]
     return Chosen(positions, items)
 
 
 def keep_chosen(connection: Any, counted: str, chosen: Chosen, has_pages: bool) -> None:
     """Delete the counts that the filters do not choose; where there are pages, items have been seen to."""
     if chosen.positions is not None:
-        run(connection, f"DELETE FROM {counted} WHERE position NOT IN {literal(chosen.positions)}")
+        run(connection, f"DELETE FROM {counted} WHERE position NOT IN {among(chosen.positions)}")
     if chosen.items is not None and not has_pages:
-        run(connection, f"DELETE FROM {counted} WHERE item::VARCHAR NOT IN {literal(chosen.items)}")
+        run(connection, f"DELETE FROM {counted} WHERE item NOT IN {among(chosen.items)}")
 
 
 def find_pages(
@@ -153,8 +179,8 @@ def find_pages(
     fewer bits than rows in all of them is suspect, and only suspects are looked at row by row.
     """
     table = f"pages_{next(_names)}"
-    seen = "true" if chosen.positions is None else f"position IN {literal(chosen.positions)}"
-    kept = "true" if chosen.items is None else f"bool_and(item::VARCHAR IN {literal(chosen.items)}) FILTER ({seen})"
+    seen = "true" if chosen.positions is None else f"position IN {among(chosen.positions)}"
+    kept = "true" if chosen.items is None else f"bool_and(item IN {among(chosen.items)}) FILTER ({seen})"
     masks = [f"bit_or(1::UBIGINT << ((hash(item) >> {shift}) & 63)::INTEGER)" for shift in (0, 6, 12, 18)]
     suspect = " AND ".join(f"bit_count({mask}) < count(*)" for mask in masks)
     run(
@@ -166,7 +192,7 @@ def find_pages(
         progress,
     )
     bad = _drop_bad_pages(connection, log, rows, table)
-    total, keeping = run(connection, f"SELECT count(*), count_if(kept) FROM {table}").fetchone()
+    total, keeping = run(connection, f"SELECT count(*), count_if(kept) FROM {table}")[0]
     if chosen.items is None and not bad:
         run(connection, f"DROP TABLE {table}")
         return Pages(None, keeping, 0)
@@ -177,7 +203,7 @@ def find_pages(
 
 def _drop_bad_pages(connection: Any, log: Log, rows: str, pages: str) -> int:
     """Refuse pages with a position or an item twice, or drop them if asked to; how many."""
-    if not run(connection, f"SELECT count_if(suspect) FROM {pages}").fetchone()[0]:
+    if not run(connection, f"SELECT count_if(suspect) FROM {pages}")[0][0]:
         return 0
     bad = f"bad_{next(_names)}"
     suspects = f"({rows}) rows SEMI JOIN (FROM {pages} WHERE suspect) pages {_same_page('rows', 'pages')}"
@@ -187,13 +213,13 @@ def _drop_bad_pages(connection: Any, log: Log, rows: str, pages: str) -> int:
         for what in ("position", "item")
     )
     run(connection, f"CREATE TEMP TABLE {bad} AS {twice}")
-    first = run(connection, f"SELECT event, what, which FROM {bad} ORDER BY event, what DESC, which LIMIT 1").fetchone()
-    if first is None:
+    first = run(connection, f"SELECT event, what, which FROM {bad} ORDER BY event, what DESC, which LIMIT 1")
+    if not first:
         return 0
     if not log.skip_bad:
-        raise ValueError(bad_page(connection, log, *first))
+        raise ValueError(bad_page(connection, log, *first[0]))
     run(connection, f"DELETE FROM {pages} WHERE EXISTS (FROM {bad} WHERE {_same_page(pages, bad)[3:]})")
-    return int(run(connection, f"SELECT count(DISTINCT (event, query)) FROM {bad}").fetchone()[0])
+    return int(run(connection, f"SELECT count(DISTINCT (event, query)) FROM {bad}")[0][0])
 
 
 def _same_page(one: str, other: str) -> str:
@@ -208,4 +234,4 @@ def _wanted(log: Log) -> str:
     """Rows of the wanted queries, and bad ones whatever their query: they must not go unseen."""
     if not log.queries:
         return "true"
-    return f"(reason IS NOT NULL OR coalesce(query::VARCHAR, '') IN {literal(log.queries)})"
+    return f"(reason IS NOT NULL OR coalesce(query::VARCHAR, '') IN {among(log.queries)})"

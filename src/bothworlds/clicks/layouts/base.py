@@ -60,7 +60,9 @@ class TableLayout(Layout):
     def columns(self, head: Head) -> dict[str, str]:
         """Which column plays which role, whatever the case of its letters."""
         here = {column.lower(): column for column in reversed(head.columns)}
-        found = ((role, next((here[name] for name in names if name in here), None)) for role, names in self.roles.items())
+        found = (
+            (role, next((here[name] for name in names if name in here), None)) for role, names in self.roles.items()
+        )
         return {role: column for role, column in found if column is not None}
 
 
