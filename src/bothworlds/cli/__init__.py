@@ -6,7 +6,10 @@ from typing import Annotated
 
 import typer
 
-from . import bounding, fitting, simulating  # noqa: F401 - importing a module adds its commands
+# isort: off - in this order help lists the commands
+from . import simulating, bounding, generating, fitting, evaluating  # noqa: F401 - importing a module adds its commands
+
+# isort: on
 from .common import app
 
 __all__ = ["app", "main"]
