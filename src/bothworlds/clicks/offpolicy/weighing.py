@@ -114,7 +114,7 @@ def _register(impressions: Impressions, target: Target, rates: Floats) -> None:
 def _centres(impressions: Impressions, sums: dict[str, Floats]) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Estimates per position (m,), and what they are centred at in each stratum, as columns beside ``sums``."""
     place = np.searchsorted(impressions.positions, sums["position"])
-    n = np.bincount(place, sums["n"], minlength=len(impressions.positions))
+    n: Floats = np.bincount(place, sums["n"], minlength=len(impressions.positions)).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         centre = {name: sums[name] / sums["n"] for name in ESTIMATORS if name != "snips"}
         centre["snips"] = sums["ips"] / sums["w"]
