@@ -85,7 +85,10 @@ def read_marginals(path: Path) -> dict[str, list[float]]:
     import csv
 
     with path.open(newline="", encoding="utf-8") as file:
-        header, *rows = csv.reader(file)
+        lines = list(csv.reader(file))
+    if len(lines) < 2:
+        raise ValueError(f"{path} is empty: it needs a header and a row for every item")
+    header, *rows = lines
     table: dict[str, list[float]] = {}
     for number, row in enumerate(rows, start=2):
         try:

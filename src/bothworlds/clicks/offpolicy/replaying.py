@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc
 
 from ...core import decide, learn
 from ...kernels import Floats, Ints, kernel
@@ -19,6 +20,7 @@ from .teaching import label_of, runs_compiled
 __all__ = ["Replay", "replay"]
 
 FEWEST_MATCHES = 100
+UNLIKELY = 1e-6  # chance of refusing a log for nothing
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,12 @@ def replay(log: Any, policy: Any, *, seed: int = 0) -> Replay:
     with opened(log) as impressions:
         _check_uniform(impressions)
         state, rng = policy.init(*impressions.shape), np.random.default_rng(seed)
-        clicks = [_play(policy, state, batch, rng) for batch in batches(impressions)]
-        return _summary(policy, impressions, np.concatenate([*clicks, np.empty(0)]))
+        clicks, pairs = [np.empty(0)], np.zeros((len(impressions.items),) * 2)
+        for batch in batches(impressions):
+            clicks.append(_play(policy, state, batch, rng))
+            np.add.at(pairs, (batch.ranking[:, 0], batch.ranking[:, -1]), 1.0)
+        _check_pairs(pairs, len(impressions.positions))
+        return _summary(policy, impressions, np.concatenate(clicks))
 
 
 def _summary(policy: Any, impressions: Impressions, clicks: Floats) -> Replay:
@@ -108,6 +114,20 @@ def _check_uniform(impressions: Impressions) -> None:
         raise ValueError(
             f"replay needs a log of uniformly random lists: with {n} items all propensities must be {1.0 / n:.4g}, and "
             f"they are from {least:.4g} to {most:.4g}; evaluate by weights instead"
+        )
+
+
+def _check_pairs(pairs: Floats, m: int) -> None:
+    """Refuse lists that do not pair the items at their ends at random, though each alone is: rotations, for example."""
+    n, total = len(pairs), pairs.sum()
+    if m == 1 or not total:
+        return
+    expected = total / (n * (n - 1))
+    distance = float(((pairs[~np.eye(n, dtype=bool)] - expected) ** 2).sum() / expected)
+    if chdtrc(n * (n - 1) - 1, distance) < UNLIKELY:
+        raise ValueError(
+            "replay needs a log of uniformly random lists: here every item is as often at every position, but the items "
+            "at the first and the last position depend on each other; evaluate by weights instead"
         )
 
 
