@@ -101,6 +101,17 @@ def test_a_ranking_without_any_support_has_no_self_normalised_value(logged):
     assert json.dumps(found.as_dict(), allow_nan=False)
 
 
+def test_positions_without_clicks_are_not_known_to_be_worthless(logged):
+    logging, ranking, clicks = logged
+    clicks[:, 1] = 0
+    found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"))
+    unseen = 3.0 / found.support_at(2).effective_impressions
+    assert found.estimate("ips", 2).upper == pytest.approx(unseen)
+    assert found.estimate("logged", 2).upper == pytest.approx(3.0 / 4000)
+    whole = found.estimate("ips")
+    assert whole.upper - whole.value == pytest.approx(whole.value - whole.lower + unseen)
+
+
 def test_support_is_asked_for_in_every_query(logged):
     logging, ranking, clicks = logged
     query = np.where((ranking == 0).any(axis=1), "with", "without").repeat(2)

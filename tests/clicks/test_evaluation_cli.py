@@ -113,6 +113,14 @@ def test_results_and_figure_are_written(tmp_path):
     assert "figure:" in said
 
 
+def test_a_figure_of_what_is_not_supported_can_be_drawn(tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("item,1,2\na,1,0\nnew,0,1\n")
+    said = answer("log.csv", "--marginals", path, "--plot", tmp_path / "f.svg")
+    assert "100.0% at position 2" in said
+    assert (tmp_path / "f.svg").is_file()
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -120,6 +128,7 @@ def test_results_and_figure_are_written(tmp_path):
         (("-r", "a,b,c"), "3 items and the log 2 positions"),
         (("-r", "a,nobody"), "never shows item 'nobody'"),
         (("-p", "nonsense"), "nonsense"),
+        (("-r", "a,b", "--replay"), "--replay plays policies"),
         (("-r", "a,b", "--plot", "f.txt"), "must end in .svg or .png or .pdf"),
         (("-r", "a,b", "--out", "r.txt"), "must end in .json"),
         (("-r", "a,b", "--clip-weights", "-1"), "clip_weights must be above 0"),

@@ -69,13 +69,13 @@ def test_the_result_is_a_row_and_a_dictionary(rng):
 def test_a_log_whose_propensities_are_not_uniform_is_refused(rng):
     logging = logging_policy(3, 2, rng)
     log = as_log(*pages(rng, logging, RATES, 600), logging.marginals)
-    with pytest.raises(ValueError, match="uniformly random lists: with 3 items all propensities must be 0.3333"):
+    with pytest.raises(ValueError, match="uniformly random lists: with 3 items all propensities must be"):
         replay(log, bothworlds.policy("uniform"))
 
 
 def test_a_log_of_rotations_is_refused_though_its_propensities_are_uniform(rng):
     first = rng.integers(3, size=(600, 1))
-    ranking = (first + [0, 1]) % 3
+    ranking = (first + np.arange(2)) % 3
     log = as_log(ranking, np.zeros_like(ranking), UNIFORM.marginals)
     with pytest.raises(ValueError, match="depend on each other"):
         replay(log, bothworlds.policy("uniform"))

@@ -72,11 +72,12 @@ def evaluate(
         raise ValueError("say what to judge: --ranking a,b,c or --policy NAME or --marginals FILE")
     labels = [""] * (len(lists) + len(policies)) + [path.stem for path in marginals or []]
     opened = read(log, format, top_items=top_items, positions=positions, query=query, skip_bad=skip_bad)
+    played = _replay(opened, policies, seed) if replay else []
     found = compare(opened, targets, clip_weights=clip_weights, seed=seed, labels=labels)
     for evaluation in found:
         _print_table(evaluation)
         _print_sentences(evaluation)
-    played = _replay(opened, policies, seed) if replay else []
+    _print_replays(played)
     _write(found, played, plot, out)
 
 
@@ -150,7 +151,12 @@ def _print_sentences(found: Any) -> None:
 def _replay(log: Any, policies: Sequence[Any], seed: int) -> list[Any]:
     from ..clicks import replay
 
-    played = [replay(log, policy, seed=seed) for policy in policies]
+    if not policies:
+        raise ValueError("--replay plays policies: say which with --policy NAME")
+    return [replay(log, policy, seed=seed) for policy in policies]
+
+
+def _print_replays(played: Sequence[Any]) -> None:
     for found in played:
         value = found.estimate
         typer.echo(
@@ -158,7 +164,6 @@ def _replay(log: Any, policies: Sequence[Any], seed: int) -> list[Any]:
             f"{_number(value.upper)}, on {found.matches:,} of {found.pages:,} pages ({found.share:.2%})"
         )
         _print_sentences(found)
-    return played
 
 
 def _write(found: Sequence[Evaluation], played: Sequence[Any], plot: Path | None, out: Path | None) -> None:

@@ -51,9 +51,8 @@ def _draw_positions(panel: Any, found: Sequence[Evaluation]) -> None:
     best = found[0].estimators[-1]
     positions = found[0].positions
     x = np.arange(len(positions))
-    panel.plot(
-        x, [found[0].estimate("logged", position).value for position in positions], "_", color="0.5", markersize=14
-    )
+    logged = [found[0].estimate("logged", position).value for position in positions]
+    panel.hlines(logged, x - 0.4, x + 0.4, color="0.5", linewidth=1)
     for k, evaluation in enumerate(found):
         parts = [evaluation.estimate(best, position) for position in positions]
         _draw_points(panel, x + _offset(k, len(found)), parts, PALETTE[k % len(PALETTE)], evaluation.target)

@@ -126,8 +126,8 @@ def _check_pairs(pairs: Floats, m: int) -> None:
     distance = float(((pairs[~np.eye(n, dtype=bool)] - expected) ** 2).sum() / expected)
     if chdtrc(n * (n - 1) - 1, distance) < UNLIKELY:
         raise ValueError(
-            "replay needs a log of uniformly random lists: here every item is as often at every position, but the items "
-            "at the first and the last position depend on each other; evaluate by weights instead"
+            "replay needs a log of uniformly random lists: here every item is as often at every position, but the "
+            "items at the first and the last position depend on each other; evaluate by weights instead"
         )
 
 

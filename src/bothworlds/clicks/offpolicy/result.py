@@ -25,14 +25,18 @@ class Estimate:
     upper: float
 
 
-def interval(estimator: str, position: int | None, value: float, standard_error: float) -> Estimate:
+def interval(
+    estimator: str, position: int | None, value: float, standard_error: float, silent: float = 0.0
+) -> Estimate:
     """An estimate with its normal interval, cut off at 0, below which there are no clicks.
+
+    ``silent`` is added to the upper end: where no click was seen, the standard error is 0 and knows nothing.
 
     >>> interval("ips", 1, 0.02, 0.02)
     Estimate(estimator='ips', position=1, value=0.02, standard_error=0.02, lower=0.0, upper=0.059...)
     """
     lower, upper = (max(value + side * Z95 * standard_error, 0.0) for side in (-1.0, 1.0))
-    return Estimate(estimator, position, value, standard_error, lower, upper)
+    return Estimate(estimator, position, value, standard_error, lower, upper + silent)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ A page earns the sum over its positions. Every estimate is, or by the delta meth
 of terms :math:`\varphi` of impressions: :math:`(w c - \text{ips})/n`, :math:`w (c - \text{snips})/\sum w`, and so on.
 Its variance is the sum of :math:`\varphi^2`; for the whole page :math:`\varphi` is added up page by page first, since
 the positions of one page may depend on each other. Logs without pages leave no choice but to take them as independent.
+Where no click speaks for the target, the upper end of the interval is 3 in the effective number of impressions.
 
 Where a policy learned from the log, each fold is a stratum with a target of its own, and strata are averaged in
 proportion to their impressions.
@@ -83,13 +84,24 @@ def weigh(
     values, centres = _centres(impressions, sums)
     connection.register("centres", _arrow(centres))
     errors = _errors(impressions, clip, sums)
+    support = _supports(impressions, target, sums)
+    silent = {name: _silent(support, values["logged"] if name == "logged" else None) for name in ESTIMATORS}
     estimates = []
     for name in ESTIMATORS:
-        value, error = values[name], errors[name]
-        for j, position in enumerate(impressions.positions):
-            estimates.append(interval(name, position, float(value[j]), float(error[j])))
-        estimates.append(interval(name, None, float(value.sum()), float(error[-1])))
-    return estimates, _supports(impressions, target, sums)
+        value = np.append(values[name], values[name].sum())
+        columns = (value.tolist(), errors[name].tolist(), silent[name].tolist())
+        estimates += [interval(name, *row) for row in zip((*impressions.positions, None), *columns)]
+    return estimates, support
+
+
+def _silent(support: tuple[Support, ...], rates: Floats | None) -> Floats:
+    """(m + 1,) how many clicks may have gone unseen at positions without any: 3 in n, the rule of three."""
+    if rates is None:
+        clicks, n = zip(*((part.effective_clicks, part.effective_impressions) for part in support[:-1]))
+    else:
+        clicks, n = tuple(rates), tuple(part.impressions for part in support[:-1])
+    unseen = np.where(np.array(clicks) > 0.0, 0.0, 3.0 / np.maximum(n, 3.0))
+    return np.append(unseen, unseen.sum())
 
 
 def _register(impressions: Impressions, target: Target, rates: Floats) -> None:
