@@ -178,7 +178,7 @@ def test_one_of_several_queries_must_be_named(several, tmp_path):
         with pytest.raises(ValueError, match="name one"):
             model.world()
         assert model.world("query3").n_items == 6
-        with pytest.raises(ValueError, match="no .*'nobody'"):
+        with pytest.raises(ValueError, match=r"no .*'nobody'"):
             model.world("nobody")
     for name, model in (("shared", shared), ("each", several)):
         found = bothworlds.world(str(tmp_path / f"{name}.json"), query="query3")

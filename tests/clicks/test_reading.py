@@ -141,7 +141,7 @@ def test_every_layout_with_pages_filters_alike(tmp_path, options):
 
 
 def test_a_filter_that_keeps_nothing_is_an_error(tidy):
-    with pytest.raises(ValueError, match="nothing is left of log.csv"):
+    with pytest.raises(ValueError, match=r"nothing is left of log\.csv"):
         counts(tidy, query="elsewhere")
 
 

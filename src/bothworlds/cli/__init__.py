@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-# isort: off - in this order help lists the commands
+# Help lists the commands in this order.
+# isort: off
 from . import simulating, bounding, generating, fitting, evaluating  # noqa: F401 - importing a module adds its commands
 
 # isort: on
