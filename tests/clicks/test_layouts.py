@@ -60,7 +60,7 @@ def test_a_file_in_no_known_format_is_refused_with_a_list(tmp_path):
 
 def test_a_file_that_may_be_two_things_is_refused(tmp_path):
     path = write(tmp_path, "item,item_id,position,click,propensity_score\na,1,1,0,0.5\n")
-    with pytest.raises(ValueError, match="is not clear; name the one that is meant: tidy .* obd"):
+    with pytest.raises(ValueError, match=r"is not clear; name the one that is meant: tidy .* obd"):
         read(path)
     assert counts(path, format="obd").items == ("1",)
     assert counts(path, format="tidy").items == ("a",)
@@ -69,7 +69,7 @@ def test_a_file_that_may_be_two_things_is_refused(tmp_path):
 def test_files_of_two_layouts_are_no_log(tmp_path):
     one = write(tmp_path, "item,position,click\na,1,0\n", "one")
     two = write(tmp_path, "1_0\t7 : 7;", "two")
-    with pytest.raises(ValueError, match="in several: tidy like .*one, yandex like .*two"):
+    with pytest.raises(ValueError, match=r"in several: tidy like .*one, yandex like .*two"):
         read([one, two])
 
 

@@ -141,7 +141,7 @@ def test_every_layout_with_pages_filters_alike(tmp_path, options):
 
 
 def test_a_filter_that_keeps_nothing_is_an_error(tidy):
-    with pytest.raises(ValueError, match="nothing is left of log.csv"):
+    with pytest.raises(ValueError, match=r"nothing is left of log\.csv"):
         counts(tidy, query="elsewhere")
 
 
@@ -238,7 +238,7 @@ def test_rows_are_those_that_are_counted(tmp_path):
             "DOUBLE",
         ]
         shown, clicked = rows.aggregate("count(*), sum(click)").fetchall()[0]
-        assert rows.aggregate("DISTINCT query, propensity").fetchall() == [("2", 0.1)]
+        assert rows.project("query, propensity").distinct().fetchall() == [("2", 0.1)]
     assert (shown, clicked) == (counts(log).shown.sum(), counts(log).clicked.sum())
     assert shown == 3 * counts(log).pages
 
