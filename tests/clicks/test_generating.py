@@ -36,7 +36,7 @@ def test_every_item_is_everywhere_as_often_as_its_propensity_says(tmp_path):
     log = read(generate(tmp_path / "log.parquet", WORLD, 40_000))
     assert np.abs(counts(log).shown - 10_000).max() < 5 * np.sqrt(40_000 * 0.25 * 0.75)
     with duckdb.connect() as connection:
-        assert log.rows(connection).aggregate("DISTINCT propensity").fetchall() == [(0.25,)]
+        assert log.rows(connection).project("propensity").distinct().fetchall() == [(0.25,)]
 
 
 def test_a_world_that_changes_is_followed(tmp_path):

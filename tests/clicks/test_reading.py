@@ -238,7 +238,7 @@ def test_rows_are_those_that_are_counted(tmp_path):
             "DOUBLE",
         ]
         shown, clicked = rows.aggregate("count(*), sum(click)").fetchall()[0]
-        assert rows.aggregate("DISTINCT query, propensity").fetchall() == [("2", 0.1)]
+        assert rows.project("query, propensity").distinct().fetchall() == [("2", 0.1)]
     assert (shown, clicked) == (counts(log).shown.sum(), counts(log).clicked.sum())
     assert shown == 3 * counts(log).pages
 

@@ -31,7 +31,10 @@ def whole(name: str, kind: str) -> str:
     """A whole number, NULL where it is none: a cast alone would round 1.5."""
     if kind in WHOLE:
         return f"{column(name)}::BIGINT"
-    number = f"try_cast({column(name)} AS DOUBLE)"
+    # The bare cast of a column of text would move into DuckDB's CSV reader, which takes what it cannot cast for a line
+    # to reject; trimmed, it stays here, and the row keeps its own reason.
+    given = f"trim({column(name)})" if kind == "VARCHAR" else column(name)
+    number = f"try_cast({given} AS DOUBLE)"
     return f"CASE WHEN {number} = floor({number}) THEN try_cast({number} AS BIGINT) END"
 
 

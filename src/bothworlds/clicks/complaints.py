@@ -89,13 +89,13 @@ def rejected_lines(connection: Any, log: Log) -> int:
     if log.heads[0].kind != "text":
         return 0
     lines = (
-        "(SELECT scans.file_path AS file, errors.line_byte_position AS at, min(errors.error_message) AS why "
+        "(SELECT scans.file_path AS file, errors.line_byte_position AS place, min(errors.error_message) AS why "
         "FROM reject_errors errors JOIN reject_scans scans USING (scan_id, file_id) "
         f"WHERE scans.file_path IN {among(log.paths)} GROUP BY 1, 2)"
     )
     number = int(run(connection, f"SELECT count(*) FROM {lines}")[0][0])
     if number and not log.skip_bad:
-        file, at, why = run(connection, f"SELECT file, at, why FROM {lines} ORDER BY 1, 2 LIMIT 1")[0]
+        file, at, why = run(connection, f"SELECT file, place, why FROM {lines} ORDER BY 1, 2 LIMIT 1")[0]
         head = next(head for head in log.heads if str(head.path) == file)
         more = f" ({number - 1:,} more lines are bad)" if number > 1 else ""
         raise ValueError(f"{file}, line {_line_at(head, at)}: {why.splitlines()[0]}{more}")
