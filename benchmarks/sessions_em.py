@@ -1,4 +1,4 @@
-"""EM for the position-based model as click-model libraries do it: session by session, an object for every result."""
+"""EM for the position-based model as click-model libraries do it: session by session, an object for everything."""
 
 from __future__ import annotations
 
@@ -30,35 +30,55 @@ class Parameter:
         """The share so far, capped below 1."""
         return min(self.numerator / self.denominator, 1.0 - 1e-6)
 
-    def update(self, amount: float) -> None:
-        """Another session."""
-        self.numerator += amount
+    def update(self, session: Session, rank: int, before: dict[str, Parameter]) -> None:
+        """Another session: whether it was so, or how probable it is under the parameters before."""
+        self.numerator += 1.0 if session.results[rank].click else self.missed(before)
         self.denominator += 1.0
+
+    def missed(self, before: dict[str, Parameter]) -> float:
+        """The probability that it was so although there is no click."""
+        raise NotImplementedError
+
+
+class Attraction(Parameter):
+    """Of a result for a query."""
+
+    def missed(self, before: dict[str, Parameter]) -> float:
+        """It attracts and was not examined."""
+        attraction, examination = before["attraction"].value(), before["examination"].value()
+        return attraction * (1.0 - examination) / (1.0 - attraction * examination)
+
+
+class Examination(Parameter):
+    """Of a rank."""
+
+    def missed(self, before: dict[str, Parameter]) -> float:
+        """It was examined and does not attract."""
+        attraction, examination = before["attraction"].value(), before["examination"].value()
+        return examination * (1.0 - attraction) / (1.0 - attraction * examination)
 
 
 class PlainModel:
-    """The position-based model in dictionaries."""
+    """The position-based model in dictionaries of parameters."""
 
     def __init__(self) -> None:
-        self.attraction: dict[str, dict[str, Parameter]] = defaultdict(lambda: defaultdict(Parameter))
-        self.examination: dict[int, Parameter] = defaultdict(Parameter)
+        self.attraction: dict[str, dict[str, Parameter]] = defaultdict(lambda: defaultdict(Attraction))
+        self.examination: dict[int, Parameter] = defaultdict(Examination)
+
+    def parameters(self, session: Session) -> list[dict[str, Parameter]]:
+        """Those that each result of a session depends on."""
+        return [
+            {"attraction": self.attraction[session.query][result.id], "examination": self.examination[rank]}
+            for rank, result in enumerate(session.results)
+        ]
 
     def train(self, sessions: Iterable[Session], passes: int) -> None:
         """Expectation and maximisation, over all sessions in every pass."""
         for _ in range(passes):
             new = PlainModel()
             for session in sessions:
-                for rank, result in enumerate(session.results):
-                    self.learn(new, session.query, rank, result)
+                pairs = zip(self.parameters(session), new.parameters(session))
+                for rank, (before, after) in enumerate(pairs):
+                    for parameter in after.values():
+                        parameter.update(session, rank, before)
             self.attraction, self.examination = new.attraction, new.examination
-
-    def learn(self, new: PlainModel, query: str, rank: int, result: Result) -> None:
-        """What one result adds to the next pass."""
-        attraction, examination = self.attraction[query][result.id].value(), self.examination[rank].value()
-        if result.click:
-            new.attraction[query][result.id].update(1.0)
-            new.examination[rank].update(1.0)
-        else:
-            missed = 1.0 - attraction * examination
-            new.attraction[query][result.id].update(attraction * (1.0 - examination) / missed)
-            new.examination[rank].update(examination * (1.0 - attraction) / missed)
