@@ -165,9 +165,9 @@ def test_a_model_becomes_a_world(model, tmp_path):
     model.save(tmp_path / "m.json")
     again = bothworlds.world(str(tmp_path / "m.json"))
     assert again.attraction.tolist() == world.attraction.tolist()
-    assert again.name == world.name == "fitted('query0')"
+    assert (world.name, again.name) == ("fitted(query0)", "fitted m(query0)")
     result = bothworlds.play("uniform", str(tmp_path / "m.json"), rounds=50, seeds=1)
-    assert result.world == "fitted('query0')"
+    assert result.world == "fitted m(query0)"
 
 
 def test_one_of_several_queries_must_be_named(several, tmp_path):

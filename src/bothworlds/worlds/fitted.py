@@ -18,9 +18,12 @@ def from_file(path: str | Path, query: str | None = None) -> Stochastic:
     """The users of a fitted model: the ``query`` of a file that ``bothworlds fit --out`` has written."""
     document = read(path)
     try:
-        return from_document(document, query)
+        world = from_document(document, query)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    # Two files in one table must not look the same.
+    world.name = world.name.replace("fitted", f"fitted {Path(path).stem}", 1)
+    return world
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -68,7 +71,7 @@ def from_document(document: Mapping[str, Any], query: str | None = None) -> Stoc
         )
     world = Stochastic(alpha, beta)
     said = document.get("name") or name
-    world.name = f"fitted({said!r})" if said else "fitted"
+    world.name = f"fitted({said})" if said else "fitted"
     return world
 
 
