@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..kernels import Floats
+from ..progress import progress_bar
 from .offpolicy.direct import Rates, fit_rates, variances
 from .offpolicy.doubts import doubts_about_model, doubts_about_support, notes_on_log
 from .offpolicy.impressions import Cells, Impressions, cells_of, opened, share_of_folds
@@ -80,27 +80,23 @@ def compare(
     seed: int = 0,
     draws: int | None = None,
     labels: Sequence[str] | None = None,
+    progress: bool | None = None,
 ) -> list[Evaluation]:
-    """Judge several targets on one log, which is read once."""
+    """Judge several targets on one log, which is read once; the other arguments are those of :func:`evaluate`."""
     if clip_weights is not None and not clip_weights > 0.0:
         raise ValueError(f"clip_weights must be above 0; got {clip_weights!r}")
     given = list(targets)
-    with opened(_read(log)) as impressions:
+    with opened(log) as impressions, progress_bar("judging", 1 + len(given), progress) as report:
+        report(0)
         cells = cells_of(impressions, 0), cells_of(impressions, 1)
         models = fit_rates(_both(cells)[0]), fit_rates(cells[1])
+        report(1)
         found = []
         for target, label in zip(given, labels or [""] * len(given)):
             aim = _target(target, impressions, seed, draws, label)
             found.append(_judge(impressions, cells, models, aim, clip_weights))
+            report(1)
         return found
-
-
-def _read(log: Any) -> Any:
-    if not isinstance(log, (str, Path)):
-        return log
-    from . import read
-
-    return read(log)
 
 
 def _both(cells: tuple[Cells, Cells]) -> tuple[Cells, Cells]:
@@ -137,7 +133,7 @@ def _judge(
     warnings = doubts_about_model(impressions, unknown + target.unknown)
     if impressions.weighable:
         estimates = [estimate for estimate in weighed if estimate.estimator != "dr"] + direct + weighed[-len(direct) :]
-        warnings = [*doubts_about_support(target, support), *warnings]
+        warnings = [*doubts_about_support(support), *warnings]
     else:
         estimates, support = [estimate for estimate in weighed if estimate.estimator == "logged"] + direct, ()
         warnings.append(

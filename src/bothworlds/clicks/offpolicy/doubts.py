@@ -9,7 +9,6 @@ import numpy as np
 from ...kernels import Floats
 from .impressions import Impressions
 from .result import Support
-from .targets import Target
 
 __all__ = ["doubts_about_model", "doubts_about_support", "notes_on_log"]
 
@@ -38,10 +37,10 @@ def notes_on_log(impressions: Impressions) -> list[str]:
     return notes
 
 
-def doubts_about_support(target: Target, support: Sequence[Support]) -> list[str]:
+def doubts_about_support(support: Sequence[Support]) -> list[str]:
     """What is wrong with the weights of a target, in sentences; nothing if nothing is."""
     *positions, whole = support
-    doubts = [*_unsupported(positions), *_few(positions, whole), *_wrong(target, positions)]
+    doubts = [*_unsupported(positions), *_few(positions, whole), *_wrong(positions)]
     if whole.lost > 0.0:
         doubts.append(
             f"Clipping cut {whole.clipped:.1%} of the weights and with them {whole.lost:.1%} of the weight: the "
@@ -56,8 +55,8 @@ def _unsupported(positions: Sequence[Support]) -> list[str]:
         return []
     said = ", ".join(f"{share:.1%} at position {position}" for position, share in missing)
     return [
-        f"The log never shows part of what the target would show: {said}. The estimates ips, clipped and dr know no "
-        "clicks there and are too low; snips puts the average of the rest in its place."
+        f"The log never shows part of what the target would show: {said}. The estimates ips and clipped know no "
+        "clicks there and are too low; snips puts the average of the rest in its place, dr the word of its model."
     ]
 
 
@@ -78,7 +77,7 @@ def _few(positions: Sequence[Support], whole: Support) -> list[str]:
     return doubts
 
 
-def _wrong(target: Target, positions: Sequence[Support]) -> list[str]:
+def _wrong(positions: Sequence[Support]) -> list[str]:
     """Weights average 1, or what is supported of it, if propensities are what they claim to be."""
     off = []
     for s in positions:
@@ -89,7 +88,7 @@ def _wrong(target: Target, positions: Sequence[Support]) -> list[str]:
         return []
     return [
         f"The propensities of the log do not look right: weights must average 1 minus what is not supported, and "
-        f"average {', '.join(off)}."
+        f"average {', '.join(off)}. A filter that keeps only some items does that too."
     ]
 
 

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,11 +44,15 @@ class Impressions:
 
 @contextmanager
 def opened(log: Any) -> Iterator[Impressions]:
-    """Open a log in a database of its own, which moves to disk what does not fit into memory."""
+    """Open a log, or the log at a path, in a database of its own, which moves to disk what does not fit into memory."""
     try:
         import duckdb
     except ImportError as error:
         raise ImportError("evaluation needs duckdb: pip install 'bothworlds[clicks]'") from error
+    if isinstance(log, (str, Path)):
+        from .. import read
+
+        log = read(log)
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(":memory:") as connection:
         connection.execute(f"SET temp_directory = '{folder}'")
         yield _impressions(log, connection)

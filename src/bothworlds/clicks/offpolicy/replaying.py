@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,10 +69,6 @@ def replay(log: Any, policy: Any, *, seed: int = 0) -> Replay:
     Li, Chu, Langford, Wang: Unbiased offline evaluation of contextual-bandit-based news article recommendation
     algorithms, WSDM 2011.
     """
-    if isinstance(log, (str, Path)):
-        from .. import read
-
-        log = read(log)
     with opened(log) as impressions:
         _check_uniform(impressions)
         state, rng = policy.init(*impressions.shape), np.random.default_rng(seed)

@@ -83,7 +83,7 @@ def weigh(
     sums = connection.execute(SUMS.format(clip=clip)).fetchnumpy()
     values, centres = _centres(impressions, sums)
     connection.register("centres", _arrow(centres))
-    errors = _errors(impressions, clip, sums)
+    errors = _errors(impressions, clip)
     support = _supports(impressions, target, sums)
     silent = {name: _silent(support, values["logged"] if name == "logged" else None) for name in ESTIMATORS}
     estimates = []
@@ -139,7 +139,7 @@ def _centres(impressions: Impressions, sums: dict[str, Floats]) -> tuple[dict[st
     return values, {**keys, **centre, "n": n[place], "share": share, "weight": sums["w"]}
 
 
-def _errors(impressions: Impressions, clip: float, sums: dict[str, Floats]) -> dict[str, Floats]:
+def _errors(impressions: Impressions, clip: float) -> dict[str, Floats]:
     """(m + 1,) standard errors of each estimator: per position, and for the whole page."""
     terms = TERMS.format(clip=clip)
     ask = impressions.connection.execute
