@@ -90,7 +90,7 @@ def newton_each(
     for g in range(starts.size - 1):
         first, last = starts[g], starts[g + 1]
         w = _of_group(bench, g, first, last)
-        done = newton(shown[first:last], clicked[first:last], prior, ordered, warm, tolerance, w)
+        done = newton(shown[first:last], clicked[first:last], prior, ordered, warm, tolerance, w, True)
         bench.effort[g, 0] = done.steps
         bench.effort[g, 1] = 1 if done.converged else 0
 

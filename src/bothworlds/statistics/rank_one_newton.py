@@ -81,13 +81,21 @@ def make_workspace(n: int, m: int) -> Workspace:
 
 @kernel
 def newton(
-    shown: Floats, clicked: Floats, prior: float, ordered: bool, warm: bool, tolerance: float, w: Workspace
+    shown: Floats,
+    clicked: Floats,
+    prior: float,
+    ordered: bool,
+    warm: bool,
+    tolerance: float,
+    w: Workspace,
+    many: bool = False,
 ) -> Effort:
     """Fit ``w.a`` and ``w.b`` to the counts (n, m), starting from what they are if ``warm``; O(n m^2) a step.
 
     ``prior`` pseudo-clicks in twice as many pseudo-impressions are added to every pair that was shown. ``ordered``
     asks that examination does not rise from position to position. It is over when the step's gain is ``tolerance`` in
-    log-likelihood: the fit is then within the root of that in standard errors.
+    log-likelihood: the fit is then within the root of that in standard errors. Where items are ``many``, those that
+    reach their limit do not hold up the others.
     """
     choose(shown, clicked, prior, ordered, w)
     _start(shown, clicked, prior, ordered, warm, w)
@@ -100,6 +108,13 @@ def newton(
                 continue
             _normal_form(shown, w)
             return Effort(step, True)
+        if many and not ordered and _bend(shown, clicked, prior, w):
+            trial = _value(shown, clicked, prior, w, 1.0)
+            if trial > value + 1e-4 * decrement:
+                value = trial
+                _move(w, 1.0)
+                continue
+            _direction(w)
         stuck, size = _longest(w, ordered)
         if size > 0.0:
             longest = size
@@ -327,6 +342,40 @@ def _longest(w: Workspace, ordered: bool) -> tuple[int, float]:
                         stuck = j
                 before = j
     return stuck, size
+
+
+@inner_kernel
+def _bend(shown: Floats, clicked: Floats, prior: float, w: Workspace) -> bool:
+    """Where an item would leave what is possible, let it go where it is best off after the positions' step instead."""
+    bent = False
+    for i in range(w.a.size):
+        if w.fitted[i] == 1:
+            most = math.inf
+            for j in range(w.b.size):
+                if w.block[j] >= 0:
+                    most = min(most, -0.99 * (w.a[i] + w.b[j]) - w.step_b[j])
+            if w.step_a[i] > most:
+                w.step_a[i] = most
+                for _ in range(8):
+                    w.step_a[i] += _alone(shown, clicked, prior, w, i)
+                bent = True
+    return bent
+
+
+@inner_kernel
+def _alone(shown: Floats, clicked: Floats, prior: float, w: Workspace, i: int) -> float:
+    """Newton's step of one item, after the positions' step."""
+    gain, weight, highest = 0.0, 0.0, -math.inf
+    for j in range(w.b.size):
+        if w.block[j] >= 0:
+            u = w.a[i] + w.step_a[i] + w.b[j] + w.step_b[j]
+            s, f = cell(shown, clicked, prior, i, j)
+            miss = -math.expm1(u)
+            odds = (1.0 - miss) / miss
+            gain += s - f * odds
+            weight += f * odds / miss
+            highest = max(highest, u)
+    return min(gain / weight, -0.99 * highest)
 
 
 @inner_kernel
