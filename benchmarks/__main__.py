@@ -12,12 +12,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from . import policies, rounds, sampling, start
+from . import fitting, policies, rounds, sampling, start
 
 SECTIONS = {
     "rounds": rounds.measure,
     "policies": policies.measure,
     "sampling": sampling.measure,
+    "fitting": fitting.measure,
     "start": start.measure,
 }
 

@@ -10,8 +10,9 @@ import copy
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ __all__ = [
     "learns",
     "leaves",
     "save_arrays",
+    "save_text",
     "streams",
     "with_leaves",
 ]
@@ -182,10 +184,22 @@ def _parts(state: Any) -> dict[str, Any] | None:
 
 def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     """Write a NumPy archive: either the whole new file or what was there before, whatever happens in between."""
+    with _replacing(path) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write a text: either the whole new file or what was there before, whatever happens in between."""
+    with _replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Streams, decide, is_compiled, learn, streams
+from ..core import Streams, decide, learn, streams
 from ..kernels import Floats, Ints, kernel
-from ..policies import CompiledPolicy, Policy, told
+from ..policies import Policy, told
 from ..policies import resolve as resolve_policy
 from ..progress import Report, announce, progress_bar
 from ..worlds import World
@@ -142,8 +142,7 @@ class Meeting:
         return twin
 
     def compiled(self) -> bool:
-        own = isinstance(self.policy, CompiledPolicy) and type(self.policy).decide is CompiledPolicy.decide
-        return own and type(self.policy).learn is CompiledPolicy.learn and is_compiled(self.new_state())
+        return isinstance(self.policy, Policy) and self.policy.runs_compiled(self.new_state())
 
     def rehearse(self) -> None:
         """One round for nothing, so that what has to be compiled is compiled once, before workers fork."""

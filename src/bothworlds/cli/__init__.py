@@ -6,7 +6,11 @@ from typing import Annotated
 
 import typer
 
-from . import bounding, simulating  # noqa: F401 - importing a module adds its commands
+# Help lists the commands in this order.
+# isort: off
+from . import simulating, bounding, generating, fitting, evaluating  # noqa: F401 - importing a module adds its commands
+
+# isort: on
 from .common import app
 
 __all__ = ["app", "main"]

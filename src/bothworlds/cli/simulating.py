@@ -39,7 +39,8 @@ Worlds = Annotated[
         "--world",
         "-w",
         metavar="NAME[:SETTING=VALUE,...]",
-        help="World to play in; may be given several times: paper/periodic-items:gap=0.01,phase=20000",
+        help="World to play in; may be given several times: paper/periodic-items:gap=0.01,phase=20000; or the file "
+        "of a fitted model: model.json:query='news'",
     ),
 ]
 Rounds = Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds to play.")]
@@ -117,14 +118,28 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for the report, figures and results.")] = Path("out"),
     jobs: Jobs = None,
     seed: Seed = 0,
+    world: Annotated[
+        str | None,
+        typer.Option(
+            "--world",
+            "-w",
+            metavar="MODEL.json[:query='NAME']",
+            help="A fitted model that takes the place of the paper's search log.",
+        ),
+    ] = None,
 ) -> None:
     """Put the paper to the test: its figures, those it should have had, and a verdict on every claim.
 
     What is finished is kept in the folder: an interrupted run goes on where it was.
     """
     from .. import experiments
+    from ..worlds import world as find
 
-    answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed)
+    place = None
+    if world is not None:
+        name, settings = parse(world)
+        place = find(name, **settings)
+    answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=place)
     _print_verdicts(answer.verdicts)
     typer.echo(f"report:  {answer.report}")
 

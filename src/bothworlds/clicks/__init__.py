@@ -1,5 +1,69 @@
 """Click logs: read them, count them, fit the position-based model, evaluate policies on them."""
 
-from .tally import Counts
+from __future__ import annotations
 
-__all__ = ["Counts"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .counting import counts
+    from .evaluation import compare, evaluate
+    from .fitting import fit
+    from .generating import generate
+    from .log import Log, read
+    from .model import Model, Models
+    from .offpolicy.interchange import MemoryLog, from_obp, to_obp
+    from .offpolicy.replaying import replay
+    from .offpolicy.result import Evaluation
+    from .storage import load_model
+    from .tally import Counts
+
+__all__ = [
+    "Counts",
+    "Evaluation",
+    "Log",
+    "MemoryLog",
+    "Model",
+    "Models",
+    "compare",
+    "counts",
+    "evaluate",
+    "fit",
+    "from_obp",
+    "generate",
+    "load_model",
+    "read",
+    "replay",
+    "to_obp",
+]
+
+_HOME = {
+    "Counts": "tally",
+    "Evaluation": "offpolicy.result",
+    "Log": "log",
+    "MemoryLog": "offpolicy.interchange",
+    "Model": "model",
+    "Models": "model",
+    "compare": "evaluation",
+    "counts": "counting",
+    "evaluate": "evaluation",
+    "fit": "fitting",
+    "from_obp": "offpolicy.interchange",
+    "generate": "generating",
+    "load_model": "storage",
+    "read": "log",
+    "replay": "offpolicy.replaying",
+    "to_obp": "offpolicy.interchange",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'bothworlds.clicks' has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

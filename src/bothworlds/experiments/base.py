@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..arena import Result
 from ..policies import Policy
-from ..worlds import World
+from ..worlds import Stochastic, World
 
 __all__ = [
     "Estimate",
@@ -33,7 +33,10 @@ Outcome = Literal["holds", "fails", "cannot be decided"]
 
 
 class Size(NamedTuple):
-    """How much is run: rounds and phases of the paper's panels, replications, and those of the other questions."""
+    """How much is run: rounds and phases of the paper's panels, replications, and those of the other questions.
+
+    ``fitted`` are users who take the place of those that the paper fitted to a search log.
+    """
 
     name: str
     rounds: int
@@ -42,6 +45,7 @@ class Size(NamedTuple):
     few_seeds: int
     long_rounds: int
     short_rounds: int
+    fitted: Stochastic | None = None
 
 
 class Game(NamedTuple):

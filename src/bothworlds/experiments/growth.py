@@ -14,6 +14,7 @@ from ..policies import policy
 from ..theory import adversarial_bound, lower_bound, stochastic_bound
 from ..worlds import Stochastic, World, world
 from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, judge
+from .panels import named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +30,7 @@ NOT_ABOVE = 0.55  # an exponent that counts as one half
 
 def _long(name: str, size: Size) -> World:
     # Corruption is over long before the last factor of ten, in which growth is measured.
-    place = world(name, early=size.long_rounds // 50) if name.endswith("corruption") else world(name)
+    place = world(name, early=size.long_rounds // 50) if name.endswith("corruption") else named(name, size)
     # A name of its own: the panels play the same worlds for another number of rounds.
     place.name = f"{place.name}, long"
     return place
@@ -64,8 +65,9 @@ class Growth(Question):
                 panels[0, 0].set_ylabel("regret against the best fixed list")
         caption = (
             f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.few_seeds} replications. Dashed: the bounds of "
-            "Theorem 1 (any users) and Theorem 2 (steady users, synthetic world). On the right three policies on the "
-            "hard instance, with the lower bound of Theorem 3 and the most that can be lost there."
+            "Theorem 1 (any users; ten items, five positions) and Theorem 2 (steady users, synthetic world). On the "
+            "right three policies on the hard instance, with the lower bound of Theorem 3 and the most that can be "
+            "lost there."
         )
         return [Figure("growth", self.title, caption)]
 
@@ -81,8 +83,9 @@ def exponents(result: Result) -> NDArray[np.float64]:
     return np.asarray(slopes)
 
 
-def _said(found: dict[str, Estimate]) -> str:
-    return "; ".join(f"{name}: {one}" for name, one in found.items())
+def _said(found: dict[str, Estimate], size: Size) -> str:
+    """What was found in each world."""
+    return "; ".join(f"{named(name, size).name}: {one}" for name, one in found.items())
 
 
 def _logarithmic(results: Results, size: Size) -> Verdict:
@@ -91,7 +94,7 @@ def _logarithmic(results: Results, size: Size) -> Verdict:
         "With steady users, by the end of the run, regret grows slower than the square root of T.",
         "ours, from Theorem 2",
         judge([-one for one in found.values()], -0.5),
-        f"exponent of T over the last factor of ten: {_said(found)}",
+        f"exponent of T over the last factor of ten: {_said(found, size)}",
         "the exponent is below one half, so that growth is slower than the square root of Theorem 1",
         "growth",
         "Theorem 2 promises log T in the end, which no finite run can refute; this asks whether one sees any of it.",
@@ -104,7 +107,7 @@ def _square_root(results: Results, size: Size) -> Verdict:
         "With hostile users, by the end of the run, regret grows no faster than the square root of T.",
         "ours, from Theorem 1",
         judge([-one for one in found.values()], -NOT_ABOVE),
-        f"exponent of T over the last factor of ten: {_said(found)}",
+        f"exponent of T over the last factor of ten: {_said(found, size)}",
         f"the exponent is below {NOT_ABOVE} in every hostile world",
         "growth",
         "Theorem 1 bounds the regret and not its slope, for the worst of all worlds, which these are not.",
@@ -115,14 +118,15 @@ def _below_the_bounds(results: Results, size: Size) -> Verdict:
     shares = {}
     for name in STEADY + HOSTILE:
         one = results[NAME, _long(name, size).name]
-        n, m = world(name).n_items, world(name).n_positions
+        place = _long(name, size)
+        n, m = place.n_items, place.n_positions
         bound = np.array([adversarial_bound(n, m, int(t)) for t in one.rounds])
         shares[name] = estimate((one.regret() / bound).max(axis=1))
     return Verdict(
         "Regret stays below the bound of Theorem 1, with its constants repaired.",
         "Theorem 1",
         judge([-one for one in shares.values()], -1.0),
-        f"largest share of the bound: {_said(shares)}",
+        f"largest share of the bound: {_said(shares, size)}",
         "the share is below 1 at every checkpoint",
         "growth",
         f"The bound is so wide that uniformly random lists reach {_uniform_share(results, size):.2f} of it here.",
@@ -141,11 +145,12 @@ def _lower_bound(results: Results, size: Size) -> Verdict:
     place = _hard(size)
     bound = lower_bound(place.n_items, place.n_positions, size.rounds)
     found = {name: estimate(results[name, place.name].regret()[:, -1] / bound) for name in ON_THE_HARD_INSTANCE}
+    told = "; ".join(f"{name}: {one}" for name, one in found.items())
     return Verdict(
         "No policy can lose less than m sqrt((n - m + 1) T) / 16 on the hard instance.",
         "Theorem 3",
         judge(found.values(), 1.0),
-        f"regret as a multiple of the bound ({bound:,.0f}): {_said(found)}",
+        f"regret as a multiple of the bound ({bound:,.0f}): {told}",
         "every policy tried loses more than the bound",
         "growth",
         "On that instance nobody can lose more than twice the bound either: it tells no two policies apart.",
@@ -156,8 +161,8 @@ def _draw(panel: Axes, results: list[Result]) -> None:
     for result, colour in zip(results, PALETTE):
         regret = result.regret()
         label = result.world.removesuffix(", long").partition("(")[0].partition("/")[2]
-        if result.world.startswith("yandex"):
-            label = "Yandex"
+        if result.world.startswith(("yandex", "fitted")):
+            label = "Yandex" if result.world.startswith("yandex") else "fitted log"
         slope = exponents(result).mean()
         mean = regret.mean(axis=0)
         shown = np.where(mean > 1.0, mean, np.nan)  # early on it can be negative where the best list changes

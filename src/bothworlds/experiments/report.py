@@ -67,8 +67,9 @@ def write_report(
 ) -> Path:
     """Write ``report.html``, with its figures inside, into a folder that has them in ``figures``."""
     parts = [
-        "<h1>What holds of the paper</h1>",
+        f"<h1>What holds of the paper{escape(_elsewhere(size))}</h1>",
         f"<p>{ABOUT}</p>",
+        _fitted(size),
         _counts(verdicts),
         *map(_verdict, verdicts),
         *(_question(question, figures[question.name], folder) for question in questions),
@@ -86,11 +87,26 @@ def write_report(
     return path
 
 
+def _elsewhere(size: Size) -> str:
+    return f", with {size.fitted.name}" if size.fitted else ""
+
+
+def _fitted(size: Size) -> str:
+    if size.fitted is None:
+        return ""
+    n, m = size.fitted.n_items, size.fitted.n_positions
+    return (
+        f"<p>The world <b>{escape(size.fitted.name)}</b> ({n} items, {m} positions) takes the place of the "
+        "values that the paper fitted to the Yandex log: in Figure 2, in the baselines and in how regret grows.</p>"
+    )
+
+
 def write_verdicts(folder: Path, size: Size, verdicts: Sequence[Verdict]) -> Path:
     """Write the verdicts as Markdown, for pages that are not the report."""
     lines = ["| statement | verdict | measured |", "| --- | --- | --- |"]
     lines += [f"| {one.statement} | **{one.outcome}** | {one.measured.replace('|', ',')} |" for one in verdicts]
     about = f"Size `{size.name}`: {size.rounds:,} rounds, phases of {size.phase:,}, {size.seeds} replications"
+    about += _elsewhere(size)
     path = folder / "verdicts.md"
     path.write_text("\n".join([f"{about} ({size.few_seeds} beyond the paper's own comparison):", "", *lines, ""]))
     return path

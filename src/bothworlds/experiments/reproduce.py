@@ -10,11 +10,13 @@ from typing import NamedTuple
 from ..arena import Result, load_results, save_results
 from ..arena.storage import commit, provenance
 from ..progress import announce
+from ..worlds import World, resolve
 from .base import Figure, Game, Question, Results, Size, Verdict
 from .baselines import Baselines
 from .cells import play_all
 from .growth import Growth
 from .leader_error import LeaderError
+from .panels import in_place_of_the_log
 from .paper_figures import FigureOne, FigureTwo
 from .report import write_report, write_verdicts
 from .shapes import Shapes
@@ -44,12 +46,14 @@ def reproduce(
     out: str | Path = "out",
     jobs: int | None = None,
     seed: int = 0,
+    world: str | World | None = None,
     progress: bool | None = None,
 ) -> Answer:
     """Play what is not yet played, draw the figures, judge the claims, and write ``report.html`` into a folder.
 
     ``size`` is ``"quick"`` or ``"paper"``; ``only`` is the name of one question. What is played is kept in the folder,
-    and a run that was interrupted goes on where it was.
+    and a run that was interrupted goes on where it was. ``world`` (a fitted model: an object, a name, a file) takes the
+    place of the paper's search log.
     """
     if size not in SIZES:
         raise ValueError(f"size must be one of {', '.join(SIZES)}; got {size!r}")
@@ -57,6 +61,8 @@ def reproduce(
         raise ValueError(f"no question named {only!r}; there are {', '.join(QUESTIONS)}")
     commit()  # what runs is what is there now, whatever is edited meanwhile
     scale = SIZES[size]
+    if world is not None:
+        scale = scale._replace(fitted=in_place_of_the_log(resolve(world)))
     questions = [QUESTIONS[only]] if only else list(QUESTIONS.values())
     folder = Path(out)
     announce(f"putting the paper to the test, size {size}; results go to {folder}")
@@ -92,6 +98,6 @@ def costs(played: list[Result]) -> dict[str, float]:
     """Microseconds per round of every policy, over the worlds of ten items and five positions."""
     spent: dict[str, list[Result]] = {}
     for result in played:
-        if "stretched" not in result.world:
+        if "stretched" not in result.world and not result.world.startswith("fitted"):
             spent.setdefault(result.policy, []).append(result)
     return {name: 1e6 * sum(r.cost() for r in results) / len(results) for name, results in spent.items()}

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import Decision, Shape, check_shape, decide, learn
+from ..core import Decision, Shape, check_shape, decide, is_compiled, learn
 from ..worlds import examination_of
 
 __all__ = ["CompiledPolicy", "Policy", "checked_feedback", "told"]
@@ -46,6 +46,10 @@ class Policy(ABC):
     @abstractmethod
     def learn(self, state: Any, decision: Decision, clicks: ArrayLike) -> Any:
         """Learn from the clicks (n_positions,) on a decision; the state is updated in place and returned."""
+
+    def runs_compiled(self, state: Any) -> bool:
+        """Whether compiled loops may decide and learn with this state in place of the policy's own methods."""
+        return False
 
     def relabelled(self, labels: NDArray[np.int64]) -> Policy:
         """The policy for the same items listed in another order: what was item ``labels[i]`` is now item i.
@@ -113,6 +117,11 @@ class CompiledPolicy(Policy):
         ranking, propensity, seen = checked_feedback(state.shape, decision, clicks, self.needs_propensity)
         learn(state, ranking, propensity, seen)
         return state
+
+    def runs_compiled(self, state: Any) -> bool:
+        """Whether compiled loops may decide and learn with this state: not if a subclass has methods of its own."""
+        own = type(self).decide is CompiledPolicy.decide and type(self).learn is CompiledPolicy.learn
+        return own and is_compiled(state)
 
 
 def told(policy: P, rounds: int, world: Any = None) -> P:

@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import xlog1py, xlogy
 
 from ..kernels import Floats, Ints
-from .rank_one_em import CAP, em
+from .rank_one_em import CAP, click_rates, em
 from .rank_one_newton import make_workspace, newton
 
 __all__ = ["Fit", "components", "fit_em", "fit_newton"]
@@ -108,11 +108,10 @@ def fit_em(
     """
     n_shown, n_clicked = _checked(shown, clicked, prior)
     if start is None:
-        alpha, beta = ((n_clicked.sum(k) + 0.5) / (n_shown.sum(k) + 1.0) for k in (1, 0))
-        beta /= beta.max()
+        alpha, beta = (np.empty(size) for size in n_shown.shape)
+        click_rates(n_shown, n_clicked, alpha, beta)
     else:
-        alpha, beta = (np.array(part, dtype=np.float64) for part in start)
-    alpha, beta = np.minimum(alpha, CAP), np.minimum(beta, CAP)
+        alpha, beta = (np.minimum(np.asarray(part, dtype=np.float64), CAP) for part in start)
     sums = np.empty((4, max(n_shown.shape)))
     effort = em(n_shown, n_clicked, float(prior), int(passes), float(tolerance), alpha, beta, sums)
     top = beta[n_shown.sum(axis=0) > 0].max()

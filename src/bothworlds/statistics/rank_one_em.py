@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..kernels import Floats, inner_kernel, kernel
 from .rank_one_newton import Effort
 
-__all__ = ["CAP", "em"]
+__all__ = ["CAP", "click_rates", "em"]
 
 CAP = 1.0 - 1e-6  # 1 would never be left again
 
@@ -29,6 +29,29 @@ def em(
         if _pass(shown, clicked, prior, alpha, beta, sums) <= tolerance:
             return Effort(done + 1, True)
     return Effort(passes, False)
+
+
+@kernel
+def click_rates(shown: Floats, clicked: Floats, alpha: Floats, beta: Floats) -> None:
+    """Where to start: the click rate of every item, and that of every position as a share of the largest."""
+    n, m = shown.shape
+    top = 0.0
+    for j in range(m):
+        clicks, impressions = 0.5, 1.0
+        for i in range(n):
+            clicks += clicked[i, j]
+            impressions += shown[i, j]
+        beta[j] = clicks / impressions
+        if impressions > 1.0:
+            top = max(top, beta[j])
+    for j in range(m):
+        beta[j] = min(beta[j] / top, CAP)
+    for i in range(n):
+        clicks, impressions = 0.5, 1.0
+        for j in range(m):
+            clicks += clicked[i, j]
+            impressions += shown[i, j]
+        alpha[i] = min(clicks / impressions, CAP)
 
 
 @inner_kernel

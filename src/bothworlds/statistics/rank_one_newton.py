@@ -15,7 +15,18 @@ import numpy as np
 
 from ..kernels import Floats, Ints, inner_kernel, kernel
 
-__all__ = ["EDGE", "Workspace", "cell", "make_workspace", "newton"]
+__all__ = [
+    "EDGE",
+    "Effort",
+    "Workspace",
+    "cell",
+    "choose",
+    "derive",
+    "eliminate",
+    "make_workspace",
+    "newton",
+    "substitute",
+]
 
 EDGE = 1e-6  # missing clicks that any pair has at least: keeps probabilities below 1
 STEPS = 200  # never needed, unless clicks and impressions are many orders of magnitude apart
@@ -70,25 +81,40 @@ def make_workspace(n: int, m: int) -> Workspace:
 
 @kernel
 def newton(
-    shown: Floats, clicked: Floats, prior: float, ordered: bool, warm: bool, tolerance: float, w: Workspace
+    shown: Floats,
+    clicked: Floats,
+    prior: float,
+    ordered: bool,
+    warm: bool,
+    tolerance: float,
+    w: Workspace,
+    many: bool = False,
 ) -> Effort:
     """Fit ``w.a`` and ``w.b`` to the counts (n, m), starting from what they are if ``warm``; O(n m^2) a step.
 
     ``prior`` pseudo-clicks in twice as many pseudo-impressions are added to every pair that was shown. ``ordered``
     asks that examination does not rise from position to position. It is over when the step's gain is ``tolerance`` in
-    log-likelihood: the fit is then within the root of that in standard errors.
+    log-likelihood: the fit is then within the root of that in standard errors. Where items are ``many``, those that
+    reach their limit do not hold up the others.
     """
-    _choose(shown, clicked, prior, ordered, w)
+    choose(shown, clicked, prior, ordered, w)
     _start(shown, clicked, prior, ordered, warm, w)
     value = _value(shown, clicked, prior, w, 0.0)
     for step in range(STEPS):
-        _derive(shown, clicked, prior, w)
+        derive(shown, clicked, prior, w)
         decrement = _direction(w)
         if decrement <= tolerance:
             if ordered and _release(w, tolerance):
                 continue
             _normal_form(shown, w)
             return Effort(step, True)
+        if many and not ordered and _bend(shown, clicked, prior, w):
+            trial = _value(shown, clicked, prior, w, 1.0)
+            if trial > value + 1e-4 * decrement:
+                value = trial
+                _move(w, 1.0)
+                continue
+            _direction(w)
         stuck, size = _longest(w, ordered)
         if size > 0.0:
             longest = size
@@ -115,7 +141,7 @@ def cell(shown: Floats, clicked: Floats, prior: float, i: int, j: int) -> tuple[
 
 
 @inner_kernel
-def _choose(shown: Floats, clicked: Floats, prior: float, ordered: bool, w: Workspace) -> None:
+def choose(shown: Floats, clicked: Floats, prior: float, ordered: bool, w: Workspace) -> None:
     """Leave out items and positions without clicks: they have probability 0 and say nothing of the others."""
     n, m = shown.shape
     for i in range(n):
@@ -193,7 +219,8 @@ def _value(shown: Floats, clicked: Floats, prior: float, w: Workspace, size: flo
 
 
 @inner_kernel
-def _derive(shown: Floats, clicked: Floats, prior: float, w: Workspace) -> None:
+def derive(shown: Floats, clicked: Floats, prior: float, w: Workspace) -> None:
+    """First and second derivatives of the log-likelihood."""
     n, m = shown.shape
     for j in range(m):
         w.gain_b[j] = 0.0
@@ -235,7 +262,8 @@ def _direction(w: Workspace) -> float:
                 w.drive[k] -= w.row[k] * w.gain_a[i] / w.weight_a[i]
                 for other in range(k):
                     w.edges[k, other] += w.row[k] * w.row[other] / w.weight_a[i]
-    _solve(w.edges, w.drive, blocks)
+    eliminate(w.edges, blocks)
+    substitute(w.edges, w.drive, blocks)
     decrement = 0.0
     for j in range(m):
         w.step_b[j] = w.drive[w.block[j]] if w.block[j] >= 0 else 0.0
@@ -262,8 +290,8 @@ def _by_block(w: Workspace, i: int) -> None:
 
 
 @inner_kernel
-def _solve(edges: Floats, drive: Floats, blocks: int) -> None:
-    """Solve Laplacian x = drive in place; edges below the diagonal. What hangs on nothing before it stays put."""
+def eliminate(edges: Floats, blocks: int) -> None:
+    """Take out one position after the other, the last first; a row then holds its edges at the time, and their sum."""
     for step in range(blocks):
         k = blocks - 1 - step
         total = 0.0
@@ -273,9 +301,18 @@ def _solve(edges: Floats, drive: Floats, blocks: int) -> None:
         if total > 0.0:
             for other in range(k):
                 share = edges[k, other] / total
-                drive[other] += share * drive[k]
                 for third in range(other):
                     edges[other, third] += share * edges[k, third]
+
+
+@inner_kernel
+def substitute(edges: Floats, drive: Floats, blocks: int) -> None:
+    """Solve Laplacian x = drive in place, after elimination. What hangs on nothing before it stays put."""
+    for step in range(blocks):
+        k = blocks - 1 - step
+        if edges[k, k] > 0.0:
+            for other in range(k):
+                drive[other] += edges[k, other] / edges[k, k] * drive[k]
     for k in range(blocks):
         if edges[k, k] > 0.0:
             for other in range(k):
@@ -305,6 +342,40 @@ def _longest(w: Workspace, ordered: bool) -> tuple[int, float]:
                         stuck = j
                 before = j
     return stuck, size
+
+
+@inner_kernel
+def _bend(shown: Floats, clicked: Floats, prior: float, w: Workspace) -> bool:
+    """Where an item would leave what is possible, let it go where it is best off after the positions' step instead."""
+    bent = False
+    for i in range(w.a.size):
+        if w.fitted[i] == 1:
+            most = math.inf
+            for j in range(w.b.size):
+                if w.block[j] >= 0:
+                    most = min(most, -0.99 * (w.a[i] + w.b[j]) - w.step_b[j])
+            if w.step_a[i] > most:
+                w.step_a[i] = most
+                for _ in range(8):
+                    w.step_a[i] += _alone(shown, clicked, prior, w, i)
+                bent = True
+    return bent
+
+
+@inner_kernel
+def _alone(shown: Floats, clicked: Floats, prior: float, w: Workspace, i: int) -> float:
+    """Newton's step of one item, after the positions' step."""
+    gain, weight, highest = 0.0, 0.0, -math.inf
+    for j in range(w.b.size):
+        if w.block[j] >= 0:
+            u = w.a[i] + w.step_a[i] + w.b[j] + w.step_b[j]
+            s, f = cell(shown, clicked, prior, i, j)
+            miss = -math.expm1(u)
+            odds = (1.0 - miss) / miss
+            gain += s - f * odds
+            weight += f * odds / miss
+            highest = max(highest, u)
+    return min(gain / weight, -0.99 * highest)
 
 
 @inner_kernel

@@ -121,7 +121,7 @@ def check_rankings_are_valid(policy: Policy) -> None:
             ranking, propensity = np.asarray(decision.ranking), np.asarray(decision.propensity)
             whole = ranking.shape == (m,) and ranking.dtype.kind in "iu"
             _require(whole, policy, f"ranking must be {m} item indices, got {ranking!r}")
-            distinct = len(set(ranking.tolist())) == m and ranking.min() >= 0 and ranking.max() < n
+            distinct = bool(len(set(ranking.tolist())) == m and ranking.min() >= 0 and ranking.max() < n)
             _require(distinct, policy, f"ranking must be different items below {n}, got {ranking.tolist()}")
             stated = propensity[~np.isnan(propensity)] if propensity.shape == (m,) else np.array([-1.0])
             sound = bool(((stated > 0.0) & (stated <= 1.0 + 1e-9)).all())

@@ -7,7 +7,7 @@ object wherever a name is accepted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..registry import defaults_of, make, sentence_of
 from . import adversarial, drift, paper
 from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_of, matrix, periodic, stochastic
 from .changing import Changing
+from .fitted import from_file
 
 __all__ = [
     "Changing",
@@ -44,12 +45,15 @@ def names() -> list[str]:
 
 
 def world(name: str, **settings: Any) -> World:
-    """The world of that name, with these settings.
+    """The world of that name, with these settings; a name that ends in .json is the file of a fitted model.
 
     >>> world("paper/stochastic", gap=0.01)
     <Stochastic 'paper/stochastic(gap=0.01)': 10 items, 5 positions>
     """
-    made = make("world", _known(), name, settings)
+    known = {name: partial(from_file, name)} if name.endswith(".json") else _known()
+    made = make("world", known, name, settings)
+    if name.endswith(".json"):
+        return made
     said = ", ".join(f"{setting}={value!r}" for setting, value in settings.items())
     made.name = f"{name}({said})" if said else name
     return made

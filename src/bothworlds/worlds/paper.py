@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .base import World, periodic, stochastic
 
-__all__ = ["WORLDS"]
+__all__ = ["WORLDS", "exchange_items", "reverse_both"]
 
 EXAMINATION = 1.0 / np.arange(1.0, 6.0)
 
@@ -25,12 +25,12 @@ def attraction(gap: float) -> NDArray[np.float64]:
     return np.maximum(0.0, 0.95 - gap * np.arange(10))
 
 
-def _exchange_items(alpha: NDArray[np.float64], beta: NDArray[np.float64], phase: int) -> World:
-    """Odd phases as given; in even ones the first and the last five items exchange their attraction."""
-    return periodic([stochastic(alpha, beta), stochastic(np.roll(alpha, 5), beta)], phase)
+def exchange_items(alpha: NDArray[np.float64], beta: NDArray[np.float64], phase: int) -> World:
+    """Odd phases as given; in even ones the first and the last half of the items exchange their attraction."""
+    return periodic([stochastic(alpha, beta), stochastic(np.roll(alpha, alpha.size // 2), beta)], phase)
 
 
-def _reverse_both(alpha: NDArray[np.float64], beta: NDArray[np.float64], phase: int) -> World:
+def reverse_both(alpha: NDArray[np.float64], beta: NDArray[np.float64], phase: int) -> World:
     """Odd phases as given; in even ones attraction and examination are both reversed."""
     return periodic([stochastic(alpha, beta), stochastic(alpha[::-1], beta[::-1])], phase)
 
@@ -42,12 +42,12 @@ def paper_stochastic(gap: float = 0.03, phase: int = 100_000) -> World:
 
 def paper_periodic_items(gap: float = 0.03, phase: int = 100_000) -> World:
     """Seasonal users: every ``phase`` rounds the first and the last five items exchange their attraction."""
-    return _exchange_items(attraction(gap), EXAMINATION, phase)
+    return exchange_items(attraction(gap), EXAMINATION, phase)
 
 
 def paper_periodic_both(gap: float = 0.03, phase: int = 100_000) -> World:
     """A page read from the other end: every ``phase`` rounds attraction and examination are both reversed."""
-    return _reverse_both(attraction(gap), EXAMINATION, phase)
+    return reverse_both(attraction(gap), EXAMINATION, phase)
 
 
 def yandex_stochastic(phase: int = 100_000) -> World:
@@ -57,12 +57,12 @@ def yandex_stochastic(phase: int = 100_000) -> World:
 
 def yandex_periodic_items(phase: int = 100_000) -> World:
     """The fitted values; every ``phase`` rounds the first and the last five items exchange their attraction."""
-    return _exchange_items(YANDEX_ATTRACTION, YANDEX_EXAMINATION, phase)
+    return exchange_items(YANDEX_ATTRACTION, YANDEX_EXAMINATION, phase)
 
 
 def yandex_periodic_both(phase: int = 100_000) -> World:
     """The fitted values; every ``phase`` rounds attraction and examination are both reversed."""
-    return _reverse_both(YANDEX_ATTRACTION, YANDEX_EXAMINATION, phase)
+    return reverse_both(YANDEX_ATTRACTION, YANDEX_EXAMINATION, phase)
 
 
 WORLDS: dict[str, Callable[..., World]] = {

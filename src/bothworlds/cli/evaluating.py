@@ -1,0 +1,181 @@
+"""The command that judges rankings and policies on a click log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .common import app, console, parse, plainly
+
+if TYPE_CHECKING:
+    from ..clicks import Evaluation
+
+NAMES = {
+    "logged": "the log itself",
+    "ips": "inverse propensity",
+    "snips": "self-normalised",
+    "clipped": "clipped at {clip:.4g}",
+    "direct": "direct method",
+    "dr": "doubly robust",
+}
+
+
+@app.command()
+@plainly
+def evaluate(
+    log: Annotated[str, typer.Argument(help="The log: a file, a glob or a folder of Parquet parts.")],
+    ranking: Annotated[
+        list[str] | None, typer.Option("--ranking", "-r", metavar="ITEM,ITEM,...", help="A list to judge, best first.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option("--policy", "-p", metavar="NAME[:SETTING=VALUE,...]", help="A policy to teach and judge."),
+    ] = None,
+    marginals: Annotated[
+        list[Path] | None,
+        typer.Option("--marginals", help="CSV to judge: a row per item, its probability in a column per position."),
+    ] = None,
+    format: Annotated[str | None, typer.Option("--format", help="Layout of the log, if it is not recognised.")] = None,
+    query: Annotated[str | None, typer.Option("--query", help="Only this query.")] = None,
+    top_items: Annotated[int | None, typer.Option("--top-items", min=1, help="Only the most frequent items.")] = None,
+    positions: Annotated[int | None, typer.Option("--positions", min=1, help="Only the first positions.")] = None,
+    clip_weights: Annotated[
+        float | None, typer.Option("--clip-weights", help="Largest weight of the clipped estimate; a root of the log.")
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Also play policies on the pages they agree with; for uniform logs.")
+    ] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count lines that cannot be read.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Where the randomness of policies starts.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw the estimates to this file: .svg, .png or .pdf.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write everything to this file: .json.")] = None,
+) -> None:
+    """Judge rankings and policies by a click log: what would they have earned?
+
+    The log must say with what probability every item was shown where it was. Several targets are compared. A policy
+    learns from one half of the log and is judged on the other half, both ways.
+
+    [bold]bothworlds evaluate clicks.csv --ranking a,b,c --policy ftrl-pbm --plot judged.svg[/bold]
+    """
+    from ..clicks import compare, read
+    from ..policies import policy as find
+
+    _check_endings(plot, out)
+    policies = [find(name, **settings) for name, settings in map(parse, policy or [])]
+    lists = [[item.strip() for item in text.split(",")] for text in ranking or []]
+    tables = [read_marginals(path) for path in marginals or []]
+    targets: list[Any] = [*lists, *policies, *tables]
+    if not targets:
+        raise ValueError("say what to judge: --ranking a,b,c or --policy NAME or --marginals FILE")
+    labels = [""] * (len(lists) + len(policies)) + [path.stem for path in marginals or []]
+    opened = read(log, format, top_items=top_items, positions=positions, query=query, skip_bad=skip_bad)
+    played = _replay(opened, policies, seed) if replay else []
+    found = compare(opened, targets, clip_weights=clip_weights, seed=seed, labels=labels)
+    for evaluation in found:
+        _print_table(evaluation)
+        _print_sentences(evaluation)
+    _print_replays(played)
+    _write(found, played, plot, out)
+
+
+def read_marginals(path: Path) -> dict[str, list[float]]:
+    """Read a table of probabilities: a header, then an item and its probability at every position in each row."""
+    import csv
+
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    if len(lines) < 2:
+        raise ValueError(f"{path} is empty: it needs a header and a row for every item")
+    header, *rows = lines
+    table: dict[str, list[float]] = {}
+    for number, row in enumerate(rows, start=2):
+        try:
+            values = [float(value) for value in row[1:]]
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
+        if len(row) != len(header):
+            raise ValueError(f"{path}, line {number}: there are {len(row)} columns, and {len(header)} in the header")
+        if row[0] in table:
+            raise ValueError(f"{path}, line {number}: item {row[0]!r} is there twice")
+        table[row[0]] = values
+    return table
+
+
+def _check_endings(plot: Path | None, out: Path | None) -> None:
+    for path, endings in ((plot, (".svg", ".png", ".pdf")), (out, (".json",))):
+        if path is not None and path.suffix not in endings:
+            raise ValueError(f"{path} must end in {' or '.join(endings)}")
+
+
+def _print_table(found: Evaluation) -> None:
+    from rich.table import Table
+
+    table = Table("clicks per page", title=found.target, title_justify="left")
+    for position in found.positions:
+        table.add_column(f"position {position}", justify="right")
+    table.add_column("whole page", justify="right")
+    table.add_column("95% interval", justify="right", no_wrap=True)
+    for name in found.estimators:
+        parts = [found.estimate(name, position) for position in (*found.positions, None)]
+        between = f"{_number(parts[-1].lower)} to {_number(parts[-1].upper)}"
+        said = NAMES[name].format(clip=found.clip_weights)
+        table.add_row(
+            said, *(_number(part.value) for part in parts), between, style="dim" if name == "logged" else None
+        )
+    table.add_section()
+    for attribute, said, style in (
+        ("effective_impressions", "effective impressions", ",.0f"),
+        ("effective_clicks", "effective clicks", ",.1f"),
+        ("mean_weight", "mean weight", ".3f"),
+        ("unsupported", "not supported", ".1%"),
+    ):
+        if found.support:
+            table.add_row(said, *(format(getattr(part, attribute), style) for part in found.support), "")
+    console().print(table)
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.4f}"
+
+
+def _print_sentences(found: Any) -> None:
+    for note in found.notes:
+        console().print(note, style="dim", markup=False, highlight=False)
+    for warning in found.warnings:
+        console().print(f"Warning: {warning}", style="yellow", markup=False, highlight=False)
+
+
+def _replay(log: Any, policies: Sequence[Any], seed: int) -> list[Any]:
+    from ..clicks import replay
+
+    if not policies:
+        raise ValueError("--replay plays policies: say which with --policy NAME")
+    return [replay(log, policy, seed=seed) for policy in policies]
+
+
+def _print_replays(played: Sequence[Any]) -> None:
+    for found in played:
+        value = found.estimate
+        typer.echo(
+            f"replay of {found.target}: {_number(value.value)} clicks per page, 95% interval {_number(value.lower)} to "
+            f"{_number(value.upper)}, on {found.matches:,} of {found.pages:,} pages ({found.share:.2%})"
+        )
+        _print_sentences(found)
+
+
+def _write(found: Sequence[Evaluation], played: Sequence[Any], plot: Path | None, out: Path | None) -> None:
+    if out is not None:
+        import json
+
+        from ..core import save_text
+
+        what = {"evaluations": [part.as_dict() for part in found], "replays": [part.as_dict() for part in played]}
+        save_text(out, json.dumps(what, indent=2))
+        typer.echo(f"results: {out}")
+    if plot is not None:
+        from .evaluating_figure import draw_evaluations
+
+        typer.echo(f"figure:  {draw_evaluations(found, plot)}")

@@ -1,0 +1,40 @@
+"""The command that writes synthetic click logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .common import app, parse, plainly
+
+
+@app.command()
+@plainly
+def generate(
+    out: Annotated[Path, typer.Argument(help="File to write: .csv, .ndjson, .parquet, .tsv; .gz or .zst pack it.")],
+    world: Annotated[
+        str,
+        typer.Option("--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="World whose users click."),
+    ] = "paper/stochastic",
+    pages: Annotated[int, typer.Option(min=1, help="Result pages to write.")] = 10_000,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="tidy, counts, obd, relpred, service or yandex; by the file's ending if left out."
+        ),
+    ] = None,
+    queries: Annotated[int, typer.Option(min=1, help="Queries, each with items of its own.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Where the randomness starts.")] = 0,
+) -> None:
+    """Write a synthetic click log: uniformly random lists, clicked as in a world.
+
+    [bold]bothworlds generate log.parquet --world paper/stochastic --pages 100000[/bold]
+    """
+    from .. import clicks
+    from ..worlds import world as find
+
+    name, settings = parse(world)
+    path = clicks.generate(out, find(name, **settings), pages, format=format, queries=queries, seed=seed)
+    typer.echo(f"log:     {path} ({pages:,} pages)")

@@ -1,0 +1,111 @@
+"""What is wrong with a table, where, and why; looked up only once it is known that something is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..kernels import kernel
+from .checking import REASONS
+from .heads import Head, needs
+from .log import Log
+from .sources import among, literal, made_rows, run
+
+__all__ = ["bad_page", "bad_row", "must", "rejected_lines"]
+
+QUOTE, NEWLINE, RETURN = 34, 10, 13
+BLOCK = 1 << 22
+
+
+def must(log: Log, reason: int) -> str:
+    """What must be so, of which column."""
+    role, what = REASONS[reason]
+    return f"{log.columns[role]} {what}" if role else what
+
+
+def bad_row(connection: Any, log: Log) -> str:
+    """Where the first bad row is and what is wrong with it."""
+    for head in log.heads:
+        rows = made_rows(connection, log, (head,), numbered=True)
+        names = ["reason", "number", *(f"raw_{role}" for role in log.columns)]
+        for row in run(connection, f"SELECT {', '.join(names)} FROM ({rows}) WHERE reason IS NOT NULL LIMIT 1"):
+            cells = dict(zip(names, row))
+            role = REASONS[cells["reason"]][0]
+            got = f"; got {cells[f'raw_{role}']!r}" if role and cells[f"raw_{role}"] is not None else ""
+            if cells["reason"] == 9:
+                got += f" and {cells['raw_impressions']!r}; clip takes it for as many"
+            return f"{place(head, cells['number'])}: {must(log, cells['reason'])}{got}"
+    return "a bad row was found and could not be found again: is the log being written to?"
+
+
+def bad_page(connection: Any, log: Log, event: object, what: str, which: str) -> str:
+    """Where the rows are that give one page a position or an item twice."""
+    places = []
+    for head in log.heads:
+        rows = made_rows(connection, log, (head,), numbered=True)
+        same = f"event::VARCHAR = {literal(str(event))} AND {what}::VARCHAR = {literal(which)}"
+        found = run(connection, f"SELECT number FROM ({rows}) WHERE {same} ORDER BY number LIMIT 2")
+        places += [place(head, number) for (number,) in found]
+    return f"{' and '.join(places[:2])}: event {str(event)!r} has {log.columns[what]} {which!r} twice"
+
+
+def place(head: Head, row: int) -> str:
+    """The file and the line of a row, counted from 0; of a Parquet file, the row from 1 up."""
+    if head.kind == "parquet":
+        return f"{head.path}, row {row + 1}"
+    quote, header = (0, 0) if head.kind == "ndjson" else (QUOTE, 1)
+    state = np.array([row + header, 1, 0, 1], np.int64)
+    with needs("pyarrow").input_stream(str(head.path), compression=head.compression) as stream:
+        while block := stream.read(BLOCK):
+            if find_record(np.frombuffer(block, np.uint8), quote, state):
+                break
+    return f"{head.path}, line {state[1]}"
+
+
+@kernel
+def find_record(text: Any, quote: int, state: Any) -> bool:
+    """Go on counting records and lines up to a wanted record; empty lines are no records, quoted ones do not end one.
+
+    ``state`` holds the records still to pass, the line, whether inside quotes, and whether at the start of a line.
+    """
+    for byte in text:
+        if state[3] and byte != NEWLINE and byte != RETURN:
+            if state[0] == 0:
+                return True
+            state[3] = 0
+        if byte == quote:
+            state[2] = 1 - state[2]
+        if byte == NEWLINE:
+            state[1] += 1
+            if not state[2] and not state[3]:
+                state[0] -= 1
+                state[3] = 1
+    return False
+
+
+def rejected_lines(connection: Any, log: Log) -> int:
+    """How many lines are no rows of the table; the first is refused unless they are to be skipped."""
+    if log.heads[0].kind != "text":
+        return 0
+    lines = (
+        "(SELECT scans.file_path AS file, errors.line_byte_position AS place, min(errors.error_message) AS why "
+        "FROM reject_errors errors JOIN reject_scans scans USING (scan_id, file_id) "
+        f"WHERE scans.file_path IN {among(log.paths)} GROUP BY 1, 2)"
+    )
+    number = int(run(connection, f"SELECT count(*) FROM {lines}")[0][0])
+    if number and not log.skip_bad:
+        file, at, why = run(connection, f"SELECT file, place, why FROM {lines} ORDER BY 1, 2 LIMIT 1")[0]
+        head = next(head for head in log.heads if str(head.path) == file)
+        more = f" ({number - 1:,} more lines are bad)" if number > 1 else ""
+        raise ValueError(f"{file}, line {_line_at(head, at)}: {why.splitlines()[0]}{more}")
+    return number
+
+
+def _line_at(head: Head, offset: int) -> int:
+    """The number of the line at an offset of the text."""
+    line, left = 1, offset
+    with needs("pyarrow").input_stream(str(head.path), compression=head.compression) as stream:
+        while left > 0 and (block := stream.read(min(left, BLOCK))):
+            line, left = line + block.count(b"\n"), left - len(block)
+    return line

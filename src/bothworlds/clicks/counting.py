@@ -1,0 +1,166 @@
+"""Counting a log: from files to impressions and clicks per (query, item, position), on one machine or on several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from ..progress import progress_bar
+from .heads import Head, Paths, needs
+from .layouts import TextLayout
+from .log import Log, read
+from .records import Found, Keep, Partial, Span, chunks, query_key, scan_all, total
+from .scanning import REGIONS
+from .sources import connect, literal, run
+from .tables import reduce_table
+from .tally import Counts
+
+__all__ = ["counts"]
+
+ENGINES = ("duckdb", "ray")
+
+
+def counts(log: Log | Paths, *, engine: str = "duckdb", progress: bool | None = None, **options: Any) -> Counts:
+    """Count a log, given as :func:`read` gives it or as a path with the options of :func:`read`.
+
+    Memory stays bounded whatever the size of the log. ``engine="ray"`` shares the work over the machines of a Ray
+    cluster, with the same result.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "log.csv"
+    ...     _ = path.write_text("event,position,item,click\\n1,1,tea,0\\n1,2,milk,1\\n2,1,tea,1\\n")
+    ...     counted = counts(path)
+    >>> counted.items, counted.shown.tolist(), counted.clicked.tolist(), counted.pages
+    (('milk', 'tea'), [1, 2], [1, 1], 2)
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"there is no engine {engine!r}; there are {' and '.join(ENGINES)}")
+    if not isinstance(log, Log):
+        log = read(log, **options)
+    elif options:
+        raise ValueError(f"options such as {next(iter(options))} belong to read() when a log is given")
+    with connect() as connection:
+        if engine == "ray":
+            from . import distributed
+
+            return distributed.counts(connection, log)
+        if isinstance(log.form, TextLayout):
+            return count_text(connection, log, progress)
+        reduced = reduce_table(connection, log, progress)
+        pages = None if reduced.pages is None else reduced.pages.kept
+        return collect(connection, log, reduced.table, pages, reduced.notes)
+
+
+def count_text(connection: Any, log: Log, progress: bool | None) -> Counts:
+    """Count a log of text, twice if only its most frequent items are wanted."""
+    keep = keep_of(log)
+    if log.top_items is not None:
+        scan_text(connection, log, keep, progress)
+        keep = replace(keep, items=top_items(connection, log.top_items))
+    found = scan_text(connection, log, keep, progress)
+    return collect(connection, log, "partial", found.pages, notes_of(found))
+
+
+def scan_text(connection: Any, log: Log, keep: Keep, progress: bool | None) -> Found:
+    """Scan all files of a log into the table ``partial``."""
+    assert isinstance(log.form, TextLayout)
+    start_partial(connection)
+    all_found = []
+    with progress_bar("counting", sum(head.path.stat().st_size for head in log.heads), progress) as report:
+        for head in log.heads:
+            texts = chunks(Span(str(head.path), head.compression), log.form.last_boundary, report)
+            found = complete(scan_all(texts, log.form, keep, lambda counts: add_partial(connection, counts)), head)
+            all_found.append(found)
+    return total(all_found)
+
+
+def complete(scanned: Iterable[Found], head: Head) -> Found:
+    """What was found in a whole file; a bad record is refused."""
+    lines, parts = 0, []
+    for found in scanned:
+        lines += found.lines
+        if found.reason:
+            raise ValueError(f"{head.path}, line {lines + 1}: {found.reason}, in {found.excerpt!r}")
+        parts.append(found)
+    return total(parts)
+
+
+def keep_of(log: Log) -> Keep:
+    """The filters of a log as scanners take them, before the most frequent items are known."""
+    return Keep(tuple(sorted(map(query_key, log.queries))), (), log.positions, log.skip_bad)
+
+
+def start_partial(connection: Any) -> None:
+    """Make an empty table for partial counts."""
+    run(
+        connection,
+        "CREATE OR REPLACE TEMP TABLE partial "
+        "(query BIGINT, item BIGINT, position BIGINT, shown BIGINT, clicked BIGINT)",
+    )
+
+
+def add_partial(connection: Any, counts: Partial) -> None:
+    """Append partial counts; DuckDB writes them to disk when there are too many."""
+    names = ("query", "item", "position", "shown", "clicked")
+    table = needs("pyarrow").table({name: counts[:, k].copy() for k, name in enumerate(names)})
+    connection.register("arriving", table)
+    run(connection, "INSERT INTO partial FROM arriving")
+    connection.unregister("arriving")
+
+
+def top_items(connection: Any, n: int) -> tuple[int, ...]:
+    """The most frequent items of the partial counts, by number."""
+    most = f"SELECT item FROM partial GROUP BY 1 ORDER BY sum(shown) DESC, item::VARCHAR LIMIT {n}"
+    return tuple(sorted(item for (item,) in run(connection, most)))
+
+
+def notes_of(found: Found) -> tuple[str, ...]:
+    """What has to be said about a scan."""
+    notes = []
+    if found.stray:
+        notes.append(f"{found.stray:,} clicks on urls that their page does not show were ignored")
+    if found.bad:
+        notes.append(f"{found.bad:,} bad records were skipped")
+    return tuple(notes)
+
+
+def collect(connection: Any, log: Log, table: str, pages: int | None, notes: tuple[str, ...]) -> Counts:
+    """Counts from a table of them, added up, with labels in order: numbers by value, then text."""
+    text = isinstance(log.form, TextLayout)
+    query = f"(query // {REGIONS}) || '_' || (query % {REGIONS})" if text else "coalesce(query::VARCHAR, '')"
+    where = "" if text else "WHERE reason IS NULL"
+    run(
+        connection,
+        f"CREATE OR REPLACE TEMP TABLE summed AS SELECT {query} AS query, item::VARCHAR AS item, "
+        "position::BIGINT AS position, sum(shown)::BIGINT AS shown, sum(clicked)::BIGINT AS clicked "
+        f"FROM {table} {where} GROUP BY 1, 2, 3 HAVING sum(shown) > 0",
+    )
+    labels = {name: _labels(connection, name) for name in ("query", "item", "position")}
+    if not labels["item"]:
+        raise ValueError(_nothing_left(log))
+    arrays = connection.sql(
+        "SELECT q.code AS query, i.code AS item, p.code AS position, shown, clicked FROM summed "
+        "JOIN codes_query q USING (query) JOIN codes_item i USING (item) JOIN codes_position p USING (position)"
+    ).fetchnumpy()
+    codes: dict[str, Any] = {name: arrays[name] for name in ("query", "item", "position", "shown", "clicked")}
+    named: dict[str, Any] = {"items": labels["item"], "queries": labels["query"], "positions": labels["position"]}
+    return Counts(**named, **codes, origin=log.origin, pages=pages, notes=notes)
+
+
+def _labels(connection: Any, name: str) -> tuple[Any, ...]:
+    """All values of a column in order, numbered in a table of codes."""
+    order = name if name == "position" else f"try_cast({name} AS HUGEINT) NULLS LAST, {name}"
+    run(
+        connection,
+        f"CREATE OR REPLACE TEMP TABLE codes_{name} AS SELECT {name}, row_number() OVER (ORDER BY {order}) - 1 AS code "
+        f"FROM (SELECT DISTINCT {name} FROM summed)",
+    )
+    return tuple(value for (value,) in run(connection, f"SELECT {name} FROM codes_{name} ORDER BY code"))
+
+
+def _nothing_left(log: Log) -> str:
+    if log.queries:
+        return f"nothing is left of {log.origin}: there is no query {literal(log.queries)[1:-1]}, or all its pages go"
+    return f"nothing is left of {log.origin}: it has no rows, or its filters keep none"

@@ -1,0 +1,181 @@
+"""Counting on several machines: the reductions of one machine as Ray Data tasks, put together at the end.
+
+Text is cut into spans of whole sessions. Tables are counted part by part; pages, whose rows may lie in several parts,
+are shared out by the hash of their event. Tasks send back partial counts only, and these are added up by DuckDB here,
+so that neither the log nor its pages ever have to fit into one memory.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from .complaints import rejected_lines
+from .counting import add_partial, collect, complete, keep_of, notes_of, start_partial, top_items
+from .heads import Head, needs
+from .layouts import LAYOUTS, TextLayout
+from .log import Log
+from .records import Found, Keep, Span, partial_counts, spans, total
+from .sources import connect, made_rows, run
+from .tables import Chosen, choose, complain, count_rows, find_pages, keep_chosen, several_surfaces, skipped_pages
+from .tally import Counts
+
+__all__ = ["counts"]
+
+SPAN = 1 << 28  # bytes of text to a task
+ROWS = 1 << 24  # rows of a Parquet file to a task
+
+
+def counts(connection: Any, log: Log) -> Counts:
+    """Count a log on the Ray cluster this process is connected to, or on this machine if there is none."""
+    ray = needs("ray", "ray")
+    own = not ray.is_initialized()
+    if own:
+        ray.init(log_to_driver=False, include_dashboard=False)
+    try:
+        context = needs("ray.data", "ray").DataContext.get_current()
+        context.enable_progress_bars = False
+        return _count_text(connection, log) if isinstance(log.form, TextLayout) else _count_table(connection, log)
+    finally:
+        if own:
+            ray.shutdown()
+
+
+def _tasks(work: Callable[[Any], Any], orders: list[Any]) -> Iterator[tuple[int, Any]]:
+    """Do the work for every order somewhere on the cluster; answers come with the order's number, as they come."""
+
+    def answer(batch: dict[str, Any]) -> dict[str, list[Any]]:
+        done = [pickle.dumps(_attempt(work, pickle.loads(order))) for order in batch["order"]]
+        return {"index": list(batch["index"]), "answer": done}
+
+    data = needs("ray.data", "ray")
+    rows = [{"index": index, "order": pickle.dumps(order)} for index, order in enumerate(orders)]
+    dataset = data.from_items(rows, override_num_blocks=len(rows)).map_batches(answer, batch_size=1)
+    refused: dict[int, str] = {}
+    for row in dataset.iter_rows():
+        made, complaint = pickle.loads(row["answer"])
+        if complaint is None:
+            yield int(row["index"]), made
+        else:
+            refused[int(row["index"])] = complaint
+    if refused:
+        raise ValueError(refused[min(refused)])
+
+
+def _attempt(work: Callable[[Any], Any], order: Any) -> tuple[Any, str | None]:
+    """The answer, or the complaint about bad input that takes its place: Ray would wrap an error in its own."""
+    try:
+        return work(order), None
+    except ValueError as error:
+        return None, str(error)
+
+
+def _count_text(connection: Any, log: Log) -> Counts:
+    keep = keep_of(log)
+    if log.top_items is not None:
+        _scan_text(connection, log, keep)
+        keep = replace(keep, items=top_items(connection, log.top_items))
+    found = _scan_text(connection, log, keep)
+    return collect(connection, log, "partial", found.pages, notes_of(found))
+
+
+def _scan_text(connection: Any, log: Log, keep: Keep) -> Found:
+    """Scan all spans of all files into the table ``partial``."""
+    layout = log.form
+    assert isinstance(layout, TextLayout)
+    cut = [
+        (head, span) for head in log.heads for span in spans(head.path, head.compression, layout.last_boundary, SPAN)
+    ]
+
+    def work(span: Span) -> Any:
+        form = LAYOUTS[layout.name]
+        assert isinstance(form, TextLayout)
+        return partial_counts(span, form, keep)
+
+    start_partial(connection)
+    found: dict[int, Found] = {}
+    for index, (one, partial) in _tasks(work, [span for _, span in cut]):
+        found[index] = one
+        for some in partial:
+            add_partial(connection, some)
+    return total(complete((found[k] for k, (of, _) in enumerate(cut) if of == head), head) for head in log.heads)
+
+
+def _count_table(connection: Any, log: Log) -> Counts:
+    """Count parts of tables, choose, and then check and count pages by shares of the events."""
+    parts = [part for head in log.heads for part in _parts(head)]
+    answers = _gather(connection, "counted", _count_part, [(log, *part) for part in parts])
+    notes = complain(connection, log, "counted", sum(rejected for rejected, _ in answers))
+    chosen = choose(connection, log, "counted")
+    if not log.has_pages:
+        keep_chosen(connection, "counted", chosen, has_pages=False)
+        return collect(connection, log, "counted", None, notes)
+    shares = max(1, int(needs("ray", "ray").cluster_resources().get("CPU", 1)))
+    orders = [(log, chosen, f"hash(event) % {shares} = {share}") for share in range(shares)]
+    answers = _gather(connection, "shared", _count_share, orders)
+    kept, bad = (sum(answer[k] for answer in answers) for k in (0, 1))
+    table = "shared" if _recounts(log) else "counted"
+    keep_chosen(connection, table, chosen, has_pages=True)
+    notes += skipped_pages(bad) + several_surfaces(connection, log, made_rows(connection, log))
+    return collect(connection, log, table, kept, notes)
+
+
+def _recounts(log: Log) -> bool:
+    """Whether it may be that not all pages are kept."""
+    return log.top_items is not None or log.skip_bad
+
+
+def _parts(head: Head) -> Iterator[tuple[Head, str]]:
+    """A file cut into conditions on its rows; only Parquet can be cut without reading all of it."""
+    if head.kind != "parquet":
+        yield head, "true"
+        return
+    rows = needs("pyarrow.parquet").read_metadata(head.path).num_rows
+    for start in range(0, max(rows, 1), ROWS):
+        yield head, f"file_row_number BETWEEN {start} AND {start + ROWS - 1}"
+
+
+def _count_part(order: tuple[Log, Head, str]) -> tuple[tuple[int, int], Any]:
+    """One task: the lines of a part that are no rows, and its counts."""
+    log, head, where = order
+    part = replace(log, heads=(head,))
+    with connect() as connection:
+        table = count_rows(connection, part, made_rows(connection, part), where)
+        return (rejected_lines(connection, part), 0), _fetch(connection, table)
+
+
+def _count_share(order: tuple[Log, Chosen, str]) -> tuple[tuple[int, int], Any]:
+    """One task: the pages of a share that are kept and that are bad, and the counts of those kept, where needed."""
+    log, chosen, where = order
+    with connect() as connection:
+        rows = made_rows(connection, log)
+        pages = find_pages(connection, log, rows, chosen, where)
+        counted = None
+        if _recounts(log):
+            counted = _fetch(connection, count_rows(connection, log, rows, where, pages.table))
+        return (pages.kept, pages.bad), counted
+
+
+def _fetch(connection: Any, table: str) -> Any:
+    """A table of counts as it travels: names as text, whatever they are in a file."""
+    names = "query::VARCHAR AS query, item::VARCHAR AS item, position, reason, shown, clicked, number, clipped"
+    return connection.sql(f"SELECT {names} FROM {table}").to_arrow_table()
+
+
+def _gather(connection: Any, table: str, work: Callable[[Any], Any], orders: list[Any]) -> list[tuple[int, int]]:
+    """Have all orders done, with their counts in a new table here; what else they answer, in order."""
+    run(
+        connection,
+        f"CREATE OR REPLACE TEMP TABLE {table} (query VARCHAR, item VARCHAR, position BIGINT, reason INTEGER, "
+        "shown BIGINT, clicked BIGINT, number BIGINT, clipped BIGINT)",
+    )
+    answers = {}
+    for index, (answer, counted) in _tasks(work, orders):
+        answers[index] = answer
+        if counted is not None:
+            connection.register("arriving", counted)
+            run(connection, f"INSERT INTO {table} FROM arriving")
+            connection.unregister("arriving")
+    return [answers[index] for index in sorted(answers)]

@@ -1,0 +1,178 @@
+"""What would this have done on my traffic? Rankings and policies judged on a log that others made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..kernels import Floats
+from ..progress import progress_bar
+from .offpolicy.direct import Rates, fit_rates, variances
+from .offpolicy.doubts import doubts_about_model, doubts_about_support, notes_on_log
+from .offpolicy.impressions import Cells, Impressions, cells_of, opened, share_of_folds
+from .offpolicy.result import Estimate, Evaluation, interval
+from .offpolicy.targets import Target, from_marginals, from_ranking
+from .offpolicy.teaching import from_policy
+from .offpolicy.weighing import weigh
+
+__all__ = ["compare", "evaluate"]
+
+
+def evaluate(
+    log: Any,
+    target: Any,
+    *,
+    clip_weights: float | None = None,
+    seed: int = 0,
+    draws: int | None = None,
+    label: str = "",
+) -> Evaluation:
+    r"""The clicks per page that a ranking, a random ranking or a policy would have had, from logged propensities.
+
+    Parameters
+    ----------
+    log
+        A log from :func:`bothworlds.clicks.read`, a path to one, or anything else that has ``rows``.
+    target
+        A list of item names, one for every position of the log; or marginals, a dictionary that gives every item a
+        probability for every position; or a policy. A policy learns from one half of the log and is judged, as it then
+        stands, on the other half, and the other way round: never on what taught it.
+    clip_weights
+        Where the clipped estimate cuts weights; if not given, at the square root of the number of impressions, which
+        takes its bias away as logs grow.
+    seed, draws
+        Where the randomness of a policy's decisions starts, and how many of them are averaged.
+    label
+        What to call the target.
+
+    Returns
+    -------
+    Evaluation
+        Estimates named ``logged`` (what the logged rankings earned), ``ips``, ``snips``, ``clipped``, ``direct`` and
+        ``dr``, per position and for the whole page, each with a 95% interval; how much of the log speaks for the
+        target; warnings. Their formulas and references are in :mod:`bothworlds.clicks.offpolicy.weighing`.
+
+    Examples
+    --------
+    A log of random lists in which "a" is clicked half of the time and "b" never:
+
+    >>> from bothworlds.clicks import from_obp
+    >>> import numpy as np
+    >>> action = np.arange(4000) % 2
+    >>> reward = (action == 0) & (np.arange(4000) % 4 == 0)
+    >>> log = from_obp({"action": action, "reward": reward, "pscore": np.full(4000, 0.5)}, names=["a", "b"])
+    >>> found = evaluate(log, ["a"])
+    >>> found.estimate("snips").value, found.estimate("logged").value
+    (0.5, 0.25)
+    >>> found.warnings
+    ()
+    """
+    return compare(log, [target], clip_weights=clip_weights, seed=seed, draws=draws, labels=[label])[0]
+
+
+def compare(
+    log: Any,
+    targets: Iterable[Any],
+    *,
+    clip_weights: float | None = None,
+    seed: int = 0,
+    draws: int | None = None,
+    labels: Sequence[str] | None = None,
+    progress: bool | None = None,
+) -> list[Evaluation]:
+    """Judge several targets on one log, which is read once; the other arguments are those of :func:`evaluate`."""
+    if clip_weights is not None and not clip_weights > 0.0:
+        raise ValueError(f"clip_weights must be above 0; got {clip_weights!r}")
+    given = list(targets)
+    with opened(log) as impressions, progress_bar("judging", 1 + len(given), progress) as report:
+        report(0)
+        cells = cells_of(impressions, 0), cells_of(impressions, 1)
+        models = fit_rates(_both(cells)[0]), fit_rates(cells[1])
+        report(1)
+        found = []
+        for target, label in zip(given, labels or [""] * len(given)):
+            aim = _target(target, impressions, seed, draws, label)
+            found.append(_judge(impressions, cells, models, aim, clip_weights))
+            report(1)
+        return found
+
+
+def _both(cells: tuple[Cells, Cells]) -> tuple[Cells, Cells]:
+    if not all(fold.shown.sum() for fold in cells):
+        raise ValueError("the log has too few pages to judge one half of it by the other")
+    return cells
+
+
+def _target(target: Any, impressions: Impressions, seed: int, draws: int | None, label: str) -> Target:
+    if isinstance(target, Mapping):
+        return from_marginals(target, impressions, label)
+    if all(callable(getattr(target, verb, None)) for verb in ("init", "decide", "learn")):
+        return from_policy(target, impressions, seed, draws)
+    if isinstance(target, Sequence) and not isinstance(target, (str, bytes)):
+        return from_ranking(target, impressions)
+    raise ValueError(f"target must be a list of items, a dictionary of marginals, or a policy; got {target!r}")
+
+
+def _judge(
+    impressions: Impressions,
+    cells: tuple[Cells, Cells],
+    models: tuple[Rates, Rates],
+    target: Target,
+    clip_weights: float | None,
+) -> Evaluation:
+    fewest = (cells[0].weighable + cells[1].weighable).sum(axis=0).min()
+    clip = float(np.sqrt(max(fewest, 1.0))) if clip_weights is None else float(clip_weights)
+    # Residuals of a fold are taken from the model of the other one: they would be too small from its own.
+    weighed, support = weigh(impressions, target, np.stack([models[1].rate, models[0].rate]), clip)
+    direct = _direct(impressions, cells, models, target)
+    unknown = (
+        share_of_folds(cells) * [(x * ~model.known).sum(axis=0) for x, model in zip(target.marginals, models)]
+    ).sum(0)
+    warnings = doubts_about_model(impressions, unknown + target.unknown)
+    if impressions.weighable:
+        estimates = [estimate for estimate in weighed if estimate.estimator != "dr"] + direct + weighed[-len(direct) :]
+        warnings = [*doubts_about_support(support), *warnings]
+    else:
+        estimates, support = [estimate for estimate in weighed if estimate.estimator == "logged"] + direct, ()
+        warnings.append(
+            "The log has no propensities: there is only the direct estimate, which is as good as its model."
+        )
+    return Evaluation(
+        target=target.label,
+        positions=impressions.positions,
+        estimates=tuple(estimates),
+        support=support,
+        clip_weights=clip if impressions.weighable else None,
+        notes=(*notes_on_log(impressions), *target.notes),
+        warnings=tuple(warnings),
+    )
+
+
+def _direct(
+    impressions: Impressions, cells: tuple[Cells, Cells], models: tuple[Rates, Rates], target: Target
+) -> list[Estimate]:
+    """The direct method: the sum of fitted rates over the target.
+
+    What a policy learned from one fold is judged by the model of the other one.
+    """
+    shares = share_of_folds(cells)[:, None, :]
+    m = len(impressions.positions)
+    value, variance = np.zeros(m), np.zeros(m + 1)
+    for model, weight in zip(models, shares * target.marginals):
+        value += (weight * model.rate).sum(axis=0)
+        variance += variances(model, _sums(weight))
+    error = np.sqrt(variance).tolist()
+    parts = [interval("direct", p, v, e) for p, v, e in zip(impressions.positions, value.tolist(), error)]
+    return [*parts, interval("direct", None, float(value.sum()), error[-1])]
+
+
+def _sums(weight: Floats) -> Floats:
+    """(m + 1, n, m) the weights of the sum over each position alone, and over all."""
+    m = weight.shape[1]
+    alone = np.zeros((m + 1, *weight.shape))
+    alone[-1] = weight
+    for j in range(m):
+        alone[j, :, j] = weight[:, j]
+    return alone

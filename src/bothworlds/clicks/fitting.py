@@ -1,0 +1,179 @@
+r"""Fitting the position-based model to counts.
+
+With :math:`a = \log \alpha` and :math:`b = \log \beta` the log-likelihood :math:`\sum S (a_i + b_j) + F \log(1 -
+e^{a_i + b_j})` of clicks S and missing clicks F is concave: there is one maximum, and only its products are determined.
+Once a log is counted, the cost depends on the number of different (query, item, position), not on the number of pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+
+from ..kernels import Floats
+from ..statistics.rank_one_each import Bench
+from .design import Design, Links, design_of, links_of
+from .intervals import Spread, bootstrap, delta, nothing
+from .maximising import Settings, maximise, start, value
+from .model import Components, Model, Models
+from .remarks import remarks
+from .surprise import Flat, as_counts
+
+__all__ = ["fit"]
+
+METHODS = ("newton", "em")
+
+
+class _Fitted(NamedTuple):
+    """All groups at once, before they are told apart."""
+
+    design: Design
+    links: Links
+    settings: Settings
+    bench: Bench
+    parameters: tuple[Floats, Floats, Floats]  # attraction, examination, log-likelihoods
+    spreads: tuple[Spread, Spread]  # of items and positions
+    origin: str
+
+
+@overload
+def fit(log_or_counts: Any, *, per_query: Literal[False] = False, **settings: Any) -> Model: ...
+@overload
+def fit(log_or_counts: Any, *, per_query: Literal[True], **settings: Any) -> Models: ...
+@overload
+def fit(log_or_counts: Any, *, per_query: bool = False, **settings: Any) -> Model | Models: ...
+def fit(
+    log_or_counts: Any,
+    *,
+    method: str = "newton",
+    per_query: bool = False,
+    iterations: int | None = None,
+    prior: float = 0.0,
+    ordered: bool = False,
+    standard_errors: str | None = "delta",
+    replications: int = 200,
+    seed: int = 0,
+    **reading: Any,
+) -> Model | Models:
+    """The most likely attraction of items and examination of positions.
+
+    Parameters
+    ----------
+    log_or_counts
+        Counts, a log, the path of one, or a pair of tables (shown, clicked) of shape (n_items, n_positions).
+    method
+        ``"newton"``, or ``"em"`` for expectation-maximisation, with values capped at 1 - 1e-6.
+    per_query
+        One model for every query. Otherwise one examination curve is shared, with an attraction per (query, item).
+    iterations
+        Stop EM after exactly so many passes; to convergence if not given.
+    prior
+        Pseudo-clicks, in twice as many pseudo-impressions, added to every pair that was shown.
+    ordered
+        Ask that examination does not rise from one position to the next (Newton only). Standard errors do not use it.
+    standard_errors
+        ``"delta"`` (from the information in the counts), ``"bootstrap"`` (``replications`` fits to clicks that are
+        drawn from the model, from ``seed``), or None.
+    reading
+        How to read a log: what :func:`counts` takes.
+
+    Examples
+    --------
+    Three pairs determine the fourth:
+
+    >>> model = fit(([[1000, 1000], [1000, 0]], [[800, 400], [200, 0]]))
+    >>> model.attraction.round(6).tolist(), model.examination.round(6).tolist(), model.identified
+    ([0.8, 0.2], [1.0, 0.5], True)
+
+    A log of one fixed list says nothing of how its places compare:
+
+    >>> fit(([[1000, 0], [0, 1000]], [[800, 0], [0, 400]])).identified
+    False
+    """
+    settings = _checked(Settings(method, iterations, prior, ordered), standard_errors, replications)
+    counts = as_counts(log_or_counts, **reading)
+    design = design_of(counts, per_query)
+    links = links_of(design, settings.prior)
+    bench = start(design)
+    with np.errstate(invalid="ignore"):  # groups without clicks have no normal form
+        maximise(design, links, settings, bench)
+    spreads = _spreads(standard_errors, replications, seed)(design, links, settings, bench)
+    fitted = _Fitted(design, links, settings, bench, _parameters(design, links, bench), spreads, counts.origin)
+    return _models(fitted) if per_query else _model(fitted, 0)
+
+
+def _checked(settings: Settings, standard_errors: str | None, replications: int) -> Settings:
+    if settings.method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {settings.method!r}")
+    if settings.iterations is not None and (settings.method != "em" or settings.iterations < 1):
+        raise ValueError(f"iterations are passes of method 'em', at least 1; got {settings.iterations!r}")
+    if settings.ordered and settings.method != "newton":
+        raise ValueError("ordered examination needs method 'newton'")
+    if not 0.0 <= settings.prior < np.inf:
+        raise ValueError(f"prior must be 0 or more; got {settings.prior!r}")
+    if standard_errors not in ("delta", "bootstrap", None):
+        raise ValueError(f"standard_errors must be 'delta', 'bootstrap' or None; got {standard_errors!r}")
+    if replications < 2:
+        raise ValueError(f"replications must be 2 or more; got {replications!r}")
+    return settings
+
+
+def _spreads(standard_errors: str | None, replications: int, seed: int) -> Callable[..., tuple[Spread, Spread]]:
+    if standard_errors == "bootstrap":
+        return partial(bootstrap, replications=replications, seed=seed)
+    return delta if standard_errors == "delta" else nothing
+
+
+def _parameters(design: Design, links: Links, bench: Bench) -> tuple[Floats, Floats, Floats]:
+    """Attraction, examination and log-likelihoods; NaN for what was never shown, and for curves without clicks."""
+    attraction, examination = np.exp(bench.a), np.exp(bench.b)
+    attraction[design.shown.sum(axis=1) == 0.0] = np.nan
+    examination[np.add.reduceat(design.shown, design.starts[:-1]) == 0.0] = np.nan
+    examination[links.parts == 0] = np.nan
+    with np.errstate(invalid="ignore"):
+        return attraction, examination, value(design, bench)
+
+
+def _models(fitted: _Fitted) -> Models:
+    design, names = fitted.design, fitted.design.groups
+    number = {name: g for g, name in enumerate(names)}
+    attraction, examination, likelihood = fitted.parameters
+    flat = Flat(design.items, design.queries, design.positions, attraction, design.group, examination)
+    totals = {
+        "log_likelihood": likelihood,
+        "iterations": fitted.bench.effort[:, 0],
+        "converged": fitted.bench.effort[:, 1] == 1,
+        "identified": fitted.links.identified,
+    }
+    return Models(lambda name: _model(fitted, number[name]), flat, totals, names)
+
+
+def _model(fitted: _Fitted, g: int) -> Model:
+    design, links, rows = fitted.design, fitted.links, slice(*fitted.design.starts[g : g + 2].tolist())
+    attraction, examination, likelihood = fitted.parameters
+    tables = np.array([design.shown[rows], design.clicked[rows]])
+    made = Model(
+        items=design.items[rows],
+        queries=design.queries[rows],
+        positions=design.positions,
+        attraction=attraction[rows],
+        examination=examination[g],
+        log_likelihood=float(likelihood[g]),
+        iterations=int(fitted.bench.effort[g, 0]),
+        converged=bool(fitted.bench.effort[g, 1]),
+        identified=bool(links.identified[g]),
+        components=Components(links.of_rows[rows], links.of_positions[g]),
+        warnings=(),
+        method=fitted.settings.method,
+        prior=float(fitted.settings.prior),
+        origin=fitted.origin,
+        item_spread=Spread(*(part[rows] for part in fitted.spreads[0])),
+        position_spread=Spread(*(part[g] for part in fitted.spreads[1])),
+        item_counts=tables.sum(axis=2).astype(np.int64),
+        position_counts=tables.sum(axis=1).astype(np.int64),
+    )
+    return replace(made, warnings=remarks(made, links.pieces[g]))

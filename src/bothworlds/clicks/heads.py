@@ -1,0 +1,104 @@
+"""The head of a file: how it is packed, what kind of file it is, its columns and first lines."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Head", "Paths", "find_files", "look_at", "needs"]
+
+Paths = str | Path | Sequence[str | Path]
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+LOOK = 1 << 16  # bytes
+DELIMITERS = ",\t;|"
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the start of a file says about all of it."""
+
+    path: Path
+    kind: str  # "parquet", "ndjson" or "text"
+    compression: str | None  # "gzip", "zstd" or None
+    first: str = ""  # the first line
+    delimiter: str = ","
+    columns: tuple[str, ...] = ()
+
+
+def needs(module: str, extra: str = "clicks") -> Any:
+    """Import a library of an extra, or say how to install it."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"this needs {module.partition('.')[0]}: pip install 'bothworlds[{extra}]'") from error
+
+
+def find_files(path: Paths) -> tuple[Path, ...]:
+    """The files meant by a path: a file, several, a pattern such as ``day-*.csv``, or a folder of parts."""
+    if not isinstance(path, (str, Path)):
+        found = tuple(file for one in path for file in find_files(one))
+        if not found:
+            raise ValueError("no log was given; give a file, a folder, or a pattern such as 'day-*.csv'")
+        return found
+    given = Path(path)
+    if given.is_dir():
+        parts = sorted(p for p in given.rglob("*") if p.is_file() and not p.name.startswith((".", "_")))
+    elif given.exists():
+        parts = [given]
+    else:
+        names = glob.glob(str(path), recursive=True)  # noqa: PTH207 - a pattern may be absolute
+        parts = [Path(name) for name in sorted(names) if Path(name).is_file()]
+    if not parts:
+        raise ValueError(f"there is no file at {str(path)!r}; give a file, a folder, or a pattern such as 'day-*.csv'")
+    return tuple(parts)
+
+
+def look_at(path: Path) -> Head:
+    """Look at the first bytes of a file; its name plays no part."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    if not start:
+        raise ValueError(f"{path} is empty")
+    if start == b"PAR1":
+        return Head(path, "parquet", None, columns=_parquet_columns(path))
+    compression = next((name for magic, name in MAGIC.items() if start.startswith(magic)), None)
+    first = _first_line(path, compression)
+    if not first:
+        raise ValueError(f"{path} is empty, or has nothing but empty lines at its start")
+    if first.startswith("{"):
+        return Head(path, "ndjson", compression, first, columns=_keys(path, first))
+    delimiter = max(DELIMITERS, key=first.count)
+    columns = next(csv.reader([first], delimiter=delimiter))
+    named = tuple(name.strip() or f"unnamed_{k}" for k, name in enumerate(columns))
+    return Head(path, "text", compression, first, delimiter, named)
+
+
+def _parquet_columns(path: Path) -> tuple[str, ...]:
+    parquet = needs("pyarrow.parquet")
+    try:
+        return tuple(parquet.read_schema(path).names)
+    except Exception as error:
+        raise ValueError(f"{path} starts like a Parquet file but cannot be read as one: {error}") from error
+
+
+def _first_line(path: Path, compression: str | None) -> str:
+    pyarrow = needs("pyarrow")
+    with pyarrow.input_stream(str(path), compression=compression) as stream:
+        text: bytes = stream.read(LOOK)
+    if b"\0" in text:
+        raise ValueError(f"{path} is not a text file, nor Parquet")
+    return text.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").split(b"\n", 1)[0].decode(errors="replace").rstrip("\r")
+
+
+def _keys(path: Path, line: str) -> tuple[str, ...]:
+    try:
+        return tuple(json.loads(line))
+    except ValueError as error:
+        raise ValueError(f"{path}, line 1: this looks like JSON but is malformed: {error}") from error

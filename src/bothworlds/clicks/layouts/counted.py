@@ -1,0 +1,20 @@
+"""Tables of counts: how often each item was shown and clicked at each position."""
+
+from __future__ import annotations
+
+from .base import TableLayout
+
+__all__ = ["COUNTS"]
+
+COUNTS = TableLayout(
+    "counts",
+    "columns item, position, impressions, clicks and optionally query",
+    roles={
+        "item": ("item", "url"),
+        "position": ("position", "pos"),
+        "impressions": ("impressions", "impression"),
+        "clicks": ("clicks", "click"),
+        "query": ("query",),
+    },
+    required=("item", "position", "impressions", "clicks"),
+)

@@ -1,0 +1,116 @@
+"""A log: which files, in which layout, and what of it is wanted. Looking at the head of a file is all it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .heads import Head, Paths, find_files, look_at
+from .layouts import LAYOUTS, Layout, TableLayout, TextLayout, detect
+
+__all__ = ["Log", "read"]
+
+
+@dataclass(frozen=True)
+class Log:
+    """A click log on disk with the filters it is to be read through; nothing but its head has been read yet."""
+
+    heads: tuple[Head, ...]
+    layout: str  # its name
+    top_items: int | None = None
+    positions: int | None = None
+    queries: tuple[str, ...] = ()
+    skip_bad: bool = False
+    clip: bool = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files."""
+        return tuple(str(head.path) for head in self.heads)
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from, in words."""
+        first = self.heads[0].path.name
+        return first if len(self.heads) == 1 else f"{first} and {len(self.heads) - 1} more"
+
+    @property
+    def form(self) -> Layout:
+        """The layout itself."""
+        return LAYOUTS[self.layout]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Which column plays which role; nothing for logs that are not tables."""
+        return self.form.columns(self.heads[0]) if isinstance(self.form, TableLayout) else {}
+
+    @property
+    def has_propensities(self) -> bool:
+        """Whether the log says how likely each item was to be where it was shown."""
+        return "propensity" in self.columns
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether events group the rows into result pages."""
+        return isinstance(self.form, TextLayout) or "event" in self.columns
+
+    def rows(self, connection: Any) -> Any:
+        """The rows that the filters keep, checked, as a DuckDB relation.
+
+        Columns: event, query, item (text), position (whole, as in the file), click (0 or 1), propensity (NULL where
+        there is none) and timestamp.
+        """
+        if not isinstance(self.form, TableLayout) or self.layout == "counts":
+            raise ValueError(f"a log in the format {self.layout} has no rows to go through; it can only be counted")
+        from .tables import checked_rows
+
+        return checked_rows(self, connection)
+
+
+def read(
+    path: Paths,
+    format: str | None = None,
+    *,
+    top_items: int | None = None,
+    positions: int | None = None,
+    query: str | Sequence[str] | None = None,
+    skip_bad: bool = False,
+    clip: bool = False,
+) -> Log:
+    """Look at a click log: a file, several, a pattern or a folder of parts, in a layout that is found or named.
+
+    Of the log, ``query`` keeps one query or several, ``positions`` then cuts pages to their first positions, and
+    ``top_items`` then keeps the pages made only of the most frequent items of what is left; where rows do not form
+    pages, it keeps the rows of these items. ``skip_bad`` leaves out bad lines and counts them, and ``clip`` takes
+    more clicks than impressions for as many.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "log.csv"
+    ...     _ = path.write_text("event,position,item,click\\n1,1,tea,0\\n1,2,milk,1\\n")
+    ...     log = read(path)
+    >>> log.layout, log.has_pages, log.has_propensities
+    ('tidy', True, False)
+    """
+    for name, value in (("top_items", top_items), ("positions", positions)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
+    heads = tuple(look_at(file) for file in find_files(path))
+    layouts = {detect(head, format).name: head.path for head in heads}
+    if len(layouts) > 1:
+        said = ", ".join(f"{name} like {file}" for name, file in layouts.items())
+        raise ValueError(f"the files of a log must be in one format, and these are in several: {said}")
+    _check_alike(heads, LAYOUTS[next(iter(layouts))])
+    queries = () if query is None else (query,) if isinstance(query, str) else tuple(query)
+    return Log(heads, next(iter(layouts)), top_items, positions, queries, skip_bad, clip)
+
+
+def _check_alike(heads: Sequence[Head], layout: Layout) -> None:
+    """Refuse tables that differ in kind or in columns: they would have to be read one by one."""
+    if isinstance(layout, TextLayout):
+        return
+    first = heads[0]
+    for head in heads[1:]:
+        if head.kind != first.kind or head.columns != first.columns:
+            raise ValueError(f"the files of a log must have the same columns; {first.path} and {head.path} do not")

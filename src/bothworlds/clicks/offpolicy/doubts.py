@@ -1,0 +1,104 @@
+"""When not to trust an evaluation: sentences for people, from its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...kernels import Floats
+from .impressions import Impressions
+from .result import Support
+
+__all__ = ["doubts_about_model", "doubts_about_support", "notes_on_log"]
+
+FEWEST_IMPRESSIONS = 100  # effective, per position
+FEWEST_CLICKS = 30  # effective, on the whole page; below, the normal approximation of the interval is poor too
+FAR = 4.0  # standard errors of a mean weight from where it must be
+VISIBLE = 0.01  # rounding of propensities in a long log is no reason for alarm
+
+
+def notes_on_log(impressions: Impressions) -> list[str]:
+    """How the log was taken, where that is not obvious."""
+    notes = []
+    if not impressions.has_pages:
+        notes.append(
+            "The log does not say which impressions were on one page: positions are taken as independent in the "
+            "intervals of the whole page."
+        )
+    left_out = impressions.total - impressions.weighable
+    if left_out and impressions.weighable:
+        notes.append(f"{left_out:,} of {impressions.total:,} impressions have no propensity and are not weighed.")
+    if impressions.queries > 1:
+        notes.append(
+            f"The {impressions.queries:,} queries of the log are pooled, as if one ranking served them all; choose one "
+            "query to judge it alone."
+        )
+    return notes
+
+
+def doubts_about_support(support: Sequence[Support]) -> list[str]:
+    """What is wrong with the weights of a target, in sentences; nothing if nothing is."""
+    *positions, whole = support
+    doubts = [*_unsupported(positions), *_few(positions, whole), *_wrong(positions)]
+    if whole.lost > 0.0:
+        doubts.append(
+            f"Clipping cut {whole.clipped:.1%} of the weights and with them {whole.lost:.1%} of the weight: the "
+            "clipped estimate is too low, and its interval does not know by how much."
+        )
+    return doubts
+
+
+def _unsupported(positions: Sequence[Support]) -> list[str]:
+    missing = [(s.position, s.unsupported) for s in positions if s.unsupported > 0.0]
+    if not missing:
+        return []
+    said = ", ".join(f"{share:.1%} at position {position}" for position, share in missing)
+    return [
+        f"The log never shows part of what the target would show: {said}. The estimates ips and clipped know no "
+        "clicks there and are too low; snips puts the average of the rest in its place, dr the word of its model."
+    ]
+
+
+def _few(positions: Sequence[Support], whole: Support) -> list[str]:
+    doubts = []
+    thin = [s for s in positions if s.effective_impressions < FEWEST_IMPRESSIONS]
+    if thin:
+        said = ", ".join(f"{s.effective_impressions:.0f} at position {s.position}" for s in thin)
+        doubts.append(
+            f"Too few impressions speak for the target to trust the weighted estimates: as many as {said} with equal "
+            f"weights, and {FEWEST_IMPRESSIONS} are the least."
+        )
+    if whole.effective_clicks < FEWEST_CLICKS:
+        doubts.append(
+            f"Too few clicks speak for the target to trust the weighted estimates and their intervals: as many as "
+            f"{whole.effective_clicks:.1f} with equal weights, and {FEWEST_CLICKS} are the least."
+        )
+    return doubts
+
+
+def _wrong(positions: Sequence[Support]) -> list[str]:
+    """Weights average 1, or what is supported of it, if propensities are what they claim to be."""
+    off = []
+    for s in positions:
+        far = abs(s.mean_weight - (1.0 - s.unsupported))
+        if far > max(FAR * s.mean_weight_error, VISIBLE):
+            off.append(f"{s.mean_weight:.3g} (standard error {s.mean_weight_error:.2g}) at position {s.position}")
+    if not off:
+        return []
+    return [
+        f"The propensities of the log do not look right: weights must average 1 minus what is not supported, and "
+        f"average {', '.join(off)}. A filter that keeps only some items does that too."
+    ]
+
+
+def doubts_about_model(impressions: Impressions, unknown: Floats) -> list[str]:
+    """What the direct method cannot say; ``unknown`` (m,) is the mass for which the model has no click rate."""
+    missing = [(p, share) for p, share in zip(impressions.positions, np.asarray(unknown).tolist()) if share > 1e-9]
+    if not missing:
+        return []
+    said = ", ".join(f"{share:.1%} at position {position}" for position, share in missing)
+    return [
+        f"The log does not determine the model's click rates for part of the target: {said}. The direct estimate knows "
+        "no clicks there and is too low."
+    ]

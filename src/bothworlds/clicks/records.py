@@ -1,0 +1,215 @@
+"""Text logs in chunks: cut between sessions, scanned by all cores, reduced to partial counts."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import Ints
+from ..progress import Report
+from .heads import needs
+from .layouts import TextLayout
+from .scanning import BAD, FILLED, LINES, PAGES, REASON, REASONS, REGIONS, STRAY, count_separators
+
+__all__ = ["Found", "Keep", "Partial", "Span", "chunks", "partial_counts", "query_key", "scan_all", "spans"]
+
+CHUNK = 1 << 22  # bytes scanned at a time
+SLOTS = 1 << 20  # of a table to start with
+Partial = NDArray[np.int64]  # (K, 5): query, item, position, shown, clicked
+
+
+class Span(NamedTuple):
+    """A stretch of a file that holds whole sessions; ``stop`` is None for the end of the file."""
+
+    path: str
+    compression: str | None
+    start: int = 0
+    stop: int | None = None
+
+
+@dataclass(frozen=True)
+class Keep:
+    """The filters in the numbers that a scanner compares, sorted; nothing means everything."""
+
+    queries: tuple[int, ...] = ()
+    items: tuple[int, ...] = ()
+    positions: int | None = None
+    skip_bad: bool = False
+
+
+class Found(NamedTuple):
+    """What a scan of some text found, other than counts."""
+
+    lines: int
+    pages: int
+    stray: int
+    bad: int
+    reason: str  # why scanning stopped; empty if it did not
+    excerpt: str  # of the record at which it stopped
+
+
+def query_key(query: str) -> int:
+    """The number by which scanners know a query.
+
+    >>> query_key("9982_0") // REGIONS, query_key("9982_3") % REGIONS
+    (9982, 3)
+    """
+    number, _, region = query.partition("_")
+    if not (number.isdecimal() and region.isdecimal()):
+        raise ValueError(f"queries of this format are named QUERY_REGION, like 9982_0; got {query!r}")
+    return int(number) * REGIONS + int(region)
+
+
+def chunks(span: Span, cut: Callable[[bytes], int], report: Report | None = None) -> Iterator[bytes]:
+    """The text of a span, in pieces that end between sessions."""
+    pyarrow = needs("pyarrow")
+    with pyarrow.OSFile(span.path) as file:
+        file.seek(span.start)
+        stream = pyarrow.CompressedInputStream(file, span.compression) if span.compression else file
+        carried, told, left = b"", span.start, span.stop - span.start if span.stop is not None else None
+        while block := stream.read(CHUNK if left is None else min(CHUNK, left)):
+            left = None if left is None else left - len(block)
+            text = carried + block
+            boundary = cut(text)
+            carried = text[boundary:]
+            if boundary:
+                yield text[:boundary]
+            if report is not None:
+                report(file.tell() - told)
+                told = file.tell()
+        if carried:
+            yield carried
+
+
+def spans(path: Path, compression: str | None, cut: Callable[[bytes], int], size: int) -> list[Span]:
+    """Cut a file into spans of about that many bytes, without reading it all; a compressed one cannot be cut."""
+    ends = [0]
+    with path.open("rb") as file:
+        total = file.seek(0, os.SEEK_END)
+        for offset in [] if compression else range(size, total, size):
+            if (end := _boundary_before(file, offset, cut)) > ends[-1]:
+                ends.append(end)
+    stops: list[int | None] = [*ends[1:], None]
+    return [Span(str(path), compression, start, stop) for start, stop in zip(ends, stops)]
+
+
+def _boundary_before(file: Any, offset: int, cut: Callable[[bytes], int]) -> int:
+    """The last boundary between sessions before an offset, 0 if there is none."""
+    window = 1 << 14
+    while True:
+        start = max(offset - window, 0)
+        file.seek(start)
+        text = file.read(offset - start)
+        first = text.find(b"\n") + 1 if start else 0  # the line it starts in may be cut
+        boundary = cut(text[first:])
+        if boundary or not start:
+            return start + first + boundary if boundary else 0
+        window *= 8
+
+
+class Scanner:
+    """A table of counts and the room to scan with, for one thread."""
+
+    def __init__(self, layout: TextLayout, keep: Keep) -> None:
+        self.layout, self.keep = layout, keep
+        self.filters = np.array(keep.queries, np.int64), np.array(keep.items, np.int64)
+        self.cut = keep.positions if keep.positions is not None else 1 << 40
+        self.tally = np.zeros(6, np.int64)
+        self.room = 0
+        self._grow(SLOTS)
+
+    def _grow(self, slots: int) -> None:
+        self.slots, self.used = np.zeros((slots, 5), np.int64), np.empty(slots, np.int64)
+
+    def scan(self, text: bytes) -> tuple[Found, Partial | None]:
+        """Scan a chunk; counts come back only if the table had to make room."""
+        array = np.frombuffer(text, np.uint8)
+        most = count_separators(array) + 2
+        drained = None
+        if self.tally[FILLED] + most > 0.6 * len(self.used):
+            drained = self.drain()
+            while most > 0.6 * len(self.used):
+                self._grow(2 * len(self.used))
+        if most > self.room:
+            self.room = 2 * most
+            self.urls, self.hits = np.empty(self.room, np.int64), np.empty(self.room, np.uint8)
+            self.starts, self.keys = np.zeros(self.room, np.int64), np.empty(self.room, np.int64)
+        self.tally[LINES:] = 0
+        end = self.layout.scan(
+            array, self.keep.skip_bad, *self.filters, self.cut,
+            self.urls, self.hits, self.starts, self.keys, self.slots, self.used, self.tally,
+        )  # fmt: skip
+        stopped = end < len(text)
+        reason = REASONS[self.tally[REASON]] if stopped else ""
+        excerpt = text[end : end + 200].partition(b"\n")[0].decode(errors="replace") if stopped else ""
+        lines, pages, stray, bad = (int(self.tally[k]) for k in (LINES, PAGES, STRAY, BAD))
+        return Found(lines, pages, stray, bad, reason, excerpt[:60]), drained
+
+    def drain(self) -> Partial:
+        """Take all counts out of the table."""
+        used: Ints = self.used[: self.tally[FILLED]]
+        taken: Partial = self.slots[used]
+        self.slots[used, 3] = 0
+        self.tally[FILLED] = 0
+        return taken
+
+
+def scan_all(
+    texts: Iterable[bytes], layout: TextLayout, keep: Keep, take: Callable[[Partial], None], jobs: int | None = None
+) -> Iterator[Found]:
+    """Scan chunks in threads and yield what was found in the order of the chunks; counts go to ``take``."""
+    jobs = jobs or os.cpu_count() or 1
+    scanners = [Scanner(layout, keep) for _ in range(jobs)]
+    free: SimpleQueue[Scanner] = SimpleQueue()
+    for scanner in scanners:
+        free.put(scanner)
+
+    def scan(text: bytes) -> tuple[Found, Partial | None]:
+        scanner = free.get()
+        try:
+            return scanner.scan(text)
+        finally:
+            free.put(scanner)
+
+    def settle(done: Future[tuple[Found, Partial | None]]) -> Found:
+        found, drained = done.result()
+        if drained is not None:
+            take(drained)
+        return found
+
+    waiting: deque[Future[tuple[Found, Partial | None]]] = deque()
+    with ThreadPoolExecutor(jobs) as pool:
+        for text in texts:
+            waiting.append(pool.submit(scan, text))
+            if len(waiting) > jobs:
+                yield settle(waiting.popleft())
+        while waiting:
+            yield settle(waiting.popleft())
+    for scanner in scanners:
+        take(scanner.drain())
+
+
+def partial_counts(span: Span, layout: TextLayout, keep: Keep) -> tuple[Found, list[Partial]]:
+    """Reduce one span in this thread: the work of one task where many machines share a log."""
+    partial: list[Partial] = []
+    found = list(scan_all(chunks(span, layout.last_boundary), layout, keep, partial.append, jobs=1))
+    return total(found), partial
+
+
+def total(found: Iterable[Found]) -> Found:
+    """What consecutive scans found, up to the first that stopped."""
+    lines = pages = stray = bad = 0
+    for one in found:
+        lines, pages, stray, bad = lines + one.lines, pages + one.pages, stray + one.stray, bad + one.bad
+        if one.reason:
+            return Found(lines, pages, stray, bad, one.reason, one.excerpt)
+    return Found(lines, pages, stray, bad, "", "")

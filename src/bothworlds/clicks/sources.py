@@ -1,0 +1,152 @@
+"""Tables on disk as DuckDB sees them: one relation of checked rows, whatever the kind of file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ..progress import progress_bar
+from .checking import checks, clicks, column, propensities, whole
+from .heads import Head, needs
+from .log import Log
+
+__all__ = ["among", "connect", "literal", "made_rows", "run"]
+
+
+@contextmanager
+def connect() -> Iterator[Any]:
+    """A database in memory that spills to a temporary folder, removed afterwards."""
+    duckdb = needs("duckdb")
+    with (
+        TemporaryDirectory(prefix="bothworlds-") as folder,
+        duckdb.connect(config={"temp_directory": folder}) as opened,
+    ):
+        yield opened
+
+
+def run(connection: Any, sql: str, title: str = "", progress: bool | None = False) -> list[Any]:
+    """Execute a statement and fetch its rows, with a progress bar if wanted; what cannot be read is a ValueError."""
+    duckdb = needs("duckdb")
+    try:
+        with _watched(connection, title, progress):
+            return connection.execute(sql).fetchall()  # to the end: a result half read would block
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error as error:
+        raise ValueError(f"the log cannot be read: {str(error).splitlines()[0]}") from error
+
+
+@contextmanager
+def _watched(connection: Any, title: str, progress: bool | None) -> Iterator[None]:
+    """Show how far the statement inside has come, by asking from another thread."""
+    import sys
+    from threading import Event, Thread
+
+    if not title or progress is False or (progress is None and not sys.stderr.isatty()):
+        yield
+        return
+    over = Event()
+
+    def watch() -> None:
+        with progress_bar(title, 100, progress) as report:
+            told = 0
+            while not over.wait(0.1):
+                now = max(told, int(connection.query_progress()))
+                report(now - told)
+                told = now
+
+    connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def literal(value: object) -> str:
+    """A value as SQL writes it.
+
+    >>> literal("it's"), literal(3), literal(["a", "b"])
+    ("'it''s'", '3', "['a', 'b']")
+    """
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(literal, value))}]"
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+
+
+def among(values: Sequence[object]) -> str:
+    """Values as the right side of IN; none of them if there are none.
+
+    >>> among(["a", "b"]), among([])
+    ("('a', 'b')", '(NULL)')
+    """
+    return f"({', '.join(map(literal, values)) or 'NULL'})"
+
+
+def made_rows(connection: Any, log: Log, heads: tuple[Head, ...] | None = None, numbered: bool = False) -> str:
+    """SQL for the rows of some files, all of the log's if none are named, with the number of the first check failed.
+
+    Columns: those of the layout, NULL where the file lacks them; ``reason``; and, if ``numbered``, the place of the
+    row in its file from 0 up and the columns as they were written, as ``raw_item`` and so on.
+    """
+    heads = heads or log.heads
+    scan = " UNION ALL BY NAME ".join(
+        f"SELECT * FROM {_scan([head for head in heads if head.compression == packed])}"
+        for packed in sorted({head.compression for head in heads}, key=str)
+    )
+    parquet, ndjson, columns = heads[0].kind == "parquet", heads[0].kind == "ndjson", log.columns
+    parts = _made_columns(columns, _kinds(connection, log, scan))
+    if numbered:
+        parts.append(f"{'file_row_number' if parquet else 'row_number() OVER () - 1'} AS number")
+        parts += [f"{column(name)}::VARCHAR AS raw_{role}" for role, name in columns.items()]
+    elif parquet:
+        parts.append("file_row_number")
+    if ndjson:
+        parts.append(" AND ".join(f"{column(name)} IS NULL" for name in columns.values()) + " AS nothing")
+    return f"SELECT *, {checks(columns, ndjson, log.clip)} AS reason FROM (SELECT {', '.join(parts)} FROM ({scan}))"
+
+
+def _made_columns(columns: dict[str, str], kinds: dict[str, str]) -> list[str]:
+    """The columns of a layout, each made from what is in the file; NULL for some that it may lack."""
+    makers = {"position": whole, "impressions": whole, "clicks": whole, "click": clicks, "propensity": propensities}
+    made = []
+    for role, name in columns.items():
+        if role in makers:
+            made.append(f"{makers[role](name, kinds[role])} AS {role}")
+        elif kinds[role] == "VARCHAR":
+            made.append(f"nullif({column(name)}, '') AS {role}")
+        else:
+            made.append(f"{column(name)} AS {role}")
+    missing = [role for role in ("event", "query", "timestamp", "propensity") if role not in columns]
+    return made + [f"NULL::VARCHAR AS {role}" for role in missing]
+
+
+def _scan(heads: list[Head]) -> str:
+    """The reader of DuckDB for files of one kind."""
+    files, first = literal([str(head.path) for head in heads]), heads[0]
+    if first.kind == "parquet":
+        return f"read_parquet({files}, union_by_name = true, file_row_number = true)"
+    packed = literal(first.compression or "none")
+    text = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in first.columns)
+    if first.kind == "ndjson":
+        return (
+            f"read_json({files}, format = 'newline_delimited', columns = {{{text}}}, ignore_errors = true, "
+            f"compression = {packed})"
+        )
+    return (
+        f"read_csv({files}, auto_detect = false, header = true, delim = {literal(first.delimiter)}, quote = '\"', "
+        f"escape = '\"', columns = {{{text}}}, store_rejects = true, rejects_limit = 0, compression = {packed})"
+    )
+
+
+def _kinds(connection: Any, log: Log, scan: str) -> dict[str, str]:
+    """The type of the column of every role."""
+    if log.heads[0].kind != "parquet":
+        return dict.fromkeys(log.columns, "VARCHAR")
+    described = run(connection, f"DESCRIBE {scan}")
+    types = {name: kind for name, kind, *_ in described}
+    return {role: types[name] for role, name in log.columns.items()}

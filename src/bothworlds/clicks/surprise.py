@@ -1,0 +1,94 @@
+"""How well a model predicts clicks it has not seen."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import xlog1py, xlogy
+
+from ..kernels import Floats, Ints
+from .tally import Counts
+
+__all__ = ["Flat", "Perplexity", "as_counts", "perplexity", "probabilities"]
+
+
+class Flat(NamedTuple):
+    """One model or many: attraction of (query, item) rows, and the curve of the group that a row belongs to."""
+
+    items: tuple[str, ...]  # of the R rows
+    queries: tuple[str, ...]
+    positions: tuple[int, ...]
+    attraction: Floats  # (R,)
+    group: Ints  # (R,)
+    examination: Floats  # (G, m)
+
+
+class Perplexity(float):
+    """A number that says what it is about: ``impressions`` it was measured on, and those ``left_out``.
+
+    >>> Perplexity(1.5, 90, 10)
+    1.5 (10 of 100 impressions left out: the model does not know their items or positions)
+    """
+
+    impressions: int
+    left_out: int
+
+    def __new__(cls, value: float, impressions: int, left_out: int) -> Perplexity:
+        made = super().__new__(cls, value)
+        made.impressions, made.left_out = impressions, left_out
+        return made
+
+    def __repr__(self) -> str:
+        plain = float.__repr__(self)
+        if not self.left_out:
+            return plain
+        whole = self.impressions + self.left_out
+        return (
+            f"{plain} ({self.left_out:,} of {whole:,} impressions left out: the model does not know their items or "
+            "positions)"
+        )
+
+    __str__ = __repr__
+
+
+def as_counts(given: Any, **reading: Any) -> Counts:
+    """Counts, from counts, a log, a file, or a pair of tables (shown, clicked)."""
+    if isinstance(given, Counts):
+        return given
+    if isinstance(given, tuple) and len(given) == 2:
+        return Counts.from_tables(*given)
+    from .counting import counts
+
+    return counts(given, **reading)
+
+
+def perplexity(model: Flat, other: Any) -> Perplexity:
+    """2 to the minus mean log2-likelihood per impression, over the pairs that the model knows."""
+    counts = as_counts(other)
+    p = probabilities(model, counts)
+    known = ~np.isnan(p)
+    shown, clicked, p = counts.shown[known], counts.clicked[known], p[known]
+    impressions, everything = int(shown.sum()), int(counts.shown.sum())
+    if not impressions:
+        raise ValueError("the model knows none of the pairs of query, item and position in these counts")
+    with np.errstate(divide="ignore"):
+        likelihood = float((xlogy(clicked, p) + xlog1py(shown - clicked, -p)).sum())
+    return Perplexity(float(np.exp(-likelihood / impressions)), impressions, everything - impressions)
+
+
+def probabilities(model: Flat, counts: Counts) -> Floats:
+    """(K,) the model's probability of a click for every triple of the counts; NaN where it does not know the pair."""
+    size = len(counts.items)
+    queries, items = ({name: k for k, name in enumerate(names)} for names in (counts.queries, counts.items))
+    own = np.array([queries.get(name, -1) for name in model.queries], dtype=np.int64) * size
+    item = np.array([items.get(name, -1) for name in model.items], dtype=np.int64)
+    keys = np.where((own < 0) | (item < 0), -1, own + item)
+    order = np.argsort(keys, kind="stable")
+    asked = counts.query * size + counts.item
+    place = np.minimum(np.searchsorted(keys[order], asked), keys.size - 1)
+    row = np.where(keys[order][place] == asked, order[place], -1)
+    columns = {position: j for j, position in enumerate(model.positions)}
+    column = np.array([columns.get(position, -1) for position in counts.positions], dtype=np.int64)[counts.position]
+    p = model.attraction[row] * model.examination[model.group[row], column]
+    return np.where((row < 0) | (column < 0), np.nan, p)

@@ -1,0 +1,234 @@
+"""Bad input: the file, the line and the reason, or a count of what was skipped; never a silent number."""
+
+from __future__ import annotations
+
+import gzip
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from bothworlds.clicks import counts, read
+
+PAGE = "event,position,item,click,propensity\n1,1,a,0,0.5\n1,2,b,1,0.5\n"
+
+
+def write(tmp_path, text, name="log"):
+    (tmp_path / name).write_text(text)
+    return tmp_path / name
+
+
+def complaint(path, **options):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - what it says is looked at by the caller
+        counts(path, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+BAD_ROWS = {
+    "2,1,a,2,0.5": "line 4: click must be 0 or 1; got '2'",
+    "2,1,a,yes,0.5": "line 4: click must be 0 or 1; got 'yes'",
+    "2,1,a,,0.5": "line 4: click must be 0 or 1",
+    "2,1,a,0.5,0.5": "line 4: click must be 0 or 1; got '0.5'",
+    "2,1,,0,0.5": "line 4: item must not be missing",
+    "2,-1,a,0,0.5": "line 4: position must be a whole number from 0 up; got '-1'",
+    "2,1.5,a,0,0.5": "line 4: position must be a whole number from 0 up; got '1.5'",
+    "2,first,a,0,0.5": "line 4: position must be a whole number from 0 up; got 'first'",
+    "2,99999999999,a,0,0.5": "line 4: position must be a whole number from 0 up; got '99999999999'",
+    "2,1,a,0,0": "line 4: propensity must be above 0 and at most 1; got '0'",
+    "2,1,a,0,1.01": "line 4: propensity must be above 0 and at most 1; got '1.01'",
+    "2,1,a,0,nan": "line 4: propensity must be above 0 and at most 1; got 'nan'",
+    "2,1,a,0,half": "line 4: propensity must be above 0 and at most 1; got 'half'",
+    ",1,a,0,0.5": "line 4: event must not be missing",
+    "2,1,a": "line 4: Expected Number of Columns: 5 Found: 3",
+    "2,1,a,0,0.5,7": "line 4: Expected Number of Columns: 5 Found: 6",
+}
+
+
+@pytest.mark.parametrize(("row", "said"), BAD_ROWS.items())
+def test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted(tmp_path, row, said):
+    path = write(tmp_path, f"{PAGE}{row}\n3,1,a,0,0.5\n")
+    assert complaint(path).startswith(f"{path}, {said}")
+    skipped = counts(path, skip_bad=True)
+    assert skipped.shown.sum() == 3
+    assert len(skipped.notes) == 1
+    assert skipped.notes[0].startswith(("1 rows were skipped: ", "1 lines were skipped: "))
+
+
+def test_the_same_rows_without_the_bad_one_are_accepted_without_a_word(tmp_path):
+    counted = counts(write(tmp_path, f"{PAGE}3,1,a,0,\n"))
+    assert (counted.shown.sum(), counted.notes) == (3, ())
+
+
+def test_the_line_is_right_after_empty_lines_and_quoted_ones(tmp_path):
+    path = write(tmp_path, 'event,position,item,click\n\n1,1,"a\nb",0\n\n1,2,b,7\n')
+    assert complaint(path).startswith(f"{path}, line 6: click")
+
+
+def test_the_line_is_right_in_a_packed_file_among_others(tmp_path):
+    good = write(tmp_path, PAGE, "a")
+    bad = tmp_path / "b"
+    bad.write_bytes(gzip.compress(PAGE.replace("\n1,", "\n7,").replace("b,1", "b,3").encode()))
+    assert complaint([good, bad]).startswith(f"{bad}, line 3: click")
+
+
+def test_a_bad_row_of_another_query_does_not_go_unseen(tmp_path):
+    path = write(tmp_path, "event,position,item,click,query\n1,1,a,0,x\n2,1,a,9,y\n")
+    assert "line 3: click" in complaint(path, query="x")
+
+
+def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
+    path = write(tmp_path, f"{PAGE}2,1,a,0,0.5\n2,1,b,0,0.5\n")
+    assert complaint(path) == f"{path}, line 4 and {path}, line 5: event '2' has position '1' twice"
+    skipped = counts(path, skip_bad=True)
+    assert (skipped.pages, skipped.shown.sum()) == (1, 2)
+    assert skipped.notes == ("1 pages with a position or an item that is there twice were skipped",)
+
+
+@pytest.mark.parametrize("results", [2, 10, 70])
+def test_a_page_with_an_item_twice_is_refused_and_the_same_page_without_is_not(tmp_path, results):
+    rows = [f"p,{k},item-{k},0" for k in range(results)]
+    good = write(tmp_path, "\n".join(["event,position,item,click", *rows, ""]), "good")
+    assert counts(good).pages == 1
+    rows[-1] = f"p,{results - 1},item-0,0"
+    bad = write(tmp_path, "\n".join(["event,position,item,click", *rows, ""]), "bad")
+    assert complaint(bad) == f"{bad}, line 2 and {bad}, line {results + 1}: event 'p' has item 'item-0' twice"
+
+
+def test_bad_rows_of_parquet_are_named_by_row(tmp_path):
+    table = pyarrow.table({"event": [1, 1], "position": [1, 2], "item": ["a", None], "click": [False, True]})
+    pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
+    assert complaint(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing")
+
+
+@pytest.mark.parametrize("line", ['{"event": 1,', "[1, 2]", "nonsense", '{"other": 3}'])
+def test_a_malformed_line_of_json_is_refused_by_line_or_skipped(tmp_path, line):
+    good = '{"event": 1, "position": 1, "item": "a", "click": true}\n'
+    path = write(tmp_path, f"{good}\n{line}\n{good.replace('1,', '2,', 1)}")
+    assert complaint(path) == f"{path}, line 3: the line is not a JSON object with the columns of this format"
+    assert counts(path, skip_bad=True).clicked.sum() == 2
+
+
+BAD_COUNTS = {
+    "a,1,10,11": "clicks must not be more than impressions; got '11' and '10'; clip takes it for as many",
+    "a,1,-1,0": "impressions must be a whole number from 0 up; got '-1'",
+    "a,1,10,-1": "clicks must be a whole number from 0 up; got '-1'",
+    "a,1,2.5,1": "impressions must be a whole number from 0 up; got '2.5'",
+    "a,1,,1": "impressions must be a whole number from 0 up",
+    "a,x,10,1": "position must be a whole number from 0 up; got 'x'",
+}
+
+
+@pytest.mark.parametrize(("row", "said"), BAD_COUNTS.items())
+def test_bad_counts_are_refused_or_skipped(tmp_path, row, said):
+    path = write(tmp_path, f"item,position,impressions,clicks\nb,1,10,10\n{row}\n")
+    assert complaint(path) == f"{path}, line 3: {said}"
+    assert counts(path, skip_bad=True).items == ("b",)
+
+
+def test_more_clicks_than_impressions_are_clipped_only_if_asked_to(tmp_path):
+    path = write(tmp_path, "item,position,impressions,clicks\na,1,10,11\nb,1,10,3\n")
+    clipped = counts(path, clip=True)
+    assert clipped.clicked.tolist() == [10, 3]
+    assert clipped.notes[0].startswith("1 rows have more clicks than impressions")
+
+
+GOOD = "1\t0\tQ\t5\t0\t7\t8\n1\t1\tC\t7\n"
+BAD_LINES = {
+    "2\t0\tQ\t5\t0": "a result page needs at least one result",
+    "2\t0\tQ\t5\t0\t": "a whole number of at most 18 digits is expected",
+    "2\t0\tQ\t5\t0\t7\t\t8": "a whole number of at most 18 digits is expected",
+    "2\t0\tQ\t5 0\t7": "a tab is expected",
+    "2\t0\tX\t5": "Q or C is expected after the second tab",
+    "2\t0\tC\t5\t6": "there is more on the line than expected",
+    "2\t0\tC\tfive": "a whole number of at most 18 digits is expected",
+    "2\t0": "a tab is expected",
+    "two\t0\tC\t5": "a whole number of at most 18 digits is expected",
+    "2\t0\tC\t1234567890123456789": "a whole number of at most 18 digits is expected",
+    "2\t0\tQ\t5000000000000\t0\t7": "the query's number is above 4,000,000,000,000 or the region's above 1,000,000",
+}
+
+
+@pytest.mark.parametrize(("line", "said"), BAD_LINES.items())
+def test_a_bad_line_of_a_session_is_refused_or_skipped(tmp_path, line, said):
+    path = write(tmp_path, f"{GOOD}{line}\n3\t0\tQ\t5\t0\t7\n")
+    assert complaint(path) == f"{path}, line 3: {said}, in {line!r}"
+    skipped = counts(path, skip_bad=True)
+    assert (skipped.pages, skipped.notes) == (2, ("1 bad records were skipped",))
+
+
+BAD_RECORDS = {
+    "5\t7,8 : 7": "QUERY_REGION, with an underscore, is expected",
+    "5_0 7,8 : 7": "a tab is expected",
+    "5_0\t7,8": "a comma or a colon is expected after a result",
+    "5_0\t7,,8 :": "a whole number of at most 18 digits is expected",
+    "5_0\t : 7": "a whole number of at most 18 digits is expected",
+    "5_0\t7,8 : 7 8": "a comma or the end of the record is expected after a click",
+    "5_0\t7,8 : 7 ,": "a whole number of at most 18 digits is expected",
+}
+
+
+@pytest.mark.parametrize(("record", "said"), BAD_RECORDS.items())
+def test_a_bad_record_of_the_native_layout_is_refused_or_skipped(tmp_path, record, said):
+    path = write(tmp_path, f"1_0\t7,8 : 7; 1_0\t7,8 :\n1_0\t7 :; {record}\n1_0\t7 : 7")
+    assert complaint(path).startswith(f"{path}, line 2: {said}, in {record[:10]!r}"[:-1])
+    skipped = counts(path, skip_bad=True)
+    assert (skipped.pages, skipped.notes) == (4, ("1 bad records were skipped",))
+
+
+def test_the_line_is_counted_over_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr("bothworlds.clicks.records.CHUNK", 50)
+    text = "".join(f"{k}\t0\tQ\t5\t0\t7\n" for k in range(100))
+    assert "line 101: Q or C" in complaint(write(tmp_path, f"{text}100\t0\tX\n"))
+
+
+# Files
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    assert complaint(write(tmp_path, "")).endswith("log is empty")
+    assert "nothing but empty lines" in complaint(write(tmp_path, "\n\n\n"))
+
+
+def test_a_header_without_rows_is_refused(tmp_path):
+    assert "nothing is left of log: it has no rows" in complaint(write(tmp_path, "item,position,click\n"))
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    assert complaint(tmp_path / "no-*.csv").startswith("there is no file at")
+    assert complaint([]).startswith("no log was given")
+
+
+def test_what_is_neither_text_nor_parquet_is_refused(tmp_path):
+    (tmp_path / "log").write_bytes(b"\x89PNG\r\n\0\0\0")
+    assert complaint(tmp_path / "log").endswith("is not a text file, nor Parquet")
+    (tmp_path / "log").write_bytes(b"PAR1 but no more")
+    assert "cannot be read as one" in complaint(tmp_path / "log")
+
+
+def test_text_that_is_not_utf8_is_refused(tmp_path):
+    (tmp_path / "log").write_bytes(b"item,position,click\n\xff\xfe,1,0\n")
+    assert "line 2: " in complaint(tmp_path / "log")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("top_items", 0), ("positions", -1), ("positions", 2.5), ("top_items", True)]
+)
+def test_filters_must_be_whole_numbers(tmp_path, option, value):
+    assert complaint(write(tmp_path, PAGE), **{option: value}).startswith(f"{option} must be a whole number")
+
+
+def test_options_are_for_reading(tmp_path):
+    log = read(write(tmp_path, PAGE))
+    assert complaint(log, top_items=3) == "options such as top_items belong to read() when a log is given"
+    assert complaint(log, engine="abacus") == "there is no engine 'abacus'; there are duckdb and ray"
+
+
+def test_a_query_of_text_logs_is_named_with_its_region(tmp_path):
+    assert "named QUERY_REGION, like 9982_0" in complaint(write(tmp_path, GOOD), query="9982")
+
+
+def test_counts_and_text_have_no_rows(tmp_path):
+    for text in ("item,position,impressions,clicks\na,1,2,1\n", GOOD):
+        with pytest.raises(ValueError, match="it can only be counted"):
+            read(write(tmp_path, text)).rows(None)

@@ -1,0 +1,108 @@
+"""Engines: several machines count what one counts, to the last click."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from bothworlds.clicks import counts, distributed, generate
+from bothworlds.clicks.layouts import LAYOUTS
+from bothworlds.clicks.records import Keep, partial_counts, spans, total
+from tests.clicks.naive import same
+from tests.clicks.test_reading import sessions
+
+CASES = (
+    ("log.parquet", "tidy", {}),
+    ("log.parquet", "tidy", {"top_items": 25, "positions": 3}),
+    ("log.csv", "tidy", {"query": ["1", "3"]}),
+    ("log.ndjson.gz", "service", {"positions": 2}),
+    ("log.csv", "obd", {"top_items": 4}),
+    ("log.parquet", "counts", {}),
+    ("log.tsv", "relpred", {}),
+    ("log.tsv", "relpred", {"top_items": 25, "positions": 3}),
+    ("log.txt.zst", "yandex", {"query": "2_0"}),
+)
+
+
+@pytest.mark.parametrize("size", [50, 300, 5000, 10**9])
+def test_spans_tile_a_log_and_count_alike(tmp_path, size):
+    log = tmp_path / "log"
+    log.write_text(sessions(4))
+    layout = LAYOUTS["relpred"]
+    cut = spans(log, None, layout.last_boundary, size)
+    assert [span.start for span in cut[1:]] == [span.stop for span in cut[:-1]]
+    assert len(cut) > 1 or size > log.stat().st_size
+    parts = [partial_counts(span, layout, Keep()) for span in cut]
+    found = total(part for part, _ in parts)
+    whole = counts(log)
+    assert found.pages == whole.pages
+    assert sum(table[:, 3].sum() for _, tables in parts for table in tables) == whole.shown.sum()
+    assert sum(table[:, 4].sum() for _, tables in parts for table in tables) == whole.clicked.sum()
+
+
+def test_spans_that_cut_sessions_would_count_other_clicks(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(sessions(4))
+    layout = LAYOUTS["relpred"]
+    careless = spans(log, None, lambda text: text.rfind(b"\n") + 1, 300)
+    parts = [partial_counts(span, layout, Keep()) for span in careless]
+    assert (
+        total(part for part, _ in parts).stray
+        > total([partial_counts(spans(log, None, len, 10**9)[0], layout, Keep())[0]]).stray
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two machines with a core each, as far as Ray can tell."""
+    ray = pytest.importorskip("ray")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from ray.cluster_utils import Cluster
+
+        settings = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+        machines = Cluster(initialize_head=True, head_node_args=settings)
+        machines.add_node(num_cpus=1, object_store_memory=80 << 20)
+        ray.init(address=machines.address, log_to_driver=False, logging_level="ERROR")
+        yield machines
+        ray.shutdown()
+        machines.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_two_machines_count_what_one_counts(tmp_path, cluster, monkeypatch):
+    monkeypatch.setattr(distributed, "SPAN", 20_000)
+    monkeypatch.setattr(distributed, "ROWS", 4_000)
+    for k, (name, layout, options) in enumerate(CASES):
+        path = generate(tmp_path / f"{k}-{name}", "paper/stochastic", 2000, format=layout, queries=3)
+        here, there = counts(path, **options), counts(path, engine="ray", **options)
+        assert same(here, there), (name, layout, options)
+        assert here.notes == there.notes
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_two_machines_refuse_and_skip_what_one_does(tmp_path, cluster, monkeypatch):
+    monkeypatch.setattr(distributed, "SPAN", 200)
+    rows = "".join(f"{k},1,a,0\n{k},2,b,1\n" for k in range(50))
+    twice = rows + "7,3,a,0\n"
+    text = "".join(f"{k}\t0\tQ\t5\t0\t7\n" for k in range(50))
+    bad = {
+        "value": f"event,position,item,click\n{rows}x,1,a,5\n",
+        "line": f"event,position,item,click\n{rows}x,1\n",
+        "page": f"event,position,item,click\n{twice}",
+        "text": f"{text}50\t0\tX\n51\t0\tQ\t5\t0\t7\n",
+    }
+    for name, content in bad.items():
+        path = tmp_path / name
+        path.write_text(content)
+        with pytest.raises(ValueError, match=str(path)) as here:
+            counts(path)
+        with pytest.raises(ValueError, match=str(path)) as there:
+            counts(path, engine="ray")
+        assert str(here.value) == str(there.value)
+        one, several = counts(path, skip_bad=True), counts(path, skip_bad=True, engine="ray")
+        assert same(one, several)
+        assert one.notes == several.notes

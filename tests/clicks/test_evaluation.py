@@ -1,0 +1,249 @@
+"""Judging rankings by logs: formulas, supports, warnings, refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from bothworlds.clicks import MemoryLog, compare, evaluate
+from tests.clicks.evaluation_logs import as_log, as_marginals, by_the_formulas, logging_policy, pages
+
+RATES = np.outer([0.5, 0.4, 0.3, 0.2], [1.0, 0.5])
+TARGET = np.array([[0.6, 0.1], [0.3, 0.3], [0.1, 0.5], [0.0, 0.1]])
+
+
+@pytest.fixture
+def logged(rng):
+    logging = logging_policy(4, 2, rng)
+    return logging, *pages(rng, logging, RATES, 4000)
+
+
+@pytest.mark.parametrize("paged", [True, False])
+def test_estimates_are_what_the_formulas_say(logged, paged):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals, paged=paged), as_marginals(TARGET), clip_weights=1.5)
+    expected = by_the_formulas(ranking, clicks, logging.marginals, TARGET, 1.5)
+    for name, (values, errors) in expected.items():
+        parts = [found.estimate(name, position) for position in (1, 2)]
+        assert [part.value for part in parts] == pytest.approx(values.tolist())
+        assert [part.standard_error for part in parts] == pytest.approx(errors.tolist())
+        assert found.estimate(name).value == pytest.approx(values.sum())
+
+
+def test_the_error_of_the_whole_page_is_that_of_page_sums(logged):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(TARGET))
+    w = (TARGET / logging.marginals)[ranking, np.arange(2)]
+    earned = (w * clicks).sum(axis=1)
+    assert found.estimate("ips").standard_error == pytest.approx(earned.std(ddof=1) / np.sqrt(len(earned)))
+
+
+def test_without_pages_positions_are_independent_and_it_says_so(logged):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals, paged=False), list("ab"))
+    parts = [found.estimate("ips", position).standard_error for position in (1, 2)]
+    assert found.estimate("ips").standard_error == pytest.approx(np.hypot(*parts))
+    assert any("independent" in note for note in found.notes)
+
+
+def test_the_target_that_made_the_log_earns_what_was_logged(logged):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(logging.marginals))
+    for name in ("ips", "snips", "clipped"):
+        assert found.estimate(name).value == pytest.approx(found.estimate("logged").value)
+        assert found.estimate(name).standard_error == pytest.approx(found.estimate("logged").standard_error)
+    assert found.support_at(1).effective_impressions == pytest.approx(4000)
+    assert found.warnings == ()
+
+
+def test_effective_sample_sizes_are_those_of_kish(logged):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(TARGET))
+    w = (TARGET / logging.marginals)[ranking, np.arange(2)]
+    kish = w.sum(axis=0) ** 2 / (w**2).sum(axis=0)
+    assert [found.support_at(p).effective_impressions for p in (1, 2)] == pytest.approx(kish.tolist())
+    assert found.support_at().effective_impressions == pytest.approx(kish.min())
+    wc = w * clicks
+    assert found.support_at(2).effective_clicks == pytest.approx(wc[:, 1].sum() ** 2 / (wc[:, 1] ** 2).sum())
+
+
+def test_a_steady_log_of_good_size_gives_no_warning(logged):
+    logging, ranking, clicks = logged
+    assert evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(TARGET)).warnings == ()
+
+
+def test_a_short_log_is_warned_of(logged):
+    logging, ranking, clicks = logged
+    warnings = evaluate(as_log(ranking[:80], clicks[:80], logging.marginals), list("ab")).warnings
+    assert any("Too few impressions" in warning for warning in warnings)
+    assert any("Too few clicks" in warning for warning in warnings)
+
+
+def test_what_the_log_never_shows_is_said_and_not_hidden(logged):
+    logging, ranking, clicks = logged
+    kept = ranking[:, 1] != 0
+    found = evaluate(as_log(ranking[kept], clicks[kept], logging.marginals), as_marginals(np.full((4, 2), 0.25)))
+    assert [found.support_at(p).unsupported for p in (1, 2)] == pytest.approx([0.0, 0.25])
+    assert any("25.0% at position 2" in warning and "too low" in warning for warning in found.warnings)
+
+
+def test_a_ranking_without_any_support_has_no_self_normalised_value(logged):
+    logging, ranking, clicks = logged
+    kept = ranking[:, 1] != 0
+    found = evaluate(as_log(ranking[kept], clicks[kept], logging.marginals), list("ba"))
+    assert found.estimate("ips", 2).value == 0.0
+    assert np.isnan(found.estimate("snips", 2).value)
+    assert np.isnan(found.estimate("snips").value)
+    assert found.support_at(2).unsupported == 1.0
+    assert json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_positions_without_clicks_are_not_known_to_be_worthless(logged):
+    logging, ranking, clicks = logged
+    clicks[:, 1] = 0
+    found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"))
+    unseen = 3.0 / found.support_at(2).effective_impressions
+    assert found.estimate("ips", 2).upper == pytest.approx(unseen)
+    assert found.estimate("logged", 2).upper == pytest.approx(3.0 / 4000)
+    whole = found.estimate("ips")
+    assert whole.upper - whole.value == pytest.approx(whole.value - whole.lower + unseen)
+
+
+def test_support_is_asked_for_in_every_query(logged):
+    logging, ranking, clicks = logged
+    query = np.where((ranking == 0).any(axis=1), "with", "without").repeat(2)
+    found = evaluate(as_log(ranking, clicks, logging.marginals, query=query), list("ab"))
+    without = (~(ranking == 0).any(axis=1)).mean()
+    assert found.support_at(1).unsupported == pytest.approx(without)
+    assert any("2 queries" in note for note in found.notes)
+
+
+def test_items_unknown_to_the_log_are_not_supported(logged):
+    logging, ranking, clicks = logged
+    table = {"a": [0.5, 0.5], "new": [0.5, 0.0], "b": [0.0, 0.5]}
+    found = evaluate(as_log(ranking, clicks, logging.marginals), table)
+    assert [found.support_at(p).unsupported for p in (1, 2)] == pytest.approx([0.5, 0.0])
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.9])
+def test_wrong_propensities_are_found_by_their_mean_weight(logged, factor):
+    logging, ranking, clicks = logged
+    wrong = evaluate(as_log(ranking, clicks, logging.marginals * factor), as_marginals(logging.marginals))
+    assert any("do not look right" in warning for warning in wrong.warnings)
+
+
+def test_swapped_propensities_are_found_too(logged):
+    logging, ranking, clicks = logged
+    wrong = evaluate(as_log(ranking, clicks, logging.marginals[::-1]), as_marginals(TARGET))
+    assert any("do not look right" in warning for warning in wrong.warnings)
+
+
+def test_clipping_lowers_the_estimate_and_says_how_much_weight_went(logged):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"), clip_weights=2.0)
+    w = np.where(ranking == [0, 1], 1.0 / logging.marginals[ranking, np.arange(2)], 0.0)
+    assert found.estimate("clipped").value < found.estimate("ips").value
+    assert found.support_at(1).clipped == pytest.approx((w[:, 0] > 2.0).mean())
+    assert found.support_at(1).lost == pytest.approx(1.0 - np.minimum(w[:, 0], 2.0).sum() / w[:, 0].sum())
+    assert any("Clipping" in warning for warning in found.warnings)
+
+
+def test_clipping_beyond_all_weights_changes_nothing(logged):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"))
+    assert found.clip_weights == pytest.approx(np.sqrt(4000))
+    assert found.estimate("clipped").value == found.estimate("ips").value
+    assert found.support_at().lost == 0.0
+
+
+def test_rows_without_propensity_are_not_weighed_and_counted(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    propensity = np.array(log.propensity)
+    propensity[1::4] = np.nan
+    partly = dataclasses.replace(log, propensity=[None if p != p else p for p in propensity.tolist()])
+    found = evaluate(partly, list("ab"))
+    assert found.support_at(2).impressions == 2000
+    assert found.support_at(1).impressions == 4000
+    assert any("2,000 of 8,000" in note for note in found.notes)
+
+
+def test_a_log_without_propensities_leaves_the_direct_method(logged):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), list("ab"))
+    assert found.estimators == ("logged", "direct")
+    assert found.estimate("logged").value == pytest.approx(clicks.sum(axis=1).mean())
+    assert found.estimate("direct").value == pytest.approx(0.7, abs=4 * found.estimate("direct").standard_error)
+    assert any("no propensities" in warning for warning in found.warnings)
+
+
+def test_a_design_in_two_parts_leaves_rates_undetermined_and_says_so(rng):
+    ranking = np.array([[0, 1], [2, 3]])[rng.integers(2, size=2000)]
+    clicks = (rng.random((2000, 2)) < 0.3).astype(np.int64)
+    found = evaluate(as_log(ranking, clicks, np.full((4, 2), 0.5)), list("bc"))
+    assert any("does not determine" in warning and "100.0% at position 1" in warning for warning in found.warnings)
+
+
+def test_several_targets_are_judged_as_each_alone(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    both = compare(log, [list("ab"), as_marginals(TARGET)])
+    for together, alone in zip(both, (evaluate(log, list("ab")), evaluate(log, as_marginals(TARGET)))):
+        values = [estimate.value for estimate in alone.estimates]
+        assert [estimate.value for estimate in together.estimates] == pytest.approx(values)
+
+
+def test_the_table_has_a_row_for_every_estimate(logged):
+    logging, ranking, clicks = logged
+    table = evaluate(as_log(ranking, clicks, logging.marginals), list("ab")).table()
+    assert len(table) == 6 * 3
+    assert set(table[0]) == {"target", "estimator", "position", "value", "standard_error", "lower", "upper"}
+    assert all(0.0 <= row["lower"] <= row["value"] <= row["upper"] for row in table)
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        (list("abc"), "3 items and the log 2 positions"),
+        (list("aa"), "every item once"),
+        (["a", "nobody"], "never shows item 'nobody'"),
+        ("ab", "target must be"),
+        (7, "target must be"),
+        ({"a": [0.5, 0.5], "b": [0.4, 0.5]}, "add up to 1"),
+        ({"a": [0.5]}, "each of 2 positions"),
+        ({"a": [1.0, 1.0]}, "at most 1"),
+        ({"a": ["x", "y"]}, "must be numbers"),
+        ({"a": [float("nan"), 0.0]}, "at most 1"),
+    ],
+)
+def test_targets_that_make_no_sense_are_refused(logged, target, complaint):
+    logging, ranking, clicks = logged
+    with pytest.raises(ValueError, match=complaint):
+        evaluate(as_log(ranking, clicks, logging.marginals), target)
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, float("nan")])
+def test_clip_weights_must_be_above_zero(logged, clip):
+    logging, ranking, clicks = logged
+    with pytest.raises(ValueError, match="clip_weights"):
+        evaluate(as_log(ranking, clicks, logging.marginals), list("ab"), clip_weights=clip)
+
+
+def test_an_empty_log_is_refused():
+    with pytest.raises(ValueError, match="no impressions"):
+        evaluate(MemoryLog(item=np.empty(0, str), position=[], click=[], propensity=[]), ["a"])
+
+
+def test_a_log_of_one_page_is_refused():
+    with pytest.raises(ValueError, match="too few pages"):
+        evaluate(MemoryLog(item=["a"], position=[1], click=[1], propensity=[0.5], event=[1]), ["a"])
+
+
+def test_asking_for_an_estimate_that_is_not_there_says_what_is(logged):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"))
+    with pytest.raises(ValueError, match="there are logged, ips, snips, clipped, direct, dr"):
+        found.estimate("dr", 9)

@@ -1,0 +1,141 @@
+"""The command evaluate."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bothworlds import clicks
+from bothworlds.cli import app
+from tests.clicks.evaluation_logs import as_log, logging_policy, pages
+
+RATES = np.outer([0.5, 0.4, 0.3, 0.2], [1.0, 0.5])
+
+
+@pytest.fixture(autouse=True)
+def a_log(monkeypatch, rng):
+    """Whatever file is read, it is this log; how it was asked for is returned."""
+    logging = logging_policy(4, 2)
+    log, asked = as_log(*pages(rng, logging, RATES, 2000), logging.marginals), {}
+
+    def read(path, format=None, **options):
+        asked.update(path=path, format=format, **options)
+        return log
+
+    monkeypatch.setattr(clicks, "read", read, raising=False)
+    return asked
+
+
+def run(*arguments):
+    return CliRunner(env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}).invoke(
+        app, ["evaluate", *map(str, arguments)]
+    )
+
+
+def answer(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_ranking_is_judged_in_one_line():
+    said = answer("log.csv", "--ranking", "a,b")
+    for words in (
+        "a > b",
+        "inverse propensity",
+        "doubly robust",
+        "95% interval",
+        "effective impressions",
+        "position 2",
+    ):
+        assert words in said
+    assert "Warning" not in said
+
+
+def test_several_targets_are_compared():
+    said = answer("log.csv", "-r", "a,b", "-r", "d, c", "-p", "uniform")
+    assert all(title in said for title in ("a > b", "d > c", "uniform"))
+    assert "one half of the log" in said
+
+
+def test_filters_are_handed_on(a_log):
+    answer("log.csv", "-r", "a,b", "--format", "tidy", "--query", "shoes", "--positions", "2", "--top-items", "4")
+    assert a_log == {
+        "path": "log.csv",
+        "format": "tidy",
+        "query": "shoes",
+        "positions": 2,
+        "top_items": 4,
+        "skip_bad": False,
+    }
+
+
+def test_marginals_come_from_a_table(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("item,1,2\na,1,0\nb,0,0.5\nc,0,0.5\n")
+    assert "mine" in answer("log.csv", "--marginals", path)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("item,1,2\na,1\n", "line 2: there are 2 columns, and 3"),
+        ("item,1,2\na,1,x\n", "line 2: could not convert"),
+        ("item,1,2\na,1,0\na,0,1\n", "line 3: item 'a' is there twice"),
+        ("", "is empty"),
+    ],
+)
+def test_bad_marginals_are_refused_with_their_line(tmp_path, text, complaint):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    result = run("log.csv", "--marginals", path)
+    assert result.exit_code == 2
+    assert complaint in result.output
+
+
+def test_replay_is_played_when_asked_for():
+    assert "replay of uniform" in answer("log.csv", "-p", "uniform", "--replay")
+
+
+def test_warnings_are_printed_in_plain_words():
+    assert "Warning: Clipping" in answer("log.csv", "-r", "a,b", "--clip-weights", "2")
+
+
+def test_results_and_figure_are_written(tmp_path):
+    said = answer("log.csv", "-r", "a,b", "-r", "d,c", "--out", tmp_path / "r.json", "--plot", tmp_path / "f.svg")
+    found = json.loads((tmp_path / "r.json").read_text())["evaluations"]
+    assert [part["target"] for part in found] == ["a > b", "d > c"]
+    assert "<svg" in (tmp_path / "f.svg").read_text()
+    assert "results:" in said
+    assert "figure:" in said
+
+
+def test_a_figure_of_what_is_not_supported_can_be_drawn(tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("item,1,2\na,1,0\nnew,0,1\n")
+    said = answer("log.csv", "--marginals", path, "--plot", tmp_path / "f.svg")
+    assert "100.0% at position 2" in said
+    assert (tmp_path / "f.svg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "say what to judge"),
+        (("-r", "a,b,c"), "3 items and the log 2 positions"),
+        (("-r", "a,nobody"), "never shows item 'nobody'"),
+        (("-p", "nonsense"), "nonsense"),
+        (("-r", "a,b", "--replay"), "--replay plays policies"),
+        (("-r", "a,b", "--plot", "f.txt"), "must end in .svg or .png or .pdf"),
+        (("-r", "a,b", "--out", "r.txt"), "must end in .json"),
+        (("-r", "a,b", "--clip-weights", "-1"), "clip_weights must be above 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(arguments, complaint):
+    result = run("log.csv", *arguments)
+    assert result.exit_code == 2
+    assert complaint in result.output
+    assert "Traceback" not in result.output

@@ -1,0 +1,195 @@
+"""Policies taught by one half of a log and judged on the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bothworlds
+from bothworlds.clicks import MemoryLog, compare, evaluate
+from bothworlds.clicks.offpolicy.impressions import opened
+from bothworlds.clicks.offpolicy.pages import Batch, batches, usable
+from bothworlds.clicks.offpolicy.teaching import count_decisions, from_policy, learn_pages, marginals_of, teach
+from bothworlds.core import Decision, leaves
+from tests.clicks.evaluation_logs import as_log, as_marginals, logging_policy, pages
+from tests.policies.plain import EpsilonGreedy
+
+RATES = np.outer([0.1, 0.2, 0.6, 0.3], [1.0, 0.5])
+
+
+@pytest.fixture
+def logged(rng):
+    logging = logging_policy(4, 2, rng)
+    return logging, *pages(rng, logging, RATES, 3000)
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Always the first items; keeps a record of everything that it was taught."""
+
+    taught: list[Any] = field(default_factory=list)
+
+    def init(self, n_items, n_positions):
+        self.taught.append([])
+        return n_positions
+
+    def decide(self, state, rng):
+        return Decision(np.arange(state), np.ones(state))
+
+    def learn(self, state, decision, clicks):
+        self.taught[-1].append((decision.ranking.tolist(), decision.propensity.tolist(), clicks.tolist()))
+        return state
+
+
+class Interpreted:
+    """A policy without its compiled loops."""
+
+    def __init__(self, policy):
+        self.init, self.decide, self.learn = policy.init, policy.decide, policy.learn
+
+
+def same_state(one, other):
+    return all(np.array_equal(a, b, equal_nan=True) for (_, a), (_, b) in zip(leaves(one), leaves(other)))
+
+
+@pytest.mark.parametrize("name", ["ftrl-pbm", "comb-ucb"])
+def test_the_compiled_loop_teaches_what_learn_teaches(logged, name):
+    logging, ranking, clicks = logged
+    propensity = logging.marginals[ranking, np.arange(2)]
+    batch = Batch(ranking[:300], propensity[:300], clicks[:300].astype(float))
+    policy = bothworlds.policy(name)
+    compiled = teach(policy, policy.init(4, 2), [batch])
+    interpreted = teach(Interpreted(policy), policy.init(4, 2), [batch])
+    assert same_state(compiled, interpreted)
+    assert not same_state(compiled, policy.init(4, 2))
+
+
+def test_the_loops_do_the_same_without_the_compiler(logged):
+    logging, ranking, clicks = logged
+    policy = bothworlds.policy("comb-ucb")
+    batch = Batch(ranking[:50], logging.marginals[ranking[:50], np.arange(2)], clicks[:50].astype(float))
+    counts, states = [], []
+    for teaching, deciding in (
+        (learn_pages, count_decisions),
+        (getattr(learn_pages, "py_func", learn_pages), getattr(count_decisions, "py_func", count_decisions)),
+    ):
+        states.append(policy.init(4, 2))
+        teaching(states[-1], *batch)
+        counts.append(np.zeros((4, 2)))
+        deciding(states[-1], 20, np.random.default_rng(1), np.empty(2, np.int64), np.empty(2), counts[-1])
+    assert same_state(*states)
+    assert (counts[0] == counts[1]).all()
+
+
+def test_each_fold_is_taught_by_the_other_in_order_of_time(logged):
+    logging, ranking, clicks = logged
+    recorder = Recorder()
+    log = as_log(ranking, clicks, logging.marginals)
+    backwards = replace(log, timestamp=-np.asarray(log.timestamp))
+    with opened(backwards) as impressions:
+        from_policy(recorder, impressions, draws=1)
+        folds = dict(impressions.connection.execute("SELECT -timestamp, fold FROM impressions").fetchall())
+    expected = {fold: [] for fold in (0, 1)}
+    propensity = logging.marginals[ranking, np.arange(2)]
+    for t in reversed(range(len(ranking))):
+        expected[folds[t]].append((ranking[t].tolist(), propensity[t].tolist(), clicks[t].tolist()))
+    assert recorder.taught[-2:] == [expected[1], expected[0]]
+
+
+def test_marginals_of_one_list_are_exact_and_those_of_random_lists_nearly(rng):
+    fixed, uniform = bothworlds.policy("fixed", ranking=[2, 0]), bothworlds.policy("uniform")
+    assert (marginals_of(fixed, fixed.init(4, 2), (4, 2), 10, rng) == [[0, 1], [0, 0], [1, 0], [0, 0]]).all()
+    assert abs(marginals_of(uniform, uniform.init(4, 2), (4, 2), 10_000, rng) - 0.25).max() < 0.025
+    assert abs(marginals_of(Interpreted(uniform), uniform.init(4, 2), (4, 2), 10_000, rng) - 0.25).max() < 0.025
+
+
+def test_a_fixed_policy_is_worth_what_its_list_is(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    policy, listed = evaluate(log, bothworlds.policy("fixed", ranking=[2, 3])), evaluate(log, list("cd"))
+    for name in ("logged", "ips", "direct"):
+        assert policy.estimate(name).value == pytest.approx(listed.estimate(name).value, rel=1e-6)
+    assert policy.estimate("snips").value == pytest.approx(listed.estimate("snips").value, rel=0.01)
+
+
+@pytest.mark.parametrize("policy", [bothworlds.policy("ftrl-pbm"), EpsilonGreedy(0.1)])
+def test_a_learner_earns_more_than_the_log_it_learned_from(logged, policy):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals), policy, draws=2000)
+    assert found.estimate("dr").lower > found.estimate("logged").upper
+    assert any("one half of the log" in note for note in found.notes)
+    again = evaluate(as_log(ranking, clicks, logging.marginals), policy, draws=2000)
+    assert again.estimate("dr").value == pytest.approx(found.estimate("dr").value)
+
+
+def test_luck_in_the_lesson_does_not_count_in_the_judgement(generator):
+    """Where all items are equal, the one that looked best is worth no more; judged by what taught it, it would be."""
+    honest, flattered = [], []
+    logging, flat, policy = logging_policy(6, 1), np.full((6, 1), 0.2), EpsilonGreedy(0.0)
+    for k in range(50):
+        log = as_log(*pages(generator(k), logging, flat, 300), logging.marginals)
+        with opened(log) as impressions:
+            state = teach(policy, policy.init(6, 1), batches(impressions))
+            x = marginals_of(policy, state, (6, 1), 5, generator(k))
+        two = compare(log, [policy, as_marginals(x)], draws=5)
+        for values, found in zip((honest, flattered), two):
+            values.append([found.estimate(name).value for name in ("ips", "direct", "dr")])
+    error = np.std(honest, axis=0) / np.sqrt(len(honest))
+    assert (abs(np.mean(honest, axis=0) - 0.2) < 4 * error).all()
+    assert (np.mean(flattered, axis=0) - 0.2 > 4 * error).all()
+
+
+def test_pages_are_put_together_from_single_impressions(rng):
+    logging = logging_policy(4, 2)
+    ranking, clicks = pages(rng, logging, RATES, 500)
+    ranking[:, 1] = rng.integers(4, size=500)  # single impressions know nothing of each other
+    log = as_log(ranking, clicks, logging.marginals, paged=False)
+    collide = ranking[:, 0] == ranking[:, 1]
+    with opened(log) as impressions:
+        good, total = usable(impressions)
+        (batch,) = batches(impressions)
+    assert (total, good.sum()) == (500, 500 - collide.sum())
+    assert (batch.ranking == ranking[~collide]).all()
+    assert (batch.clicks == clicks[~collide]).all()
+    notes = evaluate(log, bothworlds.policy("uniform")).notes
+    assert any("put together" in note for note in notes)
+    assert any(f"{collide.sum()} of 500" in note for note in notes)
+
+
+def test_incomplete_pages_are_not_learned_from(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    cut = {name: np.asarray(getattr(log, name))[:-1] for name in ("item", "position", "click", "propensity", "event")}
+    with opened(replace(log, **cut, timestamp=None)) as impressions:
+        assert usable(impressions)[0].sum() == len(ranking) - 1
+        (batch,) = batches(impressions)
+    assert (batch.ranking == ranking[:-1]).all()
+
+
+def test_items_are_numbered_in_the_order_of_their_names():
+    log = MemoryLog(item=["b", "10", "a", "9"], position=[1, 1, 1, 1], click=[0, 0, 0, 0])
+    with opened(log) as impressions:
+        assert impressions.items == ("9", "10", "a", "b")
+
+
+def test_a_policy_that_learns_with_propensities_needs_a_log_that_has_them(logged):
+    logging, ranking, clicks = logged
+    with pytest.raises(ValueError, match="ftrl-pbm learns with propensities, and the log has none"):
+        evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), bothworlds.policy("ftrl-pbm"))
+
+
+def test_a_policy_without_propensities_is_judged_by_the_direct_method(logged):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), bothworlds.policy("comb-ucb"))
+    assert found.estimate("direct").value > found.estimate("logged").value
+
+
+def test_a_log_in_which_every_page_is_incomplete_teaches_nothing(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    lonely = replace(log, event=np.arange(len(log.item)))
+    with pytest.raises(ValueError, match="too few complete pages"):
+        evaluate(lonely, bothworlds.policy("uniform"))

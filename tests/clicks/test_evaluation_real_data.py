@@ -1,0 +1,54 @@
+"""The Open Bandit Dataset: random lists and Thompson sampling on the same shop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bothworlds
+from bothworlds.clicks import evaluate, to_obp
+from tests.clicks.evaluation_logs import ObdFile, real_data
+
+CAMPAIGNS = ("all", "men", "women")
+
+
+def shares(feedback):
+    """How often each item was at each position: the marginals of whoever made the log, over its whole time."""
+    counts = np.zeros((feedback["n_actions"], 3))
+    np.add.at(counts, (feedback["action"], feedback["position"]), 1.0)
+    return {str(name): row for name, row in zip(feedback["action_names"], (counts / counts.sum(axis=0)).tolist())}
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+def test_random_lists_judged_on_their_own_log_earn_what_they_earned(campaign):
+    log = ObdFile(real_data(f"obd/random_{campaign}.csv"))
+    n = to_obp(log)["n_actions"]
+    uniform = {name: [1.0 / n] * 3 for name in map(str, to_obp(log)["action_names"])}
+    found = evaluate(log, uniform)
+    for name in ("ips", "snips", "clipped"):
+        assert found.estimate(name).value == pytest.approx(found.estimate("logged").value, rel=1e-9)
+    assert found.support_at().effective_impressions > 3000
+    assert not any("do not look right" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+def test_thompson_sampling_judged_on_random_lists_earns_what_it_earned_live(campaign):
+    random, live = (ObdFile(real_data(f"obd/{who}_{campaign}.csv")) for who in ("random", "bts"))
+    found = evaluate(random, shares(to_obp(live)))
+    earned = evaluate(live, bothworlds.policy("uniform")).estimate("logged")
+    for name in ("ips", "snips", "dr"):
+        judged = found.estimate(name)
+        error = np.hypot(judged.standard_error, earned.standard_error)
+        assert abs(judged.value - earned.value) < 3 * error
+
+
+def test_one_list_out_of_eighty_items_is_too_little_to_trust():
+    found = evaluate(ObdFile(real_data("obd/random_all.csv")), ["1", "2", "3"])
+    assert any("Too few clicks" in warning for warning in found.warnings)
+    assert any("Too few impressions" in warning for warning in found.warnings)
+
+
+def test_policies_learn_from_single_impressions():
+    found = evaluate(ObdFile(real_data("obd/random_men.csv")), bothworlds.policy("ftrl-pbm"), draws=2000)
+    assert any("put together" in note for note in found.notes)
+    assert found.estimate("dr").standard_error > 0.0

@@ -1,0 +1,177 @@
+"""Fitting counts: the maximum, its normal form, what is identified, and many queries at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bothworlds.clicks import Counts, fit
+from bothworlds.statistics.rank_one import fit_em, fit_newton
+from tests.clicks.logs import generated
+from tests.reference.position_based import maximum
+
+SMALL = 1e-4  # nats: what the fit may lose to its distance from the edge
+
+
+def tables(counts):
+    shown, clicked = np.zeros((2, len(counts.items), len(counts.positions)))
+    shown[counts.item, counts.position], clicked[counts.item, counts.position] = counts.shown, counts.clicked
+    return shown, clicked
+
+
+def products(model):
+    return np.outer(model.attraction, model.examination)
+
+
+def test_a_pair_of_tables_is_fitted():
+    model = fit(([[1000, 1000], [1000, 0]], [[800, 400], [200, 0]]))
+    np.testing.assert_allclose(products(model), [[0.8, 0.4], [0.2, 0.1]], rtol=1e-6)
+    assert (model.items, model.queries, model.positions) == (("0", "1"), ("", ""), (1, 2))
+    assert model.converged
+    assert model.identified
+    assert model.warnings == ()
+
+
+def test_the_largest_examination_is_one_wherever_it_is():
+    model = fit(generated(examination=[0.3, 0.9, 0.5, 0.1]))
+    assert model.examination.argmax() == 1
+    assert model.examination.max() == 1.0
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 0.6]))
+@settings(max_examples=25)
+def test_no_other_optimiser_finds_more(seed, share):
+    counts = generated(1, 5, 3, 8, seed=seed, share=share)
+    if len(counts):
+        model = fit(counts)
+        assert model.log_likelihood >= maximum(*tables(counts))[2] - SMALL
+        assert model.converged
+
+
+def test_a_worse_curve_is_told_from_the_maximum():
+    """The comparison with another optimiser can fail: three passes of EM are not enough for it."""
+    counts = generated(1, 6, 4, 3000, examination=[1.0, 0.255, 0.0873, 0.0462])
+    best = maximum(*tables(counts))[2]
+    assert fit(counts, method="em", iterations=3).log_likelihood < best - 10 * SMALL
+
+
+@pytest.mark.parametrize(("method", "twin"), [("newton", fit_newton), ("em", fit_em)])
+def test_one_query_is_fitted_like_its_table(method, twin):
+    counts = generated(seed=3)
+    model, other = fit(counts, method=method), twin(*tables(counts))
+    np.testing.assert_allclose(products(model), products(other), rtol=1e-9)
+    assert model.log_likelihood == pytest.approx(other.log_likelihood)
+    assert model.iterations == other.iterations
+
+
+def test_em_and_newton_agree():
+    counts = generated(4, seed=5)
+    newton, em = fit(counts), fit(counts, method="em")
+    assert em.converged
+    assert em.iterations > 10 * newton.iterations
+    np.testing.assert_allclose(em.attraction, newton.attraction, rtol=1e-5)
+
+
+def test_em_makes_exactly_the_passes_it_is_asked_for():
+    model = fit(generated(), method="em", iterations=7)
+    assert (model.iterations, model.converged) == (7, False)
+    assert "stopped after 7 passes" in model.warnings[0]
+
+
+def test_a_prior_keeps_items_without_clicks_off_zero():
+    counts = Counts.from_tables([[50, 50], [50, 50]], [[20, 10], [0, 0]])
+    assert fit(counts).attraction[1] == 0.0
+    model = fit(counts, prior=0.1)
+    np.testing.assert_allclose(products(model), products(fit_newton(*tables(counts), prior=0.1)), rtol=1e-9)
+    assert model.attraction[1] > 0.0
+
+
+def test_ordered_examination_does_not_rise():
+    counts = generated(examination=[0.3, 0.9, 0.5, 0.1])
+    assert fit(counts, ordered=True).examination[:2].tolist() == [1.0, 1.0]
+
+
+# Many queries
+
+
+def test_a_shared_curve_weighs_all_queries():
+    counts = generated(30, 5, 4, 100, seed=1)
+    model = fit(counts)
+    assert len(model.items) == len(model.queries) == 150
+    assert model.queries[:6] == ("query0",) * 5 + ("query1",)
+    np.testing.assert_allclose(model.examination, 1.0 / np.arange(1, 5), atol=0.03)
+    wide = np.zeros((2, 150, 4))
+    row = counts.query * 5 + counts.item
+    wide[:, row, counts.position] = counts.shown, counts.clicked
+    assert model.log_likelihood == pytest.approx(fit_newton(*wide).log_likelihood)
+
+
+@pytest.mark.parametrize("method", ["newton", "em"])
+def test_one_model_per_query_is_what_each_query_gives_alone(method):
+    counts = generated(40, 4, 3, 60, seed=2, share=0.8)
+    models = fit(counts, per_query=True, method=method)
+    assert list(models) == list(counts.queries)
+    total = 0.0
+    for q in (0, 17, 39):
+        mine = counts.query == q
+        part = [getattr(counts, name)[mine] for name in ("item", "position", "shown", "clicked")]
+        alone = fit(
+            Counts(counts.items, (counts.queries[q],), counts.positions, np.zeros(mine.sum(), int), *part),
+            method=method,
+        )
+        model = models[counts.queries[q]]
+        names = [alone.items.index(item) for item in model.items]
+        np.testing.assert_allclose(model.attraction, alone.attraction[names], rtol=1e-9)
+        np.testing.assert_allclose(model.examination, alone.examination, rtol=1e-9)
+        np.testing.assert_allclose(model.item_spread.error, alone.item_spread.error[names], rtol=1e-6)
+        assert (model.identified, model.converged, model.warnings) == (
+            alone.identified,
+            alone.converged,
+            alone.warnings,
+        )
+    total = sum(model.log_likelihood for model in models.values())
+    assert models.log_likelihood == pytest.approx(total)
+    assert models.log_likelihood > fit(counts, method=method).log_likelihood
+    assert len(models.table()) == sum(len(model.items) for model in models.values())
+
+
+def test_threads_change_nothing(monkeypatch):
+    counts = generated(200, 5, 4, 20, seed=4)
+    monkeypatch.setattr("bothworlds.clicks.maximising.CHUNK", 50)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    several = fit(counts, per_query=True)
+    monkeypatch.setattr("bothworlds.clicks.maximising.CHUNK", 10**9)
+    one = fit(counts, per_query=True)
+    for name in ("query0", "query57", "query199"):
+        assert several[name].attraction.tolist() == one[name].attraction.tolist()
+        np.testing.assert_array_equal(several[name].item_spread.error, one[name].item_spread.error)
+        np.testing.assert_array_equal(several[name].position_spread.error, one[name].position_spread.error)
+
+
+# What is wrong with what was asked for
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"method": "svd"}, "method must be"),
+        ({"iterations": 5}, "passes of method 'em'"),
+        ({"method": "em", "iterations": 0}, "at least 1"),
+        ({"method": "em", "ordered": True}, "needs method 'newton'"),
+        ({"prior": -1.0}, "prior must be"),
+        ({"standard_errors": "jackknife"}, "standard_errors must be"),
+        ({"replications": 1}, "replications must be"),
+    ],
+)
+def test_impossible_settings_are_refused(options, said):
+    with pytest.raises(ValueError, match=said):
+        fit(generated(), **options)
+
+
+def test_nothing_to_fit_is_refused():
+    with pytest.raises(ValueError, match="nothing to fit"):
+        fit(Counts.from_tables([[0, 0]], [[0, 0]]))
+    with pytest.raises(ValueError, match="6 clicks in 5"):
+        fit(([[5]], [[6]]))

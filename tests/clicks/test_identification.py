@@ -1,0 +1,133 @@
+"""What counts determine: components, edges of what is possible, and a check by pushing the maximum about."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bothworlds.clicks import Counts, fit
+from tests.reference.position_based import maximum
+
+FIXED_LIST = Counts.from_tables(np.diag([900, 900, 900]), np.diag([400, 300, 90]), items=["a", "b", "c"])
+# Two halves, held together by two pairs that were clicked every time: they can slide against each other.
+SLIDING = ([[100, 5], [5, 100]], [[50, 5], [5, 30]])
+
+
+def shift(shown, clicked, seed, push=1e-4):
+    """How far the products of what has clicks move if the likelihood is tilted by a hair, either way."""
+    shown, clicked = np.asarray(shown), np.asarray(clicked)
+    rows, columns = clicked.sum(1) > 0, clicked.sum(0) > 0
+    tilt = np.random.default_rng(seed).normal(size=shown.shape[1]) * columns * push
+    ends = [maximum(shown, clicked, sign * tilt) for sign in (-1.0, 1.0)]
+    first, second = (np.outer(alpha, beta)[np.ix_(rows, columns)] for alpha, beta, _ in ends)
+    return float(np.abs(first - second).max())
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_what_is_called_identified_stays_put_when_pushed(block):
+    checked = 0
+    for seed in range(25 * block, 25 * block + 25):
+        rng = np.random.default_rng(seed)
+        shown = rng.integers(0, 6, (5, 3)) * (rng.random((5, 3)) < 0.6)
+        clicked = rng.binomial(shown, rng.choice([0.3, 0.6, 1.0], (5, 3)))
+        if shown.any() and fit((shown, clicked)).identified:
+            checked += 1
+            assert shift(shown, clicked, seed) < 0.02, (shown, clicked)
+    assert checked >= 5
+
+
+@pytest.mark.parametrize("counts", [([[9, 0], [0, 9]], [[3, 0], [0, 2]]), SLIDING])
+def test_what_is_called_unidentified_moves_when_pushed(counts):
+    assert not fit(counts).identified
+    assert max(shift(*counts, seed) for seed in range(4)) > 0.1
+
+
+def test_pairs_clicked_every_time_do_not_hold_halves_together():
+    model = fit(SLIDING)
+    assert "position 2 can only be compared" in model.warnings[0]
+    assert "clicked every time" in model.warnings[0]
+    assert fit(([[100, 5], [6, 100]], [[50, 5], [5, 30]])).identified
+
+
+def test_a_fixed_list_is_all_components():
+    model = fit(FIXED_LIST)
+    assert not model.identified
+    assert model.converged
+    assert model.components.items.tolist() == model.components.positions.tolist() == [0, 1, 2]
+    assert model.examination.tolist() == [1.0] * 3
+    np.testing.assert_allclose(model.attraction, np.array([400, 300, 90]) / 900, rtol=1e-6)
+    assert "3 groups" in model.warnings[0]
+    for name in ("'a' at position 1", "'b' at position 2", "'c' at position 3"):
+        assert name in model.warnings[0]
+
+
+def test_components_are_fitted_as_if_each_were_alone():
+    shown, clicked = np.zeros((2, 5, 4), int)
+    halves = (slice(0, 2), slice(0, 2)), (slice(2, 5), slice(2, 4))
+    rng = np.random.default_rng(0)
+    for half in halves:
+        shown[half] = rng.integers(50, 90, shown[half].shape)
+        clicked[half] = rng.binomial(shown[half], 0.4)
+    model = fit((shown, clicked))
+    assert model.components.items.tolist() == [0, 0, 1, 1, 1]
+    assert model.components.positions.tolist() == [0, 0, 1, 1]
+    likelihoods = 0.0
+    for rows, columns in halves:
+        alone = fit((shown[rows, columns], clicked[rows, columns]))
+        np.testing.assert_allclose(model.attraction[rows], alone.attraction, rtol=1e-6)
+        np.testing.assert_allclose(model.examination[columns], alone.examination, rtol=1e-6)
+        np.testing.assert_allclose(model.position_spread.error[columns], alone.position_spread.error, rtol=1e-4)
+        np.testing.assert_allclose(model.item_spread.error[rows], alone.item_spread.error, rtol=1e-4)
+        likelihoods += alone.log_likelihood
+    assert model.log_likelihood == pytest.approx(likelihoods)
+
+
+def test_an_item_without_clicks_links_nothing():
+    shown = np.array([[50, 0], [0, 50], [50, 50]])
+    linked, cut = np.array([[20, 0], [0, 10], [5, 5]]), np.array([[20, 0], [0, 10], [0, 0]])
+    assert fit((shown, linked)).identified
+    model = fit((shown, cut))
+    assert not model.identified
+    assert model.attraction[2] == 0.0
+
+
+def test_a_position_without_clicks_is_not_examined():
+    model = fit(([[50, 50], [50, 50]], [[20, 0], [10, 0]]))
+    assert model.identified
+    assert model.examination.tolist() == [1.0, 0.0]
+    assert model.position_spread.low[1] == 0.0
+    assert model.position_spread.high[1] == pytest.approx(3.0 / (50 * 0.4 + 50 * 0.2), rel=0.01)
+
+
+def test_the_rule_of_three_bounds_items_without_clicks():
+    model = fit(([[100, 100], [300, 0]], [[40, 40], [0, 0]]))
+    assert (model.attraction[1], model.item_spread.low[1]) == (0.0, 0.0)
+    assert model.item_spread.high[1] == pytest.approx(0.01, rel=0.01)
+    assert np.isnan(model.item_spread.error[1])
+
+
+def test_clopper_and_pearson_bound_items_that_were_always_clicked():
+    model = fit(([[100], [20]], [[40], [20]]))
+    assert model.attraction[1] == pytest.approx(1.0, abs=1e-5)
+    assert model.item_spread.low[1] == pytest.approx(0.05 ** (1 / 20), rel=1e-3)
+    assert model.item_spread.high[1] == 1.0
+    assert np.isnan(model.item_spread.error[1])
+    assert "1 of 2 items have attraction 1" in model.warnings[-1]
+
+
+def test_what_was_never_shown_is_not_a_number():
+    model = fit(([[9, 9, 0], [0, 0, 0], [9, 9, 0]], [[5, 3, 0], [0, 0, 0], [4, 2, 0]]))
+    assert np.isnan(model.attraction).tolist() == [False, True, False]
+    assert np.isnan(model.examination).tolist() == [False, False, True]
+    assert np.isnan(model.item_spread.high).tolist() == [False, True, False]
+    assert model.components.items.tolist() == [0, -1, 0]
+    assert model.identified
+
+
+def test_without_clicks_there_is_no_curve():
+    model = fit(([[9, 9], [9, 9]], [[0, 0], [0, 0]]))
+    assert not model.identified
+    assert model.attraction.tolist() == [0.0, 0.0]
+    assert np.isnan(model.examination).all()
+    assert model.warnings == ("Nothing was clicked: there is no curve.",)
+    assert model.log_likelihood == 0.0

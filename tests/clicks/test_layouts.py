@@ -1,0 +1,134 @@
+"""Layouts: found from what is in a file, whatever its name, or named and then held to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bothworlds.clicks import counts, generate, read
+from bothworlds.clicks.layouts import LAYOUTS, detect, layout_of
+from bothworlds.clicks.layouts.relpred import last_session
+from tests.clicks.real import ROOT, needs_real_logs
+
+ENDINGS = {
+    "tidy": (".csv", ".csv.gz", ".csv.zst", ".ndjson", ".ndjson.zst", ".parquet"),
+    "counts": (".csv", ".ndjson", ".parquet"),
+    "obd": (".csv", ".ndjson.gz", ".parquet"),
+    "service": (".csv", ".ndjson", ".parquet"),
+    "relpred": (".tsv", ".tsv.gz", ".tsv.zst"),
+    "yandex": (".txt", ".txt.gz", ".txt.zst"),
+}
+EVERY = [(layout, ending) for layout, endings in ENDINGS.items() for ending in endings]
+
+
+def write(tmp_path, text, name="log"):
+    (tmp_path / name).write_text(text)
+    return tmp_path / name
+
+
+@pytest.mark.parametrize(("layout", "ending"), EVERY)
+def test_a_layout_is_found_whatever_the_name_of_the_file(tmp_path, layout, ending):
+    path = generate(tmp_path / f"log{ending}", "paper/stochastic", 300, format=layout)
+    hidden = path.rename(tmp_path / "a log without an ending")
+    assert read(hidden).layout == layout
+    counted = counts(hidden)
+    assert counted.shown.sum() == 1500
+    assert counted.items == tuple(map(str, range(10)))
+
+
+def test_all_layouts_are_tried_above():
+    assert set(ENDINGS) == set(LAYOUTS)
+
+
+@pytest.mark.parametrize(("layout", "ending"), [(layout, endings[0]) for layout, endings in ENDINGS.items()])
+def test_only_the_right_name_is_accepted(tmp_path, layout, ending):
+    path = generate(tmp_path / f"log{ending}", "paper/stochastic", 50, format=layout)
+    assert read(path, layout).layout == layout
+    for other in set(LAYOUTS) - {layout}:
+        with pytest.raises(ValueError, match=f"is not in the format {other}: it"):
+            read(path, other)
+
+
+def test_an_unknown_format_is_refused_with_a_list():
+    with pytest.raises(ValueError, match="there is no format 'jandex'; there are tidy, counts, obd"):
+        layout_of("jandex")
+
+
+def test_a_file_in_no_known_format_is_refused_with_a_list(tmp_path):
+    with pytest.raises(ValueError, match=r"none that is known here, starting 'name,age': tidy \(columns event"):
+        read(write(tmp_path, "name,age\nada,36\n"))
+
+
+def test_a_file_that_may_be_two_things_is_refused(tmp_path):
+    path = write(tmp_path, "item,item_id,position,click,propensity_score\na,1,1,0,0.5\n")
+    with pytest.raises(ValueError, match=r"is not clear; name the one that is meant: tidy .* obd"):
+        read(path)
+    assert counts(path, format="obd").items == ("1",)
+    assert counts(path, format="tidy").items == ("a",)
+
+
+def test_files_of_two_layouts_are_no_log(tmp_path):
+    one = write(tmp_path, "item,position,click\na,1,0\n", "one")
+    two = write(tmp_path, "1_0\t7 : 7;", "two")
+    with pytest.raises(ValueError, match=r"in several: tidy like .*one, yandex like .*two"):
+        read([one, two])
+
+
+def test_files_with_other_columns_are_no_log(tmp_path):
+    one = write(tmp_path, "item,position,click\na,1,0\n", "one")
+    two = write(tmp_path, "position,item,click\n1,a,0\n", "two")
+    with pytest.raises(ValueError, match="must have the same columns"):
+        read([one, two])
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
+def test_columns_may_be_divided_by_other_marks(tmp_path, delimiter):
+    text = "event,position,item,click\n1,1,a,0\n1,2,b,1\n".replace(",", delimiter)
+    assert counts(write(tmp_path, text)).clicked.tolist() == [0, 1]
+
+
+def test_the_names_of_open_bandit_pipeline_are_understood(tmp_path):
+    log = read(write(tmp_path, "action,position,reward,pscore\n3,0,1.0,0.25\n4,1,0.0,0.5\n"))
+    assert (log.layout, log.has_propensities, log.has_pages) == ("tidy", True, False)
+    assert counts(log).clicked.tolist() == [1, 0]
+
+
+def test_the_other_spelling_of_counts_is_understood(tmp_path):
+    text = ",dict_index,pos,Impression,Click,query,url\n0,q_u,6,100,47,q,u\n1,q_u,5,10,0,q,u\n"
+    counted = counts(write(tmp_path, text))
+    assert (counted.queries, counted.items, counted.positions) == (("q",), ("u",), (5, 6))
+    assert counted.shown.tolist() == [10, 100]
+
+
+def test_values_between_quotes_may_hold_anything(tmp_path):
+    text = 'item,position,click\n"a, ""b""",1,0\n"two\nlines",2,1\n'
+    assert counts(write(tmp_path, text)).items == ('a, "b"', "two\nlines")
+
+
+def test_labels_are_ordered_as_numbers_where_they_are_numbers(tmp_path):
+    text = "item,position,click\n10,1,0\n9,1,0\nx,1,0\n100,1,0\n"
+    assert counts(write(tmp_path, text)).items == ("9", "10", "100", "x")
+
+
+def test_the_last_session_is_where_a_log_is_cut():
+    text = b"1\t0\tQ\t1\t0\t7\n1\t1\tC\t7\n11\t0\tQ\t1\t0\t7\n11\t1\tC\t7\n"
+    assert last_session(text) == text.index(b"11\t0")
+    assert last_session(text[:-3]) == text.index(b"11\t0")
+    assert last_session(b"1\t0\tQ\t1\t0\t7\n") == 0
+    assert last_session(b"1\t0") == 0
+
+
+@needs_real_logs
+@pytest.mark.parametrize(
+    ("file", "layout"),
+    [
+        ("yandex/trainSample", "yandex"),
+        ("yandex/oneQueryTest", "yandex"),
+        ("yandex/relpred_test.tsv", "relpred"),
+        ("obd/bts_men.csv", "obd"),
+        ("yandex_counts/counts.csv", "counts"),
+    ],
+)
+def test_real_logs_are_recognised(file, layout):
+    log = read(ROOT / file)
+    assert log.layout == layout
+    assert detect(log.heads[0]).name == layout

@@ -1,0 +1,206 @@
+"""Fitted models: tables, files, surprise, and the worlds they become."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import bothworlds
+from bothworlds.clicks import Counts, fit, load_model
+from bothworlds.clicks.model import Model, Models
+from tests.clicks.logs import DATA, generated
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit(generated(seed=2))
+
+
+@pytest.fixture(scope="module")
+def several():
+    return fit(generated(5, seed=2), per_query=True)
+
+
+def test_the_table_has_a_row_for_every_item(model):
+    rows = model.table()
+    assert [row["item"] for row in rows] == list(model.items)
+    assert set(rows[0]) == {
+        *("query", "item", "component", "impressions", "clicks", "attraction", "standard_error", "low", "high")
+    }
+    assert all(row["low"] < row["attraction"] < row["high"] for row in rows)
+    assert sum(row["clicks"] for row in rows) == sum(row["clicks"] for row in model.curve())
+
+
+def test_the_curve_has_a_row_for_every_position(model):
+    assert [row["position"] for row in model.curve()] == [1, 2, 3, 4]
+    assert model.curve()[0]["low"] == model.curve()[0]["examination"] == 1.0
+
+
+# Surprise
+
+
+def test_perplexity_is_that_of_the_likelihood(model):
+    counts = generated(seed=2)
+    assert model.perplexity(counts) == pytest.approx(np.exp(-model.log_likelihood / counts.shown.sum()))
+    assert model.perplexity(counts) < model.perplexity(generated(seed=3))
+
+
+def test_many_models_are_surprised_each_by_its_own_query(several):
+    counts = generated(5, seed=2)
+    assert several.perplexity(counts) == pytest.approx(np.exp(-several.log_likelihood / counts.shown.sum()))
+
+
+def test_a_coin_has_perplexity_two():
+    assert fit(([[100]], [[50]])).perplexity(([[10]], [[5]])) == pytest.approx(2.0)
+
+
+def test_pairs_that_the_model_does_not_know_are_left_out_and_it_says_so(model):
+    wide = generated(1, 8, 5, seed=2)
+    found = model.perplexity(wide)
+    known = (wide.item < 6) & (wide.position < 4)
+    assert found.impressions == wide.shown[known].sum()
+    assert found.left_out == wide.shown[~known].sum()
+    assert f"{found.left_out:,} of {wide.shown.sum():,} impressions left out" in str(found)
+    assert str(model.perplexity(generated(seed=2))) == repr(float(model.perplexity(generated(seed=2))))
+
+
+def test_what_the_model_holds_impossible_surprises_it_without_bound():
+    held = fit(([[10], [10]], [[5], [0]]))
+    assert held.perplexity(([[10], [10]], [[5], [1]])) == np.inf
+
+
+def test_nothing_known_is_refused(model):
+    with pytest.raises(ValueError, match="knows none of the pairs"):
+        model.perplexity(Counts.from_tables([[9]], [[3]], items=["somebody"]))
+
+
+# Files
+
+
+def test_a_model_is_what_was_saved(model, tmp_path):
+    again = load_model(model.save(tmp_path / "deep" / "model.json"))
+    assert isinstance(again, Model)
+    assert again.attraction.tolist() == model.attraction.tolist()
+    assert (again.items, again.queries, again.positions) == (model.items, model.queries, model.positions)
+    assert again.table() == model.table()
+    assert again.curve() == model.curve()
+    assert again.warnings == model.warnings
+    assert list(tmp_path.rglob("*.json")) == [tmp_path / "deep" / "model.json"]
+
+
+def test_many_models_are_saved_in_one_file(several, tmp_path):
+    again = load_model(several.save(tmp_path / "models.json"))
+    assert isinstance(again, Models)
+    assert list(again) == list(several)
+    assert again.log_likelihood == several.log_likelihood
+    assert again.table() == several.table()
+    counts = generated(5, seed=2)
+    assert again.perplexity(counts) == several.perplexity(counts)
+
+
+def test_what_is_not_a_number_is_null_in_the_file(tmp_path):
+    fit(([[9, 0], [0, 0]], [[3, 0], [0, 0]])).save(tmp_path / "m.json")
+    document = json.loads((tmp_path / "m.json").read_text(), parse_constant=pytest.fail)
+    assert document["attraction"][1] is None
+    assert document["examination"][1] is None
+    assert document["version"] == 1
+    assert np.isnan(load_model(tmp_path / "m.json").attraction[1])
+
+
+def test_a_failing_write_leaves_the_old_file(model, tmp_path, monkeypatch):
+    path = model.save(tmp_path / "m.json")
+    before = path.read_text()
+    monkeypatch.setattr("json.dump", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model.save(path)
+    assert path.read_text() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not a fitted model"),
+        ("[1, 2]", "not a fitted model"),
+        ('{"a": 1}', "not a fitted model"),
+        ('{"version": 7, "format": "x"}', "version 7"),
+    ],
+)
+def test_other_files_are_refused(text, said, tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=said):
+        load_model(path)
+    with pytest.raises(ValueError, match=r"no file .*nowhere.json"):
+        load_model(tmp_path / "nowhere.json")
+
+
+def test_models_that_list_parameters_only_are_read(tmp_path):
+    path = tmp_path / "theirs.json"
+    path.write_text(json.dumps({"7": {"attr": [0.8, 0.4], "exam": [0.5, 0.25]}, "8": {"attr": [0.1], "exam": [1.0]}}))
+    models = load_model(path)
+    np.testing.assert_allclose(models["7"].attraction, [0.4, 0.2])
+    assert models["7"].examination.tolist() == [1.0, 0.5]
+    assert bothworlds.world(str(path), query="7").n_items == 2
+
+
+@pytest.mark.parametrize("name", ["pbm_10Q.json", "pbm_60Q.json"])
+def test_public_models_are_read(name):
+    path = DATA / "pbm_models" / name
+    if not path.exists():
+        pytest.skip(f"no {name}: set BOTHWORLDS_DATA to the folder with real logs")
+    models = load_model(path)
+    assert len(models) == int(name[4:6])
+    assert all(models.world(query).n_positions == 10 for query in models)
+
+
+# Worlds
+
+
+def test_a_model_becomes_a_world(model, tmp_path):
+    world = model.world()
+    np.testing.assert_allclose(world.click_probabilities(0), np.outer(model.attraction, model.examination))
+    model.save(tmp_path / "m.json")
+    again = bothworlds.world(str(tmp_path / "m.json"))
+    assert again.attraction.tolist() == world.attraction.tolist()
+    assert (world.name, again.name) == ("fitted(query0)", "fitted m(query0)")
+    result = bothworlds.play("uniform", str(tmp_path / "m.json"), rounds=50, seeds=1)
+    assert result.world == "fitted m(query0)"
+
+
+def test_one_of_several_queries_must_be_named(several, tmp_path):
+    shared = fit(generated(5, seed=2))
+    shared.save(tmp_path / "shared.json")
+    several.save(tmp_path / "each.json")
+    for model in (shared, several):
+        with pytest.raises(ValueError, match="name one"):
+            model.world()
+        assert model.world("query3").n_items == 6
+        with pytest.raises(ValueError, match=r"no .*'nobody'"):
+            model.world("nobody")
+    for name, model in (("shared", shared), ("each", several)):
+        found = bothworlds.world(str(tmp_path / f"{name}.json"), query="query3")
+        assert found.attraction.tolist() == model.world("query3").attraction.tolist()
+    with pytest.raises(ValueError, match="5 queries; name one"):
+        bothworlds.world(str(tmp_path / "each.json"))
+
+
+def test_parts_that_cannot_be_compared_make_no_world(tmp_path):
+    model = fit(([[9, 0], [0, 9]], [[3, 0], [0, 2]]))
+    with pytest.raises(ValueError, match="not identified"):
+        model.world()
+    with pytest.raises(ValueError, match=r"loose.json: the model is not identified"):
+        bothworlds.world(str(model.save(tmp_path / "loose.json")))
+
+
+def test_more_positions_than_items_make_no_world():
+    with pytest.raises(ValueError, match="--positions 1"):
+        fit(([[9, 9]], [[3, 2]])).world()
+
+
+def test_a_setting_that_a_fitted_world_does_not_have_is_refused(model, tmp_path):
+    path = str(model.save(tmp_path / "m.json"))
+    with pytest.raises(ValueError, match="no setting 'gap'; it has query"):
+        bothworlds.world(path, gap=3)

@@ -1,0 +1,258 @@
+"""Reading: what the filters keep, in which order, and that every way to hand over a log gives the same counts."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import duckdb
+import pyarrow
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from bothworlds.clicks import counts, generate, read, records
+from tests.clicks.naive import as_dictionaries, count_sessions, same
+from tests.clicks.real import ROOT, needs_real_logs
+
+TIDY = "event,position,item,click\n1,1,a,1\n1,2,b,0\n2,1,b,0\n2,2,a,1\n3,1,a,0\n3,2,c,0\n"
+
+
+@pytest.fixture
+def tidy(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(TIDY)
+    return path
+
+
+def sessions(seed, lines=400):
+    """A Relevance Prediction log with everything that may happen in one."""
+    rng = random.Random(seed)
+    text, session = [], 0
+    for _ in range(lines):
+        if rng.random() < 0.2:
+            session += rng.randint(1, 3)
+        if rng.random() < 0.5:
+            urls = [rng.randint(1, 12) for _ in range(rng.randint(1, 6))]
+            text.append(
+                f"{session}\t{rng.randint(0, 99)}\tQ\t{rng.randint(1, 3)}\t{rng.randint(0, 2)}\t"
+                + "\t".join(map(str, urls))
+            )
+        else:
+            text.append(f"{session}\t{rng.randint(0, 99)}\tC\t{rng.randint(1, 12)}")
+    return "0\t0\tQ\t1\t0\t1\n" + "\n".join(text) + "\n"
+
+
+# Sessions
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sessions_are_counted_as_by_hand(tmp_path, seed):
+    (tmp_path / "log").write_text(sessions(seed))
+    counted = counts(tmp_path / "log")
+    shown, clicked, stray = count_sessions(sessions(seed))
+    assert as_dictionaries(counted) == (shown, clicked)
+    assert counted.pages == sessions(seed).count("\tQ\t")
+    assert counted.notes == (f"{stray} clicks on urls that their page does not show were ignored",)
+
+
+@pytest.mark.parametrize("chunk", [64, 257, 1000])
+def test_where_a_log_is_cut_into_chunks_does_not_matter(tmp_path, monkeypatch, chunk):
+    (tmp_path / "log").write_text(sessions(0))
+    whole = counts(tmp_path / "log")
+    monkeypatch.setattr(records, "CHUNK", chunk)
+    assert same(counts(tmp_path / "log"), whole)
+
+
+def test_a_table_that_is_too_small_is_emptied_and_grown(tmp_path, monkeypatch):
+    (tmp_path / "log").write_text(sessions(1))
+    whole = counts(tmp_path / "log")
+    monkeypatch.setattr(records, "CHUNK", 2000)
+    monkeypatch.setattr(records, "SLOTS", 64)
+    assert same(counts(tmp_path / "log"), whole)
+
+
+def test_a_click_belongs_to_the_last_page_that_shows_the_url(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("5\t0\tQ\t1\t0\t7\t8\n5\t1\tQ\t2\t0\t8\t9\n5\t2\tC\t8\n5\t3\tC\t7\n5\t4\tC\t8\n6\t0\tC\t9\n")
+    counted = counts(log)
+    assert as_dictionaries(counted)[1] == {("2_0", "8", 1): 1, ("1_0", "7", 1): 1}
+    assert counted.notes == ("1 clicks on urls that their page does not show were ignored",)
+
+
+def test_a_url_twice_on_a_page_is_clicked_where_it_comes_first(tmp_path):
+    (tmp_path / "log").write_text("1_0\t7,8,7 : 7 , 7 , 99;")
+    counted = counts(tmp_path / "log")
+    assert as_dictionaries(counted) == (
+        {("1_0", "7", 1): 1, ("1_0", "8", 2): 1, ("1_0", "7", 3): 1},
+        {("1_0", "7", 1): 1},
+    )
+    assert counted.notes == ("1 clicks on urls that their page does not show were ignored",)
+
+
+def test_lines_may_end_as_on_windows_and_the_last_one_not_at_all(tmp_path):
+    (tmp_path / "unix").write_text(sessions(2))
+    (tmp_path / "other").write_bytes(sessions(2).rstrip("\n").replace("\n", "\r\n").encode())
+    assert same(counts(tmp_path / "unix"), counts(tmp_path / "other"))
+
+
+# Filters
+
+
+def test_pages_made_only_of_the_most_frequent_items_are_kept(tidy):
+    counted = counts(tidy, top_items=2)
+    assert counted.items == ("a", "b")
+    assert counted.pages == 2
+    assert counted.shown.sum() == 4
+
+
+def test_pages_are_cut_before_frequent_items_are_looked_for(tidy):
+    counted = counts(tidy, positions=1, top_items=1)
+    assert (counted.items, counted.positions, counted.pages) == (("a",), (1,), 2)
+
+
+def test_where_rows_form_no_pages_the_rows_of_frequent_items_are_kept(tmp_path):
+    path = generate(tmp_path / "log.csv", "paper/stochastic", 500, format="obd")
+    counted = counts(path, top_items=3)
+    assert len(counted.items) == 3
+    assert counted.pages is None
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.parquet", "log.tsv"])
+def test_a_query_is_kept_alone(tmp_path, name):
+    path = generate(tmp_path / name, "paper/stochastic", 600, queries=3)
+    everything = counts(path)
+    one = counts(path, query=everything.queries[1])
+    assert one.queries == everything.queries[1:2]
+    two = counts(path, query=everything.queries[:2])
+    assert two.shown.sum() == everything.shown[everything.query < 2].sum()
+    assert 0 < one.pages < two.pages < everything.pages
+
+
+@pytest.mark.parametrize("options", [{"top_items": 8}, {"top_items": 8, "positions": 3}, {"positions": 2}])
+def test_every_layout_with_pages_filters_alike(tmp_path, options):
+    text = counts(generate(tmp_path / "log.tsv", "paper/stochastic", 3000), **options)
+    for name, layout in (("a.parquet", "tidy"), ("a.ndjson", "tidy"), ("b.parquet", "service"), ("c.txt", "yandex")):
+        table = counts(generate(tmp_path / name, "paper/stochastic", 3000, format=layout), **options)
+        assert table.pages == text.pages
+        assert table.items == text.items
+        assert table.shown.tolist() == text.shown.tolist()
+        assert table.clicked.tolist() == text.clicked.tolist()
+
+
+def test_a_filter_that_keeps_nothing_is_an_error(tidy):
+    with pytest.raises(ValueError, match=r"nothing is left of log\.csv"):
+        counts(tidy, query="elsewhere")
+
+
+# Real logs
+
+
+@needs_real_logs
+def test_both_yandex_layouts_give_identical_counts():
+    for one, other in (("trainSample", "relpred_train.tsv"), ("testSample", "relpred_test.tsv")):
+        native, challenge = counts(ROOT / "yandex" / one), counts(ROOT / "yandex" / other)
+        assert same(native, challenge)
+        assert native.notes == challenge.notes
+
+
+@needs_real_logs
+def test_the_papers_filter_keeps_641_pages():
+    counted = counts(ROOT / "yandex" / "trainSample", top_items=10)
+    assert counted.pages == 641
+    assert len(counted.items) == 10
+
+
+@needs_real_logs
+def test_the_most_frequent_query_keeps_23185_pages_of_both_samples():
+    both = [ROOT / "yandex" / name for name in ("trainSample", "testSample")]
+    assert counts(both, query="9982_0", positions=5, top_items=10).pages == 23_185
+    assert counts(both[0], query="9982_0", positions=5, top_items=10).pages == 19_562
+
+
+@needs_real_logs
+def test_counts_with_too_many_clicks_are_refused_clipped_or_skipped():
+    table = ROOT / "yandex_counts" / "counts.csv"
+    with pytest.raises(ValueError, match=r"counts.csv, line 95: Click must not be more than impressions; got '66199'"):
+        counts(table)
+    clipped, skipped = counts(table, clip=True), counts(table, skip_bad=True)
+    assert (clipped.shown.sum(), len(clipped)) == (24_726_798, 6144)
+    assert clipped.notes == ("38 rows have more clicks than impressions; their clicks were clipped to impressions",)
+    assert len(skipped) == 6144 - 38
+    assert skipped.notes == ("38 rows were skipped: Click must not be more than impressions",)
+
+
+@needs_real_logs
+def test_the_open_bandit_dataset_is_read_with_propensities():
+    log = read(ROOT / "obd" / "random_all.csv")
+    assert (log.layout, log.has_propensities, log.has_pages) == ("obd", True, False)
+    assert counts(log).shown.sum() == 10_000
+    assert counts(log).clicked.sum() == 38
+
+
+# Ways to hand over a log
+
+
+def test_files_patterns_and_folders_are_read_as_one_log(tmp_path):
+    table = pyarrow.csv.read_csv(generate(tmp_path / "all.csv", "paper/stochastic", 400))
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for k in range(4):
+        pyarrow.parquet.write_table(table.slice(k * 501, 501), parts / f"part-{k}.parquet")
+    whole = counts(tmp_path / "all.csv")
+    assert whole.pages == 400
+    for path in (parts, str(parts / "part-*.parquet"), sorted(parts.iterdir())):
+        assert same(counts(path), whole)
+
+
+def test_packed_and_plain_files_mix(tmp_path, tidy):
+    packed = tmp_path / "more"
+    packed.write_bytes(
+        gzip.compress(TIDY.replace("\n1,", "\n4,").replace("\n2,", "\n5,").replace("\n3,", "\n6,").encode())
+    )
+    assert counts([tidy, packed]).shown.tolist() == [2 * n for n in counts(tidy).shown]
+    assert counts([tidy, packed]).pages == 6
+
+
+def test_gzip_members_one_after_another_are_one_file(tmp_path):
+    text = sessions(3).encode()
+    middle = text.index(b"\n", 3000) + 1
+    (tmp_path / "one").write_bytes(text)
+    (tmp_path / "two").write_bytes(gzip.compress(text[:middle]) + gzip.compress(text[middle:]))
+    assert same(counts(tmp_path / "one"), counts(tmp_path / "two"))
+
+
+def test_rows_are_those_that_are_counted(tmp_path):
+    log = read(
+        generate(tmp_path / "log.ndjson", "paper/stochastic", 800, queries=2), positions=3, top_items=15, query="2"
+    )
+    with duckdb.connect() as connection:
+        rows = log.rows(connection)
+        assert rows.columns == ["event", "query", "item", "position", "click", "propensity", "timestamp"]
+        assert [str(kind) for kind in rows.types[:6]] == [
+            "VARCHAR",
+            "VARCHAR",
+            "VARCHAR",
+            "INTEGER",
+            "TINYINT",
+            "DOUBLE",
+        ]
+        shown, clicked = rows.aggregate("count(*), sum(click)").fetchall()[0]
+        assert rows.project("query, propensity").distinct().fetchall() == [("2", 0.1)]
+    assert (shown, clicked) == (counts(log).shown.sum(), counts(log).clicked.sum())
+    assert shown == 3 * counts(log).pages
+
+
+def test_what_the_service_did_not_learn_from_has_no_propensity_and_still_counts(tmp_path):
+    rows = [
+        {"event": "a", "segment": "s", "arm": arm, "policy_id": "p", "position": k, "item": f"i{k}", "click": k == 0,
+         "propensity": 0.5, "pinned": False, "learn": k == 0, "surface": "home", "timestamp": "2024-01-01"}
+        for k, arm in enumerate(("learner", "holdout"))
+    ]  # fmt: skip
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "export.parquet")
+    log = read(tmp_path / "export.parquet")
+    assert log.layout == "service"
+    assert counts(log).shown.tolist() == [1, 1]
+    assert counts(log).queries == ("s",)
+    with duckdb.connect() as connection:
+        assert log.rows(connection).project("item, click, propensity").fetchall() == [("i0", 1, 0.5), ("i1", 0, None)]

@@ -1,0 +1,143 @@
+"""``bothworlds fit``: what it prints, draws and writes, and worlds from its files. Counting is stood in for."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+
+import pytest
+from typer.testing import CliRunner
+
+from bothworlds.cli import app
+from bothworlds.clicks import Counts, fit
+from tests.clicks.logs import generated
+
+LOGS = {
+    "good": generated(1, 8, 4, 2000, seed=1),
+    "queries": generated(6, 8, 4, 200, seed=1),
+    "few": generated(1, 20, 3, 40, seed=2, low=0.005, high=0.02, examination=[1.0, 1.0, 1.0]),
+    "list": Counts.from_tables([[900, 0], [0, 900]], [[400, 0], [0, 90]], items=["a", "b"]),
+}
+
+
+@pytest.fixture
+def read(monkeypatch, tmp_path):
+    """A folder with logs, and the options they were counted with."""
+    asked = {}
+
+    def counts(path, **options):
+        asked.update(options)
+        return LOGS[path.stem]
+
+    module = types.ModuleType("bothworlds.clicks.counting")
+    module.counts = counts
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name in LOGS:
+        (tmp_path / f"{name}.csv").touch()
+    return asked
+
+
+def run(*arguments):
+    runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    return runner.invoke(app, list(map(str, arguments)))
+
+
+def answer(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refused(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    return " ".join(result.output.split())
+
+
+def test_it_says_what_was_read_and_prints_curve_and_items(read, tmp_path):
+    text = answer("fit", tmp_path / "good.csv")
+    counts, model = LOGS["good"], fit(LOGS["good"])
+    assert f"{counts.shown.sum():,} impressions, {counts.clicked.sum():,} clicks" in text
+    assert f"log-likelihood {model.log_likelihood:,.2f}" in text
+    for row in model.curve()[1:]:
+        assert f"{row['examination']:.4f}" in text
+        assert f"{row['low']:.4f} to {row['high']:.4f}" in text
+    assert all(item in text for item in counts.items)
+    assert "warning" not in text
+
+
+def test_options_of_reading_are_passed_on(read, tmp_path):
+    answer("fit", tmp_path / "good.csv", "--format", "tidy", "--top-items", "10", "--positions", "5", "--query", "q")
+    assert read == {
+        "engine": "duckdb",
+        "format": "tidy",
+        "top_items": 10,
+        "positions": 5,
+        "query": "q",
+        "skip_bad": False,
+        "clip": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("few", (), "This curve is noise"),
+        ("list", (), "Not identified: there are 2 groups"),
+        ("good", ("--method", "em", "--iterations", "3"), "EM was stopped after 3 passes"),
+    ],
+)
+def test_it_warns_where_warned_is_due(read, tmp_path, name, options, said):
+    assert f"warning: {said}" in answer("fit", tmp_path / f"{name}.csv", *options)
+
+
+def test_the_components_of_a_fixed_list_are_shown(read, tmp_path):
+    assert "group" in answer("fit", tmp_path / "list.csv")
+
+
+@pytest.mark.parametrize("options", [(), ("--per-query",)])
+@pytest.mark.parametrize("name", LOGS)
+def test_every_fit_can_be_drawn_and_written(read, tmp_path, name, options):
+    text = answer("fit", tmp_path / f"{name}.csv", *options, "--plot", tmp_path / "f.svg", "--out", tmp_path / "m.json")
+    assert "figure:" in text
+    assert "examination" in (tmp_path / "f.svg").read_text()
+    assert json.loads((tmp_path / "m.json").read_text())["version"] == 1
+
+
+def test_the_same_fit_is_the_same_picture(read, tmp_path):
+    for name in ("a", "b"):
+        answer("fit", tmp_path / "good.csv", "--plot", tmp_path / f"{name}.svg")
+    assert (tmp_path / "a.svg").read_text() == (tmp_path / "b.svg").read_text()
+
+
+def test_only_so_many_items_are_printed(read, tmp_path):
+    text = answer("fit", tmp_path / "queries.csv", "--top", "3", "--per-query")
+    assert "3 of 48 items" in text
+    assert text.count("item") < 10
+
+
+def test_a_fitted_model_is_a_world_to_play_in(read, tmp_path):
+    answer("fit", tmp_path / "queries.csv", "--out", tmp_path / "m.json")
+    place = f"{tmp_path / 'm.json'}:query='query3'"
+    assert "fitted m" in answer("play", "-p", "uniform", "-w", place, "--rounds", "50", "--seeds", "1")
+    assert "n = 8 items, m = 4 positions" in answer("bounds", "--world", place)
+    assert "6 queries; name one" in refused("play", "-p", "uniform", "-w", tmp_path / "m.json", "--rounds", "50")
+
+
+def test_what_cannot_be_done_is_refused_in_one_line(read, tmp_path):
+    log = tmp_path / "good.csv"
+    assert "there is no file" in refused("fit", tmp_path / "nowhere.csv")
+    assert "must end in .svg" in refused("fit", log, "--plot", "fit.txt")
+    assert "must end in .json" in refused("fit", log, "--out", "model.txt")
+    assert "method must be one of" in refused("fit", log, "--method", "svd")
+    assert "iterations are passes" in refused("fit", log, "--iterations", "5")
+    assert "there is no file" in refused("play", "-w", tmp_path / "nowhere.json")
+
+
+def test_the_paper_is_not_put_to_the_test_in_worlds_of_another_shape(read, tmp_path):
+    answer("fit", tmp_path / "list.csv", "--out", tmp_path / "list.json")
+    assert "not identified" in refused("reproduce", "--world", tmp_path / "list.json")
+    fit(generated(1, 5, 2, 500)).save(tmp_path / "small.json")
+    assert "at least 6 items" in refused("reproduce", "--world", tmp_path / "small.json")
+    assert "no fixed attraction" in refused("reproduce", "--world", "paper/periodic-both")
