@@ -14,9 +14,7 @@ WINDOW, LATE = 1_000, 10_000
 def a_surface(name: str = "home", *, id: int = 0, version: int = 1) -> Surface:
     items = tuple(Item(name=f"i{k}", index=k, state="active", added_at=NOON, changed_at=NOON) for k in range(ITEMS))
     settings = SurfaceSettings(slots=SLOTS, policy_settings={"rate": 0.1})
-    return Surface(
-        id=id, name=name, version=version, settings=settings, items=items, created_at=NOON, changed_at=NOON
-    )
+    return Surface(id=id, name=name, version=version, settings=settings, items=items, created_at=NOON, changed_at=NOON)
 
 
 def an_event(number: int, surface_id: int = 1, **changes: object) -> Event:

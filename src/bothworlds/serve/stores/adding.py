@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from ..records import Event, Increments, Report, Status
@@ -68,13 +68,19 @@ class Outcome(NamedTuple):
     additions: Additions
 
 
-def applied(stored: Mapping[bytes, Event], reports: Sequence[Report], now: int) -> Outcome:
-    """Apply reports one after the other to events as stored, or as the token tells where none is stored."""
+def applied(stored: Mapping[bytes, Event], reports: Sequence[Report], surface_ids: Set[int], now: int) -> Outcome:
+    """Apply reports one after the other to events as stored, or as the token tells where none is stored.
+
+    A report on a surface that is not there (a backup older than the token) is rejected, and does not harm the others.
+    """
     current = dict(stored)
     touched: dict[bytes, Event] = {}
     statuses: list[Status] = []
     additions = Additions()
     for report in reports:
+        if report.event.surface_id not in surface_ids:
+            statuses.append("rejected")
+            continue
         before = current.get(report.event.id)
         event, increments, status = reported(before or report.event, report.clicks, report.final, now)
         statuses.append(status)

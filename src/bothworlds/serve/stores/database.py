@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib import resources
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from ..records import Event
 from .adding import HISTORY_COLUMNS, Additions
 from .base import StoreError
-from .rows import EVENT_COLUMNS, Row, event_of
+from .rows import EVENT_COLUMNS, Row, batches, event_of
 
-__all__ = ["SCHEMA_VERSION", "Database", "Session", "add_history", "upgrade", "versions_of"]
+__all__ = ["SCHEMA_VERSION", "Database", "Session", "add_history", "schema_version", "upgrade", "versions_of"]
 
 SCHEMA_VERSION = 2
 T = TypeVar("T")
@@ -129,23 +128,13 @@ def add_history(session: Session, additions: Additions) -> None:
 
 
 def _fill_history(session: Session) -> None:
-    for events in _batches(map(event_of, session.stream(f"SELECT {EVENT_COLUMNS} FROM events")), 10_000):
+    for events in batches(map(event_of, session.stream(f"SELECT {EVENT_COLUMNS} FROM events")), 10_000):
         additions = Additions()
         for event in events:
             additions.arrived(event)
             if event.settled_at is not None:
                 additions.turned(None, event)
         add_history(session, additions)
-
-
-def _batches(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
-    batch: list[Event] = []
-    for event in events:
-        batch.append(event)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    yield batch
 
 
 # What has to be computed once a step has made its tables.

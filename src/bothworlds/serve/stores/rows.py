@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
 
 import msgspec
 
 from ..records import Adjustment, Cell, Event, Increments
 
-__all__ = ["ADJUSTMENT_COLUMNS", "EVENT_COLUMNS", "Row", "adjustment_of", "event_of", "row_of", "row_of_adjustment"]
+__all__ = [
+    "ADJUSTMENT_COLUMNS",
+    "EVENT_COLUMNS",
+    "Row",
+    "adjustment_of",
+    "batches",
+    "event_of",
+    "row_of",
+    "row_of_adjustment",
+]
 
 Row = Sequence[Any]
+T = TypeVar("T")
 
 EVENT_COLUMNS = (
     "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, settled_at, "
@@ -85,3 +96,14 @@ def adjustment_of(row: Row) -> Adjustment:
     added = tuple(Cell(*cell) for cell in _cells(cells))
     increments = Increments(surface_id=surface_id, segment=segment, rounds=rounds, cells=added)
     return Adjustment(increments=increments, at=at, actor=actor, reason=reason)
+
+
+def batches(things: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of at most this many.
+
+    >>> list(batches("abcde", 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    stream = iter(things)
+    while batch := list(islice(stream, size)):
+        yield batch

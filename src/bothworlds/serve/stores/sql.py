@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from .database import Database
+from .database import Database, Session
 from .rows import Row
 from .sql_events import EventTables
 from .sql_notes import NoteTables
@@ -13,12 +13,11 @@ from .sql_surfaces import SurfaceTables
 
 __all__ = ["TABLES", "SqlStore"]
 
-# In the order in which they can be filled: what is referred to comes first.
+# In the order in which they can be filled: what is referred to comes first, and facts, which say that all is there, last.
 TABLES = (
-    "facts", "numbers", "surfaces", "segments", "counters", "adjustments", "audit", "api_keys", "policies", "history",
-    "events",
+    "numbers", "surfaces", "segments", "counters", "adjustments", "audit", "api_keys", "policies", "history", "events",
+    "facts",
 )  # fmt: skip
-_KEY = {"facts": "key", "numbers": "name", "segments": "surface_id", "counters": "surface_id", "history": "minute"}
 
 
 class SqlStore(EventTables, SurfaceTables, NoteTables):
@@ -38,12 +37,14 @@ class SqlStore(EventTables, SurfaceTables, NoteTables):
 
     def is_empty(self) -> bool:
         with self.database.reading() as session:
-            used = (session.run(f"SELECT 1 FROM {name} LIMIT 1") for name in ("surfaces", "events", "api_keys", "audit"))
+            used = (
+                session.run(f"SELECT 1 FROM {name} LIMIT 1") for name in ("surfaces", "events", "api_keys", "audit")
+            )
             return not any(used)
 
-    def count_rows(self) -> int:
+    def count_rows(self, tables: Sequence[str] = TABLES) -> int:
         with self.database.reading() as session:
-            return sum(session.run(f"SELECT count(*) FROM {name}")[0][0] for name in TABLES)
+            return sum(session.run(f"SELECT count(*) FROM {name}")[0][0] for name in tables)
 
     def columns(self, table: str) -> list[str]:
         with self.database.reading() as session:
@@ -53,10 +54,13 @@ class SqlStore(EventTables, SurfaceTables, NoteTables):
         with self.database.reading() as session:
             yield from session.stream(f"SELECT {', '.join(columns)} FROM {table}")
 
-    def clear(self, table: str) -> None:
-        self.database.write(lambda session: session.run(f"DELETE FROM {table}"))
+    def fill(self, table: str, columns: Sequence[str], rows: Sequence[Row], *, replace: bool = False) -> None:
+        """Insert rows as they are, instead of what is there if ``replace``."""
+        sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
-    def fill(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        marks = ", ".join("?" * len(columns))
-        sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
-        self.database.write(lambda session: session.many(sql, rows))
+        def work(session: Session) -> None:
+            if replace:
+                session.run(f"DELETE FROM {table}")
+            session.many(sql, rows)
+
+        self.database.write(work)

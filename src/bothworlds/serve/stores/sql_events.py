@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from functools import partial
 
 from ..records import Event, Report, Status
 from ..settling import increments_of, silent
 from .adding import Additions, applied
 from .database import Database, Session, add_history
-from .rows import EVENT_COLUMNS, event_of, row_of
+from .rows import EVENT_COLUMNS, batches, event_of, row_of
 from .sql_surfaces import add_counters
 
 __all__ = ["EventTables"]
@@ -54,8 +54,10 @@ class EventTables:
         ids = sorted({report.event.id for report in reports})
 
         def work(session: Session) -> list[Status]:
-            arrived = self._insert_unknown(session, ids, reports, now) if self.database.shared else []
-            outcome = applied(_selected(session, ids, lock=True), reports, now)
+            surface_ids = {id for (id,) in session.run("SELECT id FROM surfaces")}
+            told = [report.event for report in reports if report.event.surface_id in surface_ids]
+            arrived = _insert_unknown(session, told, now) if self.database.shared else []
+            outcome = applied(_selected(session, ids, lock=True), reports, surface_ids, now)
             for event in arrived:
                 outcome.additions.arrived(event)
             session.insert_events([row_of(event) for event in outcome.new])
@@ -64,13 +66,6 @@ class EventTables:
             return outcome.statuses
 
         return self.database.write(work)
-
-    def _insert_unknown(self, session: Session, ids: list[bytes], reports: Sequence[Report], now: int) -> list[Event]:
-        """Where others write too, a row must be there before it can be locked; all insert in the same order."""
-        known = {row[0] for row in session.select_events(ids)}
-        told = {r.event.id: r.event for r in reports if r.event.id not in known and now <= r.event.late_until}
-        new = session.insert_events([row_of(told[id]) for id in sorted(told)])
-        return [told[id] for id in new]
 
     def settle_overdue(self, now: int, limit: int) -> int:
         def work(session: Session) -> int:
@@ -97,11 +92,7 @@ class EventTables:
 
     def import_events(self, events: Iterable[Event]) -> int:
         """Settled events of another log, in transactions of 1000: what is there already is not counted again."""
-        total = 0
-        stream = iter(events)
-        while batch := list(islice(stream, IMPORT_BATCH)):
-            total += self.database.write(lambda session, batch=batch: _imported(session, batch))  # type: ignore[misc]
-        return total
+        return sum(self.database.write(partial(_imported, events=batch)) for batch in batches(events, IMPORT_BATCH))
 
     def settled(self, surface_id: int | None = None) -> Iterator[Event]:
         chosen = "" if surface_id is None else " AND surface_id = ?"
@@ -126,6 +117,14 @@ class EventTables:
 
 def _selected(session: Session, ids: Sequence[bytes], *, lock: bool = False) -> dict[bytes, Event]:
     return {row[0]: event_of(row) for row in session.select_events(ids, lock=lock)} if ids else {}
+
+
+def _insert_unknown(session: Session, told: Sequence[Event], now: int) -> list[Event]:
+    """Where others write too, a row must be there before it can be locked; all insert in the same order."""
+    known = {row[0] for row in session.select_events(sorted({event.id for event in told}))}
+    unknown = {event.id: event for event in told if event.id not in known and now <= event.late_until}
+    new = session.insert_events([row_of(unknown[id]) for id in sorted(unknown)])
+    return [unknown[id] for id in new]
 
 
 def _write_changed(session: Session, events: Sequence[Event]) -> None:

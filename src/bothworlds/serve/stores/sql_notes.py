@@ -30,7 +30,9 @@ class NoteTables:
         otherwise = "NOTHING" if only_if_absent else "UPDATE SET value = excluded.value"
 
         def work(session: Session) -> bytes:
-            session.many(f"INSERT INTO facts (key, value) VALUES (?, ?) ON CONFLICT (key) DO {otherwise}", [(key, value)])
+            session.many(
+                f"INSERT INTO facts (key, value) VALUES (?, ?) ON CONFLICT (key) DO {otherwise}", [(key, value)]
+            )
             return bytes(session.run("SELECT value FROM facts WHERE key = ?", (key,))[0][0])
 
         return self.database.write(work)
@@ -80,7 +82,9 @@ class NoteTables:
         """Keep a policy for the dashboard and for "why?"; not synced to disk, since it can be computed again."""
 
         def work(session: Session) -> None:
-            sql = "INSERT INTO policies (id, surface_id, segment, at, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            sql = (
+                "INSERT INTO policies (id, surface_id, segment, at, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            )
             session.many(sql, [(policy_id, surface_id, segment, at, body)])
             _thin(session, surface_id, segment, at)
 

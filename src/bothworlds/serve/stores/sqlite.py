@@ -83,6 +83,8 @@ class SqliteDatabase(Database):
         self._writing = threading.RLock()
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
+        if sqlite3.sqlite_version_info < (3, 35):
+            raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: install a Python with SQLite 3.35 or later")
         if read_only and not path.exists():
             raise StoreError(f"there is no store at {path}: check the path")
         with explained(path):
@@ -99,7 +101,9 @@ class SqliteDatabase(Database):
             return
         with self.view() as session:
             if not session.has_table("history"):
-                raise StoreError(f"{self.path} is no store of this version: open it for writing once, which upgrades it")
+                raise StoreError(
+                    f"{self.path} is no store of this version: open it for writing once, which upgrades it"
+                )
 
     def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
         with self._writing, explained(self.path):
