@@ -27,8 +27,9 @@ class Moved(msgspec.Struct, frozen=True):
 def migrate(source: SqlStore, target: SqlStore, progress: Report = lambda amount: None) -> Moved:
     """Copy all of ``source`` to ``target``, which must be empty.
 
-    ``progress`` hears of rows as they are copied, ``source.count_rows()`` in all. What is copied is of one moment. Until the last row is there, the target is marked, and cannot be opened by a
-    service: a move that was interrupted is started again on an empty target.
+    ``progress`` hears of rows as they are copied, ``source.count_rows()`` in all. What is copied is of one moment.
+    Until the last row is there, the target is marked, and cannot be opened by a service: a move that was interrupted is
+    started again on an empty target.
     """
     if not target.is_empty():
         raise StoreError("the store to move to is not empty: choose a new file or an empty database")

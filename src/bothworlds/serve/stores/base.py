@@ -23,7 +23,7 @@ class Store(Protocol):
 
     Exceptions: ``remember`` and ``save_policy`` survive kill -9 but are not synced to disk (a token holds the decision,
     a policy can be computed again), and ``import_events`` writes 1000 events per transaction.
-    A call that raises StoreError may be repeated: events are counted once. Only after ``adjust`` look into the audit log
+    A call that raises StoreError may be repeated: events are counted once. After ``adjust`` look into the audit log
     before repeating it, since the connection may have broken just after the commit.
 
     The engine calls ``report`` and ``remember`` from one writer thread with whole batches (group commit), the rest from
@@ -64,8 +64,8 @@ class Store(Protocol):
     def save_key(self, key: dict[str, Any]) -> None: ...
     def audit(self, surface_id: int | None, limit: int, before: int | None = None) -> list[dict[str, Any]]: ...
     def write_audit(self, entries: Sequence[dict[str, Any]]) -> None: ...
-    # Per time bucket (at, by created_at), segment and arm: events, and of those that are settled: settled, shows, clicks,
-    # clicked (events with any click), squares (sum of squared clicks per event), late (clicks); kept as events settle.
+    # Per time bucket (at, by created_at), segment and arm: events, and of those that are settled: settled, shows,
+    # clicks, clicked (events with any click), squares (sum of squared clicks per event), late (clicks).
     def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]: ...
     def save_policy(self, policy_id: str, surface_id: int, segment: str, at: int, body: bytes) -> None: ...
     def policy(self, policy_id: str) -> bytes | None: ...

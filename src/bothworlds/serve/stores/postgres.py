@@ -1,4 +1,4 @@
-"""PostgreSQL: any number of processes write to one store, and rows are locked in one order, so that none waits forever."""
+"""PostgreSQL: any number of processes write to one store, and lock rows in one order, so that none waits forever."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import Any, LiteralString, TypeVar, cast
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -37,8 +37,8 @@ def open_postgres(address: str, *, read_only: bool = False) -> SqlStore:
 
 
 @lru_cache(maxsize=256)
-def _translated(sql: str) -> LiteralString:
-    return cast("LiteralString", sql.replace("%", "%%").replace("?", "%s"))
+def _translated(sql: str) -> str:
+    return sql.replace("%", "%%").replace("?", "%s")
 
 
 class PostgresSession:
@@ -58,19 +58,19 @@ class PostgresSession:
 
     def stream(self, sql: str, values: Row = ()) -> Iterator[Row]:
         name = f"stream{time.monotonic_ns()}"
-        with self.connection.cursor(name, binary=True) as cursor:  # type: ignore[call-overload]
+        with self.connection.cursor(name, binary=True) as cursor:
             cursor.itersize = 1000
             cursor.execute(_translated(sql), values)
             yield from cursor
 
     def script(self, sql: str) -> None:
-        self.connection.execute(cast("LiteralString", sql))
+        self.connection.execute(sql)
 
     def has_table(self, name: str) -> bool:
         return bool(self.run("SELECT to_regclass(?) IS NOT NULL", (name,))[0][0])
 
     def columns(self, table: str) -> list[str]:
-        cursor = self.connection.execute(cast("LiteralString", f"SELECT * FROM {table} LIMIT 0"))
+        cursor = self.connection.execute(f"SELECT * FROM {table} LIMIT 0")
         return [column.name for column in cursor.description or ()]
 
     def select_events(self, ids: Sequence[bytes], *, lock: bool = False) -> list[Row]:
@@ -81,7 +81,7 @@ class PostgresSession:
         if not rows:
             return set()
         columns = [list(column) for column in zip(*rows, strict=True)]
-        return {row[0] for row in self.connection.execute(cast("LiteralString", _INSERT), columns, binary=True)}
+        return {row[0] for row in self.connection.execute(_INSERT, columns, binary=True)}
 
 
 class PostgresDatabase(Database):
@@ -134,7 +134,7 @@ class PostgresDatabase(Database):
             connection = self._begun(begin)
             try:
                 yield PostgresSession(connection)
-                connection.execute(cast("LiteralString", end))
+                connection.execute(end)
             except BaseException:
                 self._rolled_back(connection)
                 raise
@@ -147,7 +147,7 @@ class PostgresDatabase(Database):
                 known = self._idle.pop() if self._idle else None
             connection = known or self._connect()
             try:
-                connection.execute(cast("LiteralString", begin))
+                connection.execute(begin)
                 return connection
             except psycopg.OperationalError:
                 connection.close()

@@ -25,8 +25,8 @@ Row = Sequence[Any]
 T = TypeVar("T")
 
 EVENT_COLUMNS = (
-    "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, settled_at, "
-    "settled_by, late"
+    "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, "
+    "settled_at, settled_by, late"
 )
 ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells"
 

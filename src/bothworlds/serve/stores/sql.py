@@ -13,7 +13,7 @@ from .sql_surfaces import SurfaceTables
 
 __all__ = ["TABLES", "SqlStore"]
 
-# In the order in which they can be filled: what is referred to comes first, and facts, which say that all is there, last.
+# In the order in which they can be filled: what is referred to comes first, facts, which say that all is there, last.
 TABLES = (
     "numbers", "surfaces", "segments", "counters", "adjustments", "audit", "api_keys", "policies", "history", "events",
     "facts",

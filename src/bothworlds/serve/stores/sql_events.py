@@ -27,19 +27,16 @@ class EventTables:
         if not events:
             return []
 
+        told = _first_of_each(events)
+
         def work(session: Session) -> list[Event]:
-            rows = [row_of(event) for event in sorted(events, key=lambda event: event.id)]
-            new = session.insert_events(rows)
+            new = session.insert_events([row_of(told[id]) for id in sorted(told)])
             additions = Additions()
-            for event in {event.id: event for event in reversed(events)}.values():
-                if event.id in new:
-                    additions.arrived(event)
+            for id in new:
+                additions.arrived(told[id])
             add_history(session, additions)
-            known = _selected(session, sorted({event.id for event in events} - new))
-            fresh: dict[bytes, Event] = {}
-            for event in events:
-                fresh.setdefault(event.id, event)
-            return [known.get(event.id) or fresh[event.id] for event in events]
+            stored = told | _selected(session, sorted(told.keys() - new))
+            return [stored[event.id] for event in events]
 
         return self.database.write(work, durable=False)
 
@@ -119,6 +116,10 @@ def _selected(session: Session, ids: Sequence[bytes], *, lock: bool = False) -> 
     return {row[0]: event_of(row) for row in session.select_events(ids, lock=lock)} if ids else {}
 
 
+def _first_of_each(events: Sequence[Event]) -> dict[bytes, Event]:
+    return {event.id: event for event in reversed(events)}
+
+
 def _insert_unknown(session: Session, told: Sequence[Event], now: int) -> list[Event]:
     """Where others write too, a row must be there before it can be locked; all insert in the same order."""
     known = {row[0] for row in session.select_events(sorted({event.id for event in told}))}
@@ -133,11 +134,10 @@ def _write_changed(session: Session, events: Sequence[Event]) -> None:
 
 
 def _imported(session: Session, events: Sequence[Event]) -> int:
-    told: dict[bytes, Event] = {}
     for event in events:
         if event.settled_at is None:
             raise ValueError(f"event {event.id.hex()} is not settled: only settled events can be imported")
-        told.setdefault(event.id, event)
+    told = _first_of_each(events)
     new = session.insert_events([row_of(told[id]) for id in sorted(told)])
     additions = Additions()
     for id in new:

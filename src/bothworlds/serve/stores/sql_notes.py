@@ -64,8 +64,8 @@ class NoteTables:
     def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]:
         """Per time bucket, segment and arm: events decided, and of those settled, what they showed and earned.
 
-        Buckets are whole minutes, or ``step`` milliseconds if that is more; ``at`` is their beginning. ``clicked`` is the
-        number of events with any click, ``squares`` the sum of squared clicks per event (for intervals).
+        Buckets are whole minutes, or ``step`` milliseconds if that is more; ``at`` is their beginning. ``clicked`` is
+        the number of events with any click, ``squares`` the sum of squared clicks per event (for intervals).
         """
         step = max(MINUTE, step - step % MINUTE)
         sums = ", ".join(f"CAST(sum({name}) AS BIGINT)" for name in HISTORY_COLUMNS)

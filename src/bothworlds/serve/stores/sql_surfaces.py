@@ -97,8 +97,9 @@ def add_counters(session: Session, additions: Additions) -> None:
         return
     revision = take_numbers(session, "revision", 1)
     session.many(
-        "INSERT INTO segments (surface_id, segment, rounds, revision) VALUES (?, ?, ?, ?) ON CONFLICT (surface_id, segment)"
-        " DO UPDATE SET rounds = segments.rounds + excluded.rounds, revision = excluded.revision",
+        "INSERT INTO segments (surface_id, segment, rounds, revision) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (surface_id, segment) DO UPDATE"
+        " SET rounds = segments.rounds + excluded.rounds, revision = excluded.revision",
         [(*where, rounds, revision) for where, rounds in sorted(additions.rounds.items())],
     )
 
@@ -116,8 +117,8 @@ def _inserted(session: Session, surface: Surface) -> Surface:
 def _changed(session: Session, surface: Surface) -> Surface:
     body = msgspec.json.encode(surface)
     done = session.run(
-        "UPDATE surfaces SET version = ?, body = ? WHERE id = ? AND version = ? RETURNING id",
-        (surface.version, body, surface.id, surface.version - 1),
+        "UPDATE surfaces SET name = ?, version = ?, body = ? WHERE id = ? AND version = ? RETURNING id",
+        (surface.name, surface.version, body, surface.id, surface.version - 1),
     )
     if not done:
         raise VersionConflict(f"surface {surface.name!r} has been changed by somebody else: read it again")

@@ -66,9 +66,9 @@ class SqliteSession:
 
     def insert_events(self, rows: Sequence[Row]) -> set[bytes]:
         known = {row[0] for row in self.select_events([row[0] for row in rows])}
-        new = {row[0]: row for row in rows if row[0] not in known}
-        self.many(_INSERT, list(new.values()))
-        return set(new)
+        new = [row for row in rows if row[0] not in known]
+        self.many(_INSERT, new)
+        return {row[0] for row in new}
 
 
 class SqliteDatabase(Database):
