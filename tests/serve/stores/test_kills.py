@@ -1,4 +1,4 @@
-"""kill -9 under load: what was acknowledged is there, and nothing is counted twice; several processes at once likewise."""
+"""kill -9 under load, and several processes at once: what was acknowledged is there, and nothing is counted twice."""
 
 from __future__ import annotations
 

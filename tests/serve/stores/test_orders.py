@@ -38,7 +38,7 @@ def fresh_store(database: str, folder: Path, postgres: PostgresServer | None) ->
     store.close()
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(reports=REPORTS, data=st.data())
 def test_shuffled_doubled_and_split_reports_give_the_same_counters(
     reports: list[Report], data: st.DataObject, tmp_path: Path
@@ -123,7 +123,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.close()
 
 
-STATEFUL = settings(max_examples=15, stateful_step_count=15, deadline=None)
+STATEFUL = settings(max_examples=30, stateful_step_count=20, deadline=None)
 
 
 @pytest.mark.slow
