@@ -112,14 +112,14 @@ def killed_once(place: str, first: int, chance: random.Random, hasty: bool) -> i
     """Start a child, kill it; the seed of the batch that was not acknowledged."""
     child = started_child(place, first, hasty=hasty)
     assert child.stdout is not None
-    if chance.random() < 0.9:
-        child.stdout.readline()
-    time.sleep(chance.uniform(0.0, 0.1))
+    # So many lines, then a moment: in the middle of opening, of a batch, of a commit, however slow the machine is.
+    said = [child.stdout.readline() for _ in range(chance.randrange(12))]
+    time.sleep(chance.uniform(0.0, 0.01))
     child.send_signal(signal.SIGKILL)
-    said = child.stdout.read().split(b"\n")
+    said += child.stdout.readlines()
     child.stdout.close()
     child.wait()
-    whole = [line for line in said[:-1] if line.isdigit()]
+    whole = [line for line in said if line.endswith(b"\n") and line != b"ready\n"]
     return int(whole[-1]) + 1 if whole else first
 
 

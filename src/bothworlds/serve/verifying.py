@@ -61,7 +61,9 @@ class _Sums:
     def add(self, cells: Iterable[tuple[int, int, int, int, int]]) -> bool:
         changed = False
         for item, slot, loss, shown, clicked in cells:
-            totals = self.cells.setdefault((item, slot), [0, 0, 0])
+            totals = self.cells.get((item, slot))
+            if totals is None:
+                totals = self.cells[item, slot] = [0, 0, 0]
             totals[0] += loss
             totals[1] += shown
             totals[2] += clicked

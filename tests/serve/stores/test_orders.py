@@ -123,7 +123,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.close()
 
 
-STATEFUL = settings(max_examples=30, stateful_step_count=20, deadline=None)
+STATEFUL = settings(max_examples=20, stateful_step_count=15, deadline=None)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from .adding import HISTORY_COLUMNS, Additions
 from .base import StoreError
 from .rows import EVENT_COLUMNS, Row, batches, event_of
 
-__all__ = ["SCHEMA_VERSION", "Database", "Session", "add_history", "schema_version", "upgrade", "versions_of"]
+__all__ = ["SCHEMA_VERSION", "Database", "Session", "add_history", "look_at", "upgrade", "versions_of"]
 
 SCHEMA_VERSION = 2
 T = TypeVar("T")
@@ -33,6 +33,8 @@ class Session(Protocol):
     def columns(self, table: str) -> list[str]: ...
     def select_events(self, ids: Sequence[bytes], *, lock: bool = False) -> list[Row]: ...
     def insert_events(self, rows: Sequence[Row]) -> set[bytes]: ...  # the ids that were not there before
+    def update_events(self, rows: Sequence[Row]) -> None: ...  # clicks, settled_at, settled_by, late, id
+    def load(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None: ...
 
 
 class Database(ABC):
@@ -87,14 +89,18 @@ def versions_of(dialect: str) -> dict[int, str]:
     return {int(step.split(maxsplit=1)[0].rstrip(":")): "-- " + step for step in steps}
 
 
+def look_at(session: Session, place: str) -> None:
+    """Refuse what cannot be read without being upgraded."""
+    found = schema_version(session, place)
+    if found == 0:
+        raise StoreError(f"there is no store at {place}: check where it is")
+    if found < SCHEMA_VERSION:
+        raise StoreError(f"{place} was written by an older version of bothworlds: start the service once to upgrade it")
+
+
 def upgrade(session: Session, dialect: str, place: str) -> None:
     """Bring the schema up to date, all steps in the transaction of this session."""
     found = schema_version(session, place)
-    if found > SCHEMA_VERSION:
-        raise StoreError(
-            f"{place} was written by a newer version of bothworlds (schema {found}, this one knows {SCHEMA_VERSION}): "
-            "install that version or a later one"
-        )
     for version, sql in sorted(versions_of(dialect).items()):
         if version > found:
             session.script(sql)
@@ -112,7 +118,13 @@ def schema_version(session: Session, place: str) -> int:
     rows = session.run("SELECT value FROM facts WHERE key = 'schema_version'")
     if not rows:
         raise StoreError(f"{place} holds tables that are not of bothworlds: choose another place for the store")
-    return int(bytes(rows[0][0]))
+    found = int(bytes(rows[0][0]))
+    if found > SCHEMA_VERSION:
+        raise StoreError(
+            f"{place} was written by a newer version of bothworlds (schema {found}, this one knows {SCHEMA_VERSION}): "
+            "install that version or a later one"
+        )
+    return found
 
 
 def add_history(session: Session, additions: Additions) -> None:

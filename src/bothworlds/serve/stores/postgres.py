@@ -13,7 +13,7 @@ import psycopg
 from psycopg import errors
 
 from .base import StoreError
-from .database import Database, Session, schema_version, upgrade
+from .database import Database, Session, look_at, upgrade
 from .rows import EVENT_COLUMNS, Row
 from .sql import SqlStore
 
@@ -28,6 +28,11 @@ _TYPES = "bytea, bigint, text, text, text, bigint, bigint, bigint, bytea, bigint
 _ARRAYS = ", ".join(f"%b::{name}[]" for name in _TYPES.split(", "))
 _INSERT = (
     f"INSERT INTO events ({EVENT_COLUMNS}) SELECT * FROM unnest({_ARRAYS}) ON CONFLICT (id) DO NOTHING RETURNING id"
+)
+_UPDATE = (
+    "UPDATE events SET clicks = new.clicks, settled_at = new.settled_at, settled_by = new.settled_by, late = new.late"
+    " FROM unnest(%b::bigint[], %b::bigint[], %b::text[], %b::bigint[], %b::bytea[])"
+    " AS new (clicks, settled_at, settled_by, late, id) WHERE events.id = new.id"
 )
 
 
@@ -83,6 +88,18 @@ class PostgresSession:
         columns = [list(column) for column in zip(*rows, strict=True)]
         return {row[0] for row in self.connection.execute(_INSERT, columns, binary=True)}
 
+    def update_events(self, rows: Sequence[Row]) -> None:
+        if rows:
+            self.connection.execute(_UPDATE, [list(column) for column in zip(*rows, strict=True)])
+
+    def load(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        with (
+            self.connection.cursor() as cursor,
+            cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy,
+        ):
+            for row in rows:
+                copy.write_row(row)
+
 
 class PostgresDatabase(Database):
     """Connections to one database; those that broke are replaced, so that a database that comes back is used again."""
@@ -92,7 +109,7 @@ class PostgresDatabase(Database):
 
     def __init__(self, address: str, *, read_only: bool = False) -> None:
         super().__init__()
-        self.address, self.place = address, _without_password(address)
+        self.address, self.place, self.read_only = address, _without_password(address), read_only
         self._idle: list[psycopg.Connection[Any]] = []
         self._guard = threading.Lock()
         self._closed = False
@@ -108,8 +125,7 @@ class PostgresDatabase(Database):
 
     def _look(self) -> None:
         with self.view() as session:
-            if schema_version(session, self.place) == 0:
-                raise StoreError(f"there is no store at {self.place}: check the address")
+            look_at(session, self.place)
 
     def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
         begin = "BEGIN" if durable else "BEGIN; SET LOCAL synchronous_commit = off"
@@ -173,6 +189,8 @@ class PostgresDatabase(Database):
             self.address, autocommit=True, connect_timeout=5, tcp_user_timeout=10_000, application_name="bothworlds"
         )
         connection.execute("SET synchronous_commit = on")
+        if self.read_only:
+            connection.execute("SET default_transaction_read_only = on")
         return connection
 
     def close(self) -> None:

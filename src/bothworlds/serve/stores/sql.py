@@ -56,11 +56,10 @@ class SqlStore(EventTables, SurfaceTables, NoteTables):
 
     def fill(self, table: str, columns: Sequence[str], rows: Sequence[Row], *, replace: bool = False) -> None:
         """Insert rows as they are, instead of what is there if ``replace``."""
-        sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
         def work(session: Session) -> None:
             if replace:
                 session.run(f"DELETE FROM {table}")
-            session.many(sql, rows)
+            session.load(table, columns, rows)
 
         self.database.write(work)

@@ -130,7 +130,7 @@ def _insert_unknown(session: Session, told: Sequence[Event], now: int) -> list[E
 
 def _write_changed(session: Session, events: Sequence[Event]) -> None:
     rows = [(event.clicks, event.settled_at, event.settled_by, event.late, event.id) for event in events]
-    session.many("UPDATE events SET clicks = ?, settled_at = ?, settled_by = ?, late = ? WHERE id = ?", rows)
+    session.update_events(rows)
 
 
 def _imported(session: Session, events: Sequence[Event]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from .base import StoreError
-from .database import Database, Session, upgrade
+from .database import Database, Session, look_at, upgrade
 from .rows import EVENT_COLUMNS, Row
 from .sql import SqlStore
 
@@ -70,6 +70,12 @@ class SqliteSession:
         self.many(_INSERT, new)
         return {row[0] for row in new}
 
+    def update_events(self, rows: Sequence[Row]) -> None:
+        self.many("UPDATE events SET clicks = ?, settled_at = ?, settled_by = ?, late = ? WHERE id = ?", rows)
+
+    def load(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        self.many(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})", rows)
+
 
 class SqliteDatabase(Database):
     """The file, its lock, its writer and its readers."""
@@ -86,7 +92,7 @@ class SqliteDatabase(Database):
         if sqlite3.sqlite_version_info < (3, 35):
             raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: install a Python with SQLite 3.35 or later")
         if read_only and not path.exists():
-            raise StoreError(f"there is no store at {path}: check the path")
+            raise StoreError(f"there is no store at {path}: check where it is")
         with explained(path):
             self._claim = None if read_only else _claimed(path)
             try:
@@ -100,10 +106,7 @@ class SqliteDatabase(Database):
             self.write(lambda session: upgrade(session, "sqlite", str(self.path)))
             return
         with self.view() as session:
-            if not session.has_table("history"):
-                raise StoreError(
-                    f"{self.path} is no store of this version: open it for writing once, which upgrades it"
-                )
+            look_at(session, str(self.path))
 
     def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
         with self._writing, explained(self.path):
