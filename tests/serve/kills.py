@@ -9,6 +9,7 @@ acknowledged is there, what was not is there as a whole batch or not at all, and
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bothworlds.serve.records import Event, Report
@@ -27,6 +29,9 @@ from .stores.samples import NOON, SLOTS, a_surface, an_event
 
 ROOT = Path(__file__).parents[2]
 EVENTS = 600  # few enough that batches meet again and again
+FRESH = 150  # of these are new after every kill, so that there is always something to lose
+SEEDS = 1_000_000  # of batches between two kills
+ROUND = 50  # kills of one store; then a new one, so that looking at all of it stays quick
 NOW = NOON - 1  # no event is overdue but those below
 
 
@@ -38,9 +43,10 @@ def event_numbered(number: int) -> Event:
 def batch_of(seed: int) -> list[Report]:
     """The reports of a batch, which its seed fixes, so that both sides know them."""
     chance = random.Random(seed)
+    first = seed // SEEDS * FRESH
     return [
         Report(
-            event=event_numbered(chance.randrange(EVENTS)),
+            event=event_numbered(first + chance.randrange(EVENTS)),
             clicks=chance.randrange(1 << SLOTS),
             final=chance.random() < 0.5,
         )
@@ -55,7 +61,7 @@ def apply_batches(place: str, first: int, count: int, hasty: bool) -> None:
     for seed in range(first, first + count):
         batch = batch_of(seed)
         if seed % 3 == 0:
-            store.remember([event_numbered((seed * 7 + k) % EVENTS) for k in range(20)])
+            store.remember([event_numbered(seed // SEEDS * FRESH + (seed * 7 + k) % EVENTS) for k in range(20)])
         if seed % 5 == 0:
             store.settle_overdue(NOW, 50)
         if hasty:
@@ -66,7 +72,7 @@ def apply_batches(place: str, first: int, count: int, hasty: bool) -> None:
     store.close()
 
 
-def started_child(place: str, first: int, count: int = 1_000_000, hasty: bool = False) -> subprocess.Popen[bytes]:
+def started_child(place: str, first: int, count: int = SEEDS, hasty: bool = False) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "tests.serve.kills", "--child", place, str(first), str(count), str(int(hasty))]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
     return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
@@ -88,8 +94,7 @@ class Acknowledged:
 
     def problems(self, store: SqlStore, pending: list[Report]) -> list[str]:
         """What the store has lost or made up, if one more batch may have been applied."""
-        found = store.find([event_numbered(number).id for number in range(EVENTS)])
-        stored = {int.from_bytes(id, "big"): event for id, event in found.items()}
+        stored = {int.from_bytes(event.id, "big"): event for event in store.events(1, 0, 2 * NOON)}
         late = Acknowledged()
         late.add(pending)
         lost = [f"{number} lost" for number in self.clicks if not _shows(stored, number, self)]
@@ -144,7 +149,7 @@ def kill_again_and_again(place: str, kills: int, seed: int = 0, hasty: bool = Fa
     acknowledged = Acknowledged()
     batches = 0
     for kill in range(kills):
-        first = kill * 1_000_000
+        first = kill * SEEDS
         pending = killed_once(place, first, chance, hasty)
         for number in range(first, pending):
             acknowledged.add(batch_of(number))
@@ -161,6 +166,12 @@ def kill_again_and_again(place: str, kills: int, seed: int = 0, hasty: bool = Fa
     return batches
 
 
+def kill_in_rounds(fresh_place: Callable[[], str], kills: int, seed: int) -> int:
+    """Kill this often, with a new store after every round."""
+    rounds = [min(ROUND, kills - done) for done in range(0, kills, ROUND)]
+    return sum(kill_again_and_again(fresh_place(), count, seed + k) for k, count in enumerate(rounds))
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         apply_batches(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "1")
@@ -170,19 +181,21 @@ def main() -> None:
     parser.add_argument("--store", choices=("sqlite", "postgres", "both"), default="both")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
+    outcome = "{}: {} kills, {} acknowledged batches, nothing lost, nothing counted twice"
     if chosen.store in ("sqlite", "both"):
         with tempfile.TemporaryDirectory() as folder:
-            batches = kill_again_and_again(str(Path(folder) / "store.db"), chosen.kills, chosen.seed)
-        print(f"SQLite: {chosen.kills} kills, {batches} acknowledged batches, nothing lost, nothing counted twice")
+            places = (str(Path(folder) / f"{k}.db") for k in itertools.count())
+            batches = kill_in_rounds(lambda: next(places), chosen.kills, chosen.seed)
+        print(outcome.format("SQLite", chosen.kills, batches), flush=True)
     if chosen.store in ("postgres", "both"):
         from .postgres_server import PostgresServer
 
         server = PostgresServer()
         try:
-            batches = kill_again_and_again(server.fresh_address(), chosen.kills, chosen.seed)
+            batches = kill_in_rounds(server.fresh_address, chosen.kills, chosen.seed)
         finally:
             server.remove()
-        print(f"PostgreSQL: {chosen.kills} kills, {batches} acknowledged batches, nothing lost, nothing counted twice")
+        print(outcome.format("PostgreSQL", chosen.kills, batches), flush=True)
 
 
 if __name__ == "__main__":

@@ -228,7 +228,12 @@ def explained(place: str) -> Iterator[None]:
     except errors.CheckViolation as error:
         reached = f"a counter in {place} has reached its bound of 2^62: reset the surface or raise its floor"
         raise StoreError(reached) from error
-    except (psycopg.OperationalError, errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction) as error:
+    except (
+        psycopg.OperationalError,
+        psycopg.InterfaceError,
+        psycopg.InternalError,
+        errors.InsufficientPrivilege,
+    ) as error:
         raise StoreError(_sentence(place, error)) from error
 
 

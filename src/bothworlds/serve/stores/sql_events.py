@@ -26,7 +26,6 @@ class EventTables:
         """Insert what is absent. Not synced to disk: the token holds all that would be lost in a power cut."""
         if not events:
             return []
-
         told = _first_of_each(events)
 
         def work(session: Session) -> list[Event]:

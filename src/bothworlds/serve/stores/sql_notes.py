@@ -12,6 +12,7 @@ from .database import Database, Session
 
 __all__ = ["POLICIES_KEPT", "NoteTables", "take_numbers", "write_entries"]
 
+END = 1 << 62  # beyond every number taken
 POLICIES_KEPT = 200  # of every segment; further back, one a minute
 
 
@@ -49,7 +50,7 @@ class NoteTables:
 
     def audit(self, surface_id: int | None, limit: int, before: int | None = None) -> list[dict[str, Any]]:
         """The newest entries first, each with its ``id``; ``before`` continues below this id."""
-        conditions, values = ["id < ?"], [1 << 62 if before is None else before]
+        conditions, values = ["id < ?"], [END if before is None else min(before, END)]
         if surface_id is not None:
             conditions.append("surface_id = ?")
             values.append(surface_id)
