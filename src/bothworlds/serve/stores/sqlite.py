@@ -194,7 +194,7 @@ def _claimed(path: Path) -> sqlite3.Connection:
     claim = sqlite3.connect(f"{path}.lock", isolation_level=None, check_same_thread=False, timeout=0.0)
     try:
         claim.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
         claim.close()
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise
