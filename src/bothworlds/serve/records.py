@@ -12,6 +12,7 @@ import msgspec
 
 __all__ = [
     "ONE",
+    "SMALLEST",
     "Adjustment",
     "Arm",
     "Cell",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 ONE = 1 << 20  # losses are counted in units of 2^-20
+SMALLEST = 2.0**-32  # a rarer placement is weighted like this one
 
 Arm = Literal["learner", "holdout"]
 Status = Literal["accepted", "duplicate", "settled", "late_applied", "expired", "rejected"]
@@ -35,10 +37,12 @@ Status = Literal["accepted", "duplicate", "settled", "late_applied", "expired", 
 def weight_of(p: float) -> int:
     """What a missing click adds to the loss of a placement made with probability p.
 
-    >>> weight_of(1.0) == ONE, weight_of(0.25) == 4 * ONE
-    (True, True)
+    The floor of a surface keeps p well above 2^-32; below that, the weight grows no more, so that it can be stored.
+
+    >>> weight_of(1.0) == ONE, weight_of(0.25) == 4 * ONE, weight_of(1e-300) == weight_of(2.0**-32)
+    (True, True, True)
     """
-    return round(ONE / p)
+    return round(ONE / p) if p > SMALLEST else round(ONE / SMALLEST)
 
 
 class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from .records import Cell, Event, Increments, Status, weight_of
 
-__all__ = ["increments_of", "reported", "silent"]
+__all__ = ["cells_of", "increments_of", "reported", "silent"]
 
 
 def reported(event: Event, clicks: int, final: bool, now: int) -> tuple[Event, Increments | None, Status]:
@@ -54,22 +54,27 @@ def increments_of(event: Event) -> Increments:
     >>> [(cell.item, cell.slot, cell.loss // ONE, cell.clicked) for cell in increments_of(event).cells]
     [(4, 0, 2, 0), (7, 1, 0, 1)]
     """
-    cells = tuple(sorted(_cells(event)))
+    cells = tuple(Cell(*cell) for cell in sorted(cells_of(event)))
     return Increments(surface_id=event.surface_id, segment=event.segment, rounds=1 if cells else 0, cells=cells)
 
 
-def _cells(event: Event) -> Iterator[Cell]:
+def cells_of(event: Event) -> Iterator[tuple[int, int, int, int, int]]:
+    """Item, slot, loss, shows and clicks of every slot that is learned from, as if the event were settled now."""
+    learn, clicks = event.learn, event.clicks
     for slot, (item, p) in enumerate(zip(event.items, event.p, strict=True)):
-        if event.learn >> slot & 1:
-            clicked = event.clicks >> slot & 1
-            yield Cell(item, slot, 0 if clicked else weight_of(p), 1, clicked)
+        if learn >> slot & 1:
+            if clicks >> slot & 1:
+                yield item, slot, 0, 1, 1
+            else:
+                yield item, slot, weight_of(p), 1, 0
 
 
 def _difference(before: Event, after: Event) -> Increments:
-    gone = {(cell.item, cell.slot): cell for cell in _cells(before)}
     cells = tuple(
-        Cell(cell.item, cell.slot, cell.loss - old.loss, 0, cell.clicked - old.clicked)
-        for cell in sorted(_cells(after))
-        if cell != (old := gone[cell.item, cell.slot])
+        Cell(item, slot, loss - old_loss, 0, clicked - old_clicked)
+        for (item, slot, old_loss, _, old_clicked), (_, _, loss, _, clicked) in sorted(
+            zip(cells_of(before), cells_of(after), strict=True)
+        )
+        if clicked != old_clicked
     )
     return Increments(surface_id=after.surface_id, segment=after.segment, rounds=0, cells=cells)

@@ -21,6 +21,11 @@ class VersionConflict(Exception):
 class Store(Protocol):
     """Blocking calls, safe from several threads; each writing call is one transaction, durable when it returns.
 
+    Exceptions: ``remember`` and ``save_policy`` survive kill -9 but are not synced to disk (a token holds the decision,
+    a policy can be computed again), and ``import_events`` writes 1000 events per transaction.
+    A call that raises StoreError may be repeated: events are counted once. After ``adjust`` look into the audit log
+    before repeating it, since the connection may have broken just after the commit.
+
     The engine calls ``report`` and ``remember`` from one writer thread with whole batches (group commit), the rest from
     wherever it likes. Several processes may share a PostgreSQL store, and one process a SQLite file.
     """
@@ -31,11 +36,11 @@ class Store(Protocol):
     def get(self, key: str) -> bytes | None: ...
     def put(self, key: str, value: bytes, *, only_if_absent: bool = False) -> bytes: ...  # what is there afterwards
 
-    # Surfaces. `saved` fails with VersionConflict unless surface.version is one more than what is stored.
+    # Surfaces. `save_surface` fails with VersionConflict unless surface.version is one more than what is stored.
     def surfaces(self) -> list[Surface]: ...
     def save_surface(
         self, surface: Surface, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]
-    ) -> Surface: ...  # inserts if id == 0; item indices are fixed by the caller
+    ) -> Surface: ...  # inserts if id == 0, and gives its id to adjustments and audit; item indices are the caller's
     def revision(self) -> int: ...  # grows with every change of a surface or a segment, by any process; cheap
 
     # Counters
@@ -45,7 +50,8 @@ class Store(Protocol):
     # Events
     def remember(self, events: Sequence[Event]) -> list[Event]: ...  # insert those absent; as stored, in order
     def find(self, ids: Sequence[bytes]) -> dict[bytes, Event]: ...
-    def report(self, reports: Sequence[Report], now: int) -> list[Status]: ...  # settling.reported, exactly once each
+    # settling.reported, exactly once each; `rejected` where the surface is not there
+    def report(self, reports: Sequence[Report], now: int) -> list[Status]: ...
     def settle_overdue(self, now: int, limit: int) -> int: ...  # settling.silent for open events; how many
     def settled(self, surface_id: int | None = None) -> Iterator[Event]: ...  # streaming, for export and verify
     def events(self, surface_id: int, since: int, until: int) -> Iterator[Event]: ...  # by created_at, open ones too
@@ -53,13 +59,16 @@ class Store(Protocol):
     def import_events(self, events: Iterable[Event]) -> int: ...  # settled ones; counted unless already there
     def open_events(self) -> int: ...
 
-    # Keys, audit, history for the dashboard
+    # Keys (by their "id"), audit (newest first, entries get an "id", "surface_id" finds them), history to show
     def keys(self) -> list[dict[str, Any]]: ...
     def save_key(self, key: dict[str, Any]) -> None: ...
     def audit(self, surface_id: int | None, limit: int, before: int | None = None) -> list[dict[str, Any]]: ...
     def write_audit(self, entries: Sequence[dict[str, Any]]) -> None: ...
-    # Per arm, segment and time bucket: events, settled, shows, clicks; kept by the store as events settle.
+    # Per time bucket (at, by created_at), segment and arm: events, and of those that are settled: settled, shows,
+    # clicks, clicked (events with any click), squares (sum of squared clicks per event), late (clicks).
     def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]: ...
     def save_policy(self, policy_id: str, surface_id: int, segment: str, at: int, body: bytes) -> None: ...
     def policy(self, policy_id: str) -> bytes | None: ...
+    # Oldest first, spread evenly if there are more than `limit`. Of a segment the last 200 are kept, before them one a
+    # minute.
     def policies(self, surface_id: int, segment: str, since: int, limit: int) -> list[tuple[int, str, bytes]]: ...

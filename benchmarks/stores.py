@@ -1,0 +1,87 @@
+"""How fast stores take feedback: ``python -m benchmarks.stores [PATH | postgresql://...] [--events N]``."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bothworlds.serve.records import Event, Item, Report, Surface, SurfaceSettings
+from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.stores.sql import SqlStore
+from bothworlds.serve.verifying import verify
+
+NOW = 1_700_000_000_000
+ITEMS, SLOTS = 20, 5
+
+
+def a_surface() -> Surface:
+    items = tuple(Item(name=f"i{k}", index=k, state="active", added_at=NOW, changed_at=NOW) for k in range(ITEMS))
+    settings = SurfaceSettings(slots=SLOTS)
+    name = f"bench {os.urandom(4).hex()}"
+    return Surface(id=0, name=name, version=1, settings=settings, items=items, created_at=NOW, changed_at=NOW)
+
+
+def some_reports(surface_id: int, count: int) -> Iterator[Report]:
+    chance, salt = random.Random(1), os.urandom(8)
+    for k in range(count):
+        event = Event(
+            id=hashlib.blake2b(k.to_bytes(8, "big"), key=salt, digest_size=16).digest(),
+            surface_id=surface_id,
+            segment="",
+            arm="learner",
+            policy_id="0123456789abcdef",
+            created_at=NOW + k // 10,
+            expires_at=NOW + k // 10 + 1_800_000,
+            late_until=NOW + k // 10 + 86_400_000,
+            items=tuple(chance.sample(range(ITEMS), SLOTS)),
+            p=tuple(chance.uniform(0.01, 1.0) for _ in range(SLOTS)),
+            learn=(1 << SLOTS) - 1,
+        )
+        yield Report(event=event, clicks=chance.choice((0, 0, 0, 1, 4)), final=True)
+
+
+def rate(work: Callable[[list[Report]], object], reports: list[Report], size: int) -> float:
+    start = time.perf_counter()
+    for first in range(0, len(reports), size):
+        work(reports[first : first + size])
+    return len(reports) / (time.perf_counter() - start)
+
+
+def measure(store: SqlStore, count: int) -> None:
+    surface = store.save_surface(a_surface(), [], [])
+    for size in (64, 256, 512):
+        unknown, known = (list(some_reports(surface.id, count)) for _ in range(2))
+        figures = (
+            rate(lambda batch: store.report(batch, NOW), unknown, size),
+            rate(lambda batch: store.remember([report.event for report in batch]), known, size),
+            rate(lambda batch: store.report(batch, NOW), known, size),
+        )
+        print(
+            "batches of {}: {:,.0f} reports/s on tokens, {:,.0f} remembered/s, then {:,.0f} reports/s".format(
+                size, *figures
+            )
+        )
+    start = time.perf_counter()
+    found = verify(store)
+    print(f"verify: {found.events:,} events in {time.perf_counter() - start:.1f} s, clean: {found.clean}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stores", description=__doc__)
+    parser.add_argument("store", nargs="?", help="default: a file in a temporary folder")
+    parser.add_argument("--events", type=int, default=20_000)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store(chosen.store or str(Path(folder) / "store.db"))
+        measure(store, chosen.events)
+        store.close()
+
+
+if __name__ == "__main__":
+    main()

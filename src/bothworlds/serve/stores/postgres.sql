@@ -1,0 +1,42 @@
+-- version 1
+CREATE TABLE facts (key TEXT PRIMARY KEY, value BYTEA NOT NULL);
+CREATE TABLE numbers (name TEXT PRIMARY KEY, value BIGINT NOT NULL);
+INSERT INTO numbers VALUES ('revision', 0), ('surface', 0), ('adjustment', 0), ('audit', 0);
+CREATE TABLE surfaces (id BIGINT PRIMARY KEY, name TEXT NOT NULL UNIQUE, version BIGINT NOT NULL, body BYTEA NOT NULL);
+CREATE TABLE segments (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, rounds BIGINT NOT NULL, revision BIGINT NOT NULL,
+    PRIMARY KEY (surface_id, segment)
+);
+CREATE TABLE counters (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, item BIGINT NOT NULL, slot BIGINT NOT NULL,
+    loss BIGINT NOT NULL, shown BIGINT NOT NULL, clicked BIGINT NOT NULL,
+    PRIMARY KEY (surface_id, segment, item, slot),
+    CONSTRAINT counters_within_bounds CHECK (loss BETWEEN -4611686018427387904 AND 4611686018427387904)
+);
+CREATE TABLE events (
+    id BYTEA PRIMARY KEY, surface_id BIGINT NOT NULL REFERENCES surfaces (id), segment TEXT NOT NULL, arm TEXT NOT NULL,
+    policy_id TEXT NOT NULL, created_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, late_until BIGINT NOT NULL,
+    placements BYTEA NOT NULL, learn BIGINT NOT NULL, clicks BIGINT NOT NULL, settled_at BIGINT,
+    settled_by TEXT NOT NULL, late BIGINT NOT NULL
+);
+CREATE INDEX events_open ON events (expires_at) WHERE settled_at IS NULL;
+CREATE INDEX events_by_time ON events (surface_id, created_at);
+CREATE TABLE adjustments (
+    id BIGINT PRIMARY KEY, surface_id BIGINT NOT NULL REFERENCES surfaces (id), segment TEXT NOT NULL, at BIGINT NOT NULL,
+    actor TEXT NOT NULL, reason TEXT NOT NULL, rounds BIGINT NOT NULL, cells BYTEA NOT NULL
+);
+CREATE TABLE audit (id BIGINT PRIMARY KEY, surface_id BIGINT, body BYTEA NOT NULL);
+CREATE INDEX audit_by_surface ON audit (surface_id, id);
+CREATE TABLE api_keys (id TEXT PRIMARY KEY, body BYTEA NOT NULL);
+CREATE TABLE policies (
+    id TEXT PRIMARY KEY, surface_id BIGINT NOT NULL, segment TEXT NOT NULL, at BIGINT NOT NULL, body BYTEA NOT NULL
+);
+CREATE INDEX policies_by_time ON policies (surface_id, segment, at);
+
+-- version 2: figures over time without reading events again
+CREATE TABLE history (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, arm TEXT NOT NULL, minute BIGINT NOT NULL,
+    events BIGINT NOT NULL, settled BIGINT NOT NULL, shows BIGINT NOT NULL, clicks BIGINT NOT NULL,
+    clicked BIGINT NOT NULL, squares BIGINT NOT NULL, late BIGINT NOT NULL,
+    PRIMARY KEY (surface_id, minute, segment, arm)
+);

@@ -1,0 +1,109 @@
+"""How records are written into tables: one row per event, with its placements in one compact value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..records import Adjustment, Cell, Event, Increments
+
+__all__ = [
+    "ADJUSTMENT_COLUMNS",
+    "EVENT_COLUMNS",
+    "Row",
+    "adjustment_of",
+    "batches",
+    "event_of",
+    "row_of",
+    "row_of_adjustment",
+]
+
+Row = Sequence[Any]
+T = TypeVar("T")
+
+EVENT_COLUMNS = (
+    "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, "
+    "settled_at, settled_by, late"
+)
+ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells"
+
+_encode = msgspec.msgpack.Encoder().encode
+_placements = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[float, ...]]).decode
+_cells = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
+
+
+def row_of(event: Event) -> tuple[Any, ...]:
+    """The event in the order of ``EVENT_COLUMNS``."""
+    return (
+        event.id,
+        event.surface_id,
+        event.segment,
+        event.arm,
+        event.policy_id,
+        event.created_at,
+        event.expires_at,
+        event.late_until,
+        _encode((event.items, event.p)),
+        event.learn,
+        event.clicks,
+        event.settled_at,
+        event.settled_by,
+        event.late,
+    )
+
+
+def event_of(row: Row) -> Event:
+    """The event that a row holds.
+
+    >>> event = Event(id=b"1", surface_id=1, segment="", arm="learner", policy_id="", created_at=0, expires_at=1,
+    ...     late_until=2, items=(4, 7), p=(0.1, 1 / 3), learn=0b11)
+    >>> event_of(row_of(event)) == event
+    True
+    """
+    items, p = _placements(row[8])
+    return Event(
+        id=row[0],
+        surface_id=row[1],
+        segment=row[2],
+        arm=row[3],
+        policy_id=row[4],
+        created_at=row[5],
+        expires_at=row[6],
+        late_until=row[7],
+        items=items,
+        p=p,
+        learn=row[9],
+        clicks=row[10],
+        settled_at=row[11],
+        settled_by=row[12],
+        late=row[13],
+    )
+
+
+def row_of_adjustment(adjustment: Adjustment) -> tuple[Any, ...]:
+    """The adjustment in the order of ``ADJUSTMENT_COLUMNS``."""
+    added = adjustment.increments
+    cells = _encode([(cell.item, cell.slot, cell.loss, cell.shown, cell.clicked) for cell in added.cells])
+    return added.surface_id, added.segment, adjustment.at, adjustment.actor, adjustment.reason, added.rounds, cells
+
+
+def adjustment_of(row: Row) -> Adjustment:
+    """The adjustment that a row holds."""
+    surface_id, segment, at, actor, reason, rounds, cells = row
+    added = tuple(Cell(*cell) for cell in _cells(cells))
+    increments = Increments(surface_id=surface_id, segment=segment, rounds=rounds, cells=added)
+    return Adjustment(increments=increments, at=at, actor=actor, reason=reason)
+
+
+def batches(things: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of at most this many.
+
+    >>> list(batches("abcde", 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    stream = iter(things)
+    while batch := list(islice(stream, size)):
+        yield batch

@@ -1,0 +1,143 @@
+"""Surfaces, their segments and counters in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ..records import Adjustment, Segment, Surface
+from .adding import Additions
+from .base import VersionConflict
+from .database import Database, Session, add_history
+from .rows import ADJUSTMENT_COLUMNS, adjustment_of, row_of_adjustment
+from .sql_notes import take_numbers, write_entries
+
+__all__ = ["SurfaceTables", "add_counters"]
+
+_surface = msgspec.json.Decoder(Surface).decode
+
+
+class SurfaceTables:
+    """The part of a store that keeps surfaces and what has been learned about them."""
+
+    database: Database
+
+    def surfaces(self) -> list[Surface]:
+        with self.database.reading() as session:
+            return [_surface(body) for (body,) in session.run("SELECT body FROM surfaces ORDER BY id")]
+
+    def save_surface(
+        self, surface: Surface, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]
+    ) -> Surface:
+        """Insert or change a surface; what comes with a new one (id 0) is given its id."""
+
+        def work(session: Session) -> Surface:
+            saved = _changed(session, surface) if surface.id else _inserted(session, surface)
+            adjusted = [_of_surface(adjustment, saved.id) for adjustment in adjustments]
+            if not _adjusted(session, adjusted):
+                take_numbers(session, "revision", 1)
+            write_entries(session, [{**entry, "surface_id": entry.get("surface_id") or saved.id} for entry in audit])
+            return saved
+
+        return self.database.write(work)
+
+    def revision(self) -> int:
+        with self.database.reading() as session:
+            return int(session.run("SELECT value FROM numbers WHERE name = 'revision'")[0][0])
+
+    def segments(self, surface_id: int, since: int = -1) -> list[Segment]:
+        values = (surface_id, since)
+        with self.database.reading() as session:
+            found = session.run(
+                "SELECT segment, rounds, revision FROM segments WHERE surface_id = ? AND revision > ? ORDER BY segment",
+                values,
+            )
+            cells = session.run(
+                "SELECT c.segment, c.item, c.slot, c.loss, c.shown, c.clicked FROM counters c JOIN segments s"
+                " ON s.surface_id = c.surface_id AND s.segment = c.segment WHERE s.surface_id = ? AND s.revision > ?",
+                values,
+            )
+        segments = {
+            name: Segment(
+                surface_id=surface_id, name=name, rounds=rounds, revision=revision, loss={}, shown={}, clicked={}
+            )
+            for name, rounds, revision in found
+        }
+        for name, item, slot, loss, shown, clicked in cells:
+            segment = segments[name]
+            segment.loss[item, slot], segment.shown[item, slot], segment.clicked[item, slot] = loss, shown, clicked
+        return list(segments.values())
+
+    def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None:
+        def work(session: Session) -> None:
+            _adjusted(session, adjustments)
+            write_entries(session, audit)
+
+        self.database.write(work)
+
+    def adjustments(self) -> Iterator[Adjustment]:
+        with self.database.reading() as session:
+            rows = session.stream(f"SELECT {ADJUSTMENT_COLUMNS} FROM adjustments ORDER BY id")
+            yield from map(adjustment_of, rows)
+
+
+def add_counters(session: Session, additions: Additions) -> None:
+    """Add to cells and segments, in sorted order; the revision comes last, since all processes wait for its row."""
+    cells = sorted(additions.cells.items())
+    session.many(
+        "INSERT INTO counters (surface_id, segment, item, slot, loss, shown, clicked) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (surface_id, segment, item, slot) DO UPDATE SET loss = counters.loss + excluded.loss,"
+        " shown = counters.shown + excluded.shown, clicked = counters.clicked + excluded.clicked",
+        [(*where, *totals) for where, totals in cells],
+    )
+    add_history(session, additions)
+    if not additions.rounds:
+        return
+    revision = take_numbers(session, "revision", 1)
+    session.many(
+        "INSERT INTO segments (surface_id, segment, rounds, revision) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (surface_id, segment) DO UPDATE"
+        " SET rounds = segments.rounds + excluded.rounds, revision = excluded.revision",
+        [(*where, rounds, revision) for where, rounds in sorted(additions.rounds.items())],
+    )
+
+
+def _inserted(session: Session, surface: Surface) -> Surface:
+    number = take_numbers(session, "surface", 1)
+    if session.run("SELECT 1 FROM surfaces WHERE name = ?", (surface.name,)):
+        raise VersionConflict(f"surface {surface.name!r} has been created by somebody else: read it again")
+    saved = msgspec.structs.replace(surface, id=number)
+    values = (saved.id, saved.name, saved.version, msgspec.json.encode(saved))
+    session.many("INSERT INTO surfaces (id, name, version, body) VALUES (?, ?, ?, ?)", [values])
+    return saved
+
+
+def _changed(session: Session, surface: Surface) -> Surface:
+    body = msgspec.json.encode(surface)
+    done = session.run(
+        "UPDATE surfaces SET name = ?, version = ?, body = ? WHERE id = ? AND version = ? RETURNING id",
+        (surface.name, surface.version, body, surface.id, surface.version - 1),
+    )
+    if not done:
+        raise VersionConflict(f"surface {surface.name!r} has been changed by somebody else: read it again")
+    return surface
+
+
+def _adjusted(session: Session, adjustments: Sequence[Adjustment]) -> bool:
+    """Add and write down adjustments; whether this has changed the revision."""
+    additions = Additions()
+    for adjustment in adjustments:
+        additions.add(adjustment.increments)
+    add_counters(session, additions)
+    if adjustments:
+        last = take_numbers(session, "adjustment", len(adjustments))
+        rows = [(last - k, *row_of_adjustment(a)) for k, a in enumerate(reversed(adjustments))]
+        session.many(f"INSERT INTO adjustments (id, {ADJUSTMENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    return bool(additions.rounds)
+
+
+def _of_surface(adjustment: Adjustment, surface_id: int) -> Adjustment:
+    increments = msgspec.structs.replace(adjustment.increments, surface_id=surface_id)
+    return msgspec.structs.replace(adjustment, increments=increments)

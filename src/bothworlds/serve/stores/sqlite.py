@@ -1,0 +1,230 @@
+"""One SQLite file: one writing connection behind a lock, as many readers as there are threads, one process."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from .base import StoreError
+from .database import Database, Session, look_at, upgrade
+from .rows import EVENT_COLUMNS, Row
+from .sql import SqlStore
+
+__all__ = ["SqliteDatabase", "open_sqlite"]
+
+T = TypeVar("T")
+CHUNK = 500  # values in one statement; old builds of SQLite allow 999
+IDLE_READERS = 8
+WRITER_CACHE = 16_384  # KiB; ids of events are spread over the whole index
+
+_INSERT = f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * 14)})"
+
+
+def open_sqlite(path: str | Path, *, read_only: bool = False) -> SqlStore:
+    """The store in this file, which is made if it is not there; ``read_only`` looks at one that a service is using."""
+    return SqlStore(SqliteDatabase(Path(path).expanduser().absolute(), read_only=read_only))
+
+
+class SqliteSession:
+    """A connection with a transaction under way."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def run(self, sql: str, values: Row = ()) -> list[Row]:
+        return self.connection.execute(sql, values).fetchall()
+
+    def many(self, sql: str, rows: Sequence[Row]) -> None:
+        self.connection.executemany(sql, rows)
+
+    def stream(self, sql: str, values: Row = ()) -> Iterator[Row]:
+        cursor = self.connection.execute(sql, values)
+        while rows := cursor.fetchmany(1000):
+            yield from rows
+
+    def script(self, sql: str) -> None:
+        # Connection.executescript would commit first.
+        lines = (line for line in sql.splitlines() if not line.startswith("--"))
+        for statement in "\n".join(lines).split(";"):
+            self.connection.execute(statement)
+
+    def has_table(self, name: str) -> bool:
+        return bool(self.run("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))
+
+    def columns(self, table: str) -> list[str]:
+        return [name for (name,) in self.run("SELECT name FROM pragma_table_info(?)", (table,))]
+
+    def select_events(self, ids: Sequence[bytes], *, lock: bool = False) -> list[Row]:
+        rows: list[Row] = []
+        for start in range(0, len(ids), CHUNK):
+            chunk = ids[start : start + CHUNK]
+            rows += self.run(f"SELECT {EVENT_COLUMNS} FROM events WHERE id IN ({', '.join('?' * len(chunk))})", chunk)
+        return rows
+
+    def insert_events(self, rows: Sequence[Row]) -> set[bytes]:
+        known = {row[0] for row in self.select_events([row[0] for row in rows])}
+        new = [row for row in rows if row[0] not in known]
+        self.many(_INSERT, new)
+        return {row[0] for row in new}
+
+    def update_events(self, rows: Sequence[Row]) -> None:
+        self.many("UPDATE events SET clicks = ?, settled_at = ?, settled_by = ?, late = ? WHERE id = ?", rows)
+
+    def load(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        self.many(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})", rows)
+
+
+class SqliteDatabase(Database):
+    """The file, its lock, its writer and its readers."""
+
+    shared = False
+    skip_locked = ""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        super().__init__()
+        self.path, self.read_only = path, read_only
+        self._closed = False
+        self._writing = threading.RLock()
+        self._writer: sqlite3.Connection | None = None
+        self._readers: list[sqlite3.Connection] = []
+        if sqlite3.sqlite_version_info < (3, 35):
+            raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: install a Python with SQLite 3.35 or later")
+        if read_only and not path.exists():
+            raise StoreError(f"there is no store at {path}: check where it is")
+        with explained(path):
+            self._claim = None if read_only else _claimed(path)
+            try:
+                self._prepare()
+            except BaseException:
+                self.close()
+                raise
+
+    def _prepare(self) -> None:
+        if not self.read_only:
+            self.write(lambda session: upgrade(session, "sqlite", str(self.path)))
+            return
+        with self.view() as session:
+            look_at(session, str(self.path))
+
+    def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
+        with self._writing, explained(self.path):
+            if self._writer is None:
+                self._writer = self._connect()
+                self._writer.execute(f"PRAGMA cache_size = -{WRITER_CACHE}")
+            connection = self._writer
+            # Without a sync here, what is written is safe from kill -9 and is synced by the next durable transaction.
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                result = work(SqliteSession(connection))
+                connection.execute("COMMIT")
+            except BaseException as error:
+                self._give_up(connection, error)
+                raise
+            return result
+
+    def _give_up(self, connection: sqlite3.Connection, error: BaseException) -> None:
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.OperationalError) or connection.in_transaction:
+            # The next transaction opens the file anew, which is what recovers from a disk that was away.
+            self._writer = None
+            connection.close()
+
+    @contextmanager
+    def view(self) -> Iterator[Session]:
+        with explained(self.path):
+            connection = self._reader()
+            try:
+                connection.execute("BEGIN")
+                yield SqliteSession(connection)
+                connection.execute("ROLLBACK")
+            except BaseException:
+                connection.close()
+                raise
+            with self._writing:
+                keep = len(self._readers) < IDLE_READERS and not self._closed
+                if keep:
+                    self._readers.append(connection)
+            if not keep:
+                connection.close()
+
+    def _reader(self) -> sqlite3.Connection:
+        try:
+            return self._readers.pop()
+        except IndexError:
+            connection = self._connect()
+            connection.execute("PRAGMA query_only = ON")
+            return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreError(f"the store {self.path} has been closed: open it again")
+        address = f"{self.path.as_uri()}?mode={'ro' if self.read_only else 'rwc'}"
+        connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0)
+        try:
+            if not self.read_only:
+                connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def close(self) -> None:
+        with self._writing:
+            self._closed = True
+            claim, self._claim = self._claim, None
+            connections = [self._writer, *self._readers, claim]
+            self._writer, self._readers = None, []
+        for connection in connections:
+            if connection is not None:
+                connection.close()
+
+
+def _claimed(path: Path) -> sqlite3.Connection:
+    """Hold a lock that ends with this process, however it ends; SQLite knows how to on every system."""
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no folder {path.parent}: make it, or choose another place for the store")
+    claim = sqlite3.connect(f"{path}.lock", isolation_level=None, check_same_thread=False, timeout=0.0)
+    try:
+        claim.execute("BEGIN EXCLUSIVE")
+    except sqlite3.DatabaseError as error:
+        claim.close()
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        raise StoreError(
+            f"{path} is in use by another process: stop it first, or use PostgreSQL, which several processes can share"
+        ) from error
+    return claim
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn what SQLite reports into a sentence that says what to do."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise StoreError(_sentence(path, error)) from error
+
+
+def _sentence(path: Path, error: sqlite3.DatabaseError) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    remedies = {
+        sqlite3.SQLITE_FULL: f"the disk that holds {path} is full: make room on it",
+        sqlite3.SQLITE_READONLY: f"{path} cannot be written: give the service write access to the file and its folder",
+        sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: check that it and its folder are there and may be written",
+        sqlite3.SQLITE_BUSY: f"{path} is locked by another program: close it",
+        sqlite3.SQLITE_LOCKED: f"{path} is locked by another program: close it",
+        sqlite3.SQLITE_IOERR: f"the disk that holds {path} reports an error: check it",
+        sqlite3.SQLITE_NOTADB: f"{path} is not a store of bothworlds: choose another file",
+        sqlite3.SQLITE_CORRUPT: f"{path} is damaged: stop the service and go back to a backup",
+    }
+    if "counters_within_bounds" in str(error):
+        return f"a counter in {path} has reached its bound of 2^62: reset the surface or raise its floor"
+    return remedies.get(code, f"{path} cannot be used") + f" ({error})"

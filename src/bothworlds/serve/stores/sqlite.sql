@@ -1,0 +1,42 @@
+-- version 1
+CREATE TABLE facts (key TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE numbers (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+INSERT INTO numbers VALUES ('revision', 0), ('surface', 0), ('adjustment', 0), ('audit', 0);
+CREATE TABLE surfaces (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE segments (
+    surface_id INTEGER NOT NULL, segment TEXT NOT NULL, rounds INTEGER NOT NULL, revision INTEGER NOT NULL,
+    PRIMARY KEY (surface_id, segment)
+) WITHOUT ROWID;
+CREATE TABLE counters (
+    surface_id INTEGER NOT NULL, segment TEXT NOT NULL, item INTEGER NOT NULL, slot INTEGER NOT NULL,
+    loss INTEGER NOT NULL, shown INTEGER NOT NULL, clicked INTEGER NOT NULL,
+    PRIMARY KEY (surface_id, segment, item, slot),
+    CONSTRAINT counters_within_bounds CHECK (loss BETWEEN -4611686018427387904 AND 4611686018427387904)
+) WITHOUT ROWID;
+CREATE TABLE events (
+    id BLOB NOT NULL UNIQUE, surface_id INTEGER NOT NULL REFERENCES surfaces (id), segment TEXT NOT NULL, arm TEXT NOT NULL,
+    policy_id TEXT NOT NULL, created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, late_until INTEGER NOT NULL,
+    placements BLOB NOT NULL, learn INTEGER NOT NULL, clicks INTEGER NOT NULL, settled_at INTEGER,
+    settled_by TEXT NOT NULL, late INTEGER NOT NULL
+);
+CREATE INDEX events_open ON events (expires_at) WHERE settled_at IS NULL;
+CREATE INDEX events_by_time ON events (surface_id, created_at);
+CREATE TABLE adjustments (
+    id INTEGER PRIMARY KEY, surface_id INTEGER NOT NULL REFERENCES surfaces (id), segment TEXT NOT NULL, at INTEGER NOT NULL,
+    actor TEXT NOT NULL, reason TEXT NOT NULL, rounds INTEGER NOT NULL, cells BLOB NOT NULL
+);
+CREATE TABLE audit (id INTEGER PRIMARY KEY, surface_id INTEGER, body BLOB NOT NULL);
+CREATE INDEX audit_by_surface ON audit (surface_id, id);
+CREATE TABLE api_keys (id TEXT PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE policies (
+    id TEXT PRIMARY KEY, surface_id INTEGER NOT NULL, segment TEXT NOT NULL, at INTEGER NOT NULL, body BLOB NOT NULL
+);
+CREATE INDEX policies_by_time ON policies (surface_id, segment, at);
+
+-- version 2: figures over time without reading events again
+CREATE TABLE history (
+    surface_id INTEGER NOT NULL, segment TEXT NOT NULL, arm TEXT NOT NULL, minute INTEGER NOT NULL,
+    events INTEGER NOT NULL, settled INTEGER NOT NULL, shows INTEGER NOT NULL, clicks INTEGER NOT NULL,
+    clicked INTEGER NOT NULL, squares INTEGER NOT NULL, late INTEGER NOT NULL,
+    PRIMARY KEY (surface_id, minute, segment, arm)
+) WITHOUT ROWID;

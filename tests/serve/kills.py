@@ -1,0 +1,202 @@
+"""Kills a process that applies feedback, at random moments, and looks what the store says afterwards.
+
+    python -m tests.serve.kills --kills 2000 --store sqlite
+
+A child applies batches and acknowledges each on a pipe once ``report`` has returned. After every kill -9: all that was
+acknowledged is there, what was not is there as a whole batch or not at all, and every counter is the sum of the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bothworlds.serve.records import Event, Report
+from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.stores.sql import SqlStore
+from bothworlds.serve.verifying import verify
+
+from .stores.samples import NOON, SLOTS, a_surface, an_event
+
+ROOT = Path(__file__).parents[2]
+EVENTS = 600  # few enough that batches meet again and again
+FRESH = 150  # of these are new after every kill, so that there is always something to lose
+SEEDS = 1_000_000  # of batches between two kills
+ROUND = 50  # kills of one store; then a new one, so that looking at all of it stays quick
+NOW = NOON - 1  # no event is overdue but those below
+
+
+def event_numbered(number: int) -> Event:
+    """Every fifth event is overdue when it is reported."""
+    return an_event(number, expires_at=NOW - 1) if number % 5 == 0 else an_event(number)
+
+
+def batch_of(seed: int) -> list[Report]:
+    """The reports of a batch, which its seed fixes, so that both sides know them."""
+    chance = random.Random(seed)
+    first = seed // SEEDS * FRESH
+    return [
+        Report(
+            event=event_numbered(first + chance.randrange(EVENTS)),
+            clicks=chance.randrange(1 << SLOTS),
+            final=chance.random() < 0.5,
+        )
+        for _ in range(chance.choice((1, 8, 64)))
+    ]
+
+
+def apply_batches(place: str, first: int, count: int, hasty: bool) -> None:
+    """The child: report, then acknowledge, again and again; a hasty one acknowledges too early, and must be caught."""
+    store = open_store(place)
+    os.write(1, b"ready\n")
+    for seed in range(first, first + count):
+        batch = batch_of(seed)
+        if seed % 3 == 0:
+            store.remember([event_numbered(seed // SEEDS * FRESH + (seed * 7 + k) % EVENTS) for k in range(20)])
+        if seed % 5 == 0:
+            store.settle_overdue(NOW, 50)
+        if hasty:
+            os.write(1, b"%d\n" % seed)
+        store.report(batch, NOW)
+        if not hasty:
+            os.write(1, b"%d\n" % seed)
+    store.close()
+
+
+def started_child(place: str, first: int, count: int = SEEDS, hasty: bool = False) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.serve.kills", "--child", place, str(first), str(count), str(int(hasty))]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
+
+
+class Acknowledged:
+    """What must be there: the clicks and the settling of every report that was acknowledged."""
+
+    def __init__(self) -> None:
+        self.clicks: dict[int, int] = {}
+        self.settled: set[int] = set()
+
+    def add(self, batch: list[Report]) -> None:
+        for report in batch:
+            number = int.from_bytes(report.event.id, "big")
+            self.clicks[number] = self.clicks.get(number, 0) | report.clicks
+            if report.final or number % 5 == 0:
+                self.settled.add(number)
+
+    def problems(self, store: SqlStore, pending: list[Report]) -> list[str]:
+        """What the store has lost or made up, if one more batch may have been applied."""
+        stored = {int.from_bytes(event.id, "big"): event for event in store.events(1, 0, 2 * NOON)}
+        late = Acknowledged()
+        late.add(pending)
+        lost = [f"{number} lost" for number in self.clicks if not _shows(stored, number, self)]
+        allowed = {number: self.clicks.get(number, 0) | late.clicks.get(number, 0) for number in stored}
+        made_up = [f"{number} made up" for number, event in stored.items() if event.clicks & ~allowed[number]]
+        applied = any(event.clicks & ~self.clicks.get(number, 0) for number, event in stored.items())
+        torn = [f"{number} torn" for number in late.clicks if applied and not _shows(stored, number, late)]
+        differences = [str(difference) for difference in verify(store).differences]
+        return lost + made_up + torn + differences
+
+
+def _shows(stored: dict[int, Event], number: int, told: Acknowledged) -> bool:
+    event = stored.get(number)
+    if event is None or told.clicks[number] & ~event.clicks:
+        return False
+    return event.settled_at is not None or number not in told.settled
+
+
+def killed_once(place: str, first: int, chance: random.Random, hasty: bool) -> int:
+    """Start a child, kill it; the seed of the batch that was not acknowledged."""
+    child = started_child(place, first, hasty=hasty)
+    assert child.stdout is not None
+    # So many lines, then a moment: in the middle of opening, of a batch, of a commit, however slow the machine is.
+    said = [child.stdout.readline() for _ in range(chance.randrange(12))]
+    time.sleep(chance.uniform(0.0, 0.01))
+    child.send_signal(signal.SIGKILL)
+    said += child.stdout.readlines()
+    child.stdout.close()
+    child.wait()
+    whole = [line for line in said if line.endswith(b"\n") and line != b"ready\n"]
+    return int(whole[-1]) + 1 if whole else first
+
+
+def wait_until_gone(place: str) -> None:
+    """A PostgreSQL server may be at work for a client that is dead already."""
+    if not place.startswith("postgres"):
+        return
+    import psycopg
+
+    others = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'bothworlds'"
+    with psycopg.connect(place, autocommit=True) as connection:
+        while connection.execute(others).fetchall():
+            time.sleep(0.005)
+
+
+def kill_again_and_again(place: str, kills: int, seed: int = 0, hasty: bool = False) -> int:
+    """Raise AssertionError if anything is lost, torn or counted twice; how many batches were acknowledged."""
+    chance = random.Random(seed)
+    store = open_store(place)
+    store.save_surface(a_surface(), [], [])
+    store.close()
+    acknowledged = Acknowledged()
+    batches = 0
+    for kill in range(kills):
+        first = kill * SEEDS
+        pending = killed_once(place, first, chance, hasty)
+        for number in range(first, pending):
+            acknowledged.add(batch_of(number))
+        batches += pending - first
+        wait_until_gone(place)
+        store = open_store(place)
+        problems = acknowledged.problems(store, batch_of(pending))
+        # What was not acknowledged is sent again, as a client would.
+        store.report(batch_of(pending), NOW)
+        acknowledged.add(batch_of(pending))
+        problems += acknowledged.problems(store, [])
+        store.close()
+        assert not problems, f"after kill {kill}: {problems[:10]}"
+    return batches
+
+
+def kill_in_rounds(fresh_place: Callable[[], str], kills: int, seed: int) -> int:
+    """Kill this often, with a new store after every round."""
+    rounds = [min(ROUND, kills - done) for done in range(0, kills, ROUND)]
+    return sum(kill_again_and_again(fresh_place(), count, seed + k) for k, count in enumerate(rounds))
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        apply_batches(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "1")
+        return
+    parser = argparse.ArgumentParser(description="kill -9 under load, again and again")
+    parser.add_argument("--kills", type=int, default=2000)
+    parser.add_argument("--store", choices=("sqlite", "postgres", "both"), default="both")
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    outcome = "{}: {} kills, {} acknowledged batches, nothing lost, nothing counted twice"
+    if chosen.store in ("sqlite", "both"):
+        with tempfile.TemporaryDirectory() as folder:
+            places = (str(Path(folder) / f"{k}.db") for k in itertools.count())
+            batches = kill_in_rounds(lambda: next(places), chosen.kills, chosen.seed)
+        print(outcome.format("SQLite", chosen.kills, batches), flush=True)
+    if chosen.store in ("postgres", "both"):
+        from .postgres_server import PostgresServer
+
+        server = PostgresServer()
+        try:
+            batches = kill_in_rounds(server.fresh_address, chosen.kills, chosen.seed)
+        finally:
+            server.remove()
+        print(outcome.format("PostgreSQL", chosen.kills, batches), flush=True)
+
+
+if __name__ == "__main__":
+    main()

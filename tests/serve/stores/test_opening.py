@@ -1,0 +1,107 @@
+"""What may be written after --store, and who may use a file at the same time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from bothworlds.serve.stores.base import StoreError
+from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.verifying import verify
+from tests.serve.postgres_server import PostgresServer
+
+from .samples import NOON, a_report, a_surface
+from .test_upgrading import write_version_1
+
+
+def test_a_second_process_is_refused_and_a_reader_is_not(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.db")
+    store = open_store(path)
+    store.save_surface(a_surface(), [], [])
+    program = f"from bothworlds.serve.stores.opening import open_store; open_store({path!r}, read_only=True).close(); "
+    program += f"open_store({path!r})"
+    second = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert second.returncode == 1
+    assert "is in use by another process: stop it first, or use PostgreSQL" in second.stderr.splitlines()[-1]
+    with pytest.raises(StoreError, match="in use"):
+        open_store(path)
+    store.close()
+    open_store(path).close()
+
+
+def test_a_reader_sees_what_is_committed_and_cannot_write(place: str) -> None:
+    store = open_store(place)
+    store.save_surface(a_surface(), [], [])
+    reader = open_store(place, read_only=True)
+    store.report([a_report(1)], NOON)
+    assert verify(reader).events == 1
+    with pytest.raises(StoreError, match=r"cannot be written|only allows reading"):
+        reader.report([a_report(2)], NOON)
+    reader.close()
+    store.close()
+
+
+def test_what_is_read_in_a_snapshot_is_of_one_moment(place: str) -> None:
+    store = open_store(place)
+    store.save_surface(a_surface(), [], [])
+    with store.snapshot():
+        assert store.open_events() == 0
+        store.report([a_report(1)], NOON)
+        assert list(store.settled()) == []
+        assert verify(store).clean
+    assert verify(store).events == 1
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    [("mysql://shop", "is neither"), ("/nowhere/at/all/store.db", "there is no folder /nowhere/at/all: make it")],
+)
+def test_a_place_that_cannot_be_is_refused(place: str, sentence: str) -> None:
+    with pytest.raises((ValueError, StoreError), match=sentence):
+        open_store(place)
+
+
+def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but long enough to be taken for one\n" * 50)
+    with pytest.raises(StoreError, match="is not a store of bothworlds: choose another file"):
+        open_store(str(path))
+    assert path.read_text().startswith("not a database")
+    with pytest.raises(StoreError, match="there is no store at"):
+        open_store(str(tmp_path / "absent.db"), read_only=True)
+
+
+def test_the_address_of_a_file_may_be_a_url(tmp_path: Path) -> None:
+    open_store(f"sqlite:///{tmp_path}/store.db").close()
+    assert (tmp_path / "store.db").exists()
+
+
+def test_workers_that_start_at_once_make_one_store(postgres: PostgresServer) -> None:
+    address = postgres.fresh_address()
+    with ThreadPoolExecutor(4) as threads:
+        stores = list(threads.map(open_store, [address] * 4))
+    stores[0].save_surface(a_surface(), [], [])
+    assert all(len(store.surfaces()) == 1 for store in stores)
+    for store in stores:
+        store.close()
+
+
+def test_a_reader_neither_makes_nor_upgrades_a_store(place: str) -> None:
+    with pytest.raises(StoreError, match="there is no store at"):
+        open_store(place, read_only=True)
+    write_version_1(place)
+    with pytest.raises(StoreError, match="older version of bothworlds: start the service once"):
+        open_store(place, read_only=True)
+
+
+def test_a_closed_store_says_so(place: str) -> None:
+    store = open_store(place)
+    store.close()
+    for call in (store.surfaces, lambda: store.write_audit([{}])):
+        with pytest.raises(StoreError, match="has been closed: open it again"):
+            call()

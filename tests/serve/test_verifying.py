@@ -1,0 +1,56 @@
+"""Verifying finds every counter that is not the sum of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.stores.sql import SqlStore
+from bothworlds.serve.verifying import verify
+
+from .stores.samples import NOON, a_report, a_surface, an_event
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    opened = open_store(str(tmp_path / "store.db"))
+    opened.save_surface(a_surface(), [], [])
+    opened.report([a_report(number, number % 8) for number in range(1, 40)], NOON)
+    opened.remember([an_event(99)])
+    yield opened
+    opened.close()
+
+
+def test_a_sound_store_is_clean(store: SqlStore) -> None:
+    found = verify(store)
+    assert found.clean
+    assert (found.events, found.segments, found.adjustments, found.differences) == (39, 2, 0, ())
+    assert found.counters > 50
+
+
+@pytest.mark.parametrize(
+    ("damage", "counter"),
+    [
+        ("UPDATE counters SET loss = loss + 1 WHERE segment = 'phone' AND item = 2 AND slot = 1", "loss"),
+        ("UPDATE counters SET shown = shown - 1 WHERE segment = 'phone' AND item = 2 AND slot = 1", "shown"),
+        ("UPDATE counters SET clicked = 99 WHERE segment = 'phone' AND item = 2 AND slot = 1", "clicked"),
+        ("UPDATE segments SET rounds = rounds + 1 WHERE segment = 'phone'", "rounds"),
+    ],
+)
+def test_one_unit_too_many_is_found_and_named(store: SqlStore, damage: str, counter: str) -> None:
+    store.database.write(lambda session: session.run(damage))
+    (difference,) = verify(store).differences
+    assert difference.counter == counter
+    assert difference.segment == "phone"
+    assert "surface 'home', segment 'phone'" in str(difference)
+
+
+@pytest.mark.parametrize(
+    "damage", ["DELETE FROM segments", "DELETE FROM counters", "DELETE FROM events WHERE clicks = 3"]
+)
+def test_what_is_missing_is_found(store: SqlStore, damage: str) -> None:
+    store.database.write(lambda session: session.run(damage))
+    assert not verify(store).clean
