@@ -10,6 +10,7 @@ import msgspec
 
 from . import exchange, surfaces
 from .engine_types import Conflict, Unavailable, Unknown
+from .ids import checked_name
 from .records import Surface
 from .refreshing import Refresher
 from .shelves import Display
@@ -113,7 +114,7 @@ class Administration:
         """Start from a fitted click model, as if so many rounds had been spent on learning it."""
         async with self._one_at_a_time:
             known = self.surface(surface)
-            surfaces.checked_name(segment, "segment", "/segment", empty=True)
+            checked_name(segment, "segment", "/segment", empty=True)
             start = exchange.warm_start_of(known, model, rounds, segment, self._clock(), actor)
             entry = self._entry(known.id, actor, "warm start", f"{rounds} rounds, segment {segment!r}")
             await self._in_thread(self._store.adjust, [start], [entry])

@@ -8,6 +8,7 @@ may be changed, ``learner`` for how counters become lists.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -290,10 +291,8 @@ class Engine(Administration):
         return said
 
     def _count_open(self) -> int:
-        try:
+        with contextlib.suppress(StoreError):
             self._open_events = self._store.open_events()
-        except StoreError:
-            pass
         return self._open_events
 
     def _policy_age(self) -> float:

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
-from statistics import median_low
 from typing import Any
 
 from .engine_types import Invalid
 from .ids import as_time, checked_name, parse_event_id
 from .records import ONE, Adjustment, Cell, Event, Increments, Surface
 from .stores.base import Store
+from .surfaces import middle
 
 __all__ = ["rows_of", "take_rows", "warm_start_of"]
 
@@ -175,7 +175,7 @@ def warm_start_of(
     cells = []
     for slot in range(slots):
         loss = {i: round(rounds * ONE * (1.0 - alpha * (examination[slot] or 0.0))) for i, alpha in attraction.items()}
-        typical = median_low(loss.values())
+        typical = middle(loss.values())
         cells += [Cell(item.index, slot, loss=loss.get(item.index, typical)) for item in surface.items]
     increments = Increments(surface_id=surface.id, segment=segment, rounds=rounds, cells=tuple(sorted(cells)))
     return Adjustment(increments=increments, at=now, actor=actor, reason="warm start from a click model")

@@ -1,8 +1,8 @@
 """From counters to what is shown: ledger, marginals, and an immutable policy that lists are drawn from.
 
 Whatever the policy, serving is the same: a matrix of marginals over the eligible items and the free slots, mixed with
-uniform lists, and lists drawn exactly with it. A policy that follows a leader knows its marginals. One that only decides
-is asked for 64 decisions, and serves a random one of them: a mixture whose marginals are known, too.
+uniform lists, and lists drawn exactly with it. A policy that follows a leader knows its marginals. One that only
+decides is asked for 64 decisions, and serves a random one of them: a mixture whose marginals are known, too.
 """
 
 from __future__ import annotations

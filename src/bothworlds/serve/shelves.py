@@ -1,4 +1,4 @@
-"""What is ready to be served on a surface: for every segment a policy, and those for pins and exclusions seen lately."""
+"""What is ready to be served on a surface: for every segment a policy, and those for pins and exclusions."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median_low
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +24,7 @@ __all__ = [
     "created",
     "item_names",
     "medians_of",
+    "middle",
     "paused",
     "put_back",
     "removed",
@@ -165,6 +165,16 @@ def reset(surface: Surface, segments: Iterable[Segment], now: int, actor: str) -
     )
 
 
+def middle(values: Iterable[int]) -> int:
+    """The median in whole numbers.
+
+    >>> middle([5, 1, 9]), middle([1, 4])
+    (5, 2)
+    """
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
+
+
 def medians_of(surface: Surface, segments: Iterable[Segment]) -> Medians:
     """The median loss of the active items at every slot, for every segment.
 
@@ -173,7 +183,7 @@ def medians_of(surface: Surface, segments: Iterable[Segment]) -> Medians:
     active = [item.index for item in surface.items if item.state == "active"]
     slots = range(MOST_SLOTS)
     return {
-        segment.name: [median_low(segment.loss.get((index, slot), 0) for index in active) for slot in slots]
+        segment.name: [middle(segment.loss.get((index, slot), 0) for index in active) for slot in slots]
         for segment in segments
         if active
     }
