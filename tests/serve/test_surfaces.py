@@ -88,12 +88,12 @@ def test_a_new_item_starts_at_the_median_of_the_active_ones():
 
 def test_an_item_that_comes_back_gets_what_the_median_has_grown_by():
     known = surface()
-    before = surfaces.medians_of(known, [segment([[10, 1], [30, 2], [20, 9]])])
     away = surfaces.paused(known, "c", NOW).surface
+    before = surfaces.medians_of(away, [segment([[10, 1], [30, 2], [20, 9]])])
     after = surfaces.medians_of(away, [segment([[50, 1], [80, 2], [20, 9]]), segment([[7, 7], [7, 7]], "young")])
     change = surfaces.put_back(away, "c", after, before, NOW, "me")
     cells = {one.increments.segment: one.increments.cells for one in change.adjustments}
-    assert [(c.item, c.slot, c.loss // ONE) for c in cells[""]] == [(2, 0, 30)]
+    assert [(c.item, c.slot, c.loss // ONE) for c in cells[""]] == [(2, 0, 45)]
     assert [(c.item, c.slot, c.loss // ONE) for c in cells["young"]] == [(2, 0, 7), (2, 1, 7)]
 
 

@@ -84,12 +84,7 @@ class Service(Question):
         told = {place.name: costs(results, place) for place in places()}
         stale = [rows["refresh and delay 100"] for rows in told.values()]
         every = [rows["fixed point"] for rows in told.values()]
-        late = {
-            place.name: estimate(
-                paired(results, place, *[f"worst item starts at {s}" for s in ("zero", "median")], size)
-            )
-            for place in places()[:2]
-        }
+        late = {place.name: spared(results, place, size) for place in places()[:2]}
         return [
             Verdict(
                 "A leader that is 100 rounds old, from clicks that are 100 rounds late, is as good as a fresh one.",
@@ -139,12 +134,13 @@ def costs(results: Results, place: World) -> dict[str, Estimate]:
     }
 
 
-def paired(results: Results, place: World, one: str, other: str, size: Size) -> np.ndarray:
-    """(seeds,) how much more regret one way to start has than another."""
+def spared(results: Results, place: World, size: Size) -> Estimate:
+    """How much less regret there is if the worst item starts at the median, and not at zero."""
     late = late_ones(place, ROUNDS[size.name])
-    first, second = (results[late[name].label, place.name].regret()[:, -1] for name in (one, other))
-    difference: np.ndarray = first - second
-    return difference
+    zero, median = (
+        results[late[f"worst item starts at {start}"].label, place.name].regret()[:, -1] for start in ("zero", "median")
+    )
+    return estimate(zero - median)
 
 
 def table(results: Results, size: Size) -> str:

@@ -150,7 +150,7 @@ class Administration:
             change = away(surface, item, self._clock())
             present = next(one for one in surface.items if one.name == item)
             if present.state == "active":
-                await self._in_thread(self._note_absence, surface, present.index)
+                await self._in_thread(self._note_absence, change.surface, present.index)
             return await self._apply(change, actor)
 
     async def _apply(self, change: Change, actor: str) -> Surface:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = ["Engine"]
 
 RECENT = 20_000  # decisions kept in memory, for requests that are sent twice
 MOST_EXCLUDED = 1000
+SECRETS_SECONDS = 1.0  # between looks for secrets of other processes
 WORTH_A_WARNING = 1 << 60  # of a counter that must stay below 2^63
 
 
@@ -56,6 +58,7 @@ class Engine(Administration):
         self._results: Counter[tuple[int, str]] = Counter()
         self._running = False
         self._open_events = 0
+        self._secrets_read = -SECRETS_SECONDS
 
     async def start(self) -> None:
         """Read what is stored, compile, solve; ready when it returns."""
@@ -93,11 +96,11 @@ class Engine(Administration):
         pins: Mapping[int, str] | None = None,
     ) -> Ranked:
         """The list for a request; the same list if it is asked for again."""
+        if not self._running:
+            raise Unavailable("the service is not running")
         display = self._refresher.displays.get(surface)
         if display is None:
             raise Unknown(f"there is no surface {surface!r}")
-        if not self._running:
-            raise Unavailable("the service is not running")
         if not 0 < len(request_id) <= REQUEST_LENGTH or not request_id.isprintable():
             checked_name(request_id, "request_id", "/request_id", longest=REQUEST_LENGTH)
         event_id = event_id_of(display.surface.id, request_id, self._draw_key)
@@ -189,7 +192,7 @@ class Engine(Administration):
 
     def _report(self, given: Feedback) -> Report:
         if not self._signer.knows(given.token):
-            self._signer, _ = open_secrets(self._store)
+            self._read_secrets()
         event = self._signer.read(given.token)
         if event.id.hex() != given.event_id:
             raise Forged("the token belongs to another event")
@@ -202,10 +205,20 @@ class Engine(Administration):
             clicks |= 1 << slot
         return Report(event=event, clicks=clicks, final=given.final)
 
+    def _read_secrets(self) -> None:
+        """Another process may have made a new secret; anybody may name one that does not exist, so not too often."""
+        now = time.monotonic()
+        if now - self._secrets_read > SECRETS_SECONDS:
+            self._secrets_read = now
+            try:
+                self._signer, _ = open_secrets(self._store)
+            except StoreError as error:
+                raise Unavailable(f"the store cannot be read now: {error}") from error
+
     async def rotate_secret(self, *, actor: str) -> int:
         """Sign with a new secret from now on; tokens of the old one stay valid."""
         number = await self._in_thread(rotate_secret, self._store, self._clock())
-        self._signer, _ = open_secrets(self._store)
+        self._signer, _ = await self._in_thread(open_secrets, self._store)
         await self._note(None, actor, "rotate secret", f"number {number}")
         return number
 
@@ -215,6 +228,8 @@ class Engine(Administration):
         """One decision: what was shown and why, and what became of it."""
         key = parse_event_id(event_id)
         found = None if key is None else (await self._in_thread(self._store.find, [key])).get(key)
+        if found is None and key in self._recent:
+            found = self._signer.read(self._recent[key].token)  # about to be written
         if found is None:
             raise Unknown(f"there is no event {event_id!r}")
         display = self._refresher.by_id.get(found.surface_id)

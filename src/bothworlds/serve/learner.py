@@ -153,9 +153,10 @@ def marginals_of(policy: Policy, ledger: Ledger) -> Floats:
     """The marginals of the next decision of a policy that has learned what a ledger says; a fixed matter."""
     state = policy.resumed(ledger)
     known = policy.marginals(state)
-    if known is not None:
-        return np.array(known)
     n, m = ledger.loss.shape
+    if known is not None:
+        # What no solver can cope with is served uniformly: less clever, but never wrong about its probabilities.
+        return np.array(known) if np.isfinite(known).all() else np.full((n, m), 1.0 / n)
     counts, positions = np.zeros((n, m)), np.arange(m)
     rng = np.random.default_rng(_seed(policy, ledger))
     for _ in range(DECISIONS):

@@ -66,6 +66,7 @@ class Refresher(threading.Thread):
                     self.refresh()
                     self.last_error = None
                 except Exception as error:  # the old policies go on serving
+                    self._pending += 1
                     self.last_error = str(error) or type(error).__name__
             took = min(time.perf_counter() - started, 1.0)
 
@@ -96,7 +97,7 @@ class Refresher(threading.Thread):
                 return old
             for segment in segments:
                 self._shelve(display, segment, None)
-            for name in old.shelves if old else ():
+            for name in list(old.shelves) if old else ():
                 if name not in display.shelves:
                     self.shelf(display, name)
             self.displays[surface.name] = self.by_id[surface.id] = display
