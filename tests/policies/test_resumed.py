@@ -69,7 +69,7 @@ def test_a_state_from_sums_learns_on_like_any_other(name, generator):
 def test_a_constant_added_to_the_losses_of_a_position_changes_nothing(generator):
     policy = policies.policy("ftrl-pbm")
     _, ledger = taught(policy, generator(1))
-    moved = ledger._replace(loss=ledger.loss + [1e6, 0.0, -3e5])
+    moved = ledger._replace(loss=ledger.loss + np.array([1e6, 0.0, -3e5]))
     one, other = (policy.marginals(policy.resumed(known)) for known in (ledger, moved))
     assert np.allclose(one, other, atol=1e-6)
 

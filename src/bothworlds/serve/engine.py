@@ -1,8 +1,8 @@
 """The engine: rank, feedback, learn, over a store. Knows nothing of HTTP.
 
-A decision is drawn from a policy that is ready, logged with its probabilities, and signed; feedback is acknowledged when
-it is durable; policies follow the counters. See ``writer`` and ``refreshing`` for the two threads, ``surfaces`` for what
-may be changed, ``learner`` for how counters become lists.
+A decision is drawn from a policy that is ready, logged with its probabilities, and signed; feedback is acknowledged
+when it is durable; policies follow the counters. See ``writer`` and ``refreshing`` for the two threads, ``surfaces``
+for what may be changed, ``learner`` for how counters become lists.
 """
 
 from __future__ import annotations

@@ -295,8 +295,8 @@ def _warnings(surface: Surface) -> list[str]:
     if active and settings.minimum_exposure > settings.slots / active:
         most = settings.slots / active
         said.append(
-            f"minimum_exposure {settings.minimum_exposure:g} cannot be reached: with {active} items in "
-            f"{settings.slots} slots each can be on {most:.3g} of the pages; lists are uniform now, and nothing learned is used"
+            f"minimum_exposure {settings.minimum_exposure:g} cannot be reached: with {active} items each can be on "
+            f"{most:.3g} of the pages; lists are uniform now, and nothing learned is used"
         )
     if settings.holdout == 0.0:
         said.append("without a holdout nobody can tell how much is gained; 0.05 is a good start")
