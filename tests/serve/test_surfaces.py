@@ -144,7 +144,7 @@ CHANGES = {
 }
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.lists(st.tuples(st.sampled_from(sorted(CHANGES)), st.integers(0, 100)), max_size=12))
 def test_no_change_of_settings_or_items_loses_learning(changes):
     async def whole():

@@ -8,7 +8,6 @@ for what may be changed, ``learner`` for how counters become lists.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,6 @@ __all__ = ["Engine"]
 RECENT = 20_000  # decisions kept in memory, for requests that are sent twice
 MOST_EXCLUDED = 1000
 SECRETS_SECONDS = 1.0  # between looks for secrets of other processes
-WORTH_A_WARNING = 1 << 60  # of a counter that must stay below 2^63
 
 
 class Engine(Administration):
@@ -57,7 +55,6 @@ class Engine(Administration):
         self._recent: dict[bytes, Ranked] = {}
         self._results: Counter[tuple[int, str]] = Counter()
         self._running = False
-        self._open_events = 0
         self._secrets_read = -SECRETS_SECONDS
 
     async def start(self) -> None:
@@ -288,7 +285,7 @@ class Engine(Administration):
             "queue_length": writer.queue_length,
             "solver_ms": refresher.solver_ms,
             "last_error": writer.last_error or refresher.last_error,
-            "open_events": self._count_open(),
+            "open_events": writer.open_events,
             "policy_age_seconds": self._policy_age(),
         }
 
@@ -300,15 +297,10 @@ class Engine(Administration):
             said.append(f"the store cannot be written to: {self._writer.last_error}")
         if self._refresher.last_error is not None:
             said.append(f"policies are not brought up to date: {self._refresher.last_error}")
-        full = [d.surface.name for d in self._refresher.by_id.values() if _nearly_full(d)]
-        if full:
-            said.append(f"the losses of {', '.join(full[:3])} are near the largest number that fits; reset them")
+        if self._refresher.full:
+            names = ", ".join(sorted(self._refresher.full)[:3])
+            said.append(f"the losses of {names} are near the largest number that fits; reset them")
         return said
-
-    def _count_open(self) -> int:
-        with contextlib.suppress(StoreError):
-            self._open_events = self._store.open_events()
-        return self._open_events
 
     def _policy_age(self) -> float:
         made = [shelf.made_at for d in self._refresher.by_id.values() for shelf in list(d.shelves.values())]
@@ -328,7 +320,3 @@ def _told(surface: Surface, event: Event) -> list[Slot]:
         Slot(slot, surface.items[item].name, p, learner and not event.learn >> slot & 1, bool(event.learn >> slot & 1))
         for slot, (item, p) in enumerate(zip(event.items, event.p))
     ]
-
-
-def _nearly_full(display: Display) -> bool:
-    return any(abs(shelf.sums.loss).max() > WORTH_A_WARNING for shelf in list(display.shelves.values()))

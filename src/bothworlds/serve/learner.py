@@ -87,11 +87,8 @@ class Served:
         self._pinned = sorted(
             (slot, item.index, Slot(slot, item.name, PINNED, True, False)) for slot, item in pins.items()
         )
-        # What is told of a placement is made once and handed out again and again.
-        self._cells = [
-            [(item.index, p, Slot(slot, item.name, p)) for item, p in zip(eligible, column)]
-            for slot, column in zip(free, marginals.T.tolist())
-        ]
+        # What is told of a placement is made on first use, and then handed out again and again.
+        self._cells: list[dict[int, tuple[int, float, Slot]]] = [{} for _ in free]
 
     def _digest(self, pins: Mapping[int, Item]) -> str:
         digest = blake2b(digest_size=12)
@@ -102,13 +99,17 @@ class Served:
 
     def draw(self, seed: bytes) -> Drawn:
         """The list for 16 bytes of seed."""
-        cells = (
-            [column[row] for column, row in zip(self._cells, spin(self.wheel, seed))] if self.wheel is not None else []
-        )
+        rows = spin(self.wheel, seed) if self.wheel is not None else []
+        cells = [known.get(row) or self._cell(k, row) for k, (known, row) in enumerate(zip(self._cells, rows))]
         for slot, index, told in self._pinned:
             cells.insert(slot, (index, PINNED, told))
         items, p, slots = zip(*cells)
         return Drawn(items, p, list(slots))
+
+    def _cell(self, k: int, row: int) -> tuple[int, float, Slot]:
+        item, p = self.eligible[row], float(self.marginals[row, k])
+        cell = self._cells[k][row] = (item.index, p, Slot(self.free[k], item.name, p))
+        return cell
 
     @property
     def entropy(self) -> float:

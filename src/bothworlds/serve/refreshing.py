@@ -22,6 +22,7 @@ __all__ = ["Refresher"]
 DUTY = 4.0  # after a refresh, leave everybody else at least so many times as long
 SAVE_MS = 1000  # between saved policies of a segment
 SAVES = 20  # at most, in one refresh
+FULL = 1 << 60  # a loss must stay below 2^63
 
 
 class Refresher(threading.Thread):
@@ -41,6 +42,7 @@ class Refresher(threading.Thread):
         self._saved: dict[tuple[int, str], tuple[int, str]] = {}
         self.displays: dict[str, Display] = {}
         self.by_id: dict[int, Display] = {}
+        self.full: set[str] = set()  # surfaces that have a loss near the largest number
         self.solver_ms = 0.0
         self.last_error: str | None = None
 
@@ -95,6 +97,7 @@ class Refresher(threading.Thread):
             old = self.by_id.get(surface.id)
             if old is not None and old.surface.version > surface.version:
                 return old
+            self.full.discard(surface.name)
             for segment in segments:
                 self._shelve(display, segment, None)
             for name in list(old.shelves) if old else ():
@@ -131,7 +134,10 @@ class Refresher(threading.Thread):
     def _shelve(self, display: Display, segment: Segment, old: Shelf | None) -> None:
         started = time.perf_counter()
         hot = old.hot() if old else ()
-        display.shelves[segment.name] = Shelf(display, sums_of(segment, display.surface), self._clock(), hot)
+        sums = sums_of(segment, display.surface)
+        display.shelves[segment.name] = Shelf(display, sums, self._clock(), hot)
+        if abs(sums.loss).max() > FULL:
+            self.full.add(display.surface.name)
         self.solver_ms = 1e3 * (time.perf_counter() - started)
 
     def _save(self, display: Display, segment: str) -> None:

@@ -20,6 +20,7 @@ BACKLOG = 20_000  # that may wait before more is refused
 GATHER = 0.002  # seconds to wait for company
 LAZY = 0.05  # seconds a decision may wait that nobody waits for
 SETTLE = 0.25  # seconds between looks for events past their deadline
+COUNT = 5.0  # seconds between counts of open events
 PAUSE = (0.1, 2.0)  # seconds to leave a store alone that has failed: at first, and at most
 
 
@@ -39,7 +40,8 @@ class Writer(threading.Thread):
         self._sent = self._done = 0  # reports; each is counted by one thread only
         self._wake = threading.Event()
         self._stopping = False
-        self._lazy_since = self._settled_at = 0.0
+        self._lazy_since = self._settled_at = self._counted_at = 0.0
+        self.open_events = 0
         self.last_error: str | None = None
         self.last_error_at = 0
         self.commit_ms = 0.0
@@ -112,6 +114,9 @@ class Writer(threading.Thread):
         if started - self._settled_at > SETTLE:
             self._settled_at = started
             self._settle()
+        if started - self._counted_at > COUNT:
+            self._counted_at = started
+            self.open_events = self._store.open_events()
         self.last_error = None
 
     def _write_decisions(self) -> bool:
