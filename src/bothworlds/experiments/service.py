@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ __all__ = ["Service", "table"]
 WORLDS = ("paper/stochastic", "yandex/stochastic", "paper/periodic-items")
 STALE = (1, 10, 100, 1000)
 FLOORS = (0.0, 0.005, 0.01, 0.02, 0.05)
-DEFAULT = ServedFtrl(refresh=100, delay=100, floor=0.02, fixed_point=True)
+DEFAULT = ServedFtrl(refresh=100, delay=100, floor=0.005, fixed_point=True)  # as the service starts out
 PLAIN = "ftrl-pbm"
 ROUNDS = {"quick": 100_000, "paper": 1_000_000}
 SEEDS = {"quick": 20, "paper": 40}
@@ -36,9 +37,7 @@ def variants() -> dict[str, ServedFtrl]:
 def arrivals(n_items: int, rounds: int) -> dict[str, ServedFtrl]:
     """The worst and the best item, coming half way, with both ways to start."""
     return {
-        f"{who} item starts at {start}": ServedFtrl(
-            refresh=100, delay=100, floor=0.02, fixed_point=True, newcomer=item, arrives=rounds // 2, start_at=start
-        )
+        f"{who} item starts at {start}": replace(DEFAULT, newcomer=item, arrives=rounds // 2, start_at=start)
         for who, item in (("worst", n_items - 1), ("best", 0))
         for start in ("zero", "median")
     }

@@ -146,6 +146,7 @@ class Writer(threading.Thread):
             raise
         finally:
             self._done += size
+        self.last_error = None  # before anybody is told that all is well
         _resolve([(future, [next(statuses) for _ in reports]) for reports, future in batch])
         self._changed(size)
         return True
