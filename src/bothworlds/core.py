@@ -21,6 +21,7 @@ from .kernels import kernel, name_apart, register_kernels
 
 __all__ = [
     "Decision",
+    "Ledger",
     "Shape",
     "Streams",
     "check_shape",
@@ -76,6 +77,19 @@ class Decision(NamedTuple):
 
     ranking: NDArray[np.int64]
     propensity: NDArray[np.float64]
+
+
+class Ledger(NamedTuple):
+    """What settled events add up to, in whatever order they came.
+
+    ``loss`` (n_items, n_positions) is the sum of (1 - click) / propensity over the placements of each pair, known up to
+    a constant for every position; ``shown`` and ``clicked`` (n_items, n_positions) count them.
+    """
+
+    rounds: int
+    loss: NDArray[np.float64]
+    shown: NDArray[np.float64]
+    clicked: NDArray[np.float64]
 
 
 def decide(state: Any, rng: Any, ranking: Any, propensity: Any) -> None:

@@ -19,6 +19,7 @@ from .leader_error import LeaderError
 from .panels import in_place_of_the_log
 from .paper_figures import FigureOne, FigureTwo
 from .report import write_report, write_verdicts
+from .service import Service
 from .shapes import Shapes
 
 __all__ = ["QUESTIONS", "SIZES", "Answer", "reproduce"]
@@ -26,6 +27,7 @@ __all__ = ["QUESTIONS", "SIZES", "Answer", "reproduce"]
 QUESTIONS: dict[str, Question] = {
     question.name: question for question in (FigureOne(), FigureTwo(), Baselines(), Growth(), Shapes(), LeaderError())
 }
+ON_REQUEST: dict[str, Question] = {question.name: question for question in (Service(),)}  # not of the paper
 SIZES = {
     "quick": Size("quick", 100_000, 10_000, 5, 3, 100_000, 2_000),
     "paper": Size("paper", 1_000_000, 100_000, 20, 10, 1_000_000, 10_000),
@@ -51,19 +53,20 @@ def reproduce(
 ) -> Answer:
     """Play what is not yet played, draw the figures, judge the claims, and write ``report.html`` into a folder.
 
-    ``size`` is ``"quick"`` or ``"paper"``; ``only`` is the name of one question. What is played is kept in the folder,
-    and a run that was interrupted goes on where it was. ``world`` (a fitted model: an object, a name, a file) takes the
-    place of the paper's search log.
+    ``size`` is ``"quick"`` or ``"paper"``; ``only`` is the name of one question; some are played only when they are
+    asked for by name. What is played is kept in the folder, and a run that was interrupted goes on where it was.
+    ``world`` (a fitted model: an object, a name, a file) takes the place of the paper's search log.
     """
     if size not in SIZES:
         raise ValueError(f"size must be one of {', '.join(SIZES)}; got {size!r}")
-    if only is not None and only not in QUESTIONS:
-        raise ValueError(f"no question named {only!r}; there are {', '.join(QUESTIONS)}")
+    known = QUESTIONS | ON_REQUEST
+    if only is not None and only not in known:
+        raise ValueError(f"no question named {only!r}; there are {', '.join(known)}")
     commit()  # what runs is what is there now, whatever is edited meanwhile
     scale = SIZES[size]
     if world is not None:
         scale = scale._replace(fitted=in_place_of_the_log(resolve(world)))
-    questions = [QUESTIONS[only]] if only else list(QUESTIONS.values())
+    questions = [known[only]] if only else list(QUESTIONS.values())
     folder = Path(out)
     announce(f"putting the paper to the test, size {size}; results go to {folder}")
     games = _without_repeats([game for question in questions for game in question.games(scale)])

@@ -15,11 +15,11 @@ import numpy as np
 from ..kernels import Floats, Ints, kernel, spliced_kernel
 from .dual import Workspace, make_workspace
 from .feasible import repair
-from .newton import solve
+from .newton import climb, solve
 from .regularizers import slope
 from .sampling import Urn, draw, make_urn, prepare
 
-__all__ = ["Leading", "lead", "make_leading", "project", "ready", "reset", "show"]
+__all__ = ["Leading", "lead", "lead_afresh", "make_leading", "project", "ready", "reset", "show"]
 
 
 class Leading(NamedTuple):
@@ -72,6 +72,15 @@ def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
     effort[0] += took.steps
     effort[1] = max(effort[1], took.steps)
     effort[2] += took.sweeps
+
+
+@kernel
+def lead_afresh(reg: Any, loss: Floats, rate: float, leading: Leading) -> None:
+    """The leader for losses that have not been met before, from nothing, and ready to draw from."""
+    w = leading.work
+    climb(reg, loss, rate, leading.lam, leading.mu, leading.tolerance, w)
+    repair(w.x, w.row, leading.marginals, w.rhs, w.trial_mu)
+    prepare(leading.marginals, leading.urn)
 
 
 @spliced_kernel

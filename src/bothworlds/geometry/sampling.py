@@ -21,7 +21,7 @@ proof of exactness, and the tests run this very source in rational arithmetic ov
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -194,8 +194,8 @@ def mend(k: int, mass: Floats, seat: Ints) -> float:
 
 
 @kernel
-def draw(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None:
-    """Draw a ranking with marginals x, for which the urn has been prepared."""
+def draw(x: Floats, rng: Any, urn: Urn, ranking: Ints) -> None:
+    """Draw a ranking with marginals x, for which the urn has been prepared; ``rng`` is all that has ``random()``."""
     m = ranking.size
     if urn.weight[0] > 1.0 - TINY or heads(rng, urn.weight[0], 1.0 - urn.weight[0]):
         for j in range(m):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import Decision, Shape, check_shape, decide, is_compiled, learn
+from ..core import Decision, Ledger, Shape, check_shape, decide, is_compiled, learn
 from ..worlds import examination_of
 
 __all__ = ["CompiledPolicy", "Policy", "checked_feedback", "told"]
@@ -57,6 +57,29 @@ class Policy(ABC):
         Itself, unless its settings speak of items.
         """
         return self
+
+    def marginals(self, state: Any) -> NDArray[np.float64] | None:
+        """How likely each item is at each position in the next decision, (n_items, n_positions), where that is known.
+
+        Policies that follow a leader know it: the leader is what they draw from.
+        """
+        leading = getattr(state, "leading", None)
+        return None if leading is None else leading.marginals
+
+    def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Policy:
+        """The policy for some of the items and positions: what was item ``items[i]`` is now item i, likewise positions.
+
+        Itself, unless its settings speak of items or positions.
+        """
+        return self
+
+    def resumed(self, ledger: Ledger) -> Any:
+        """The state after events of which only the sums are known; ValueError if sums do not say enough.
+
+        A policy has this if its state does not depend on the order of events. Then feedback may be added up anywhere,
+        by anybody, and the state be made anew from the sums.
+        """
+        raise ValueError(f"what {self.label} has learned depends on the order of events, and cannot be had from sums")
 
     @property
     def label(self) -> str:

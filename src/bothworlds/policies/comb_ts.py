@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
+from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
 from ..statistics.counts import Counts, record
 from ..statistics.samplers import beta
@@ -75,6 +75,11 @@ class CombTs(Forgetting):
 
     def start(self, shape: Shape) -> State:
         return State(shape, float(self.prior), self.counts(shape), np.zeros(shape), make_desk(*shape))
+
+    def resumed(self, ledger: Ledger) -> State:
+        """The state after events that add up to a ledger."""
+        state: State = self.recalled(ledger)
+        return state
 
 
 @decides(State)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
+from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
 from ..statistics.counts import Counts, lacking_list, record
 from .placing import Desk, make_desk, place_best
@@ -84,6 +84,11 @@ class CombUcb(Forgetting):
 
     def start(self, shape: Shape) -> State:
         return State(shape, float(self.width), self.counts(shape), np.zeros(shape), make_desk(*shape))
+
+    def resumed(self, ledger: Ledger) -> State:
+        """The state after events that add up to a ledger."""
+        state: State = self.recalled(ledger)
+        return state
 
 
 @decides(State)

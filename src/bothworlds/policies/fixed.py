@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Shape, decides, learns
+from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 
@@ -72,6 +72,17 @@ class Fixed(CompiledPolicy):
             n, m = shape
             raise ValueError(f"ranking must be at least {m} item indices below {n}; got {ranking}")
         return State(shape, np.array(ranking[: shape.n_positions], np.int64))
+
+    def resumed(self, ledger: Ledger) -> State:
+        """Nothing was learned."""
+        state: State = self.init(*ledger.loss.shape)
+        return state
+
+    def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Fixed:
+        """What is left of the list; items that are not on it follow in their order."""
+        row = {int(item): i for i, item in enumerate(items)}
+        listed = [row[item] for item in self.ranking or () if item in row]
+        return replace(self, ranking=(*listed, *(i for i in range(len(items)) if i not in set(listed))))
 
     def relabelled(self, labels: NDArray[np.int64]) -> Fixed:
         """The same list, for items listed in another order."""

@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
-from ..geometry.follow import Leading, lead, make_leading, ready, reset, show
+from ..core import Ledger, Shape, decides, learns
+from ..geometry.follow import Leading, lead, lead_afresh, make_leading, ready, reset, show
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints
 from ..statistics.epochs import Epochs, new_epoch
@@ -92,6 +92,15 @@ class FtrlPbm(Restarting):
             leading=make_leading(*shape, self.tolerance),
         )
         reset(Tsallis(), state.rate, state.leading)
+        return state
+
+    def resumed(self, ledger: Ledger) -> State:
+        """The state after events that add up to a ledger."""
+        state: State = self.init(*ledger.loss.shape)
+        self.at_round(state.epochs, ledger.rounds)
+        state.loss[:] = ledger.loss
+        if ledger.rounds:
+            lead_afresh(Tsallis(), state.loss, state.rate / math.sqrt(ledger.rounds + 1.0), state.leading)
         return state
 
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
-from ..kernels import Floats, Ints, inner_kernel
+from ..core import Ledger, Shape, decides, learns
+from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.counts import Counts, record
-from ..statistics.epochs import Epochs, make_epochs, new_epoch
+from ..statistics.epochs import Epochs, go_forward, make_epochs, new_epoch
 from ..statistics.kl import kl_upper, round_level
 from .placing import Desk, make_desk, place_best
 from .settings import Forgetting, choice, whole
@@ -102,6 +102,14 @@ class KlCombUcb(Forgetting):
             desk=make_desk(*shape),
         )
 
+    def resumed(self, ledger: Ledger) -> State:
+        """The state after events that add up to a ledger."""
+        state: State = self.recalled(ledger)
+        go_forward(state.plan, ledger.rounds)
+        if ledger.rounds:
+            catch_up(state)
+        return state
+
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
@@ -114,6 +122,12 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
     new_epoch(state.plan)
+    catch_up(state)
+
+
+@kernel
+def catch_up(state: State) -> None:
+    """Bring the bounds up to date with the counts."""
     if state.by_round:
         level = round_level(state.counts.rounds[0] + 1.0)
     else:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
+from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.counts import Counts, lacking_list, record
 from ..statistics.epochs import Epochs, new_epoch
@@ -112,6 +112,12 @@ class PbmPie(Examined, PieSettings):
             positions=self.positions(shape),
             rank=make_rank(shape.n_items),
         )
+
+    def resumed(self, ledger: Ledger) -> State:
+        """The state after events that add up to a ledger."""
+        state: State = self.recalled(ledger)
+        self.at_round(state.epochs, ledger.rounds)
+        return state
 
 
 @decides(State)

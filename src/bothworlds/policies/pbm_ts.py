@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
-from ..kernels import Floats, Ints
+from ..core import Ledger, Shape, decides, learns
+from ..kernels import Floats, Ints, kernel
 from ..statistics.counts import Counts, record
 from ..statistics.posterior import HAT, draw, put_hat
 from .position_based import Examined, Positions, Rank, make_rank, place
@@ -77,6 +77,12 @@ class PbmTs(Examined):
         hats[:, 3] = hats[:, 6] = hats[:, 7] = 1.0  # level
         return State(shape, self.counts(shape), self.positions(shape), hats, make_rank(n))
 
+    def resumed(self, ledger: Ledger) -> State:
+        """The state after events that add up to a ledger."""
+        state: State = self.recalled(ledger)
+        put_all_hats(state)
+        return state
+
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
@@ -94,9 +100,15 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     record(counts, ranking, clicks)
     if counts.discount < 1.0 or counts.past.shape[0] > 0:
         # Forgetting changes the counts of items that were not shown.
-        for i in range(state.shape.n_items):
-            put_hat(counts.shown[i], counts.clicked[i], examination, state.hats[i])
+        put_all_hats(state)
     else:
         for j in range(ranking.size):
             i = ranking[j]
             put_hat(counts.shown[i], counts.clicked[i], examination, state.hats[i])
+
+
+@kernel
+def put_all_hats(state: State) -> None:
+    counts = state.counts
+    for i in range(state.shape.n_items):
+        put_hat(counts.shown[i], counts.clicked[i], state.positions.examination, state.hats[i])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
+from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.counts import Counts, record
 from .position_based import Examined, Positions, Rank, make_rank, place
@@ -81,6 +81,11 @@ class PbmUcb(Examined):
 
     def start(self, shape: Shape) -> State:
         return State(shape, float(self.epsilon), self.counts(shape), self.positions(shape), make_rank(shape.n_items))
+
+    def resumed(self, ledger: Ledger) -> State:
+        """The state after events that add up to a ledger."""
+        state: State = self.recalled(ledger)
+        return state
 
 
 @decides(State)

@@ -6,10 +6,11 @@ Every pair of twins, one told the examination and one that fits it, has one rule
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core import Shape
 from ..kernels import Floats, Ints, inner_kernel, kernel
@@ -67,6 +68,12 @@ class Examined(Forgetting):
     def __post_init__(self) -> None:
         super().__post_init__()
         probabilities(self, "examination")
+
+    def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Self:
+        """The policy for some of the positions: with the examination of those."""
+        if self.examination is None or max(positions, default=-1) >= len(self.examination):
+            return self
+        return replace(self, examination=tuple(self.examination[j] for j in positions))
 
     def positions(self, shape: Shape) -> Positions:
         """What it was told, or ValueError."""

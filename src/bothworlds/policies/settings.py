@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Shape
+from ..core import Ledger, Shape
 from ..statistics.counts import Counts, make_counts
-from ..statistics.epochs import Epochs, make_epochs
+from ..statistics.epochs import Epochs, go_forward, make_epochs
 from .base import CompiledPolicy
 
 __all__ = ["Forgetting", "Planning", "Restarting", "choice", "number", "probabilities", "whole"]
@@ -88,6 +88,15 @@ class Forgetting(CompiledPolicy):
         """Empty counts that forget as the settings say."""
         return make_counts(*shape, self.window, self.discount)
 
+    def recalled(self, ledger: Ledger) -> Any:
+        """A state whose counts are those of a ledger, or ValueError if it forgets: a ledger does not say when."""
+        if self.window is not None or self.discount < 1.0:
+            raise ValueError(f"what {self.label} has learned depends on the order of events, since it forgets old ones")
+        state = self.init(*ledger.shown.shape)
+        state.counts.shown[:], state.counts.clicked[:] = ledger.shown, ledger.clicked
+        state.counts.rounds[0] = state.counts.learned[0] = ledger.rounds
+        return state
+
     def memory(self) -> float:
         """How many rounds it remembers at most; no confidence bound needs to hold for longer than that.
 
@@ -110,6 +119,12 @@ class Restarting(CompiledPolicy):
 
     def __post_init__(self) -> None:
         whole(self, "restart", 1, optional=True)
+
+    def at_round(self, epochs: Epochs, rounds: int) -> None:
+        """Set the clock to a number of rounds, or ValueError if it restarts: a ledger does not say what came when."""
+        if self.restart is not None:
+            raise ValueError(f"what {self.label} has learned depends on the order of events, since it starts anew")
+        go_forward(epochs, rounds)
 
     def epochs(self) -> Epochs:
         """The clock of its epochs: one without end, unless it restarts."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
+from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 
@@ -40,6 +40,15 @@ class Uniform(CompiledPolicy):
 
     def start(self, shape: Shape) -> State:
         return State(shape, np.arange(shape.n_items))
+
+    def marginals(self, state: State) -> Floats:
+        """Every item is as likely as any other."""
+        return np.full(state.shape, 1.0 / state.shape.n_items)
+
+    def resumed(self, ledger: Ledger) -> State:
+        """Nothing was learned."""
+        state: State = self.init(*ledger.loss.shape)
+        return state
 
 
 @decides(State)

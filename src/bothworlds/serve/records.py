@@ -51,7 +51,7 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     slots: int
     policy: str = "ftrl-pbm"
     policy_settings: dict[str, Any] = {}
-    floor: float = 0.02  # share of uniform lists in every decision, which bounds what one click can change
+    floor: float = 0.005  # share of uniform lists in every decision, which bounds what one click can change
     holdout: float = 0.0  # share of requests that get the baseline order
     baseline: tuple[str, ...] = ()  # the page's own order; the order in which items were added, if empty
     minimum_exposure: float = 0.0  # share of pages on which every active item is shown at least

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
-from numba.extending import overload
+from numba.extending import overload, overload_method
 from numpy.typing import NDArray
 
 from ..kernels import inner_kernel
@@ -27,6 +27,10 @@ class Stream(NamedTuple):
     """A random stream in two words: xorshift128, of which the upper 53 bits are used."""
 
     words: NDArray[np.uint64]  # (2,)
+
+    def random(self) -> float:
+        """A uniform number from [0, 1), so that a stream can stand in wherever kernels are handed a Generator."""
+        return uniform(self)
 
 
 def make_stream(*key: int) -> Stream:
@@ -48,6 +52,11 @@ def _uniform(source: Any) -> Any:
     if isinstance(source, types.NumPyRandomGeneratorType):
         return lambda source: source.random()
     return lambda source: _step(source)
+
+
+@overload_method(types.NamedUniTuple, "random", strict=False)
+def _random(source: Any) -> Any:
+    return (lambda source: _step(source)) if source.instance_class is Stream else None
 
 
 @inner_kernel

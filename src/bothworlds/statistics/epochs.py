@@ -14,7 +14,7 @@ import numpy as np
 
 from ..kernels import Floats, inner_kernel
 
-__all__ = ["FIRST_HORIZON", "Epochs", "make_epochs", "new_epoch"]
+__all__ = ["FIRST_HORIZON", "Epochs", "go_forward", "make_epochs", "new_epoch"]
 
 FIRST_HORIZON = 1024  # what the doubling trick plans for at first
 
@@ -41,6 +41,22 @@ def make_epochs(horizon: int | None = None, restart: int | None = None, anytime:
     if horizon is not None or anytime:
         return Epochs(np.array([0.0, math.inf, math.inf if horizon is None else horizon]), 1.0)
     return Epochs(np.array([0.0, FIRST_HORIZON, FIRST_HORIZON]), 2.0)
+
+
+def go_forward(epochs: Epochs, rounds: int) -> None:
+    """Set a clock that has not started to where it is after so many rounds.
+
+    >>> doubling = make_epochs()
+    >>> go_forward(doubling, 1030)
+    >>> doubling.clock.tolist()
+    [6.0, 2048.0, 2048.0]
+    """
+    clock = epochs.clock
+    clock[0] = rounds
+    while clock[0] >= clock[1]:
+        clock[0] -= clock[1]
+        clock[1] *= epochs.growth
+        clock[2] *= epochs.growth
 
 
 @inner_kernel

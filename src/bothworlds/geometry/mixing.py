@@ -1,0 +1,37 @@
+r"""Mixing with uniform lists: a floor under every probability, and under how often an item is on the page."""
+
+from __future__ import annotations
+
+from ..kernels import Floats
+
+__all__ = ["mixed", "share_needed"]
+
+
+def mixed(marginals: Floats, floor: float, exposure: float = 0.0) -> Floats:
+    r"""The marginals (n, m) of the same lists with a share of uniform ones among them.
+
+    .. math:: x'_{ij} = (1 - \lambda) x_{ij} + \lambda / n
+
+    with the smallest :math:`\lambda` that is at least ``floor`` and puts every item on at least a share ``exposure`` of
+    the pages. A mixture of feasible points is feasible, so what is drawn from it has exactly these probabilities.
+
+    >>> import numpy as np
+    >>> x = mixed(np.eye(4)[:, :2], floor=0.02, exposure=0.25)
+    >>> x.sum(axis=1).round(3).tolist(), x.sum(axis=0).round(3).tolist()
+    ([0.75, 0.75, 0.25, 0.25], [1.0, 1.0])
+    """
+    n = marginals.shape[0]
+    share = max(floor, share_needed(marginals, exposure))
+    return (1.0 - share) * marginals + share / n
+
+
+def share_needed(marginals: Floats, exposure: float) -> float:
+    """How large a share of uniform lists puts every item on a share ``exposure`` of the pages; at most 1.
+
+    Uniform lists show every item on m/n of the pages, and nothing can show all of them more often than that.
+    """
+    n, m = marginals.shape
+    least = float(marginals.sum(axis=1).min())
+    if least >= exposure:
+        return 0.0
+    return min(1.0, (exposure - least) / (m / n - least)) if m / n > least else 1.0

@@ -1,0 +1,322 @@
+"""The engine: rank, feedback, learn, over a store. Knows nothing of HTTP.
+
+A decision is drawn from a policy that is ready, logged with its probabilities, and signed; feedback is acknowledged
+when it is durable; policies follow the counters. See ``writer`` and ``refreshing`` for the two threads, ``surfaces``
+for what may be changed, ``learner`` for how counters become lists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from . import exchange, reporting
+from .administration import Administration
+from .engine_types import Feedback, Invalid, Ranked, Result, Slot, TooMany, Unavailable, Unknown
+from .ids import REQUEST_LENGTH, checked_name, event_id_of, now_ms, parse_event_id, seed_of
+from .learner import rehearse
+from .records import Event, Report, Surface
+from .refreshing import Refresher
+from .shelves import Choice, Display, Shelf, signature_of
+from .stores.base import Store, StoreError
+from .tokens import Forged, open_secrets, rotate_secret
+from .writer import Writer
+
+__all__ = ["Engine"]
+
+RECENT = 20_000  # decisions kept in memory, for requests that are sent twice
+MOST_EXCLUDED = 1000
+SECRETS_SECONDS = 1.0  # between looks for secrets of other processes
+
+
+class Engine(Administration):
+    """Ranks the items of surfaces, and learns.
+
+    ``clock`` gives milliseconds since 1970. ``shared`` says that other processes use the same store: then decisions are
+    stored before they are returned, so that a request has one list everywhere, and changes made elsewhere are followed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], int] = now_ms,
+        refresh_ms: int = 100,
+        refresh_events: int = 100,
+        shared: bool = False,
+    ) -> None:
+        super().__init__()
+        self._store, self._clock, self._shared = store, clock, shared
+        self._refresher = Refresher(store, clock, refresh_ms=refresh_ms, refresh_events=refresh_events, shared=shared)
+        self._writer = Writer(store, clock, self._refresher.changed)
+        self._recent: dict[bytes, Ranked] = {}
+        self._results: Counter[tuple[int, str]] = Counter()
+        self._running = False
+        self._secrets_read = -SECRETS_SECONDS
+
+    async def start(self) -> None:
+        """Read what is stored, compile, solve; ready when it returns."""
+        try:
+            await asyncio.to_thread(self._open)
+        except StoreError as error:
+            raise Unavailable(f"the store cannot be read: {error}") from error
+        self._writer.start()
+        self._refresher.start()
+        self._running = True
+
+    def _open(self) -> None:
+        self._signer, self._draw_key = open_secrets(self._store)
+        self._refresher.load()
+        rehearse()
+
+    async def stop(self) -> None:
+        """Write what waits and settle what is overdue; the store stays open."""
+        if self._running:
+            self._running = False
+            self._writer.stop()
+            self._refresher.stop()
+            await asyncio.to_thread(self._writer.join)
+            await asyncio.to_thread(self._refresher.join)
+
+    # Ranking
+
+    async def rank(
+        self,
+        surface: str,
+        request_id: str,
+        *,
+        segment: str = "",
+        exclude: Sequence[str] = (),
+        pins: Mapping[int, str] | None = None,
+    ) -> Ranked:
+        """The list for a request; the same list if it is asked for again."""
+        if not self._running:
+            raise Unavailable("the service is not running")
+        display = self._refresher.displays.get(surface)
+        if display is None:
+            raise Unknown(f"there is no surface {surface!r}")
+        if not 0 < len(request_id) <= REQUEST_LENGTH or not request_id.isprintable():
+            checked_name(request_id, "request_id", "/request_id", longest=REQUEST_LENGTH)
+        event_id = event_id_of(display.surface.id, request_id, self._draw_key)
+        known = self._recent.get(event_id) or self._stored(display, event_id)
+        if known is not None:
+            return known
+        shelf = display.shelves.get(segment) or self._first_of(display, segment)
+        choice = shelf.plain if not exclude and not pins else _choice(shelf, exclude, pins or {})
+        event, slots = self._decided(display, segment, choice, event_id)
+        if self._shared:
+            stored = await self._writer.remembered(event)
+            if stored.items != event.items or stored.created_at != event.created_at:
+                event, slots = stored, _told(display.surface, stored)
+        else:
+            self._writer.remember(event)
+        return self._ranked(display, event, slots)
+
+    def _decided(self, display: Display, segment: str, choice: Choice, event_id: bytes) -> tuple[Event, list[Slot]]:
+        """Draw a list for an event."""
+        seed, now = seed_of(event_id, self._draw_key), self._clock()
+        held_out = display.holdout and int.from_bytes(seed[16:], "little") < display.holdout
+        learner = choice.learner
+        drawn = choice.baseline if held_out else learner.draw(seed)
+        event = Event(
+            id=event_id,
+            surface_id=display.surface.id,
+            segment=segment,
+            arm="holdout" if held_out else "learner",
+            policy_id=choice.baseline_id if held_out else learner.id,
+            created_at=now,
+            expires_at=now + display.attribution_ms,
+            late_until=now + display.attribution_ms + display.late_ms,
+            items=drawn.items,
+            p=drawn.p,
+            learn=0 if held_out else learner.learn,
+        )
+        return event, drawn.slots
+
+    def _ranked(self, display: Display, event: Event, slots: list[Slot]) -> Ranked:
+        token, name = self._signer.sign(event), display.surface.name
+        ranked = Ranked(event.id.hex(), name, event.arm, event.policy_id, event.expires_at, token, slots)
+        recent = self._recent
+        recent[event.id] = ranked
+        if len(recent) > RECENT:
+            del recent[next(iter(recent))]
+        return ranked
+
+    def _stored(self, display: Display, event_id: bytes) -> Ranked | None:
+        """A decision that was made earlier for the same request; a shared store is asked when it is written to."""
+        if self._shared:
+            return None
+        try:
+            found = self._store.find((event_id,)).get(event_id)
+        except StoreError as error:
+            raise Unavailable(f"the store cannot be read now: {error}") from error
+        return None if found is None else self._ranked(display, found, _told(display.surface, found))
+
+    def _first_of(self, display: Display, segment: str) -> Shelf:
+        checked_name(segment, "segment", "/segment", empty=True)
+        limit = display.surface.settings.max_segments
+        if len(display.shelves) >= limit and segment:
+            raise TooMany(f"surface {display.surface.name!r} has {limit} segments already, its max_segments")
+        return self._refresher.shelf(display, segment)
+
+    # Feedback
+
+    async def feedback(self, events: Sequence[Feedback]) -> list[Result]:
+        """What became of each piece of feedback; what was accepted is durable."""
+        reports: list[Report] = []
+        results: list[Result] = []
+        waiting: list[int] = []
+        now = self._clock()
+        for k, given in enumerate(events):
+            try:
+                report = self._report(given)
+            except Forged as error:
+                results.append(Result(given.event_id, "rejected", str(error)))
+                continue
+            results.append(Result(given.event_id, "expired"))
+            if now <= report.event.late_until:
+                reports.append(report)
+                waiting.append(k)
+        if reports:
+            statuses = await self._writer.report(reports)
+            for k, report, status in zip(waiting, reports, statuses):
+                results[k].status = status
+                self._results[report.event.surface_id, status] += 1
+        return results
+
+    def _report(self, given: Feedback) -> Report:
+        if not self._signer.knows(given.token):
+            self._read_secrets()
+        event = self._signer.read(given.token)
+        if event.id.hex() != given.event_id:
+            raise Forged("the token belongs to another event")
+        if event.surface_id not in self._refresher.by_id:
+            raise Forged("the surface of this event is not known here")
+        clicks = 0
+        for slot in given.clicks:
+            if not 0 <= slot < len(event.items):
+                raise Forged(f"there is no slot {slot}; the page has {len(event.items)}")
+            clicks |= 1 << slot
+        return Report(event=event, clicks=clicks, final=given.final)
+
+    def _read_secrets(self) -> None:
+        """Another process may have made a new secret; anybody may name one that does not exist, so not too often."""
+        now = time.monotonic()
+        if now - self._secrets_read > SECRETS_SECONDS:
+            self._secrets_read = now
+            try:
+                self._signer, _ = open_secrets(self._store)
+            except StoreError as error:
+                raise Unavailable(f"the store cannot be read now: {error}") from error
+
+    async def rotate_secret(self, *, actor: str) -> int:
+        """Sign with a new secret from now on; tokens of the old one stay valid."""
+        number = await self._in_thread(rotate_secret, self._store, self._clock())
+        self._signer, _ = await self._in_thread(open_secrets, self._store)
+        await self._note(None, actor, "rotate secret", f"number {number}")
+        return number
+
+    # What is known
+
+    async def event(self, event_id: str) -> dict[str, Any]:
+        """One decision: what was shown and why, and what became of it."""
+        key = parse_event_id(event_id)
+        found = None if key is None else (await self._in_thread(self._store.find, [key])).get(key)
+        if found is None and key in self._recent:
+            found = self._signer.read(self._recent[key].token)  # about to be written
+        if found is None:
+            raise Unknown(f"there is no event {event_id!r}")
+        display = self._refresher.by_id.get(found.surface_id)
+        if display is None:
+            raise Unknown(f"the surface of event {event_id!r} is not known here")
+        kept = await self._in_thread(self._store.policy, found.policy_id)
+        return reporting.told_of_event(found, display.surface, kept)
+
+    def export(self, surface: str) -> Iterator[dict[str, Any]]:
+        """One row for every slot of every settled event."""
+        return exchange.rows_of(self.surface(surface), self._store)
+
+    async def import_rows(self, surface: str, rows: Iterable[Mapping[str, Any]], *, actor: str) -> dict[str, Any]:
+        """Learn from rows of the export layout; says how many events were taken, and why others were not."""
+        known = self.surface(surface)
+        taken = await self._in_thread(exchange.take_rows, known, rows, self._store, self._clock())
+        await self._note(known.id, actor, "import", f"{taken['taken']} events taken, {taken['known']} known before")
+        await self._in_thread(self._refresher.install, known)
+        return taken
+
+    async def state(self, surface: str, segment: str = "") -> dict[str, Any]:
+        """What has been learned of a segment, and what is served."""
+        display = self._display(surface)
+        shelf = display.shelves.get(segment)
+        if shelf is None:
+            raise Unknown(f"surface {surface!r} has no segment {segment!r}")
+        return reporting.state_of(display.surface, segment, shelf, self._clock())
+
+    async def report(
+        self, surface: str, *, since: int | None = None, until: int | None = None, segment: str | None = None
+    ) -> dict[str, Any]:
+        """How a surface does: learner against holdout, items, learning, and whether visitors have changed."""
+        display = self._display(surface)
+        if segment is not None and segment not in display.shelves:
+            raise Unknown(f"surface {surface!r} has no segment {segment!r}")
+        now = self._clock()
+        asked = reporting.Asked(
+            display, segment, since if since is not None else now - reporting.DAY, until or now, now
+        )
+        if asked.since >= asked.until:
+            raise Invalid("since must be before until", "/since")
+        report = await self._in_thread(reporting.report_of, self._store, asked, self._results)
+        report["warnings"] += self._complaints()
+        return report
+
+    def health(self) -> dict[str, Any]:
+        """Whether it is ready, and how it is doing."""
+        writer, refresher = self._writer, self._refresher
+        reasons = self._complaints()
+        if not self._running:
+            reasons.append("the engine is not running")
+        return {
+            "ready": self._running and writer.last_error is None,
+            "reasons": reasons,
+            "commit_lag_ms": writer.commit_ms,
+            "queue_length": writer.queue_length,
+            "solver_ms": refresher.solver_ms,
+            "last_error": writer.last_error or refresher.last_error,
+            "open_events": writer.open_events,
+            "policy_age_seconds": self._policy_age(),
+        }
+
+    def _complaints(self) -> list[str]:
+        said = []
+        if self._running and not self._writer.is_alive():
+            said.append("the writing thread has ended")
+        if self._writer.last_error is not None:
+            said.append(f"the store cannot be written to: {self._writer.last_error}")
+        if self._refresher.last_error is not None:
+            said.append(f"policies are not brought up to date: {self._refresher.last_error}")
+        if self._refresher.full:
+            names = ", ".join(sorted(self._refresher.full)[:3])
+            said.append(f"the losses of {names} are near the largest number that fits; reset them")
+        return said
+
+    def _policy_age(self) -> float:
+        made = [shelf.made_at for d in self._refresher.by_id.values() for shelf in list(d.shelves.values())]
+        return max(0.0, (self._clock() - max(made)) / 1000.0) if made else 0.0
+
+
+def _choice(shelf: Shelf, exclude: Sequence[str], pins: Mapping[int, str]) -> Choice:
+    if len(exclude) > MOST_EXCLUDED:
+        raise Invalid(f"exclude may list {MOST_EXCLUDED} items; got {len(exclude)}", "/exclude")
+    return shelf.choose(signature_of(shelf.display, exclude, pins))
+
+
+def _told(surface: Surface, event: Event) -> list[Slot]:
+    """What was told of a stored decision."""
+    learner = event.arm == "learner"
+    return [
+        Slot(slot, surface.items[item].name, p, learner and not event.learn >> slot & 1, bool(event.learn >> slot & 1))
+        for slot, (item, p) in enumerate(zip(event.items, event.p))
+    ]

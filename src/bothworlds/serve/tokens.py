@@ -1,0 +1,125 @@
+"""Tokens: all that feedback needs to know of a decision, signed, so that it holds even if the decision was lost.
+
+A token is the secret's number, a truncated HMAC-SHA256 and the event in msgpack, in base64url. Secrets are kept in the
+store; a new one takes over when they are rotated, and old ones stay as long as any token they signed can be of use.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hmac
+import secrets as random_secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+import msgspec
+
+from .records import Arm, Event
+from .stores.base import Store
+
+__all__ = ["LONGEST_WINDOW", "Forged", "Signer", "open_secrets", "rotate_secret"]
+
+SIGNATURE = 16
+LONGEST_WINDOW = 120 * 86400 * 1000  # milliseconds from a decision to the end of its late window, at most
+SECRETS, DRAW_KEY = "token secrets", "draw key"
+LONGEST_TOKEN = 16_384
+
+
+class Forged(ValueError):
+    """Not a token of ours."""
+
+
+class Secret(msgspec.Struct, frozen=True, array_like=True):
+    """A key that signs, its number, and when another took its place."""
+
+    number: int
+    key: bytes
+    retired_at: int | None = None
+
+
+class Body(msgspec.Struct, frozen=True, array_like=True):
+    """An event as it is when it is decided."""
+
+    id: bytes
+    surface_id: int
+    segment: str
+    policy_id: str
+    created_at: int
+    expires_at: int
+    late_until: int
+    items: tuple[int, ...]
+    p: tuple[float, ...]
+    learn: int
+    arm: Arm
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Body).decode
+_decode_secrets = msgspec.msgpack.Decoder(list[Secret]).decode
+
+
+class Signer:
+    """Makes tokens with the newest secret and reads those of all that are kept."""
+
+    def __init__(self, kept: list[Secret]) -> None:
+        self._keys = {secret.number: secret.key for secret in kept}
+        self.number = max(self._keys)
+        self._key, self._prefix = self._keys[self.number], self.number.to_bytes(2, "big")
+
+    def knows(self, token: str) -> bool:
+        """Whether the secret that a token names is kept; another process may have made it meanwhile."""
+        try:
+            return int.from_bytes(urlsafe_b64decode(token[:4])[:2], "big") in self._keys
+        except (ValueError, binascii.Error):
+            return True
+
+    def sign(self, event: Event) -> str:
+        """The token of an event."""
+        body = _encode(
+            (
+                event.id,
+                event.surface_id,
+                event.segment,
+                event.policy_id,
+                event.created_at,
+                event.expires_at,
+                event.late_until,
+                event.items,
+                event.p,
+                event.learn,
+                event.arm,
+            )
+        )
+        signed = self._prefix + hmac.digest(self._key, body, "sha256")[:SIGNATURE] + body
+        return urlsafe_b64encode(signed).rstrip(b"=").decode()
+
+    def read(self, token: str) -> Event:
+        """The event of a token, or Forged."""
+        if not isinstance(token, str) or len(token) > LONGEST_TOKEN:
+            raise Forged("the token is none of this service")
+        try:
+            signed = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
+        except (ValueError, binascii.Error) as error:
+            raise Forged("the token is damaged") from error
+        key, body = self._keys.get(int.from_bytes(signed[:2], "big")), signed[2 + SIGNATURE :]
+        if key is None or not hmac.compare_digest(hmac.digest(key, body, "sha256")[:SIGNATURE], signed[2:18]):
+            raise Forged("the token is not signed by this service")
+        fields = _decode(body)
+        return Event(**{name: getattr(fields, name) for name in Body.__struct_fields__})
+
+
+def open_secrets(store: Store) -> tuple[Signer, bytes]:
+    """The signer and the key of draws of a store; made on first use."""
+    first = msgspec.msgpack.encode([Secret(1, random_secrets.token_bytes(32))])
+    kept = _decode_secrets(store.put(SECRETS, first, only_if_absent=True))
+    return Signer(kept), store.put(DRAW_KEY, random_secrets.token_bytes(32), only_if_absent=True)
+
+
+def rotate_secret(store: Store, now: int) -> int:
+    """Sign with a new secret from now on; drop old ones whose tokens are all past their late windows."""
+    open_secrets(store)
+    kept = _decode_secrets(store.get(SECRETS) or b"\x90")
+    alive = [s for s in kept if s.retired_at is None or s.retired_at + LONGEST_WINDOW > now]
+    retired = [msgspec.structs.replace(s, retired_at=s.retired_at or now) for s in alive]
+    fresh = Secret(max(s.number for s in kept) % 65535 + 1, random_secrets.token_bytes(32))
+    store.put(SECRETS, msgspec.msgpack.encode([*retired, fresh]))
+    return fresh.number

@@ -1,0 +1,237 @@
+"""A store in memory: what the real ones are held against, and what the engine is tested with."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from bothworlds.serve.records import Adjustment, Event, Increments, Report, Segment, Status, Surface
+from bothworlds.serve.settling import increments_of, reported, silent
+from bothworlds.serve.stores.base import StoreError, VersionConflict
+
+F = TypeVar("F", bound=Callable[..., Any])
+Counts = dict[tuple[int, int], int]
+
+
+def safely(method: F) -> F:
+    """One call at a time, and none while the store is ``broken``."""
+
+    def call(self: FakeStore, *arguments: Any, **named: Any) -> Any:
+        with self.lock:
+            if self.broken:
+                raise StoreError(self.broken)
+            return method(self, *arguments, **named)
+
+    return call  # type: ignore[return-value]
+
+
+class FakeStore:
+    """All of ``Store``, with dictionaries. Set ``broken`` to a reason to make every call fail."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.broken = ""
+        self.facts: dict[str, bytes] = {}
+        self.by_id: dict[int, Surface] = {}
+        self.counters: dict[tuple[int, str], Segment] = {}
+        self.log: dict[bytes, Event] = {}
+        self.made: list[Adjustment] = []
+        self.entries: list[dict[str, Any]] = []
+        self.api_keys: dict[str, dict[str, Any]] = {}
+        self.saved: list[tuple[str, int, str, int, bytes]] = []
+        self.count = 0
+        self.commits = 0
+
+    def close(self) -> None:
+        pass
+
+    @safely
+    def get(self, key: str) -> bytes | None:
+        return self.facts.get(key)
+
+    @safely
+    def put(self, key: str, value: bytes, *, only_if_absent: bool = False) -> bytes:
+        if not (only_if_absent and key in self.facts):
+            self.facts[key] = value
+        return self.facts[key]
+
+    @safely
+    def surfaces(self) -> list[Surface]:
+        return list(self.by_id.values())
+
+    @safely
+    def save_surface(
+        self, surface: Surface, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]
+    ) -> Surface:
+        if surface.id == 0:
+            if any(other.name == surface.name for other in self.by_id.values()):
+                raise VersionConflict(surface.name)
+            surface = msgspec.structs.replace(surface, id=len(self.by_id) + 1)
+        elif self.by_id[surface.id].version + 1 != surface.version:
+            raise VersionConflict(surface.name)
+        self.by_id[surface.id] = surface
+        self.count += 1
+        self.adjust(adjustments, [{**entry, "surface_id": surface.id} for entry in audit])
+        return surface
+
+    @safely
+    def revision(self) -> int:
+        return self.count
+
+    @safely
+    def segments(self, surface_id: int, since: int = -1) -> list[Segment]:
+        return [
+            msgspec.structs.replace(s, loss=dict(s.loss), shown=dict(s.shown), clicked=dict(s.clicked))
+            for (owner, _), s in self.counters.items()
+            if owner == surface_id and s.revision > since
+        ]
+
+    @safely
+    def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None:
+        for adjustment in adjustments:
+            self.made.append(adjustment)
+            self._add(adjustment.increments)
+        self.entries += audit
+
+    def _add(self, increments: Increments | None) -> None:
+        if increments is None:
+            return
+        self.count += 1
+        key = (increments.surface_id, increments.segment)
+        empty = Segment(surface_id=key[0], name=key[1], rounds=0, revision=0, loss={}, shown={}, clicked={})
+        self.counters[key] = added(self.counters.get(key, empty), increments, self.count)
+
+    @safely
+    def remember(self, events: Sequence[Event]) -> list[Event]:
+        self.commits += 1
+        return [self.log.setdefault(event.id, event) for event in events]
+
+    @safely
+    def find(self, ids: Sequence[bytes]) -> dict[bytes, Event]:
+        return {key: self.log[key] for key in ids if key in self.log}
+
+    @safely
+    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
+        self.commits += 1
+        return [self._report(report, now) for report in reports]
+
+    def _report(self, report: Report, now: int) -> Status:
+        known = self.log.get(report.event.id)
+        event, increments, status = reported(known or report.event, report.clicks, report.final, now)
+        if known is not None or status != "expired":
+            self.log[event.id] = event
+            self._add(increments)
+        return status
+
+    @safely
+    def settle_overdue(self, now: int, limit: int) -> int:
+        due = [e for e in self.log.values() if e.settled_at is None and now > e.expires_at][:limit]
+        for event in due:
+            self.log[event.id], increments = silent(event, now)
+            self._add(increments)
+        return len(due)
+
+    def settled(self, surface_id: int | None = None) -> Iterator[Event]:
+        return (e for e in list(self.log.values()) if e.settled_at is not None and surface_id in (None, e.surface_id))
+
+    @safely
+    def events(self, surface_id: int, since: int, until: int) -> Iterator[Event]:
+        found = [e for e in self.log.values() if e.surface_id == surface_id and since <= e.created_at < until]
+        return iter(sorted(found, key=lambda event: event.created_at))
+
+    def adjustments(self) -> Iterator[Adjustment]:
+        return iter(list(self.made))
+
+    @safely
+    def import_events(self, events: Iterable[Event]) -> int:
+        taken = 0
+        for event in events:
+            if event.id not in self.log:
+                self.log[event.id] = event
+                self._add(increments_of(event))
+                taken += 1
+        return taken
+
+    @safely
+    def open_events(self) -> int:
+        return sum(event.settled_at is None for event in self.log.values())
+
+    def keys(self) -> list[dict[str, Any]]:
+        return list(self.api_keys.values())
+
+    def save_key(self, key: dict[str, Any]) -> None:
+        self.api_keys[key["id"]] = key
+
+    @safely
+    def audit(self, surface_id: int | None, limit: int, before: int | None = None) -> list[dict[str, Any]]:
+        found = [{**e, "id": k} for k, e in enumerate(self.entries) if surface_id in (None, e.get("surface_id"))]
+        return [entry for entry in reversed(found) if before is None or entry["id"] < before][:limit]
+
+    @safely
+    def write_audit(self, entries: Sequence[dict[str, Any]]) -> None:
+        self.entries += entries
+
+    @safely
+    def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]:
+        sums: dict[tuple[int, str, str], Counter[str]] = {}
+        for event in self.events(surface_id, since, until):
+            total = sums.setdefault((event.created_at - event.created_at % step, event.segment, event.arm), Counter())
+            clicks = event.clicks.bit_count()
+            total["events"] += 1
+            if event.settled_at is not None:
+                total.update(settled=1, shows=len(event.items), clicks=clicks, squares=clicks**2, clicked=clicks > 0)
+                total["late"] += event.late.bit_count()
+        names = ("events", "settled", "shows", "clicks", "clicked", "squares", "late")
+        return [
+            {"at": at, "segment": segment, "arm": arm, **{name: total[name] for name in names}}
+            for (at, segment, arm), total in sorted(sums.items())
+        ]
+
+    @safely
+    def save_policy(self, policy_id: str, surface_id: int, segment: str, at: int, body: bytes) -> None:
+        self.saved.append((policy_id, surface_id, segment, at, body))
+
+    @safely
+    def policy(self, policy_id: str) -> bytes | None:
+        return next((body for known, *_, body in self.saved if known == policy_id), None)
+
+    @safely
+    def policies(self, surface_id: int, segment: str, since: int, limit: int) -> list[tuple[int, str, bytes]]:
+        found = [(p[3], p[0], p[4]) for p in self.saved if p[1:3] == (surface_id, segment) and p[3] >= since]
+        return found[-limit:]
+
+    def rebuilt(self) -> dict[tuple[int, str], tuple[int, Counts, Counts, Counts]]:
+        """The counters as settled events and adjustments say they should be."""
+        every = [increments_of(event) for event in self.settled()] + [one.increments for one in self.made]
+        found: dict[tuple[int, str], Segment] = {}
+        for one in every:
+            key = (one.surface_id, one.segment)
+            empty = Segment(surface_id=key[0], name=key[1], rounds=0, revision=0, loss={}, shown={}, clicked={})
+            found[key] = added(found.get(key, empty), one, 0)
+        return {key: plain(segment) for key, segment in found.items()}
+
+    def totals(self) -> dict[tuple[int, str], tuple[int, Counts, Counts, Counts]]:
+        """The counters as they are."""
+        return {key: plain(segment) for key, segment in self.counters.items()}
+
+
+def added(segment: Segment, increments: Increments, revision: int) -> Segment:
+    loss, shown, clicked = Counter(segment.loss), Counter(segment.shown), Counter(segment.clicked)
+    for cell in increments.cells:
+        key = (cell.item, cell.slot)
+        loss[key] += cell.loss
+        shown[key] += cell.shown
+        clicked[key] += cell.clicked
+    rounds = segment.rounds + increments.rounds
+    return msgspec.structs.replace(
+        segment, rounds=rounds, revision=revision, loss=dict(loss), shown=dict(shown), clicked=dict(clicked)
+    )
+
+
+def plain(segment: Segment) -> tuple[int, Counts, Counts, Counts]:
+    tables = (segment.loss, segment.shown, segment.clicked)
+    return segment.rounds, *({key: n for key, n in table.items() if n} for table in tables)  # type: ignore[return-value]

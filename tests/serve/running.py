@@ -1,0 +1,76 @@
+"""An engine over a store in memory, for the length of a test, and visitors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any
+
+from bothworlds.serve.engine import Engine
+from bothworlds.serve.engine_types import Feedback, Ranked, Result
+
+from .fakes import FakeStore
+
+ITEMS = ["a", "b", "c", "d", "e", "f"]
+
+
+class Clock:
+    """Time that stands still until it is told to go on."""
+
+    def __init__(self, at: int = 1_700_000_000_000) -> None:
+        self.at = at
+
+    def __call__(self) -> int:
+        return self.at
+
+
+@asynccontextmanager
+async def running(store: FakeStore | None = None, **options: Any):
+    """An engine that is started and stopped."""
+    engine = Engine(store or FakeStore(), **options)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+def with_engine(**body: Any) -> Callable[..., Any]:
+    """Run a test with an engine that serves the surface "home"; it is called with engine, store and clock."""
+
+    def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[], None]:
+        @wraps(test)
+        def run() -> None:
+            async def whole() -> None:
+                store, clock = FakeStore(), Clock()
+                async with running(store, clock=clock, refresh_ms=5) as engine:
+                    await engine.put_surface("home", {"slots": 3, "items": ITEMS, **body}, actor="test")
+                    await test(engine, store, clock)
+
+            asyncio.run(whole())
+
+        # pytest would take the parameters of the test for fixtures.
+        del run.__wrapped__
+        return run
+
+    return decorate
+
+
+async def answer(engine: Engine, ranked: Ranked, clicks: list[int], final: bool = True) -> Result:
+    """Send feedback on a page."""
+    (result,) = await engine.feedback([Feedback(ranked.event_id, ranked.token, clicks, final)])
+    return result
+
+
+async def visit(engine: Engine, request: str, likes: set[str], **asked: Any) -> Ranked:
+    """A visitor who clicks what she likes."""
+    ranked = await engine.rank("home", request, **asked)
+    await answer(engine, ranked, [slot.slot for slot in ranked.slots if slot.item in likes])
+    return ranked
+
+
+async def refreshed(engine: Engine) -> None:
+    """Wait until policies are up to date."""
+    await asyncio.to_thread(engine._refresher.refresh)

@@ -1,0 +1,104 @@
+"""Draws: the same for the same event, and as often as the logged probabilities say."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import chisquare
+
+from bothworlds.geometry.sampling import draw, make_urn, prepare
+from bothworlds.serve.drawing import make_wheel, spin
+from bothworlds.serve.ids import event_id_of, seed_of
+from bothworlds.statistics.chance import make_stream
+
+from .running import answer, visit, with_engine
+
+KEY = b"a key that is the same in every run"
+
+
+def seeds(count: int):
+    return (seed_of(event_id_of(1, f"request {k}", KEY), KEY) for k in range(count))
+
+
+def some_marginals(rng: np.random.Generator, n: int = 6, m: int = 3) -> np.ndarray:
+    return np.mean([np.eye(n)[:, rng.permutation(n)[:m]] for _ in range(5)], axis=0) * 0.9 + 0.1 / n
+
+
+def p_value(counts: np.ndarray, x: np.ndarray, draws: int) -> float:
+    """The smallest of the slots', which are not independent of one another."""
+    return min(chisquare(counts[:, j], draws * x[:, j]).pvalue for j in range(x.shape[1]))
+
+
+def test_shown_frequencies_are_the_probabilities(rng):
+    x, draws = some_marginals(rng), 20_000
+    wheel, counts = make_wheel(x), np.zeros_like(x)
+    for seed in seeds(draws):
+        counts[spin(wheel, seed), [0, 1, 2]] += 1
+    assert p_value(counts, x, draws) > 1e-4
+    assert p_value(counts, np.full_like(x, 1 / 6), draws) < 1e-4  # the check can fail
+
+
+def test_the_same_seed_gives_the_same_list_whatever_was_drawn_before(rng):
+    one, other = make_wheel(some_marginals(rng)), None
+    other = make_wheel(one.marginals)
+    wanted = [spin(one, seed) for seed in seeds(50)]
+    for seed, expected in reversed(list(zip(seeds(50), wanted))):
+        assert spin(other, seed) == expected
+
+
+def test_seeds_of_zeros_draw_like_any_other(rng):
+    assert sorted(spin(make_wheel(some_marginals(rng)), bytes(16)))[0] >= 0
+
+
+def test_a_stream_stands_in_for_a_generator_compiled_and_not(rng):
+    x, lists = some_marginals(rng), np.zeros((2, 3), np.int64)
+    urn = make_urn(*x.shape)
+    prepare(x, urn)
+    for compiled, ranking in zip((True, False), lists):
+        stream = make_stream(5)
+        for _ in range(3):
+            draw(x, stream, urn, ranking) if compiled else _interpreted(x, stream, urn, ranking)
+    assert lists[0].tolist() == lists[1].tolist()
+
+
+def _interpreted(x, stream, urn, ranking):
+    # Only the way in is interpreted: inner kernels have none from Python. What matters is that ``random`` is the same.
+    state = stream.words.copy()
+    first = stream.random()
+    stream.words[:] = state
+    assert 0.0 <= first < 1.0
+    draw(x, stream, urn, ranking)
+
+
+@with_engine(floor=0.1)
+async def test_pages_show_items_as_often_as_they_log(engine, store, clock):
+    for k in range(200):
+        await visit(engine, f"v{k}", {"a", "b"})
+    before = engine._refresher.displays["home"].shelves[""].plain.learner
+    engine._writer.remember = lambda event: None  # keep the policy as it is
+    shown, x = np.zeros((6, 3)), before.marginals
+    for k in range(6_000):
+        ranked = await engine.rank("home", f"w{k}")
+        if ranked.policy_id != before.id:
+            before = engine._refresher.displays["home"].shelves[""].plain.learner
+            x, shown = before.marginals, np.zeros((6, 3))
+        for slot in ranked.slots:
+            row = "abcdef".index(slot.item)
+            shown[row, slot.slot] += 1
+            assert slot.p == x[row, slot.slot]
+    assert p_value(shown, x, int(shown[:, 0].sum())) > 1e-4
+
+
+@with_engine()
+async def test_pins_are_certain_and_the_rest_is_drawn_without_them(engine, store, clock):
+    counts = np.zeros(6)
+    for k in range(3_000):
+        ranked = await engine.rank("home", f"v{k}", pins={1: "c"}, exclude=["a"])
+        assert [s.item for s in ranked.slots][1] == "c"
+        assert (ranked.slots[1].p, ranked.slots[1].pinned, ranked.slots[1].learn) == (1.0, True, False)
+        assert "a" not in {slot.item for slot in ranked.slots}
+        assert ranked.slots[0].p == 0.25
+        counts["abcdef".index(ranked.slots[0].item)] += 1
+    assert chisquare(counts[[1, 3, 4, 5]]).pvalue > 1e-4
+    await answer(engine, ranked, [1])
+    cells = store.totals()[1, ""]
+    assert all(slot != 1 for _, slot in cells[2])  # nothing is learned from the pinned slot

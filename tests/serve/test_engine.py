@@ -1,0 +1,367 @@
+"""The engine: the same request gives the same list, feedback counts once, and it learns."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from bothworlds.serve.engine_types import Feedback, Invalid, TooMany, Unavailable, Unknown
+from bothworlds.serve.records import Event
+
+from .fakes import FakeStore
+from .running import ITEMS, Clock, answer, refreshed, running, visit, with_engine
+
+
+@with_engine()
+async def test_the_same_request_gives_the_same_list_though_the_policy_has_moved_on(engine, store, clock):
+    first = await engine.rank("home", "r1")
+    for k in range(100):
+        await visit(engine, f"v{k}", {"a"})
+    await refreshed(engine)
+    assert await engine.rank("home", "r1") == first
+    engine._recent.clear()  # as after a while, or a new start
+    assert await engine.rank("home", "r1") == first
+    assert (await engine.rank("home", "r1", segment="other", exclude=["a", "b"])).slots == first.slots
+    assert (await engine.rank("home", "r2")).event_id != first.event_id
+
+
+def test_a_new_start_finds_everything_there():
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            first = await engine.rank("home", "r1")
+            await visit(engine, "r2", {"a"})
+        async with running(store, clock=clock) as engine:
+            assert await engine.rank("home", "r1") == first
+            assert (await engine.state("home"))["rounds"] == 1
+            assert (await answer(engine, first, [0])).status == "accepted"
+        assert store.totals() == store.rebuilt()
+
+    asyncio.run(whole())
+
+
+@with_engine()
+async def test_feedback_counts_once_however_often_it_is_sent(engine, store, clock):
+    ranked = await engine.rank("home", "r1")
+    said = [(await answer(engine, ranked, clicks, final)).status for clicks, final in (([1], False), ([1], False))]
+    said += [(await answer(engine, ranked, [1, 2], True)).status, (await answer(engine, ranked, [1, 2], True)).status]
+    said += [(await answer(engine, ranked, [0], True)).status]
+    assert said == ["accepted", "duplicate", "accepted", "duplicate", "late_applied"]
+    rounds, loss, shown, clicked = store.totals()[1, ""]
+    assert (rounds, loss, sum(shown.values()), sum(clicked.values())) == (1, {}, 3, 3)
+    assert store.totals() == store.rebuilt()
+
+
+@with_engine()
+async def test_a_batch_may_hold_anything_and_each_part_is_answered(engine, store, clock):
+    one, two = await engine.rank("home", "r1"), await engine.rank("home", "r2")
+    batch = [(one, [0], False), (two, [], True), (one, [0], True), (one, [0], True)]
+    results = await engine.feedback([Feedback(r.event_id, r.token, c, f) for r, c, f in batch])
+    assert [r.status for r in results] == ["accepted", "accepted", "accepted", "duplicate"]
+    assert [r.event_id for r in results] == [r.event_id for r, _, _ in batch]
+    assert await engine.feedback([]) == []
+
+
+@with_engine(attribution_seconds=60, late_seconds=600)
+async def test_silence_means_no_click_and_a_late_click_takes_it_back(engine, store, clock):
+    ranked = await engine.rank("home", "r1")
+    await asyncio.sleep(0.1)  # until it is written
+    clock.at += 61_000
+    await asyncio.sleep(0.6)
+    rounds, loss, *_ = store.totals()[1, ""]
+    assert (rounds, len(loss)) == (1, 3)
+    assert (await answer(engine, ranked, [0, 1, 2])).status == "late_applied"
+    rounds, loss, _, clicked = store.totals()[1, ""]
+    assert (rounds, loss, sum(clicked.values())) == (1, {}, 3)
+    assert store.totals() == store.rebuilt()
+
+
+@with_engine(attribution_seconds=60, late_seconds=600)
+async def test_clocks_may_jump(engine, store, clock):
+    likes, jumps = {"a", "b"}, [0, -3_600_000, 30_000, 7_200_000, -60_000, 100_000]
+    out = []
+    for k, jump in enumerate(jumps):
+        out.append(await engine.rank("home", f"r{k}"))
+        clock.at += jump
+        await answer(engine, out[k // 2], [s.slot for s in out[k // 2].slots if s.item in likes], k % 2 == 0)
+    clock.at += 10_000_000
+    await asyncio.sleep(0.6)
+    assert store.open_events() == 0
+    assert store.totals() == store.rebuilt()
+    assert engine.health()["ready"]
+
+
+@with_engine(holdout=0.25, baseline=["f", "e"])
+async def test_the_holdout_gets_its_share_and_its_order_and_is_not_learned_from(engine, store, clock):
+    pages = [await engine.rank("home", f"r{k}") for k in range(2000)]
+    held = [page for page in pages if page.arm == "holdout"]
+    assert abs(len(held) - 500) < 5 * np.sqrt(2000 * 0.25 * 0.75)
+    assert {tuple(slot.item for slot in page.slots) for page in held} == {("f", "e", "a")}
+    assert {(slot.p, slot.learn, slot.pinned) for page in held for slot in page.slots} == {(1.0, False, False)}
+    await answer(engine, held[0], [0])
+    assert store.totals() == {(1, ""): (0, {}, {}, {})}
+    pinned = next(
+        p for p in [await engine.rank("home", f"p{k}", pins={0: "c"}) for k in range(50)] if p.arm == "holdout"
+    )
+    assert [slot.item for slot in pinned.slots] == ["c", "f", "e"]
+
+
+@with_engine(minimum_exposure=0.2)
+async def test_every_item_gets_its_minimum_exposure_exactly(engine, store, clock):
+    for k in range(400):
+        await visit(engine, f"v{k}", {"a", "b", "c"})
+    await refreshed(engine)
+    x = np.array((await engine.state("home"))["marginals"]["x"])
+    assert np.isclose(x.sum(axis=1).min(), 0.2)
+    assert x.sum(axis=1).max() > 0.7
+
+
+@with_engine()
+async def test_it_learns_what_visitors_like(engine, store, clock):
+    rng = np.random.default_rng(5)
+    attraction, examination = dict(zip(ITEMS, (0.1, 0.1, 0.8, 0.1, 0.7, 0.1))), (1.0, 0.8, 0.6)
+    earned = []
+    for k in range(1000):
+        ranked = await engine.rank("home", f"v{k}")
+        chances = [attraction[slot.item] * examination[slot.slot] for slot in ranked.slots]
+        earned.append(sum(chances))
+        await engine.feedback(
+            [Feedback(ranked.event_id, ranked.token, [j for j, p in enumerate(chances) if rng.random() < p], True)]
+        )
+    uniform = np.mean(list(attraction.values())) * sum(examination)
+    assert np.mean(earned[-300:]) > 1.3 * uniform
+    assert store.totals() == store.rebuilt()
+    x = (await engine.state("home"))["marginals"]
+    assert x["items"] == ITEMS
+
+
+@with_engine()
+async def test_segments_learn_apart(engine, store, clock):
+    for k in range(300):
+        await visit(engine, f"m{k}", {"a"}, segment="mobile")
+        await visit(engine, f"d{k}", {"f"}, segment="desktop")
+    await refreshed(engine)
+    for segment, best in (("mobile", 0), ("desktop", 5)):
+        x = np.array((await engine.state("home", segment))["marginals"]["x"])
+        assert x.sum(axis=1).argmax() == best
+
+
+@with_engine(max_segments=3)
+async def test_limits_and_bad_requests_are_refused_with_reasons(engine, store, clock):
+    for segment in ("", "one", "two"):
+        await engine.rank("home", f"r{segment}", segment=segment)
+    with pytest.raises(TooMany, match="max_segments"):
+        await engine.rank("home", "new", segment="three")
+    for kind, asked in (
+        (Unknown, {"surface": "away"}),
+        (Invalid, {"request_id": ""}),
+        (Invalid, {"request_id": "x" * 257}),
+        (Invalid, {"request_id": "a\x00b"}),
+        (Invalid, {"segment": "a\nb"}),
+        (Invalid, {"segment": "s" * 129}),
+        (Invalid, {"pins": {3: "a"}}),
+        (Invalid, {"pins": {0: "a", 1: "a"}}),
+        (Invalid, {"pins": {0: "nobody"}}),
+        (Invalid, {"pins": {0: "a"}, "exclude": ["a"]}),
+        (Invalid, {"exclude": ["a", "b", "c", "d"]}),
+        (Invalid, {"exclude": ["a"] * 1001}),
+    ):
+        with pytest.raises(kind) as caught:
+            await engine.rank(**{"surface": "home", "request_id": "r9", **asked})
+        assert caught.value.detail
+    with pytest.raises(Invalid, match="3 slots need 3 items; 2 eligible") as caught:
+        await engine.rank("home", "new", exclude=["a", "b", "c", "d", "someone else"])
+    assert caught.value.errors == [{"pointer": "/exclude", "detail": "removes 4 of 6 items"}]
+
+
+@with_engine()
+async def test_pages_may_be_pinned_whole_or_leave_no_choice(engine, store, clock):
+    pinned = await engine.rank("home", "r1", pins={0: "a", 1: "b", 2: "c"})
+    assert [slot.p for slot in pinned.slots] == [1.0] * 3
+    single = await engine.rank("home", "r2", pins={0: "a", 1: "b"}, exclude=["c", "d", "e"])
+    assert (single.slots[2].item, single.slots[2].p, single.slots[2].learn) == ("f", 1.0, True)
+    full = await engine.rank("home", "r3", exclude=["d", "e", "f"])
+    assert sorted(slot.item for slot in full.slots) == ["a", "b", "c"]
+    for ranked in (pinned, single, full):
+        assert (await answer(engine, ranked, [2])).status == "accepted"
+    assert store.totals()[1, ""][0] == 2
+    assert store.totals() == store.rebuilt()
+
+
+@with_engine()
+async def test_policies_for_exclusions_are_kept_but_not_without_end(engine, store, clock):
+    from bothworlds.serve import shelves
+
+    for k in range(shelves.CHOICES + 40):
+        pins = {k % 3: ITEMS[k % 6]}
+        exclude = [name for j, name in enumerate(ITEMS) if k >> 3 >> j & 1 and name != ITEMS[k % 6]][:2]
+        await engine.rank("home", f"r{k}", pins=pins, exclude=exclude)
+    shelf = engine._refresher.displays["home"].shelves[""]
+    assert 0 < len(shelf._choices) <= shelves.CHOICES
+    await visit(engine, "v", {"a"})
+    await refreshed(engine)
+    fresh = engine._refresher.displays["home"].shelves[""]
+    assert 0 < len(fresh._choices) <= shelves.HOT
+    assert fresh is not shelf
+
+
+@with_engine()
+async def test_an_event_can_be_looked_up(engine, store, clock):
+    ranked = await visit(engine, "r1", {"a", "b", "c", "d", "e", "f"}, pins={0: "a"})
+    told = await engine.event(ranked.event_id)
+    assert [slot["item"] for slot in told["slots"]] == [slot.item for slot in ranked.slots]
+    assert told["settled_by"] == "final"
+    assert told["slots"][0]["pinned"]
+    assert all(slot["clicked"] for slot in told["slots"])
+    for nonsense in ("", "zz", "0" * 32, "é"):
+        with pytest.raises(Unknown):
+            await engine.event(nonsense)
+
+
+def test_several_engines_on_one_store_give_one_list():
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        options = {"clock": clock, "shared": True, "refresh_ms": 5}
+        async with running(store, **options) as one, running(store, **options) as two:
+            await one.put_surface("home", {"slots": 3, "items": ITEMS, "floor": 0.02}, actor="test")
+            for _ in range(200):
+                if two.surfaces():
+                    break
+                await asyncio.sleep(0.01)
+            for k in range(100):
+                await visit(one, f"v{k}", {"a"})
+            first = await one.rank("home", "r1")
+            clock.at += 5
+            assert (await two.rank("home", "r1")) == first
+            assert (await answer(two, first, [0])).status == "accepted"
+            await refreshed(two)
+            assert (await two.state("home"))["rounds"] == 101
+
+    asyncio.run(whole())
+
+
+@with_engine()
+async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, clock):
+    ranked = [await engine.rank("home", f"r{k}") for k in range(4)]
+    await asyncio.sleep(0.1)
+    store.broken = "the disk is full"
+    results = await asyncio.gather(*(answer(engine, page, [0]) for page in ranked), return_exceptions=True)
+    assert {type(result) for result in results} == {Unavailable}
+    assert "the disk is full" in str(results[0])
+    assert not engine.health()["ready"]
+    for call in (
+        engine.put_item("home", "g", actor="test"),
+        engine.rank("home", "new"),
+        engine.report("home"),
+        engine.event(ranked[0].event_id),
+    ):
+        with pytest.raises(Unavailable):
+            await call
+    store.broken = ""
+    await asyncio.sleep(0.5)
+    assert [(await answer(engine, page, [0])).status for page in ranked] == ["accepted"] * 4
+    assert engine.health()["ready"]
+    assert store.totals()[1, ""][0] == 4
+    assert store.totals() == store.rebuilt()
+
+
+@with_engine()
+async def test_a_fault_in_the_store_does_not_end_the_writer(engine, store, clock):
+    ranked, right = await engine.rank("home", "r1"), store.report
+
+    def wrong(reports, now):
+        store.report = right
+        raise RuntimeError("a fault")
+
+    store.report = wrong
+    with pytest.raises(Unavailable, match="a fault"):
+        await answer(engine, ranked, [0])
+    assert (await answer(engine, ranked, [0])).status == "accepted"
+    assert engine.health()["ready"]
+
+
+def test_stopping_writes_what_waits():
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS, "attribution_seconds": 60}, actor="test")
+            pages = [await engine.rank("home", f"r{k}") for k in range(1000)]
+            waiting = asyncio.ensure_future(answer(engine, pages[0], [0]))
+            await asyncio.sleep(0)
+        assert (await waiting).status == "accepted"
+        assert len(store.log) == 1000
+        with pytest.raises(Unavailable):
+            await engine.rank("home", "after")
+        async with running(store, clock=clock):
+            clock.at += 61_000
+        assert store.open_events() == 0  # stopping settles what is overdue
+        assert store.totals() == store.rebuilt()
+
+    asyncio.run(whole())
+
+
+@with_engine()
+async def test_more_than_can_be_written_is_refused(engine, store, clock):
+    from bothworlds.serve import writer
+
+    ranked = await engine.rank("home", "r1")
+    await asyncio.sleep(0.1)
+    with store.lock:
+        many = [Feedback(ranked.event_id, ranked.token, [0], True)] * (writer.BACKLOG - 1)
+        first = asyncio.ensure_future(engine.feedback(many))
+        await asyncio.sleep(0)
+        with pytest.raises(TooMany):
+            await engine.feedback(many)
+    results = await first
+    assert [r.status for r in results[:2]] == ["accepted", "duplicate"]
+
+
+@with_engine()
+async def test_decisions_do_not_pile_up_without_end(engine, store, clock):
+    from bothworlds.serve import writer
+
+    event = Event(
+        id=b"x" * 16,
+        surface_id=1,
+        segment="",
+        arm="learner",
+        policy_id="",
+        created_at=0,
+        expires_at=1,
+        late_until=2,
+        items=(0, 1, 2),
+        p=(0.1, 0.1, 0.1),
+        learn=7,
+    )
+    with store.lock:
+        engine._writer._decisions.extend([(event, None)] * writer.BACKLOG)
+        with pytest.raises(Unavailable):
+            engine._writer.remember(event)
+    engine._writer._decisions.clear()
+
+
+@with_engine()
+async def test_policies_are_kept_for_whoever_asks_later(engine, store, clock):
+    for k in range(20):
+        await visit(engine, f"v{k}", {"a"})
+        clock.at += 400
+        await refreshed(engine)
+    times = [at for _, _, _, at, _ in store.saved]
+    assert len(times) >= 3
+    assert min(np.diff(times)) >= 1000
+
+
+@with_engine()
+async def test_losses_that_grow_too_large_are_reported_long_before(engine, store, clock):
+    from bothworlds.serve.records import Adjustment, Cell, Increments
+
+    huge = Increments(surface_id=1, segment="", rounds=1, cells=(Cell(0, 0, loss=(1 << 60) + 1),))
+    store.adjust([Adjustment(increments=huge, at=0, actor="test", reason="test")], [])
+    await refreshed(engine)
+    assert any("reset" in reason for reason in engine.health()["reasons"])
+    assert (await engine.rank("home", "r1")).slots
+    await engine.reset("home", segment=None, actor="test")
+    assert engine.health()["reasons"] == []

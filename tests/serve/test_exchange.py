@@ -1,0 +1,104 @@
+"""What goes out comes in again, once; and a click model gives a start."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from bothworlds.serve.engine_types import Invalid
+from bothworlds.serve.records import ONE
+
+from .fakes import FakeStore
+from .running import ITEMS, answer, running, visit, with_engine
+
+MODEL = {"item": ["a", "b", "c", "nobody"], "attraction": [0.9, 0.5, 0.1, 0.3], "examination": [1.0, 0.6, 0.3, 0.1]}
+
+
+@with_engine(holdout=0.2)
+async def test_an_exported_log_teaches_another_store_the_same(engine, store, clock):
+    for k in range(60):
+        await visit(engine, f"v{k}", {"a", "b"}, segment=["", "m"][k % 2], pins={0: "c"} if k % 5 == 0 else {})
+    rows = list(engine.export("home"))
+    assert len(rows) == 180
+    assert {row["position"] for row in rows} == {0, 1, 2}
+    assert rows[0]["timestamp"].endswith("Z")
+    other = FakeStore()
+    async with running(other) as second:
+        await second.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+        taken = await second.import_rows("home", iter(rows), actor="test")
+        assert taken == {"taken": 60, "known": 0, "refused": 0, "reasons": {}}
+        assert other.totals() == store.totals()
+        again = await second.import_rows("home", iter(rows), actor="test")
+        assert (again["taken"], again["known"]) == (0, 60)
+        assert other.totals() == store.totals()
+        assert sorted(map(str, second.export("home"))) == sorted(map(str, rows))
+
+
+@with_engine(max_segments=2)
+async def test_rows_that_make_no_sense_are_counted_and_left_out(engine, store, clock):
+    good = [
+        {"event": "one", "position": j, "item": "abc"[j], "click": j == 1, "propensity": 0.25, "timestamp": None}
+        for j in range(3)
+    ]
+    bad = {
+        "no name": [{**good[0], "event": None}],
+        "order": [{**good[1], "event": "2"}],
+        "item": [{**good[0], "event": "3", "item": "zzz"}],
+        "twice": [{**good[0], "event": "4"}, {**good[1], "event": "4", "item": "a"}],
+        "arm": [{**good[0], "event": "5", "arm": "leg"}],
+        "p": [{**good[0], "event": "6", "propensity": 0.0}],
+        "no p": [{**good[0], "event": "7", "propensity": None}],
+        "click": [{**good[0], "event": "8", "click": 2}],
+        "time": [{**good[0], "event": "9", "timestamp": "yesterday"}],
+        "segment": [{**good[0], "event": "10", "segment": "a\nb"}],
+        "segments": [{**good[0], "event": f"s{k}", "segment": f"s{k}"} for k in range(3)],
+        "not a row": ["nonsense"],
+    }
+    rows = [*good, *(row for rows in bad.values() for row in rows)]
+    taken = await engine.import_rows("home", rows, actor="test")
+    assert taken["taken"] == 2
+    assert taken["refused"] == len(bad) - 1 + 2
+    rounds, loss, _, clicked = store.totals()[1, ""]
+    assert (rounds, loss, clicked) == (1, {(0, 0): 4 * ONE, (2, 2): 4 * ONE}, {(1, 1): 1})
+    assert store.totals() == store.rebuilt()
+
+
+@with_engine()
+async def test_a_click_model_gives_a_start(engine, store, clock):
+    await engine.warm_start("home", MODEL, rounds=5000, actor="test")
+    state = await engine.state("home")
+    loss = np.array(state["loss"])
+    assert state["rounds"] == 5000
+    assert np.isclose(loss[0, 1], 5000 * (1 - 0.9 * 0.6), atol=1e-5)
+    assert np.allclose(loss[3], loss[1], atol=1e-5)  # what the model does not know is taken for average
+    x = np.array(state["marginals"]["x"])
+    assert x[0].sum() > 2 * x[2].sum()
+    assert store.totals() == store.rebuilt()
+    ranked = await engine.rank("home", "r1")
+    assert (await answer(engine, ranked, [0])).status == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("model", "rounds"),
+    [
+        (MODEL, 0),
+        (MODEL, True),
+        (MODEL, 10**9),
+        ({}, 10),
+        ({**MODEL, "examination": [1.0, 0.5]}, 10),
+        ({**MODEL, "attraction": [0.5]}, 10),
+        ({**MODEL, "attraction": [0.5, 0.5, 0.5, 1.5]}, 10),
+        ({**MODEL, "attraction": "high"}, 10),
+        ({**MODEL, "item": ["x", "y", "z", "w"]}, 10),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(model, rounds):
+    async def whole():
+        async with running() as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            with pytest.raises(Invalid):
+                await engine.warm_start("home", model, rounds=rounds, actor="test")
+
+    asyncio.run(whole())

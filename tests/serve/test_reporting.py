@@ -1,0 +1,178 @@
+"""Reports: honest about what is known, and about what is not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from bothworlds.serve import reporting
+from bothworlds.serve.engine_types import Invalid, Unknown
+from bothworlds.serve.records import Event
+from bothworlds.serve.reporting import Pages, shift_of, told_of, uplift_of, weighted_rates
+
+from .running import ITEMS, answer, refreshed, visit, with_engine
+
+KEYS = {
+    "headline": {"pages", "clicks_per_page", "interval"},
+    "learning": {
+        "entropy",
+        "entropy_start",
+        "policy_id",
+        "policy_age_seconds",
+        "rounds",
+        "outstanding",
+        "late",
+        "duplicates",
+    },
+    "shift": {"alarm", "recent", "long_run", "z", "note"},
+    "marginals": {"items", "slots", "x"},
+}
+
+
+def pages_of(rng: np.random.Generator, rate: float, pages: int) -> Pages:
+    clicks = rng.binomial(3, rate / 3, pages)
+    return Pages(pages, int(clicks.sum()), int((clicks**2).sum()))
+
+
+@with_engine(holdout=0.2)
+async def test_a_report_has_all_its_parts_and_fits_into_json(engine, store, clock):
+    empty = await engine.report("home")
+    assert empty["headline"] == {"pages": 0, "clicks_per_page": None, "interval": None}
+    assert empty["uplift"]["relative"] is None
+    rng = np.random.default_rng(1)
+    for k in range(300):
+        ranked = await engine.rank("home", f"v{k}")
+        await answer(engine, ranked, [s.slot for s in ranked.slots if rng.random() < (0.8 if s.item == "a" else 0.2)])
+        clock.at += 2_000
+    open_one = await engine.rank("home", "open")
+    await answer(engine, open_one, [0], final=False)
+    await refreshed(engine)
+    report = await engine.report("home", since=clock.at - 3_600_000, until=clock.at + 1)
+    json.dumps(report, allow_nan=False)
+    for part, keys in KEYS.items():
+        assert keys == set(report[part])
+    arms = store.history(1, 0, clock.at + 1, 10**15)
+    assert report["headline"]["pages"] == sum(row["settled"] for row in arms if row["arm"] == "learner")
+    assert report["holdout"]["pages"] == sum(row["settled"] for row in arms if row["arm"] == "holdout")
+    low, high = report["headline"]["interval"]
+    assert low < report["headline"]["clicks_per_page"] < high
+    assert sum(point["pages"] for point in report["series"]) == 300
+    assert [item["name"] for item in report["items"]] == ITEMS
+    best = max(report["items"], key=lambda item: item["rate"] or 0)
+    assert best["name"] == "a"
+    assert best["low"] < 0.8 < best["high"]
+    assert np.isclose(sum(item["share"] for item in report["items"]), 1.0)
+    assert report["learning"]["outstanding"] == 1
+    assert report["learning"]["entropy"] < report["learning"]["entropy_start"]
+    assert len(report["marginals"]["x"]) == 6
+    assert len(report["marginals_history"]) > 1
+    assert len(report["marginals_history"][0]["x"]) == 6
+
+
+@with_engine()
+async def test_reports_of_segments_and_of_all_together(engine, store, clock):
+    for k in range(30):
+        await visit(engine, f"v{k}", {"a"}, segment=["x", "y", "y"][k % 3])
+    await refreshed(engine)
+    until = clock.at + 1
+    pages = {s: (await engine.report("home", until=until, segment=s))["headline"]["pages"] for s in ("x", "y", None)}
+    assert pages == {"x": 10, "y": 20, None: 30}
+    assert (await engine.report("home", until=until))["holdout"] is None
+    assert "without a holdout" in " ".join((await engine.report("home"))["warnings"])
+    with pytest.raises(Unknown):
+        await engine.report("home", segment="z")
+    with pytest.raises(Unknown):
+        await engine.report("away")
+    with pytest.raises(Invalid):
+        await engine.report("home", since=10, until=5)
+
+
+@with_engine(minimum_exposure=0.9)
+async def test_an_exposure_that_cannot_be_reached_is_said(engine, store, clock):
+    assert "cannot be reached" in " ".join((await engine.report("home"))["warnings"])
+
+
+def test_intervals_of_uplift_cover_the_truth(rng):
+    covered = 0
+    for _ in range(400):
+        told = uplift_of(pages_of(rng, 0.55, 4000), pages_of(rng, 0.5, 800))
+        assert told["enough"]
+        covered += told["low"] <= 0.1 <= told["high"]
+    assert 366 <= covered <= 394  # 95%, give or take three standard errors
+
+
+def test_uplift_is_not_claimed_from_a_few_clicks():
+    told = uplift_of(Pages(400, 40, 40), Pages(100, 9, 9))
+    assert not told["enough"]
+    assert told["needed_pages"] > 1000
+    assert uplift_of(Pages(), Pages()) == {
+        "relative": None,
+        "low": None,
+        "high": None,
+        "enough": False,
+        "needed_pages": 1000,
+    }
+    assert told_of(Pages(1, 1, 1))["interval"] is None
+
+
+def some_events(rng: np.random.Generator, attraction: np.ndarray, x: np.ndarray, count: int) -> list[Event]:
+    events = []
+    for _ in range(count):
+        item = rng.choice(len(attraction), p=x)
+        events.append(
+            Event(
+                id=b"",
+                surface_id=1,
+                segment="",
+                arm="learner",
+                policy_id="",
+                created_at=0,
+                expires_at=0,
+                late_until=0,
+                items=(int(item),),
+                p=(float(x[item]),),
+                learn=1,
+                clicks=int(rng.random() < attraction[item]),
+            )
+        )
+    return events
+
+
+def test_weighted_click_rates_are_right_and_their_intervals_cover(rng):
+    attraction, covered = np.array([0.5, 0.2, 0.1]), np.zeros(3)
+    for _ in range(100):
+        x = rng.dirichlet([2, 2, 2]) * 0.7 + 0.1
+        rates = weighted_rates(some_events(rng, attraction, x, 400), 4)
+        assert rates[3] == (None, None, None)
+        for i in range(3):
+            _, low, high = rates[i]
+            covered[i] += low is None or low <= attraction[i] <= high
+    assert (covered > 0.85 * 100).all()
+
+
+def test_the_alarm_rings_when_visitors_change_and_not_before(rng):
+    class History:
+        def __init__(self, recent):
+            self.weeks = {True: pages_of(rng, 0.5, 20_000), False: recent}
+
+        def history(self, surface_id, since, until, step):
+            pages = self.weeks[until < 10 * reporting.DAY]
+            row = {"at": since, "segment": "", "arm": "learner", "events": pages.pages, "settled": pages.pages}
+            return [{**row, "clicks": pages.clicks, "squares": pages.squares}]
+
+    class Surface:
+        id = 1
+
+    class Display:
+        surface = Surface()
+
+    asked = reporting.Asked(Display(), None, 0, 1, 10 * reporting.DAY)
+    alarms = [shift_of(History(pages_of(rng, 0.5, 1000)), asked)["alarm"] for _ in range(200)]
+    assert not any(alarms)
+    changed = shift_of(History(pages_of(rng, 0.35, 1000)), asked)
+    assert changed["alarm"]
+    assert changed["z"] < -4
+    assert "less" in changed["note"]
+    assert "not enough" in shift_of(History(pages_of(rng, 0.35, 100)), asked)["note"]

@@ -1,0 +1,271 @@
+"""Changing surfaces: nothing that is learned is lost, and whoever comes late starts in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bothworlds.serve import surfaces
+from bothworlds.serve.engine_types import Conflict, Invalid, TooMany, Unknown
+from bothworlds.serve.records import ONE, Segment
+
+from .fakes import FakeStore
+from .running import ITEMS, Clock, answer, refreshed, running, visit, with_engine
+
+NOW = 1_000
+
+
+def surface(**body):
+    made = surfaces.created("home", {"slots": 2, "items": ["a", "b", "c"], **body}, NOW).surface
+    return surfaces.msgspec.structs.replace(made, id=1)
+
+
+def segment(losses, name=""):
+    loss = {(i, j): value * ONE for i, row in enumerate(losses) for j, value in enumerate(row)}
+    return Segment(surface_id=1, name=name, rounds=9, revision=1, loss=loss, shown={}, clicked={})
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "said"),
+    [
+        ({"slots": 0}, "/slots", "from 1 to 50"),
+        ({"slots": 51}, "/slots", "from 1 to 50"),
+        ({"slots": "two"}, "/slots", "int"),
+        ({"slots": 4}, "/items", "4 slots need 4 active items; there are 3"),
+        ({"items": ["a", "a", "b"]}, "/items", "twice"),
+        ({"items": ["a", "b", 3]}, "/items/2", "printable"),
+        ({"items": ["a", "b", "x" * 129]}, "/items/2", "128"),
+        ({"items": "abc"}, "/items", "list of names"),
+        ({"floor": 0.0}, "/floor", "from 0.001 to 1"),
+        ({"floor": float("nan")}, "/floor", "from 0.001"),
+        ({"holdout": 1.0}, "/holdout", "0.99"),
+        ({"minimum_exposure": -0.1}, "/minimum_exposure", "from 0 to 1"),
+        ({"attribution_seconds": 1e9}, "/attribution_seconds", "from 1"),
+        ({"baseline": ["a", "z"]}, "/baseline", "'z' is no item"),
+        ({"baseline": ["a", "a"]}, "/baseline", "twice"),
+        ({"colour": "red"}, "/", "colour"),
+        ({"policy": "nobody"}, "/policy", "nobody"),
+        ({"policy": "toprank"}, "/policy", "depends on the order of events"),
+        ({"policy": "gibbs-ts"}, "/policy", "depends on the order of events"),
+        ({"policy_settings": {"restart": 100}}, "/policy_settings", "depends on the order"),
+        ({"policy_settings": {"rate": -1}}, "/policy_settings", "rate must be"),
+        ({"policy_settings": {"speed": 1}}, "/policy_settings", "speed"),
+        ({"policy": "pbm-ucb"}, "/policy", "needs examination"),
+        ({"policy": "pbm-ucb", "policy_settings": {"examination": [1.0]}}, "/policy_settings", "examination"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_pointed_at(body, pointer, said):
+    with pytest.raises(Invalid, match=said) as caught:
+        surface(**body)
+    assert caught.value.errors[0]["pointer"] == pointer
+
+
+@pytest.mark.parametrize("name", ["", "a\tb", "x" * 129])
+def test_surfaces_have_proper_names(name):
+    with pytest.raises(Invalid):
+        surfaces.created(name, {"slots": 1, "items": ["a"]}, NOW)
+
+
+def test_there_are_limits_to_items():
+    with pytest.raises(TooMany):
+        surface(items=[str(k) for k in range(1001)])
+
+
+def test_a_new_item_starts_at_the_median_of_the_active_ones():
+    known = surface(items=["a", "b", "c", "d"])
+    known = surfaces.paused(known, "d", NOW).surface
+    medians = surfaces.medians_of(known, [segment([[10, 1], [30, 2], [20, 9], [999, 999]]), segment([[0, 4]], "other")])
+    change = surfaces.put_back(known, "new", medians, None, NOW, "me")
+    cells = {one.increments.segment: one.increments.cells for one in change.adjustments}
+    assert [(c.item, c.slot, c.loss // ONE) for c in cells[""]] == [(4, 0, 20), (4, 1, 2)]
+    assert "other" not in cells  # the median there is zero
+    assert all(one.increments.rounds == 0 and "median" in one.reason for one in change.adjustments)
+
+
+def test_an_item_that_comes_back_gets_what_the_median_has_grown_by():
+    known = surface()
+    away = surfaces.paused(known, "c", NOW).surface
+    before = surfaces.medians_of(away, [segment([[10, 1], [30, 2], [20, 9]])])
+    after = surfaces.medians_of(away, [segment([[50, 1], [80, 2], [20, 9]]), segment([[7, 7], [7, 7]], "young")])
+    change = surfaces.put_back(away, "c", after, before, NOW, "me")
+    cells = {one.increments.segment: one.increments.cells for one in change.adjustments}
+    assert [(c.item, c.slot, c.loss // ONE) for c in cells[""]] == [(2, 0, 45)]
+    assert [(c.item, c.slot, c.loss // ONE) for c in cells["young"]] == [(2, 0, 7), (2, 1, 7)]
+
+
+def test_a_row_belongs_to_one_item_for_good():
+    known = surfaces.removed(surface(), "c", NOW).surface
+    known = surfaces.put_back(known, "d", {}, None, NOW, "me").surface
+    known = surfaces.put_back(known, "c", {}, {}, NOW, "me").surface
+    assert [(item.name, item.index, item.state) for item in known.items] == [
+        ("a", 0, "active"),
+        ("b", 1, "active"),
+        ("c", 2, "active"),
+        ("d", 3, "active"),
+    ]
+
+
+def test_too_few_items_are_never_left():
+    with pytest.raises(Invalid, match="2 slots need 2 active items; there are 1"):
+        surfaces.paused(surfaces.paused(surface(), "a", NOW).surface, "b", NOW)
+
+
+def test_what_changes_nothing_leaves_the_version():
+    known = surface()
+    assert surfaces.with_settings(known, {"slots": 2}, NOW).surface is known
+    assert surfaces.put_back(known, "a", {}, None, NOW, "me").surface is known
+    assert surfaces.updated(known, {"slots": 2, "items": ["b"]}, {}, {}, NOW, "me").surface is known
+
+
+def test_one_put_is_one_version_whatever_it_holds():
+    known = surface()
+    change = surfaces.updated(
+        known, {"items": ["x", "y"], "baseline": ["y"], "slots": 4}, {"": [5] * 50}, {}, NOW, "me"
+    )
+    assert change.surface.version == known.version + 1
+    assert [item.name for item in change.surface.items] == ["a", "b", "c", "x", "y"]
+    assert len(change.adjustments) == 2
+    assert change.surface.settings.baseline == ("y",)
+
+
+CHANGES = {
+    "pause": lambda engine, k: engine.pause_item("home", ITEMS[k % 6], actor="test"),
+    "resume": lambda engine, k: engine.resume_item("home", ITEMS[k % 6], actor="test"),
+    "remove": lambda engine, k: engine.delete_item("home", ITEMS[k % 6], actor="test"),
+    "add": lambda engine, k: engine.put_item("home", [*ITEMS, "new"][k % 7], actor="test"),
+    "slots": lambda engine, k: engine.patch_surface("home", {"slots": 1 + k % 4}, actor="test"),
+    "policy": lambda engine, k: engine.patch_surface("home", {"policy": ["ftrl-pbm", "comb-ts"][k % 2]}, actor="test"),
+    "holdout": lambda engine, k: engine.patch_surface("home", {"holdout": k % 5 / 10, "floor": 0.05}, actor="test"),
+    "put": lambda engine, k: engine.put_surface("home", {"slots": 2, "items": ITEMS[: k % 6]}, actor="test"),
+}
+
+
+@settings(max_examples=12)
+@given(st.lists(st.tuples(st.sampled_from(sorted(CHANGES)), st.integers(0, 100)), max_size=12))
+def test_no_change_of_settings_or_items_loses_learning(changes):
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock) as engine:
+            await engine.put_surface("home", {"slots": 2, "items": ITEMS}, actor="test")
+            for k in range(20):
+                await visit(engine, f"v{k}", {"a", "b"})
+            learned = store.totals()[1, ""]
+            for name, k in changes:
+                try:
+                    await CHANGES[name](engine, k)
+                except (Invalid, Conflict, Unknown):
+                    continue
+            rounds, loss, shown, clicked = store.totals()[1, ""]
+            assert (rounds, shown, clicked) == (learned[0], learned[2], learned[3])
+            adjusted = sum(c.loss for one in store.made for c in one.increments.cells)
+            assert sum(loss.values()) == sum(learned[1].values()) + adjusted
+            assert all(c.loss > 0 for one in store.made for c in one.increments.cells)
+            assert store.totals() == store.rebuilt()
+            assert (await engine.rank("home", "after")).slots
+
+    asyncio.run(whole())
+
+
+async def shown_to(engine, visitors):
+    """What a hundred visitors see."""
+    return {slot.item for k in range(100) for slot in (await engine.rank("home", f"{visitors}{k}")).slots}
+
+
+@with_engine()
+async def test_live_changes_show_at_once(engine, store, clock):
+    await engine.pause_item("home", "a", actor="test")
+    assert "a" not in await shown_to(engine, "p")
+    await engine.resume_item("home", "a", actor="test")
+    await engine.put_item("home", "g", actor="test")
+    assert {"a", "g"} <= await shown_to(engine, "q")
+    await engine.delete_item("home", "g", actor="test")
+    assert "g" not in await shown_to(engine, "z")
+    with pytest.raises(Conflict, match="removed"):
+        await engine.resume_item("home", "g", actor="test")
+    with pytest.raises(Unknown):
+        await engine.pause_item("home", "nobody", actor="test")
+    assert [entry["action"] for entry in store.audit(1, 10)] == [
+        "remove item",
+        "add item",
+        "resume item",
+        "pause item",
+        "create surface",
+    ]
+
+
+@with_engine()
+async def test_an_item_added_to_a_learned_surface_does_not_take_it_over(engine, store, clock):
+    for k in range(400):
+        await visit(engine, f"v{k}", {"a", "b", "c"})
+    await engine.put_item("home", "late", actor="test")
+    x = (await engine.state("home"))["marginals"]
+    share = dict(zip(x["items"], np.array(x["x"]).sum(axis=1)))
+    assert share["late"] < 0.5 * share["a"]
+
+
+@with_engine()
+async def test_versions_keep_two_editors_apart(engine, store, clock):
+    version = engine.surface("home").version
+    changed = await engine.patch_surface("home", {"floor": 0.05}, actor="one", if_version=version)
+    assert changed.version == version + 1
+    with pytest.raises(Conflict, match="version"):
+        await engine.patch_surface("home", {"floor": 0.1}, actor="two", if_version=version)
+    with pytest.raises(Conflict):
+        await engine.put_surface("other", {"slots": 1, "items": ["a"]}, actor="two", if_version=3)
+    _, created = await engine.put_surface("home", {"slots": 2}, actor="one")
+    assert not created
+    assert engine.surface("home").settings.floor == 0.05
+    assert [s.name for s in engine.surfaces()] == ["home"]
+
+
+@with_engine()
+async def test_reset_is_a_call_of_its_own_and_is_written_down(engine, store, clock):
+    for k in range(50):
+        await visit(engine, f"v{k}", {"a"}, segment=["", "mobile"][k % 2])
+    await engine.pause_item("home", "b", actor="test")
+    await engine.reset("home", segment="mobile", actor="test")
+    assert (await engine.state("home", "mobile"))["rounds"] == 0
+    assert (await engine.state("home"))["rounds"] == 25
+    await engine.reset("home", segment=None, actor="test")
+    assert (await engine.state("home"))["rounds"] == 0
+    assert not np.any((await engine.state("home"))["loss"])
+    for k in range(50):
+        await visit(engine, f"w{k}", {"a"})
+    await engine.resume_item("home", "b", actor="test")
+    await refreshed(engine)
+    loss = np.array((await engine.state("home"))["loss"])
+    assert (loss[1] >= np.sort(loss[[0, 2, 3, 4, 5]], axis=0)[0]).all()
+    assert store.totals() == store.rebuilt()
+    with pytest.raises(Unknown):
+        await engine.reset("home", segment="nobody", actor="test")
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ("comb-ts", {}),
+        ("uniform", {}),
+        ("fixed", {"ranking": [5, 4, 3]}),
+        ("hybrid", {}),
+        ("pbm-ucb", {"examination": [1.0, 0.7, 0.5]}),
+    ],
+)
+def test_every_policy_that_can_serve_does_so_in_the_same_way(policy, told):
+    @with_engine(policy=policy, policy_settings=told, floor=0.1)
+    async def serve(engine, store, clock):
+        for k in range(30):
+            await visit(engine, f"v{k}", {"a"}, pins={1: "c"} if k % 3 == 0 else {})
+        await refreshed(engine)
+        state = await engine.state("home")
+        x = np.array(state["marginals"]["x"])
+        assert np.allclose(x.sum(axis=0), 1.0)
+        assert x.min() >= 0.1 / 6 - 1e-12
+        ranked = await engine.rank("home", "last")
+        assert [slot.p for slot in ranked.slots] == [x["abcdef".index(s.item), s.slot] for s in ranked.slots]
+        assert (await answer(engine, ranked, [0])).status == "accepted"
+
+    serve()
