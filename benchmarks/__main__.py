@@ -12,13 +12,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from . import policies, rounds, sampling, start
+from . import counting, policies, rounds, sampling, start
 
 SECTIONS = {
     "rounds": rounds.measure,
     "policies": policies.measure,
     "sampling": sampling.measure,
     "start": start.measure,
+    "counting": counting.measure,
 }
 
 
