@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from . import fitting, policies, rounds, sampling, start
+from . import counting, fitting, policies, rounds, sampling, start
 
 SECTIONS = {
     "rounds": rounds.measure,
@@ -20,6 +20,7 @@ SECTIONS = {
     "sampling": sampling.measure,
     "fitting": fitting.measure,
     "start": start.measure,
+    "counting": counting.measure,
 }
 
 

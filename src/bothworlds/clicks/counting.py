@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -71,8 +72,9 @@ def scan_text(connection: Any, log: Log, keep: Keep, progress: bool | None) -> F
     with progress_bar("counting", sum(head.path.stat().st_size for head in log.heads), progress) as report:
         for head in log.heads:
             texts = chunks(Span(str(head.path), head.compression), log.form.last_boundary, report)
-            found = complete(scan_all(texts, log.form, keep, lambda counts: add_partial(connection, counts)), head)
-            all_found.append(found)
+            # Closed here, also when a bad record stops it: its threads must not be left to the garbage collector.
+            with closing(scan_all(texts, log.form, keep, lambda counts: add_partial(connection, counts))) as scanned:
+                all_found.append(complete(scanned, head))
     return total(all_found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,7 +165,7 @@ class Scanner:
 
 def scan_all(
     texts: Iterable[bytes], layout: TextLayout, keep: Keep, take: Callable[[Partial], None], jobs: int | None = None
-) -> Iterator[Found]:
+) -> Generator[Found, None, None]:
     """Scan chunks in threads and yield what was found in the order of the chunks; counts go to ``take``."""
     jobs = jobs or os.cpu_count() or 1
     scanners = [Scanner(layout, keep) for _ in range(jobs)]
