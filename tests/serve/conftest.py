@@ -16,13 +16,18 @@ from .fakes import FakeEngine, FakeStore
 class Client:
     """Calls an ASGI application, one request after the other, in one event loop."""
 
-    def __init__(self, service, base="http://127.0.0.1"):
+    def __init__(self, service, raising=False):
         self.service, self._loop = service, asyncio.new_event_loop()
-        transport = httpx.ASGITransport(service, raise_app_exceptions=False)
-        self._client = httpx.AsyncClient(transport=transport, base_url=base)
+        transport = httpx.ASGITransport(service, raise_app_exceptions=raising)
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
     def __call__(self, method, path, **options):
         return self._loop.run_until_complete(self._client.request(method, path, **options))
+
+    def sign(self, key):
+        """Send this key from now on."""
+        self.run(self.service.keyring.load())
+        self._client.headers["authorization"] = f"Bearer {key}"
 
     def run(self, awaitable):
         return self._loop.run_until_complete(awaitable)

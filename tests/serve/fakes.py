@@ -171,6 +171,10 @@ class FakeEngine:
         if "attraction" not in model:
             raise Invalid("the model has no attraction", "/model")
 
+    async def rotate_secret(self, *, actor):
+        self.check()
+        return 2
+
     async def import_rows(self, surface, rows, *, actor):
         self.check()
         taken = list(rows)
@@ -205,8 +209,6 @@ def named(text, pointer, most):
 
 def row(event="e1", position=0, click=0):
     """One row of a log."""
-    said = {"event": event, "timestamp": "2026-01-01T00:00:00.000Z", "surface": "home", "segment": "", "arm": "learner"}
-    return {
-        **said, "policy_id": "p1", "position": position, "item": "a", "click": click, "propensity": 0.5, "pinned": False,
-        "learn": True,
-    }  # fmt: skip
+    who = {"event": event, "timestamp": "2026-01-01T00:00:00.000Z", "surface": "home", "segment": "", "arm": "learner"}
+    what = {"policy_id": "p1", "position": position, "item": "a", "click": click, "propensity": 0.5}
+    return {**who, **what, "pinned": False, "learn": True}

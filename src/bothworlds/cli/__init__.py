@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import bounding, simulating  # noqa: F401 - importing a module adds its commands
+from . import bounding, serving, simulating  # noqa: F401 - importing a module adds its commands
 from .common import app
 
 __all__ = ["app", "main"]

@@ -15,14 +15,15 @@ from starlette.routing import BaseRoute, Route, Router
 from starlette.types import Receive, Scope, Send
 
 from .. import __version__
-from .administration import Administration, answer
 from .answering import JSON, Observed, said_problem, send_answer, send_problem
 from .auth import PUBLIC, Keyring
 from .config import Config
 from .crossing import Origins
+from .doorkeeping import Doorkeeping
 from .hot import Hot, Reply
 from .limits import Gone, header
-from .logs import RequestLog
+from .logs import RequestLog, logger
+from .managing import Managing, answer
 from .metrics import RANK, Metrics
 from .openapi import describe
 from .problems import Problem
@@ -59,6 +60,7 @@ class Service:
         metrics: Metrics | None = None,
     ) -> None:
         self.engine, self.config = engine, config or Config()
+        self._store = store
         self.metrics = metrics or Metrics()
         self.log = RequestLog(self.config.request_log, json_log, lambda: time.time_ns() // 1_000_000)
         self.keyring = Keyring(store, required=keys_required)
@@ -81,6 +83,7 @@ class Service:
 
     async def start(self) -> None:
         """Start the engine and all that goes with it."""
+        self._reading.stopping = False
         await self.engine.start()
         await self.keyring.load()
         self._looking = asyncio.create_task(self._look())
@@ -108,8 +111,11 @@ class Service:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            self.metrics.look(self.engine.health())
             self.log.flush()
+            try:
+                self.metrics.look(await asyncio.to_thread(self.engine.health))
+            except Exception as error:  # figures that cannot be had now are no reason to stop looking
+                logger.error("health", exc_info=error)
 
     async def _observe(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
@@ -201,10 +207,12 @@ class Service:
                 raise Problem(403, "without keys, the service answers under its loopback address only")
 
     def _handlers(self) -> dict[str, Handler]:
+        limits = self.config.limits
         parts = (
-            Administration(self.engine, self.config.limits),
+            Doorkeeping(self._store, self.keyring, limits),
+            Managing(self.engine, limits),
             self._reading,
-            Transfers(self.engine, self.config.limits),
+            Transfers(self.engine, limits),
         )
         found = {name: getattr(part, name) for part in parts for name in dir(part) if not name.startswith("_")}
         description = describe(__version__)

@@ -28,7 +28,7 @@ __all__ = ["ROLES", "Keyring", "create_key", "list_keys", "revoke_key"]
 ROLES: tuple[Role, ...] = get_args(Role)
 REFRESH_SECONDS = 5.0  # how soon a key that was revoked elsewhere is refused here
 RETRY_SECONDS = 0.5  # how soon the store is asked again about a key that is not known
-LOCAL, PUBLIC = "local", "public"  # who acts, where no key says it
+LOCAL, PUBLIC, COMMAND_LINE = "local", "public", "command line"  # who acts, where no key says it
 
 
 class _Key(NamedTuple):
@@ -131,7 +131,7 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
-def create_key(store: Store, roles: Sequence[str], note: str, now: int) -> str:
+def create_key(store: Store, roles: Sequence[str], note: str, now: int, actor: str = COMMAND_LINE) -> str:
     """Make a key and keep its hash; the key itself is told once and never again."""
     unknown = sorted(set(roles) - set(ROLES))
     if unknown or not roles:
@@ -139,19 +139,21 @@ def create_key(store: Store, roles: Sequence[str], note: str, now: int) -> str:
     key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     entry = {"id": key_id, "hash": _digest(secret).hex(), "roles": sorted(set(roles)), "note": note}
     store.save_key({**entry, "created_at": now, "revoked_at": None})
-    store.write_audit([{"at": now, "actor": "command line", "action": "create key", "key": key_id}])
+    store.write_audit([{"at": now, "actor": actor, "action": "create key", "detail": f"{key_id} {','.join(roles)}"}])
     return f"bw_{key_id}_{secret}"
 
 
 def list_keys(store: Store) -> list[dict[str, Any]]:
     """All keys, without what could be used as one."""
-    return [{name: value for name, value in key.items() if name != "hash"} for key in store.keys()]
+    kept = store.keys()
+    return [{name: value for name, value in key.items() if name != "hash"} for key in kept]
 
 
-def revoke_key(store: Store, key_id: str, now: int) -> None:
+def revoke_key(store: Store, key_id: str, now: int, actor: str = COMMAND_LINE) -> None:
     """Make a key useless; running services notice within seconds."""
-    found = next((key for key in store.keys() if key["id"] == key_id), None)
+    kept = store.keys()
+    found = next((key for key in kept if key["id"] == key_id), None)
     if found is None:
         raise ValueError(f"there is no key {key_id!r}; 'bothworlds keys list' shows them")
     store.save_key({**found, "revoked_at": found["revoked_at"] or now})
-    store.write_audit([{"at": now, "actor": "command line", "action": "revoke key", "key": key_id}])
+    store.write_audit([{"at": now, "actor": actor, "action": "revoke key", "detail": key_id}])

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope
 
 from .auth import Keyring
 from .config import Config
-from .engine_types import Feedback, Result
+from .engine_types import Feedback, Result, TooMany
 from .limits import check_count, decode, media_type, read_body
 from .metrics import Metrics
 from .problems import Problem, decoding_problem
@@ -69,11 +69,18 @@ class Hot:
         body = await read_body(scope, receive, self._config.limits)
         events = self._events(body)
         good = [event for event in events if isinstance(event, Feedback)]
-        taken = iter(await self._engine.feedback(good) if good else ())
+        taken = iter(await self._taken(good) if good else ())
         results = [next(taken) if isinstance(event, Feedback) else event for event in events]
         self._metrics.fed_back(results)
         said = [Accepted(result.event_id, result.status, result.reason) for result in results]
         return Reply(200, _encode(FeedbackResults(said)), len(body))
+
+    async def _taken(self, events: list[Feedback]) -> list[Result]:
+        try:
+            results: list[Result] = await self._engine.feedback(events)
+        except TooMany as error:  # not a limit of what may be asked for, but of what can be done now
+            raise Problem(429, str(error)) from error
+        return results
 
     def _events(self, body: bytes) -> Sequence[Feedback | Result]:
         """The events of a batch; one that is not as expected becomes its own rejection."""

@@ -27,7 +27,7 @@ def set_up_logs(kind: Literal["auto", "json", "console"], stream: TextIO | None 
     """Send all logs of the process to stderr; says whether they are JSON."""
     stream = stream or sys.stderr
     json = kind == "json" or (kind == "auto" and not stream.isatty())
-    renderer: Any = structlog.processors.JSONRenderer(_dumps) if json else structlog.dev.ConsoleRenderer()
+    renderer: Any = structlog.processors.JSONRenderer(_dumps) if json else _for_people()
     shared: list[Any] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -43,6 +43,11 @@ def set_up_logs(kind: Literal["auto", "json", "console"], stream: TextIO | None 
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=shared))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     return json
+
+
+def _for_people() -> structlog.dev.ConsoleRenderer:
+    # Other tracebacks show the values of variables, and among these are tokens and keys.
+    return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 
 
 def _dumps(entry: MutableMapping[str, Any], **options: Any) -> str:

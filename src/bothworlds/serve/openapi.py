@@ -16,7 +16,7 @@ __all__ = ["describe"]
 
 REFERENCE = "#/components/schemas/{name}"
 # An id that exists is not among those made up at random; names are as short as the service allows.
-PATH = {"surface": (1, 128), "item": (1, 128), "event_id": (1, 64)}
+PATH = {"surface": (1, 128), "item": (1, 128), "event_id": (1, 64), "key_id": (1, 64)}
 ETAG_HEADER = {"ETag": {"schema": {"type": "string"}, "description": "the version, for If-Match"}}
 RETRY_HEADER = {"Retry-After": {"schema": {"type": "string"}, "description": "seconds to wait"}}
 
@@ -43,7 +43,7 @@ def describe(version: str, operations: tuple[Operation, ...] = OPERATIONS) -> di
 
 _ABOUT = (
     "Rank items and learn from clicks. Every error is a problem (RFC 9457). A key has roles: serve, ingest, read, or "
-    "admin, which may do all; without any key in the store everything is open, and the service listens on loopback only."
+    "admin, which may do all; without any key in the store everything is open, and the service listens on loopback."
 )
 
 

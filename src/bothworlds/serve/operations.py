@@ -14,8 +14,11 @@ from .shapes import (
     FeedbackResults,
     Health,
     Import,
-    RankRequest,
+    KeyRequest,
+    Keys,
+    NewKey,
     Ranking,
+    RankRequest,
     Reset,
     Role,
     SurfaceChanges,
@@ -65,7 +68,7 @@ PERIOD = {"since": "only lists shown from then on (RFC 3339)", "until": "only li
 OPERATIONS = (
     Operation(
         "POST", SURFACE + "/rank", "rank", "serve", "Which items to show", {200: Ranking},
-        (*READ_BODY, 429), RankRequest,
+        READ_BODY, RankRequest,
     ),
     Operation(
         "POST", "/v1/feedback", "feedback", "ingest", "What visitors clicked", {200: FeedbackResults},
@@ -112,6 +115,12 @@ OPERATIONS = (
     Operation(
         "POST", SURFACE + "/import", "import_log", "admin", "Learn from a log", {200: Import}, READ_BODY,
         (NDJSON, PARQUET),
+    ),
+    Operation("GET", "/v1/keys", "list_keys", "admin", "All keys", {200: Keys}),
+    Operation("POST", "/v1/keys", "create_key", "admin", "Make a key", {201: NewKey}, READ_BODY, KeyRequest),
+    Operation("DELETE", "/v1/keys/{key_id}", "revoke_key", "admin", "Revoke a key", {204: None}),
+    Operation(
+        "POST", "/v1/secret/rotate", "rotate_secret", "admin", "Sign tokens with a new secret", {204: None}
     ),
     Operation("GET", "/healthz", "alive", None, "Is the process alive?", {200: Answer}),
     Operation("GET", "/readyz", "ready", None, "Can the service work?", {200: Health}, (503,)),

@@ -21,7 +21,7 @@ STATUS_OF: dict[type[Exception], int] = {
     Invalid: 422,
     Conflict: 409,
     VersionConflict: 409,
-    TooMany: 429,
+    TooMany: 422,
     Unavailable: 503,
     StoreError: 503,
 }

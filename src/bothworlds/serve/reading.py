@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .administration import answer
 from .engine_types import Unknown
+from .managing import answer
 from .metrics import CONTENT_TYPE, Metrics
 from .problems import Problem
 from .shapes import rfc3339
@@ -50,7 +51,7 @@ class Reading:
         return answer({"alive": True})
 
     async def ready(self, request: Request, actor: str) -> Response:
-        health = self._engine.health()
+        health = await asyncio.to_thread(self._engine.health)
         reasons = list(health.get("reasons", ())) + (["the service is stopping"] if self.stopping else [])
         ready = bool(health.get("ready")) and not self.stopping
         if not ready:
@@ -58,7 +59,7 @@ class Reading:
         return answer({"ready": True, "reasons": reasons})
 
     async def metrics(self, request: Request, actor: str) -> Response:
-        self._metrics.look(self._engine.health())
+        self._metrics.look(await asyncio.to_thread(self._engine.health))
         return Response(self._metrics.text(), media_type=None, headers={"content-type": CONTENT_TYPE})
 
 

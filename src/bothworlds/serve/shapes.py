@@ -18,6 +18,10 @@ __all__ = [
     "FeedbackResults",
     "Health",
     "Import",
+    "KeyRequest",
+    "KeyView",
+    "Keys",
+    "NewKey",
     "Pin",
     "ProblemDetails",
     "RankRequest",
@@ -41,7 +45,7 @@ SlotNumber = Annotated[int, Meta(ge=0, le=MAX_SLOT, description="slots are count
 Version = Annotated[int, Meta(ge=0, description="refused with 409 if the surface has another version by now")]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="RFC 3339, UTC")]
 EventId = Annotated[str, Meta(max_length=64)]
-Token = Annotated[str, Meta(max_length=8192)]
+Token = Annotated[str, Meta(max_length=16384)]
 
 
 def rfc3339(ms: int) -> str:
@@ -132,6 +136,35 @@ class WarmStart(Struct, frozen=True, forbid_unknown_fields=True):
     model: dict[str, Any]
     rounds: Annotated[int, Meta(ge=1, le=1_000_000_000)]
     segment: SegmentName = ""
+
+
+class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key to make."""
+
+    roles: Annotated[list[Role], Meta(min_length=1, max_length=4)]
+    note: Annotated[str, Meta(max_length=200)] = ""
+
+
+class NewKey(Struct, frozen=True):
+    """A key, which is told once and never again."""
+
+    key: str
+
+
+class KeyView(Struct, frozen=True):
+    """A key without its secret."""
+
+    id: str
+    roles: list[Role]
+    note: str
+    created_at: Time
+    revoked_at: Time | None
+
+
+class Keys(Struct, frozen=True):
+    """All keys, revoked ones too."""
+
+    keys: list[KeyView]
 
 
 class ItemView(Struct, frozen=True):

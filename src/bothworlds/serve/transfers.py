@@ -14,9 +14,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from .administration import answer
 from .config import Limits
 from .limits import chunks, media_type
+from .managing import answer
 from .problems import Problem
 
 __all__ = ["NDJSON", "PARQUET", "Transfers"]

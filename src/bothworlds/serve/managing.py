@@ -17,7 +17,7 @@ from .records import Surface
 from .shapes import Reset, SurfaceChanges, SurfaceRequest, WarmStart, view_of
 from .stores.base import VersionConflict
 
-__all__ = ["Administration", "answer", "etag"]
+__all__ = ["Managing", "answer", "etag"]
 
 _surface_request = msgspec.json.Decoder(SurfaceRequest)
 _surface_changes = msgspec.json.Decoder(SurfaceChanges)
@@ -43,7 +43,7 @@ def etag(surface: Surface) -> str:
     return f'"{surface.version}"'
 
 
-class Administration:
+class Managing:
     """What an administrator can do."""
 
     def __init__(self, engine: Any, limits: Limits) -> None:
@@ -102,6 +102,10 @@ class Administration:
         await self._engine.warm_start(
             _path(request, "surface"), asked.model, rounds=asked.rounds, segment=asked.segment, actor=actor
         )
+        return Response(status_code=204)
+
+    async def rotate_secret(self, request: Request, actor: str) -> Response:
+        await self._engine.rotate_secret(actor=actor)
         return Response(status_code=204)
 
     async def _change_item(self, request: Request, change: Callable[..., Any], actor: str) -> Surface:
