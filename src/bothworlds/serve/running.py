@@ -15,7 +15,7 @@ import uvicorn
 
 from .config import Config
 from .logs import set_up_logs
-from .stores.base import Store, StoreError
+from .stores.base import Store
 
 if TYPE_CHECKING:
     from .app import Service
@@ -55,8 +55,6 @@ def run(
         try:
             server = _Server(opened.service, config, lambda: _tell(announce, config, listener, opened))
             server.run(sockets=[listener])
-            if server.failure:
-                raise ValueError(server.failure)
         finally:
             opened.store.close()
 
@@ -205,6 +203,13 @@ class _Server(uvicorn.Server):
 
         return remembering
 
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            super().run(sockets)
+        finally:
+            if self.failure:  # instead of the exit that Uvicorn makes of it
+                raise ValueError(self.failure)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
@@ -222,8 +227,3 @@ class _Server(uvicorn.Server):
         finally:
             for sign, handler in before.items():
                 signal.signal(sign, handler)
-
-
-def one_line(error: StoreError) -> ValueError:
-    """What is wrong with a store, as the command line says it."""
-    return ValueError(f"the store cannot be used: {error}")

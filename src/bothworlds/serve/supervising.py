@@ -5,21 +5,24 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from .config import Config
+from .engine_types import ServiceError
 from .running import is_postgres, listen, run, where
+from .stores.base import StoreError
 
 __all__ = ["supervise"]
 
-FIRST_SECONDS = 5.0  # a worker that ends before then could not start
+AGAIN_SECONDS = 1.0
 POLL_SECONDS = 0.2
 
 
@@ -46,9 +49,17 @@ def _listening(config: Config, address: str) -> str:
 
 
 def _work(config: Config, ready: Any) -> None:
-    """What a worker does."""
+    """What a worker does; what it refuses is told in one line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor hears it too, and tells the workers
-    run(config, listen(config, shared=True), lambda _: ready.set())
+    try:
+        run(config, listen(config, shared=True), lambda _: ready.set())
+    except (ValueError, OSError, ServiceError, StoreError) as error:
+        sys.exit(f"bothworlds: {error}")
+
+
+class _Worker(NamedTuple):
+    process: BaseProcess
+    ready: Any  # an event that says that it serves
 
 
 class _Crew:
@@ -57,48 +68,50 @@ class _Crew:
     def __init__(self, config: Config, work: Callable[[Config, Any], None], folder: str) -> None:
         self._config, self._work, self._folder = config, work, Path(folder)
         self._context = multiprocessing.get_context("spawn")
-        self._ready = self._context.Event()
-        self._workers: list[tuple[BaseProcess, float]] = []
-        self._stopping = False
+        self._workers: list[_Worker] = []
+        self._told = self._stopping = False
 
     def stop(self, *_: Any) -> None:
         """Begin to stop."""
         self._stopping = True
 
     def run(self, tell: Callable[[], None]) -> None:
-        """Work until told to stop, or until workers cannot start."""
+        """Work until told to stop, or until it turns out that workers cannot start."""
         self._workers = [self._start() for _ in range(self._config.workers)]
-        told = False
         try:
             while not self._stopping:
-                if not told and self._ready.is_set():
+                if not self._told and all(worker.ready.is_set() for worker in self._workers):
                     tell()
-                    told = True
-                self._workers = [self._watched(worker, started) for worker, started in self._workers]
+                    self._told = True
+                self._workers = [self._watched(worker) for worker in self._workers]
                 time.sleep(POLL_SECONDS)
         finally:
             self._finish()
 
-    def _start(self) -> tuple[BaseProcess, float]:
-        worker = self._context.Process(target=self._work, args=(self._config, self._ready))
-        worker.start()
-        return worker, time.monotonic()
+    def _start(self) -> _Worker:
+        ready = self._context.Event()
+        process = self._context.Process(target=self._work, args=(self._config, ready))
+        process.start()
+        return _Worker(process, ready)
 
-    def _watched(self, worker: BaseProcess, started: float) -> tuple[BaseProcess, float]:
-        if worker.is_alive() or self._stopping:
-            return worker, started
-        if time.monotonic() - started < FIRST_SECONDS:
-            raise ValueError("a worker ended as soon as it was started; what it said is above")
-        for file in self._folder.glob(f"gauge_live*_{worker.pid}.db"):
+    def _watched(self, worker: _Worker) -> _Worker:
+        """The worker, or another in its place; one that fails once all have served may be better off a second later."""
+        if worker.process.is_alive() or self._stopping:
+            return worker
+        if not self._told:
+            raise ValueError("a worker could not start; what it said is above")
+        for file in self._folder.glob(f"gauge_live*_{worker.process.pid}.db"):
             file.unlink(missing_ok=True)  # what was true of a process that is gone
+        if not worker.ready.is_set():
+            time.sleep(AGAIN_SECONDS)
         return self._start()
 
     def _finish(self) -> None:
-        for worker, _ in self._workers:
-            if worker.is_alive():
-                worker.terminate()
-        for worker, _ in self._workers:
-            worker.join(self._config.stop_seconds + 5)
-            if worker.is_alive():
-                worker.kill()
-                worker.join()
+        for worker in self._workers:
+            if worker.process.is_alive():
+                worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join(self._config.stop_seconds + 5)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
