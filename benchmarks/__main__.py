@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from . import policies, rounds, sampling, start
+from . import policies, rounds, sampling, serving, start
 
 SECTIONS = {
     "rounds": rounds.measure,
@@ -20,14 +20,14 @@ SECTIONS = {
     "sampling": sampling.measure,
     "start": start.measure,
 }
+ON_DEMAND = {"serving": serving.measure}  # takes minutes, and needs the extra service
 
 
 def main() -> None:
     """Run, print, and leave the numbers in out/bench.json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "sections", nargs="*", choices=[*SECTIONS, []], help=f"from {', '.join(SECTIONS)}; default: all"
-    )
+    names = f"from {', '.join(SECTIONS | ON_DEMAND)}; default: all but {', '.join(ON_DEMAND)}"
+    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, *ON_DEMAND, []], help=names)
     parser.add_argument("--out", type=Path, default=Path("out/bench.json"))
     chosen = parser.parse_args()
     console = Console()
@@ -35,7 +35,7 @@ def main() -> None:
     console.print(f"{machine}, load {os.getloadavg()[0]:.1f}")
     found: dict[str, Any] = {}
     for name in chosen.sections or SECTIONS:
-        title, rows, remarks = SECTIONS[name]()
+        title, rows, remarks = (SECTIONS | ON_DEMAND)[name]()
         found[name] = {"rows": rows, "remarks": remarks}
         first, *others = rows[0]
         table = Table(Column(first, no_wrap=True), *others, title=title, title_justify="left", pad_edge=False)
