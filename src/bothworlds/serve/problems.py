@@ -15,6 +15,7 @@ __all__ = ["MEDIA_TYPE", "Problem", "decoding_problem", "problem_of"]
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = "1"
+NOT_ENOUGH = "Not enough eligible items"
 
 STATUS_OF: dict[type[Exception], int] = {
     Unknown: 404,
@@ -86,7 +87,9 @@ def problem_of(error: Exception) -> Problem:
         return error
     for kind, status in STATUS_OF.items():
         if isinstance(error, kind):
-            return Problem(status, str(error) or TITLES[status], errors=getattr(error, "errors", ()))
+            detail = str(error) or TITLES[status]
+            title = NOT_ENOUGH if isinstance(error, Invalid) and detail.endswith(" eligible") else None
+            return Problem(status, detail, title=title, errors=getattr(error, "errors", ()))
     if isinstance(error, ServiceError):
         return Problem(422, error.detail, errors=error.errors)
     return Problem(500, "the service failed; its log says more")

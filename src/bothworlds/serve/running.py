@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import signal
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Opened", "listen", "open_service", "run", "serve"]
 
 BACKLOG = 2048
+PATIENCE_SECONDS = 4.0
+COMPILING = "Still starting: the first start of an installation compiles for about a minute, later ones do not."
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 Announce = Callable[[str], None]
 
@@ -53,7 +56,7 @@ def run(
     with contextlib.closing(listener):
         opened = (opening or open_service)(config, json)
         try:
-            server = _Server(opened.service, config, lambda: _tell(announce, config, listener, opened))
+            server = _Server(opened.service, config, announce, lambda: _tell(announce, config, listener, opened))
             server.run(sockets=[listener])
         finally:
             opened.store.close()
@@ -71,7 +74,7 @@ def open_service(config: Config, json_log: bool) -> Opened:
     try:
         keyed = check_host(config, bool(store.keys()))
         shared = is_postgres(config.store)
-        engine = Engine(store, refresh_ms=config.refresh_ms, refresh_events=config.refresh_events, shared=shared)
+        engine: Any = Engine(store, refresh_ms=config.refresh_ms, refresh_events=config.refresh_events, shared=shared)
         metrics = Metrics()
         pages = routes(engine, latency=metrics.latency)
         hosts = () if keyed else LOOPBACK_NAMES
@@ -170,7 +173,7 @@ def _without_password(store: str) -> str:
 class _Server(uvicorn.Server):
     """Uvicorn, quiet, and with an end that counts as success."""
 
-    def __init__(self, app: Any, config: Config, started: Callable[[], None]) -> None:
+    def __init__(self, app: Any, config: Config, tell: Announce, started: Callable[[], None]) -> None:
         loop = "asyncio" if sys.platform == "win32" else "uvloop"
         super().__init__(
             uvicorn.Config(
@@ -187,7 +190,7 @@ class _Server(uvicorn.Server):
                 timeout_graceful_shutdown=config.stop_seconds,
             )
         )
-        self._tell_started = started
+        self._tell, self._tell_started = tell, started
         self.failure = ""
 
     def _remembering(self, app: Any) -> Any:
@@ -211,7 +214,11 @@ class _Server(uvicorn.Server):
                 raise ValueError(self.failure)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._tell, COMPILING)
+        try:
+            await super().startup(sockets)
+        finally:
+            patience.cancel()
         if self.started:
             self._tell_started()
 

@@ -17,7 +17,7 @@ import msgspec
 
 from .config import Config
 from .engine_types import ServiceError
-from .running import is_postgres, listen, run, where
+from .running import COMPILING, is_postgres, listen, run, where
 from .stores.base import StoreError
 
 __all__ = ["supervise"]
@@ -52,7 +52,7 @@ def _work(config: Config, ready: Any) -> None:
     """What a worker does; what it refuses is told in one line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor hears it too, and tells the workers
     try:
-        run(config, listen(config, shared=True), lambda _: ready.set())
+        run(config, listen(config, shared=True), lambda said: None if said is COMPILING else ready.set())
     except (ValueError, OSError, ServiceError, StoreError) as error:
         sys.exit(f"bothworlds: {error}")
 

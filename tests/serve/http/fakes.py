@@ -72,7 +72,8 @@ class FakeEngine:
         pins = pins or {}
         free = [it.name for it in found.items if it.state == "active" and it.name not in {*exclude, *pins.values()}]
         if len(free) + len(pins) < found.settings.slots or any(slot >= found.settings.slots for slot in pins):
-            raise Invalid(f"{found.settings.slots} slots need as many items", "/exclude")
+            count = found.settings.slots
+            raise Invalid(f"{count} slots need {count} items; {len(free) + len(pins)} eligible", "/exclude")
         slots = [
             Slot(k, pins[k], 1.0, True, False) if k in pins else Slot(k, free.pop(0), 0.5, False, True)
             for k in range(found.settings.slots)

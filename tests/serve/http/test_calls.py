@@ -26,6 +26,34 @@ def test_a_list_has_the_pinned_shape(call):
     assert said["expires_at"] == "2023-11-14T22:13:20.000Z"
 
 
+def test_an_error_has_the_pinned_shape(call):
+    answer = ranked(call, exclude=["a", "b"])
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json() == {
+        "type": "urn:bothworlds:problem:not-enough-eligible-items",
+        "title": "Not enough eligible items",
+        "status": 422,
+        "detail": "3 slots need 3 items; 2 eligible",
+        "errors": [{"pointer": "/exclude", "detail": "3 slots need 3 items; 2 eligible"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "pointer"),
+    [
+        ({"pins": [{"slot": "x", "item": "a"}]}, "/pins/0/slot"),
+        ({"exclude": ["a", 3]}, "/exclude/1"),
+        ({"exlude": []}, ""),
+        ({"request_id": ""}, "/request_id"),
+        ({"pins": [{"slot": 0, "item": "a"}, {"slot": 0, "item": "b"}]}, "/pins"),
+    ],
+)
+def test_an_error_points_to_what_is_wrong(call, more, pointer):
+    answer = ranked(call, **more)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
 def test_feedback_is_accepted_and_says_so_in_the_pinned_shape(call, engine):
     said = ranked(call).json()
     event = {"event_id": said["event_id"], "token": said["token"], "clicks": [1], "final": True}
