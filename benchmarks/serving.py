@@ -59,8 +59,8 @@ def running(*options: str, command: Sequence[str] = SERVE) -> Iterator[Running]:
     """Start the service, wait until it is ready, and stop it at the end."""
     process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        said = process.stdout.readline()
-        found = re.search(r"http://[^\s;]+", said)
+        addresses = (re.search(r"http://[^\s;]+", line) for line in process.stdout)
+        found = next((address for address in addresses if address), None)
         if found is None:
             raise RuntimeError("the service did not start; start it by hand to see why")
         yield Running(process, found[0])

@@ -27,7 +27,7 @@ def service(*words, host="127.0.0.1", port=0, workers=1):
     command = [sys.executable, "-W", "error", str(SCRIPT), host, str(port), str(workers), *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        line = process.stdout.readline()
+        line = next((line for line in iter(process.stdout.readline, "") if " at " in line), "")
         yield process, line.partition(" at ")[2].partition(";")[0]
     finally:
         process.kill()
