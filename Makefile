@@ -9,11 +9,11 @@ INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench docs clean
+.PHONY: help run test lint bench bench-serve docs clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | \
-		awk -F ':.*## ' '{ printf "make %-6s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | \
+		awk -F ':.*## ' '{ printf "make %-11s %s\n", $$1, $$2 }'
 
 run: $(VENV)/.run ## put the paper to the test: verdicts here, report, figures and results in out/
 	$(BIN)/bothworlds reproduce --size quick --out $(OUT) $(ARGS)
@@ -29,6 +29,9 @@ lint: $(VENV)/.dev ## check style, format, types and the layers between the room
 
 bench: $(VENV)/.run ## measure speed
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-serve: $(VENV)/.dev ## measure the service under load, on SQLite and on PostgreSQL
+	$(BIN)/python -m benchmarks serving $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-# Help lists the commands in this order.
+# Importing a module adds its commands; help lists them in this order.
 # isort: off
-from . import simulating, bounding, generating, fitting, evaluating  # noqa: F401 - importing a module adds its commands
+from . import simulating, bounding, generating, fitting, evaluating, serving  # noqa: F401
 
 # isort: on
 from .common import app

@@ -1,0 +1,107 @@
+"""Reading what is sent, and no more than is allowed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import msgspec
+from starlette.types import Receive, Scope
+
+from .config import Limits
+from .problems import Problem, decoding_problem
+
+__all__ = ["Gone", "check_count", "chunks", "decode", "header", "media_type", "read_body"]
+
+
+class Gone(Exception):
+    """The caller hung up; nobody waits for an answer."""
+
+
+def header(scope: Scope, name: bytes) -> bytes:
+    """The first header of that name, in lower case; empty if there is none."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
+
+
+def media_type(scope: Scope, expected: Iterable[bytes]) -> bytes:
+    """The type of the body, which must be one of those expected; the first of them if the request does not say."""
+    expected = tuple(expected)
+    if header(scope, b"content-encoding") not in (b"", b"identity"):
+        raise Problem(415, "send the body as it is, without a Content-Encoding")
+    said = header(scope, b"content-type").partition(b";")[0].strip().lower()
+    if said and said not in expected:
+        raise Problem(415, f"the body must be {' or '.join(kind.decode() for kind in expected)}")
+    return said or expected[0]
+
+
+async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
+    """The whole body, unless it is larger than allowed or takes too long."""
+    _check_length(scope, limits.body_bytes)
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise Gone
+    body: bytes = message.get("body", b"")
+    if len(body) > limits.body_bytes:
+        raise _too_large(limits.body_bytes)
+    if not message.get("more_body", False):
+        return body
+    parts = [body]
+    async for part in _further(receive, limits.body_bytes, len(body), limits.body_seconds):
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def chunks(scope: Scope, receive: Receive, most: int, seconds: float) -> AsyncIterator[bytes]:
+    """The body piece by piece; each piece may take that many seconds to arrive."""
+    _check_length(scope, most)
+    async for part in _further(receive, most, 0, seconds):
+        yield part
+
+
+async def _further(receive: Receive, most: int, size: int, seconds: float) -> AsyncIterator[bytes]:
+    more = True
+    while more:
+        try:
+            message = await asyncio.wait_for(receive(), seconds)
+        except TimeoutError:
+            raise Problem(408, f"the body did not arrive within {seconds:g} seconds", headers=_CLOSE) from None
+        if message["type"] == "http.disconnect":
+            raise Gone
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+        yield part
+        more = message.get("more_body", False)
+
+
+_CLOSE = {"connection": "close"}  # what is left of the body is not read
+
+
+def _check_length(scope: Scope, most: int) -> None:
+    said = header(scope, b"content-length")
+    if said.isdigit() and int(said[:20]) > most:
+        raise _too_large(most)
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(413, f"the body may have {most} bytes at most", headers=_CLOSE)
+
+
+def decode(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """A body as a struct."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise decoding_problem(error) from None
+
+
+def check_count(count: int, most: int, what: str, pointer: str) -> None:
+    """Refuse more than a limit allows."""
+    if count > most:
+        detail = f"{count} {what}; {most} are allowed at most"
+        raise Problem(422, detail, title="Over a limit", errors=[{"pointer": pointer, "detail": detail}])

@@ -1,0 +1,88 @@
+"""The log: JSON lines on stderr, or readable lines on a terminal.
+
+A request is logged by its method, the template of its path, its status, its duration and its size: no ids, no
+addresses, no query, no headers and no bodies, so that nothing personal and no key or token can get in.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, MutableMapping
+from typing import Any, Literal, TextIO
+
+import msgspec
+import structlog
+
+from .shapes import rfc3339
+
+__all__ = ["RequestLog", "logger", "set_up_logs"]
+
+FLUSH_AFTER = 200
+
+logger = structlog.get_logger("bothworlds")
+
+
+def set_up_logs(kind: Literal["auto", "json", "console"], stream: TextIO | None = None) -> bool:
+    """Send all logs of the process to stderr; says whether they are JSON."""
+    stream = stream or sys.stderr
+    json = kind == "json" or (kind == "auto" and not stream.isatty())
+    renderer: Any = structlog.processors.JSONRenderer(_dumps) if json else _for_people()
+    shared: list[Any] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=shared))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    return json
+
+
+def _for_people() -> structlog.dev.ConsoleRenderer:
+    # Other tracebacks show the values of variables, and among these are tokens and keys.
+    return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+
+
+def _dumps(entry: MutableMapping[str, Any], **options: Any) -> str:
+    return msgspec.json.encode(entry, enc_hook=str).decode()
+
+
+class RequestLog:
+    """Requests, written some at a time: a line costs about a microsecond, not the thirty of a general logger."""
+
+    def __init__(self, enabled: bool, json: bool, clock: Callable[[], int], stream: TextIO | None = None) -> None:
+        self._enabled, self._json, self._clock = enabled, json, clock
+        self._stream = stream
+        self._lines: list[dict[str, Any]] = []
+
+    def answered(self, method: str, route: str, status: int, seconds: float, size: int) -> None:
+        """Note one request."""
+        if not self._enabled:
+            return
+        entry = {"event": "request", "method": method, "route": route, "status": status}
+        self._lines.append({**entry, "ms": round(seconds * 1000, 3), "bytes": size, "at": self._clock()})
+        if len(self._lines) >= FLUSH_AFTER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was noted."""
+        lines, self._lines = self._lines, []
+        stream = self._stream or sys.stderr
+        if lines:
+            stream.write("".join(self._said(line) for line in lines))
+            stream.flush()
+
+    def _said(self, line: dict[str, Any]) -> str:
+        timestamp = rfc3339(line.pop("at"))
+        if self._json:
+            return msgspec.json.encode({**line, "level": "info", "timestamp": timestamp}).decode() + "\n"
+        return (
+            f"{timestamp} {line['status']} {line['method']:6} {line['route']} {line['ms']} ms {line['bytes']} bytes\n"
+        )

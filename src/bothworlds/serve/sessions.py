@@ -1,0 +1,110 @@
+"""Looking at the dashboard when keys are needed: a form that takes a key, and a cookie that remembers it.
+
+The cookie holds the id of the key and a deadline, signed; never the key. It is sent with same-site requests only and
+cannot be read by scripts. It opens nothing but pages that only show, so a forged request could change nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import time
+from html import escape
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Scope
+
+from .auth import LOCAL, Keyring
+from .config import Limits
+from .limits import header, media_type, read_body
+from .problems import Problem
+from .stores.base import Store
+
+__all__ = ["Sessions"]
+
+COOKIE = "bothworlds_session"
+LIFETIME_SECONDS = 12 * 3600
+PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Sign in - bothworlds</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<style>body{{font:1rem/1.5 system-ui,sans-serif;max-width:26rem;margin:15vh auto;padding:0 1rem}}
+input,button{{font:inherit;width:100%;box-sizing:border-box;padding:.5rem;margin:.5rem 0}}</style>
+<h1>Sign in</h1><p>The dashboard needs a key with the role <code>read</code>:
+<code>bothworlds keys create --role read</code></p><p role="alert">{message}</p>
+<form method="post" action="/sign-in"><label>Key <input name="key" type="password" autocomplete="current-password"
+required autofocus></label><button>Sign in</button></form></html>"""
+
+
+class Sessions:
+    """Who is signed in to the dashboard."""
+
+    def __init__(self, store: Store, keyring: Keyring, limits: Limits) -> None:
+        self._store, self._keyring, self._limits = store, keyring, limits
+        self._secret: bytes | None = None
+
+    async def viewer(self, scope: Scope) -> str:
+        """Who looks at a page: the id of a key with the role read, from the header or from the cookie."""
+        if header(scope, b"authorization") or not self._keyring.needed:
+            return await self._keyring.actor(scope, "read")
+        key_id = await self._signed_in(_cookie(scope))
+        self._keyring.check_role(key_id, "read")
+        return key_id
+
+    async def show(self, request: Request) -> Response:
+        """The form."""
+        return _page("")
+
+    async def sign_in(self, request: Request) -> Response:
+        """Take a key, and answer with a cookie."""
+        media_type(request.scope, [b"application/x-www-form-urlencoded"])
+        body = await read_body(request.scope, request.receive, self._limits)
+        sent = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
+        try:
+            key_id = await self._keyring.owner(sent, "read") if self._keyring.needed else LOCAL
+        except Problem as problem:
+            return _page(problem.detail, problem.status)
+        response = RedirectResponse("/", 303)
+        secure = request.url.scheme == "https"
+        value = await self._sign(key_id, int(time.time()) + LIFETIME_SECONDS)
+        response.set_cookie(COOKIE, value, LIFETIME_SECONDS, httponly=True, samesite="strict", secure=secure)
+        return response
+
+    async def sign_out(self, request: Request) -> Response:
+        """Forget the cookie."""
+        response = RedirectResponse("/sign-in", 303)
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return response
+
+    async def _sign(self, key_id: str, deadline: int) -> str:
+        said = f"{key_id}.{deadline}"
+        return f"{said}.{hmac.digest(await self._key(), said.encode(), 'sha256').hex()}"
+
+    async def _signed_in(self, cookie: str) -> str:
+        key_id, _, rest = cookie.partition(".")
+        deadline = rest.partition(".")[0]
+        if not deadline.isdecimal() or len(deadline) > 12 or int(deadline) < time.time():
+            raise Problem(401, "sign in first")
+        if not hmac.compare_digest((await self._sign(key_id, int(deadline))).encode(), cookie.encode()):
+            raise Problem(401, "sign in first")
+        return key_id
+
+    async def _key(self) -> bytes:
+        if self._secret is None:
+            fresh = secrets.token_bytes(32)
+            self._secret = await asyncio.to_thread(self._store.put, "session-secret", fresh, only_if_absent=True)
+        return self._secret
+
+
+def _page(message: str, status: int = 200) -> HTMLResponse:
+    return HTMLResponse(PAGE.format(message=escape(message)), status, {"cache-control": "no-store"})
+
+
+def _cookie(scope: Scope) -> str:
+    try:
+        found = SimpleCookie(header(scope, b"cookie").decode("latin-1")).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""

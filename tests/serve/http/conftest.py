@@ -1,0 +1,70 @@
+"""A service on the engine in memory, and a client that calls it without a network."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from bothworlds.serve.app import Service
+from bothworlds.serve.config import Config
+
+from .fakes import FakeEngine, FakeStore
+
+
+class Client:
+    """Calls an ASGI application, one request after the other, in one event loop."""
+
+    def __init__(self, service, raising=False):
+        self.service, self._loop = service, asyncio.new_event_loop()
+        transport = httpx.ASGITransport(service, raise_app_exceptions=raising)
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+
+    def __call__(self, method, path, **options):
+        return self._loop.run_until_complete(self._client.request(method, path, **options))
+
+    def sign(self, key):
+        """Send this key from now on."""
+        self.run(self.service.keyring.load())
+        self._client.headers["authorization"] = f"Bearer {key}"
+
+    def run(self, awaitable):
+        return self._loop.run_until_complete(awaitable)
+
+    def close(self):
+        self.run(self._client.aclose())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+
+@pytest.fixture
+def engine():
+    return FakeEngine()
+
+
+@pytest.fixture
+def store():
+    return FakeStore()
+
+
+@pytest.fixture
+def serving(engine, store):
+    """Make clients of a service with other settings."""
+    made = []
+
+    def make(config=None, **options):
+        made.append(Client(Service(engine, store, config or Config(request_log=False), **options)))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.fixture
+def call(serving):
+    """A client of a service with one surface."""
+    client = serving()
+    assert client("PUT", "/v1/surfaces/home", json={"slots": 3, "items": ["a", "b", "c", "d"]}).status_code == 201
+    return client

@@ -1,0 +1,66 @@
+"""``python serve_fake.py HOST PORT WORKERS``: serve the engine in memory, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from bothworlds.serve.app import Service
+from bothworlds.serve.config import Config
+from bothworlds.serve.running import Opened, listen, run
+from bothworlds.serve.supervising import supervise
+from tests.serve.http.fakes import FakeEngine, FakeStore
+
+
+class SlowEngine(FakeEngine):
+    """Takes its time for a request that asks for it, and says when it has stopped."""
+
+    async def rank(self, surface, request_id, **options):
+        if request_id == "slow":
+            await asyncio.sleep(0.7)
+        return await super().rank(surface, request_id, **options)
+
+    async def start(self):
+        if "broken" in sys.argv:
+            raise RuntimeError("the engine does not start")
+        await super().start()
+        await self.put_surface("home", {"slots": 2, "items": ["a", "b", "c"]}, actor="test")
+
+    async def stop(self):
+        print("stopped", flush=True)
+
+
+def opened(config, json):
+    store = FakeStore()
+    return Opened(Service(SlowEngine(), store, config, json_log=json), store)
+
+
+def say(sentence):
+    print(sentence, flush=True)
+
+
+def work(config, ready):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        run(config, listen(config, shared=True), lambda _: ready.set(), opened)
+    except ValueError as error:
+        sys.exit(f"refused: {error}")
+
+
+def main(host, port, workers, *_):
+    config = Config(host=host, port=int(port), workers=int(workers), request_log="log" in sys.argv)
+    try:
+        if config.workers > 1:
+            supervise(config, say, work)
+        else:
+            run(config, listen(config), say, opened)
+    except ValueError as error:
+        sys.exit(f"refused: {error}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,151 @@
+"""Keys: who may do what, and what is kept of a key."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bothworlds.serve import auth
+from bothworlds.serve.auth import ROLES, create_key, list_keys, revoke_key
+from bothworlds.serve.config import Config
+
+from .fakes import sign
+
+CALLS = {
+    "serve": ("POST", "/v1/surfaces/home/rank", {"request_id": "r"}),
+    "ingest": ("POST", "/v1/feedback", {"events": []}),
+    "read": ("GET", "/v1/surfaces/home/state", None),
+    "admin": ("PATCH", "/v1/surfaces/home", {"floor": 0.1}),
+}
+
+
+@pytest.fixture
+def asked(call, store):
+    """Make one of the calls with a key."""
+
+    def ask(role, key=None, client=call):
+        method, path, body = CALLS[role]
+        return client(method, path, json=body, headers={"authorization": f"Bearer {key}"} if key else {})
+
+    return ask
+
+
+@pytest.mark.parametrize("held", ROLES)
+@pytest.mark.parametrize("needed", ROLES)
+def test_a_key_opens_what_its_role_allows(held, needed, asked, call, store):
+    key = create_key(store, [held], "", 0)
+    call.run(call.service.keyring.load())
+    allowed = held in (needed, "admin")
+    assert asked(needed, key).status_code == (200 if allowed else 403)
+
+
+def test_a_store_without_keys_is_open_and_the_first_key_closes_it(asked, call, store):
+    assert asked("admin").status_code == 200
+    create_key(store, ["read"], "", 0)
+    call.run(call.service.keyring.load())
+    refused = asked("admin")
+    assert refused.status_code == 401
+    assert refused.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_revoking_the_last_key_does_not_open_the_door(asked, call, store):
+    key = create_key(store, ["admin"], "", 0)
+    revoke_key(store, key.split("_")[1], 1)
+    call.run(call.service.keyring.load())
+    assert asked("admin", key).status_code == 401
+    assert asked("admin").status_code == 401
+
+
+def test_a_service_that_must_have_keys_is_closed_without_any(serving, asked):
+    assert asked("serve", client=serving(keys_required=True)).status_code == 401
+
+
+def test_a_wrong_secret_is_refused_whatever_it_looks_like(asked, call, store):
+    key = create_key(store, ["admin"], "", 0)
+    call.run(call.service.keyring.load())
+    start = key.rpartition("_")[0] if key.count("_") == 2 else "_".join(key.split("_", 2)[:2])
+    for wrong in (key[:-1], key + "x", start + "_", key[3:], "bw_", "bw__", "x", start.replace("bw_", "bw_0") + "_x"):
+        assert asked("admin", wrong).status_code == 401
+    assert asked("admin", key).status_code == 200
+
+
+def test_a_key_made_elsewhere_is_known_at_once_and_a_revoked_one_soon_refused(asked, call, store, monkeypatch):
+    monkeypatch.setattr(auth, "RETRY_SECONDS", 0.0)
+    create_key(store, ["read"], "", 0)
+    call.run(call.service.keyring.load())
+    key = create_key(store, ["admin"], "", 0)
+    assert asked("admin", key).status_code == 200
+    revoke_key(store, key.split("_")[1], 1)
+    monkeypatch.setattr(auth, "REFRESH_SECONDS", 0.0)
+    asked("admin", key)
+    assert asked("admin", key).status_code == 401
+
+
+def test_a_store_that_is_away_does_not_lock_out_who_was_known(asked, call, store, monkeypatch):
+    key = create_key(store, ["admin"], "", 0)
+    call.run(call.service.keyring.load())
+    store.away = True
+    monkeypatch.setattr(auth, "REFRESH_SECONDS", 0.0)
+    assert [asked("admin", key).status_code for _ in range(3)] == [200] * 3
+
+
+def test_what_is_kept_of_a_key_does_not_open_anything(store):
+    key = create_key(store, ["read", "serve"], "for the shop", 5)
+    secret = key.split("_", 2)[2]
+    assert secret not in json.dumps(store.keys()) + json.dumps(store.audited)
+    assert list_keys(store) == [
+        {
+            "id": key.split("_")[1],
+            "roles": ["read", "serve"],
+            "note": "for the shop",
+            "created_at": 5,
+            "revoked_at": None,
+        }
+    ]
+
+
+def test_a_role_or_a_key_that_does_not_exist_is_refused(store):
+    with pytest.raises(ValueError, match="roles are serve, ingest, read, admin"):
+        create_key(store, ["god"], "", 0)
+    with pytest.raises(ValueError, match="there is no key 'nobody'"):
+        revoke_key(store, "nobody", 0)
+
+
+def test_the_actor_of_a_change_is_the_key(asked, call, engine, store):
+    key = create_key(store, ["admin"], "", 0)
+    call.run(call.service.keyring.load())
+    asked("admin", key)
+    assert engine.actors[-2:] == ["local", key.split("_")[1]]
+
+
+def test_keys_are_made_and_revoked_over_http(call, asked):
+    made = call("POST", "/v1/keys", json={"roles": ["admin"], "note": "first"})
+    key = made.json()["key"]
+    assert made.headers["cache-control"] == "no-store"
+    assert call("GET", "/v1/keys").status_code == 401
+    call.sign(key)
+    listed = call("GET", "/v1/keys").json()["keys"]
+    assert [(entry["note"], entry["revoked_at"]) for entry in listed] == [("first", None)]
+    assert call("DELETE", f"/v1/keys/{listed[0]['id']}").status_code == 204
+    assert call("GET", "/v1/keys").status_code == 401
+
+
+def test_the_public_may_rank_and_send_feedback_where_settings_say_so(serving, store, asked):
+    config = Config(public_rank=True, public_feedback=True, request_log=False)
+    client = serving(config)
+    client("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a"]})
+    create_key(store, ["admin"], "", 0)
+    client.run(client.service.keyring.load())
+    event = asked("serve", client=client).json()["event_id"]
+    said = [{"event_id": event, "token": token} for token in (sign(event), "forged")]
+    results = client("POST", "/v1/feedback", json={"events": said}).json()["results"]
+    assert [result["status"] for result in results] == ["accepted", "rejected"]
+    assert asked("admin", client=client).status_code == 401
+    assert asked("read", client=client).status_code == 401
+
+
+def test_metrics_need_a_key_unless_they_are_public(serving, store):
+    create_key(store, ["admin"], "", 0)
+    assert serving()("GET", "/metrics").status_code == 401
+    assert serving(Config(public_metrics=True))("GET", "/metrics").status_code == 200

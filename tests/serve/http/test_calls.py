@@ -1,0 +1,211 @@
+"""The calls of the API, on the shapes that are pinned."""
+
+from __future__ import annotations
+
+import pytest
+
+from bothworlds.serve.config import Config, Limits
+
+from .fakes import sign
+
+RANK = "/v1/surfaces/home/rank"
+
+
+def ranked(call, **more):
+    return call("POST", RANK, json={"request_id": "r1", **more})
+
+
+def test_a_list_has_the_pinned_shape(call):
+    answer = ranked(call, segment="mobile", exclude=["d"], pins=[{"slot": 0, "item": "c"}])
+    said = answer.json()
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert list(said) == ["event_id", "surface", "arm", "policy_id", "expires_at", "token", "slots"]
+    assert said["slots"][0] == {"slot": 0, "item": "c", "p": 1.0, "pinned": True, "learn": False}
+    assert said["slots"][1] == {"slot": 1, "item": "a", "p": 0.5, "pinned": False, "learn": True}
+    assert said["expires_at"] == "2023-11-14T22:13:20.000Z"
+
+
+def test_an_error_has_the_pinned_shape(call):
+    answer = ranked(call, exclude=["a", "b"])
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json() == {
+        "type": "urn:bothworlds:problem:not-enough-eligible-items",
+        "title": "Not enough eligible items",
+        "status": 422,
+        "detail": "3 slots need 3 items; 2 eligible",
+        "errors": [{"pointer": "/exclude", "detail": "3 slots need 3 items; 2 eligible"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "pointer"),
+    [
+        ({"pins": [{"slot": "x", "item": "a"}]}, "/pins/0/slot"),
+        ({"exclude": ["a", 3]}, "/exclude/1"),
+        ({"exlude": []}, ""),
+        ({"request_id": ""}, "/request_id"),
+        ({"pins": [{"slot": 0, "item": "a"}, {"slot": 0, "item": "b"}]}, "/pins"),
+    ],
+)
+def test_an_error_points_to_what_is_wrong(call, more, pointer):
+    answer = ranked(call, **more)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+def test_feedback_is_accepted_and_says_so_in_the_pinned_shape(call, engine):
+    said = ranked(call).json()
+    event = {"event_id": said["event_id"], "token": said["token"], "clicks": [1], "final": True}
+    answer = call("POST", "/v1/feedback", json={"events": [event]})
+    assert answer.json() == {"results": [{"event_id": said["event_id"], "status": "accepted"}]}
+    assert engine.events[said["event_id"]]["clicks"] == [1]
+
+
+def test_one_bad_event_does_not_spoil_the_others(call):
+    good = ranked(call).json()
+    good = {"event_id": good["event_id"], "token": good["token"], "clicks": [1]}
+    bad = [{"event_id": "x", "token": 7}, 3, {**good, "clicks": [-1]}, {**good, "token": "forged"}, {}]
+    results = call("POST", "/v1/feedback", json={"events": [bad[0], good, *bad[1:]]}).json()["results"]
+    assert [result["status"] for result in results] == ["rejected", "accepted"] + ["rejected"] * 4
+    assert results[0]["event_id"] == "x"
+    assert all(result["reason"] for result in results if result["status"] == "rejected")
+
+
+@pytest.mark.parametrize("body", ['{"events": 3}', "[]", '{"event": []}', "{}", '{"events": [], "more": 1}'])
+def test_a_batch_of_another_shape_is_refused_as_a_whole(call, body):
+    answer = call("POST", "/v1/feedback", content=body)
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"events": [NaN]}', b'{"events": ["\xff"]}', b'{"x":' + b"[" * 100_000])
+def test_what_is_no_json_is_refused_as_a_whole(call, body):
+    assert call("POST", "/v1/feedback", content=body).status_code in (400, 422)
+    assert call("POST", RANK, content=body).status_code in (400, 422)
+
+
+def test_deep_nesting_where_anything_is_allowed_is_refused(call):
+    for opening in (b'{"events": ', b'{"slots": 1, "policy_settings": {"a": ', b'{"model": {"a": '):
+        for path, method in (
+            ("/v1/feedback", "POST"),
+            ("/v1/surfaces/x", "PUT"),
+            ("/v1/surfaces/home/warm-start", "POST"),
+        ):
+            assert call(method, path, content=opening + b"[" * 100_000).status_code in (400, 422)
+
+
+def test_a_beacon_may_send_text(call):
+    said = ranked(call).json()
+    body = f'{{"events": [{{"event_id": "{said["event_id"]}", "token": "{sign(said["event_id"])}"}}]}}'
+    answer = call("POST", "/v1/feedback", content=body, headers={"content-type": "text/plain;charset=UTF-8"})
+    assert answer.json()["results"][0]["status"] == "accepted"
+
+
+def test_the_surface_comes_back_with_its_settings_and_items(call):
+    said = call("GET", "/v1/surfaces/home").json()
+    assert (said["name"], said["slots"], said["version"]) == ("home", 3, 1)
+    assert [item["name"] for item in said["items"]] == ["a", "b", "c", "d"]
+    assert call("GET", "/v1/surfaces").json() == {"surfaces": [said]}
+
+
+def test_putting_a_surface_again_adds_items_and_removes_none(call):
+    answer = call("PUT", "/v1/surfaces/home", json={"slots": 2, "items": ["e"]})
+    assert answer.status_code == 200
+    assert [item["name"] for item in answer.json()["items"]] == ["a", "b", "c", "d", "e"]
+    assert answer.json()["slots"] == 2
+
+
+def test_settings_change_one_at_a_time(call):
+    changed = call("PATCH", "/v1/surfaces/home", json={"holdout": 0.1}).json()
+    assert (changed["holdout"], changed["slots"], changed["version"]) == (0.1, 3, 2)
+
+
+@pytest.mark.parametrize("body", [{"holdot": 0.1}, {"items": ["x"]}, {"holdout": "a lot"}, {"slots": 0}])
+def test_settings_that_do_not_exist_or_make_no_sense_are_refused(call, body):
+    answer = call("PATCH", "/v1/surfaces/home", json=body)
+    assert answer.status_code == 422
+    assert call("GET", "/v1/surfaces/home").json()["version"] == 1
+
+
+def test_a_change_for_another_version_is_refused(call):
+    tag = call("GET", "/v1/surfaces/home").headers["etag"]
+    change = {"json": {"floor": 0.1}, "headers": {"if-match": tag}}
+    assert call("PATCH", "/v1/surfaces/home", **change).status_code == 200
+    assert call("PATCH", "/v1/surfaces/home", **change).status_code == 412
+    assert call("PUT", "/v1/surfaces/home/items/x", headers={"if-match": tag}).status_code == 412
+    assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1, "version": 1}).status_code == 409
+    assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1, "version": 2}).status_code == 200
+    assert call("PUT", "/v1/surfaces/new", json={"slots": 1}, headers={"if-match": "*"}).status_code == 412
+    assert call("PUT", "/v1/surfaces/home", json={}, headers={"if-none-match": "*"}).status_code == 412
+
+
+def test_a_conflict_that_only_the_engine_sees_is_told_as_well(call, engine):
+    from bothworlds.serve.engine_types import Conflict
+
+    engine.fault = Conflict("somebody was quicker")
+    tag = {"if-match": '"1"'}
+    assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1}).status_code == 409
+    assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1}, headers=tag).status_code == 412
+
+
+def test_nothing_is_sent_again_to_those_who_have_it(call):
+    tag = call("GET", "/v1/surfaces/home").headers["etag"]
+    assert call("GET", "/v1/surfaces/home", headers={"if-none-match": tag}).status_code == 304
+
+
+def test_items_come_and_go(call):
+    item = "/v1/surfaces/home/items/e"
+    assert call("PUT", item).status_code == 201
+    assert call("PUT", item).status_code == 200
+    assert call("POST", f"{item}/pause").json()["items"][-1]["state"] == "paused"
+    assert call("POST", f"{item}/resume").json()["items"][-1]["state"] == "active"
+    assert call("DELETE", item).json()["items"][-1]["state"] == "removed"
+    assert call("POST", "/v1/surfaces/home/items/nobody/pause").status_code == 404
+
+
+def test_names_may_hold_anything_printable(call):
+    assert call("PUT", "/v1/surfaces/menu%2Fleft%20%C3%A9", json={"slots": 1, "items": ["x/y"]}).status_code == 201
+    assert call("GET", "/v1/surfaces/menu%2Fleft%20%C3%A9").json()["name"] == "menu/left é"
+    answer = call("POST", "/v1/surfaces/menu%2Fleft%20%C3%A9/rank", json={"request_id": "1"})
+    assert answer.json()["slots"][0]["item"] == "x/y"
+    assert call("POST", "/v1/surfaces/menu%2Fleft%20%C3%A9/items/x%2Fy/pause").status_code == 200
+    assert call("GET", "/v1/surfaces/%FF").status_code == 404
+
+
+def test_learning_can_be_reset_and_started_warm(call):
+    assert call("POST", "/v1/surfaces/home/reset").status_code == 204
+    assert call("POST", "/v1/surfaces/home/reset", json={"segment": "mobile"}).status_code == 204
+    model = {"model": {"attraction": {"a": 0.5}}, "rounds": 1000}
+    assert call("POST", "/v1/surfaces/home/warm-start", json=model).status_code == 204
+    assert call("POST", "/v1/surfaces/home/warm-start", json={**model, "rounds": 0}).status_code == 422
+
+
+def test_an_event_and_a_report_have_times_that_people_can_read(call):
+    event = ranked(call).json()["event_id"]
+    assert call("GET", f"/v1/events/{event}").json()["created_at"] == "2023-11-14T22:13:20.000Z"
+    said = call("GET", "/v1/surfaces/home/report?since=2026-01-01T00:00:00%2B01:00&segment=x").json()
+    assert said["since"] == "2025-12-31T23:00:00.000Z"
+    assert call("GET", "/v1/surfaces/home/state").json()["rounds"] == 0
+
+
+@pytest.mark.parametrize("query", ["since=yesterday", "since=2026-01-01", "until=9999-99-99", "segment=" + "x" * 200])
+def test_a_query_that_makes_no_sense_is_refused(call, query):
+    answer = call("GET", f"/v1/surfaces/home/report?{query}")
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"].startswith("?")
+
+
+def test_limits_are_kept(serving):
+    call = serving(Config(limits=Limits(body_bytes=300, batch=2, items=3, slots=2, surfaces=2)))
+    event = {"event_id": "e", "token": "t"}
+    assert call("PUT", "/v1/surfaces/home", json={"slots": 2, "items": ["a", "b", "c"]}).status_code == 201
+    assert call("PUT", "/v1/surfaces/wide", json={"slots": 3}).status_code == 422
+    assert call("PUT", "/v1/surfaces/home", json={"items": ["d"]}).status_code == 422
+    assert call("PUT", "/v1/surfaces/home/items/d").status_code == 422
+    assert call("PUT", "/v1/surfaces/home", json={"items": ["a"]}).status_code == 200
+    assert call("PUT", "/v1/surfaces/second", json={"slots": 1}).status_code == 201
+    assert call("PUT", "/v1/surfaces/third", json={"slots": 1}).status_code == 422
+    assert call("POST", "/v1/feedback", json={"events": [event] * 2}).status_code == 200
+    assert call("POST", "/v1/feedback", json={"events": [event] * 3}).status_code == 422
+    assert call("POST", "/v1/feedback", json={"events": [event, 3, 3]}).status_code == 422
+    assert call("POST", RANK, content=b" " * 301).status_code == 413

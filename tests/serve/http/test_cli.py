@@ -1,0 +1,107 @@
+"""The commands around the service, on a store in memory."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from bothworlds.cli import app
+from bothworlds.serve.stores.base import StoreError
+
+STORES = "bothworlds.serve.stores.opening"
+
+
+def run(*arguments):
+    return CliRunner(env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}).invoke(app, list(arguments))
+
+
+@pytest.fixture
+def kept(store, monkeypatch):
+    """The store, wherever it is said to be."""
+    opened = []
+
+    def open_store(place, *, read_only=False):
+        if place == "missing.db":
+            raise StoreError("there is no store at missing.db")
+        opened.append((place, read_only))
+        return store
+
+    store.opened = opened
+    store.count_rows = lambda: 7
+    monkeypatch.setitem(sys.modules, STORES, SimpleNamespace(open_store=open_store))
+    return store
+
+
+def test_keys_are_made_listed_and_revoked(kept):
+    made = run("keys", "create", "--role", "serve", "--role", "ingest", "--note", "shop", "--store", "a.db")
+    key = made.output.strip()
+    key_id, secret = key.split("_", 2)[1:]
+    assert key.startswith("bw_")
+    listed = run("keys", "list", "--store", "a.db").output
+    assert f"{key_id}  ingest,serve" in listed
+    assert "in use  shop" in listed
+    assert secret not in listed
+    assert run("keys", "revoke", key_id, "--store", "a.db").output == f"{key_id} is revoked\n"
+    assert "revoked 2" in run("keys", "list", "--store", "a.db").output
+    assert kept.opened[:2] == [("a.db", False), ("a.db", True)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("keys", "create", "--role", "god"), "god is no role"),
+        (("keys", "revoke", "nobody"), "there is no key 'nobody'"),
+        (("keys", "list", "--store", "missing.db"), "there is no store at missing.db"),
+        (("verify", "--store", "missing.db"), "there is no store at missing.db"),
+        (("serve", "--workers", "2"), "2 workers need PostgreSQL"),
+        (("serve", "--config", "nothing.toml"), "there is no file nothing.toml"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(kept, arguments, said, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.verifying", SimpleNamespace(verify=None))
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert result.output.count("\n") == 1
+
+
+@pytest.mark.parametrize(("differences", "status"), [((), 0), (("L of item 3 is 4, and the log gives 5",), 1)])
+def test_verify_says_what_it_compared_and_fails_if_anything_differs(kept, monkeypatch, differences, status):
+    found = SimpleNamespace(events=10, adjustments=2, segments=3, counters=40, n_differences=len(differences))
+    found.differences, found.clean = differences, not differences
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.verifying", SimpleNamespace(verify=lambda store: found))
+    result = run("verify", "--store", "a.db")
+    assert result.exit_code == status
+    assert "compared 40 counters of 3 segments with 10 settled events and 2 adjustments" in result.output
+    assert ("all are equal" in result.output) == (status == 0)
+    assert kept.opened == [("a.db", True)]
+
+
+def test_migrate_copies_from_one_store_to_the_other(kept, monkeypatch):
+    def move(source, target, progress):
+        progress(7)
+        return SimpleNamespace(rows=7, target=SimpleNamespace(counters=40))
+
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.moving", SimpleNamespace(migrate=move))
+    result = run("migrate", "--from", "a.db", "--to", "postgresql://db/shop")
+    assert "copied 7 rows" in result.output
+    assert kept.opened == [("a.db", True), ("postgresql://db/shop", False)]
+
+
+def test_demo_hands_on_what_was_asked_for(monkeypatch):
+    asked = []
+    demo = SimpleNamespace(run=lambda world, **options: asked.append((world, options)))
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.demo", demo)
+    assert run("demo", "--world", "paper/stochastic", "--port", "9", "--seconds", "1").exit_code == 0
+    assert asked[0][0] == "paper/stochastic"
+    assert asked[0][1]["port"] == 9
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.stores.base", None)
+    result = run("serve")
+    assert result.exit_code == 2
+    assert "pip install 'bothworlds[service]'" in result.output

@@ -1,0 +1,73 @@
+"""Bodies that are too large, too slow, or never end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bothworlds.serve.app import HUNG_UP, Service
+from bothworlds.serve.config import Config, Limits
+
+from .fakes import FakeEngine, FakeStore
+
+TINY = Config(limits=Limits(body_bytes=100, body_seconds=0.05), request_log=False)
+
+
+def answered(messages, path="/v1/feedback", headers=(), method="POST"):
+    """Call the application with a body that comes in these pieces; the status, the answer, and the pieces left."""
+    left, sent = list(messages), []
+
+    async def receive():
+        if not left:
+            await asyncio.sleep(3600)
+        return left.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+    service = Service(FakeEngine(), FakeStore(), TINY)
+    asyncio.run(service({**scope, "headers": list(headers)}, receive, send))
+    return sent, left, service
+
+
+def piece(body, more=True):
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def test_a_body_in_pieces_is_put_together():
+    sent, _, _ = answered([piece(b'{"eve'), piece(b'nts": '), piece(b"[]}", more=False)])
+    assert (sent[0]["status"], sent[1]["body"]) == (200, b'{"results":[]}')
+
+
+def test_a_body_that_says_it_is_too_large_is_not_read():
+    sent, left, _ = answered([piece(b"x", more=False)], headers=[(b"content-length", b"101")])
+    assert (sent[0]["status"], len(left)) == (413, 1)
+    assert (b"connection", b"close") in sent[0]["headers"]
+
+
+def test_a_body_that_does_not_say_so_is_read_no_further_than_the_limit():
+    sent, left, _ = answered([piece(b"x" * 40)] * 10)
+    assert (sent[0]["status"], len(left)) == (413, 7)
+
+
+@pytest.mark.parametrize("path", ["/v1/feedback", "/v1/surfaces/home/rank", "/v1/keys"])
+def test_a_body_that_stops_arriving_is_given_up(path):
+    sent, _, _ = answered([piece(b"{")], path=path)
+    assert sent[0]["status"] == 408
+
+
+@pytest.mark.parametrize("path", ["/v1/feedback", "/v1/keys"])
+@pytest.mark.parametrize("before", [[], [piece(b"{")]])
+def test_nobody_is_answered_who_has_hung_up(path, before):
+    sent, _, service = answered([*before, {"type": "http.disconnect"}], path=path)
+    assert sent == []
+    assert f'status="{HUNG_UP}"' in service.metrics.text().decode()
+
+
+def test_a_length_that_is_no_number_is_not_believed():
+    sent, _, _ = answered([piece(b'{"events": []}', more=False)], headers=[(b"content-length", b"9" * 5000)])
+    assert sent[0]["status"] == 413
+    sent, _, _ = answered([piece(b'{"events": []}', more=False)], headers=[(b"content-length", b"-1")])
+    assert sent[0]["status"] == 200

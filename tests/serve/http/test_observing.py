@@ -1,0 +1,131 @@
+"""Metrics, logs and health: they tell the truth, and nothing that is nobody's business."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from bothworlds.serve.auth import create_key
+from bothworlds.serve.config import Config
+from bothworlds.serve.logs import RequestLog, logger, set_up_logs
+
+from .fakes import NOW, sign
+
+
+def test_health_is_alive_even_when_it_is_not_ready(call, engine):
+    assert call("GET", "/healthz").json() == {"alive": True}
+    assert call("GET", "/readyz").json() == {"ready": True, "reasons": []}
+    engine.away = True
+    assert call("GET", "/healthz").status_code == 200
+    answer = call("GET", "/readyz")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+    assert answer.json()["detail"] == "the store is away"
+
+
+def test_a_service_that_stops_is_not_ready(call, engine):
+    call.run(call.service.start())
+    assert engine.started
+    call.run(call.service.stop())
+    assert engine.stopped
+    assert "stopping" in call("GET", "/readyz").json()["detail"]
+
+
+def test_requests_feedback_and_health_are_counted(call):
+    event = call("POST", "/v1/surfaces/home/rank", json={"request_id": "visitor-7"}).json()["event_id"]
+    for token in (sign(event), "forged", "forged"):
+        call("POST", "/v1/feedback", json={"events": [{"event_id": event, "token": token}]})
+    call("GET", "/v1/surfaces/nowhere")
+    call("BREW", "/nothing/here")
+    text = call("GET", "/metrics").text
+    for line in (
+        'bothworlds_requests_total{method="POST",route="/v1/surfaces/{surface}/rank",status="200"} 1.0',
+        'bothworlds_requests_total{method="POST",route="/v1/feedback",status="200"} 3.0',
+        'bothworlds_requests_total{method="GET",route="/v1/surfaces/{surface}",status="404"} 1.0',
+        'bothworlds_requests_total{method="other",route="pages",status="404"} 1.0',
+        'bothworlds_feedback_total{status="rejected"} 2.0',
+        'bothworlds_request_seconds_count{route="/v1/feedback"} 3.0',
+        "bothworlds_queue_length 3.0",
+        "bothworlds_commit_lag_seconds 0.004",
+        "bothworlds_ready 1.0",
+    ):
+        assert line in text.splitlines()
+    assert not [word for word in ("home", "nowhere", event, "visitor-7") if word in text]
+
+
+def test_the_latest_rankings_are_timed_for_the_dashboard(call):
+    assert call.service.metrics.latency() == {"rank_p50_ms": None, "rank_p99_ms": None}
+    call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"})
+    latency = call.service.metrics.latency()
+    assert 0 < latency["rank_p50_ms"] <= latency["rank_p99_ms"]
+
+
+def test_the_request_log_holds_nothing_personal_and_nothing_secret(serving, store, capsys):
+    call = serving(Config())
+    call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["item-9"]})
+    key = create_key(store, ["admin"], "", 0)
+    call.sign(key)
+    said = call("POST", "/v1/surfaces/home/rank?visitor=ann", json={"request_id": "visitor-7"}).json()
+    call("GET", f"/v1/events/{said['event_id']}?token={said['token']}")
+    call.service.log.flush()
+    written = capsys.readouterr().err
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert [(line["method"], line["route"], line["status"]) for line in lines] == [
+        ("PUT", "/v1/surfaces/{surface}", 201),
+        ("POST", "/v1/surfaces/{surface}/rank", 200),
+        ("GET", "/v1/events/{event_id}", 200),
+    ]
+    assert {"ms", "bytes", "timestamp", "level", "event"} <= lines[1].keys()
+    assert lines[1]["bytes"] == len('{"request_id":"visitor-7"}')
+    secrets = ("home", "item-9", "visitor", "ann", key, key.split("_")[1], said["event_id"], said["token"], "127.0.0.1")
+    assert not [word for word in secrets if word in written]
+
+
+def test_a_log_on_a_terminal_is_for_people():
+    stream = io.StringIO()
+    log = RequestLog(True, False, lambda: NOW, stream)
+    log.answered("GET", "/healthz", 200, 0.0012345, 0)
+    log.flush()
+    assert stream.getvalue() == "2023-11-14T22:13:20.000Z 200 GET    /healthz 1.234 ms 0 bytes\n"
+
+
+def test_a_log_that_is_turned_off_is_silent():
+    stream = io.StringIO()
+    log = RequestLog(False, True, lambda: NOW, stream)
+    log.answered("GET", "/healthz", 200, 0.001, 0)
+    log.flush()
+    assert stream.getvalue() == ""
+
+
+@pytest.fixture
+def restored_logs():
+    import logging
+
+    import structlog
+
+    before = logging.getLogger().handlers[:], logging.getLogger().level
+    yield
+    logging.getLogger().handlers[:], logging.getLogger().level = before
+    structlog.reset_defaults()
+
+
+def test_faults_are_logged_as_json_with_their_traceback(serving, engine, restored_logs):
+    stream = io.StringIO()
+    assert set_up_logs("auto", stream)
+    call = serving()
+    engine.fault = RuntimeError("a bug")
+    answer = call("POST", "/v1/surfaces/home/reset")
+    assert answer.status_code == 500
+    assert "bug" not in answer.text
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["level"], line["route"]) == ("fault", "error", "/v1/surfaces/{surface}/reset")
+    assert "RuntimeError: a bug" in line["exception"]
+
+
+def test_logs_for_people_are_lines(restored_logs):
+    stream = io.StringIO()
+    assert not set_up_logs("console", stream)
+    logger.info("hello", count=3)
+    assert "hello" in stream.getvalue()

@@ -1,0 +1,209 @@
+"""The description of the API is true: of the routes, and of all answers, whatever is sent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from bothworlds.serve.app import Service
+from bothworlds.serve.auth import create_key
+from bothworlds.serve.config import Config, Limits
+from bothworlds.serve.engine_types import Conflict, Invalid, TooMany
+from bothworlds.serve.operations import OPERATIONS
+
+from .conftest import Client
+from .fakes import FakeEngine, FakeStore, row
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    unsupported_method,
+]
+SURFACE = {"slots": 1, "items": ["a", "b", "c"]}
+
+
+def made():
+    """A service with a surface, and an administrator's key."""
+    engine, store = FakeEngine(), FakeStore()
+    service = Service(engine, store, Config(request_log=False, limits=Limits(surfaces=10**9, items=10**6)))
+    client = Client(service)
+    assert client("PUT", "/v1/surfaces/home", json=SURFACE).status_code == 201
+    key = create_key(store, ["admin"], "", 0)
+    client.run(service.keyring.load())
+    client.close()
+    return service, key
+
+
+@schemathesis.serializer("application/x-ndjson", "application/vnd.apache.parquet")
+def as_bytes(context, value):
+    return value if isinstance(value, bytes) else json.dumps(value).encode()
+
+
+SERVICE, KEY = made()
+schema = schemathesis.openapi.from_asgi("/openapi.json", SERVICE)
+
+
+@schema.parametrize()
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+def test_whatever_is_sent_gets_an_answer_that_is_documented(case):
+    if case.path_parameters.get("surface") and len(case.path_parameters["surface"]) % 2:
+        case.path_parameters["surface"] = "home"
+    case.call_and_validate(headers={"authorization": f"Bearer {KEY}"}, checks=CHECKS)
+
+
+def test_every_route_is_documented_and_every_documented_route_exists(call):
+    paths = call("GET", "/openapi.json").json()["paths"]
+    assert {(path, method.upper()) for path in paths for method in paths[path]} == {
+        (operation.path, operation.method) for operation in OPERATIONS
+    }
+    for path, methods in paths.items():
+        allowed = call("OPTIONS", path.replace("{", "").replace("}", "")).headers["allow"].split(", ")
+        assert {method.upper() for method in methods} == set(allowed) - {"HEAD", "OPTIONS"}
+
+
+def test_every_reference_in_the_description_leads_somewhere(call):
+    text = call("GET", "/openapi.json").text
+    names = set(json.loads(text)["components"]["schemas"])
+    mentioned = {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert mentioned <= names
+
+
+# What no single request can bring about, and why it is documented all the same.
+JUSTIFIED = {408: "a body that stops arriving; tested in test_limits"}
+
+
+def provoked(serving, engine, store):
+    """Call everything in all the ways that lead to a documented status."""
+    seen = set()
+
+    def note(client, method, path, template, **options):
+        seen.add((method, template, client(method, path, **options).status_code))
+
+    client = serving(Config(request_log=False, limits=Limits(body_bytes=2000, import_bytes=2000)))
+    client("PUT", "/v1/surfaces/home", json=SURFACE)
+    doomed = create_key(store, ["serve"], "", 0).split("_")[1]
+    client.sign(create_key(store, ["admin"], "", 0))
+    event = client("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}).json()["event_id"]
+    good = good_bodies()
+    for operation in OPERATIONS:
+        filled = operation.path.format(surface="home", item="a", event_id=event, key_id=doomed)
+        method, template, body = operation.method, operation.path, good.get(operation.name, {})
+        variants = variants_of(operation, body)
+        for _ in range(2 if method == "PUT" else 1):
+            note(client, method, filled, template, **body)
+        for options in variants:
+            note(client, method, filled, template, **options)
+        absent = {"surface": f"not-{operation.name}", "event_id": "0" * 32, "key_id": "nobody"}
+        note(client, method, operation.path.format(item="new", **absent), template, **body)
+        for surface, item in (("home", "new"), ("home", "x" * 200), ("%FF", "a")):
+            path = operation.path.format(surface=surface, item=item, event_id="", key_id="k")
+            note(client, method, path, template)
+        for fault in (Conflict("somebody was quicker"), Invalid("this cannot be")):
+            engine.fault = fault
+            note(client, method, filled, template, **body)
+        engine.fault = None
+    return seen, client
+
+
+def good_bodies():
+    return {
+        "rank": {"json": {"request_id": "r"}},
+        "feedback": {"json": {"events": []}},
+        "put_surface": {"json": SURFACE},
+        "patch_surface": {"json": {"floor": 0.1}},
+        "reset": {"json": {}},
+        "warm_start": {"json": {"model": {"attraction": {}}, "rounds": 1}},
+        "create_key": {"json": {"roles": ["read"]}},
+        "import_log": {"content": json.dumps(row()), "headers": {"content-type": "application/x-ndjson"}},
+    }
+
+
+def variants_of(operation, body):
+    """Requests that go wrong in all known ways."""
+    kind = body.get("headers", {}).get("content-type", "application/json")
+    return [
+        {"content": "{", "headers": {"content-type": kind}},
+        {"content": "[]", "headers": {"content-type": kind}},
+        {"content": b" " * 3000, "headers": {"content-type": kind}},
+        {"content": "{}", "headers": {"content-type": "text/html"}},
+        {**body, "headers": {"if-match": '"999"', **body.get("headers", {})}},
+        {"json": {"version": 999, **body.get("json", {})}},
+        {"headers": {"if-none-match": '"1", "2", "3", "4", "5", "6", "7", "8", "9"'}},
+        {"params": {"segment": "x" * 200, "format": "xml"}},
+        {"headers": {"accept": "image/png"}},
+    ]
+
+
+def test_every_documented_status_can_be_seen(serving, engine, store):
+    seen, client = provoked(serving, engine, store)
+    feedback = {"json": {"events": [{"event_id": "e", "token": "t"}]}}
+    engine.fault = TooMany("the queue is full")
+    seen.add(("POST", "/v1/feedback", client("POST", "/v1/feedback", **feedback).status_code))
+    engine.fault = None
+    documented = {
+        (operation.method, operation.path, status)
+        for operation in OPERATIONS
+        for status in operation.statuses - JUSTIFIED.keys() - {401, 403, 503}
+    }
+    missing = sorted(documented - seen)
+    assert not missing, missing
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_without_a_key_or_a_role_or_a_store_the_documented_status_comes(operation, serving, engine, store):
+    client = serving(hosts=["localhost"])
+    path = operation.path.format(surface="home", item="a", event_id="0" * 32, key_id="k")
+    body = good_bodies().get(operation.name, {})
+    if operation.name == "feedback":
+        body = {"json": {"events": [{"event_id": "e", "token": "t"}]}}
+    assert client(operation.method, path, **body).status_code == 403  # another host than loopback, and no keys
+    client = serving()
+    client("PUT", "/v1/surfaces/home", json=SURFACE)
+    if operation.role is None:
+        return
+    engine.away = store.away = True
+    if operation.name not in ("metrics", "get_surface", "list_surfaces"):
+        assert client(operation.method, path, **body).status_code == 503
+    store.away = False
+    other = create_key(store, ["ingest" if operation.role != "ingest" else "read"], "", 0)
+    client.run(client.service.keyring.load())
+    assert client(operation.method, path, **body).status_code == 401
+    head = {"headers": {"authorization": f"Bearer {other}", **body.get("headers", {})}}
+    assert client(operation.method, path, **{**body, **head}).status_code == 403
+
+
+def test_the_checks_can_fail():
+    """A fault of the service, and a status that is not documented, are both noticed."""
+    service, key = made()
+    service.engine.health = lambda: 1 / 0
+    described = schemathesis.openapi.from_asgi("/openapi.json", service)
+    head = {"authorization": f"Bearer {key}"}
+    with pytest.raises(FailureGroup, match="Server error"):
+        described["/readyz"]["GET"].Case().call_and_validate(headers=head, checks=CHECKS)
+    del described.raw_schema["paths"]["/v1/events/{event_id}"]["get"]["responses"]["404"]
+    broken = schemathesis.openapi.from_dict(described.raw_schema)
+    broken.app = service
+    case = broken["/v1/events/{event_id}"]["GET"].Case(path_parameters={"event_id": "0"})
+    with pytest.raises(FailureGroup, match="Undocumented"):
+        case.call_and_validate(headers=head, checks=CHECKS)

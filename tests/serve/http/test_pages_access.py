@@ -1,0 +1,146 @@
+"""Who may look at pages, and from where the API may be called."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from bothworlds.serve import sessions
+from bothworlds.serve.auth import create_key, revoke_key
+from bothworlds.serve.config import Config
+
+HTML = {"accept": "text/html"}
+
+
+async def home(request):
+    return HTMLResponse("hello")
+
+
+@pytest.fixture
+def site(serving):
+    return serving(pages=[Route("/", home)])
+
+
+def signed_in(site, key):
+    answer = site("POST", "/sign-in", data={"key": key})
+    return answer, {"cookie": answer.headers.get("set-cookie", "").partition(";")[0]}
+
+
+def test_without_keys_everybody_on_the_machine_may_look(site):
+    assert site("GET", "/").text == "hello"
+
+
+def test_with_keys_one_has_to_sign_in(site, store):
+    key = create_key(store, ["read"], "", 0)
+    site.run(site.service.keyring.load())
+    assert site("GET", "/").status_code == 401
+    assert site("GET", "/", headers=HTML).headers["location"] == "/sign-in"
+    assert "<form" in site("GET", "/sign-in").text
+    answer, cookie = signed_in(site, key)
+    said = answer.headers["set-cookie"].lower()
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert "httponly" in said
+    assert "samesite=strict" in said
+    assert key.split("_", 2)[2].lower() not in said
+    assert site("GET", "/", headers=cookie).text == "hello"
+    assert site("GET", "/", headers={"authorization": f"Bearer {key}"}).text == "hello"
+
+
+def test_a_session_opens_no_call_of_the_api(site, store):
+    key = create_key(store, ["admin"], "", 0)
+    site.run(site.service.keyring.load())
+    _, cookie = signed_in(site, key)
+    assert site("GET", "/v1/surfaces", headers=cookie).status_code == 401
+
+
+def test_a_session_ends_with_its_key_and_with_its_time(site, store, monkeypatch):
+    key = create_key(store, ["read"], "", 0)
+    site.run(site.service.keyring.load())
+    _, cookie = signed_in(site, key)
+    revoke_key(store, key.split("_")[1], 1)
+    site.run(site.service.keyring.load())
+    assert site("GET", "/", headers=cookie).status_code == 401
+    other = create_key(store, ["read"], "", 0)
+    site.run(site.service.keyring.load())
+    monkeypatch.setattr(sessions, "LIFETIME_SECONDS", -1)
+    _, cookie = signed_in(site, other)
+    assert site("GET", "/", headers=cookie).status_code == 401
+
+
+def test_a_forged_or_odd_cookie_opens_nothing(site, store):
+    key = create_key(store, ["read"], "", 0)
+    site.run(site.service.keyring.load())
+    key_id = key.split("_")[1]
+    for value in (f"{key_id}.9999999999.00", f"{key_id}.9999999999", "..", "a.b.c", '"', f"{key_id}.{'9' * 5000}.x"):
+        assert site("GET", "/", headers={"cookie": f"bothworlds_session={value}"}).status_code == 401
+
+
+def test_a_key_without_the_role_read_cannot_sign_in(site, store):
+    key = create_key(store, ["serve"], "", 0)
+    site.run(site.service.keyring.load())
+    answer, _ = signed_in(site, key)
+    assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+    assert signed_in(site, "nonsense")[0].status_code == 401
+
+
+def test_signing_out_takes_the_cookie_back(site):
+    assert "max-age=0" in site("POST", "/sign-out").headers["set-cookie"].lower()
+
+
+def test_what_is_not_there_is_a_problem_like_any_other(site):
+    for method, path, status in (
+        ("GET", "/nowhere", 404),
+        ("POST", "/", 405),
+        ("GET", "/v1/x", 404),
+        ("PUT", "/metrics", 405),
+    ):
+        answer = site(method, path)
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+        assert answer.json()["status"] == status
+        assert ("allow" in answer.headers) == (status == 405)
+
+
+ORIGIN = {"origin": "https://shop.example"}
+ASKING = {**ORIGIN, "access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+
+
+def test_pages_of_allowed_origins_may_call(serving):
+    call = serving(Config(allowed_origins=("https://shop.example",), request_log=False))
+    before = call("OPTIONS", "/v1/feedback", headers=ASKING)
+    assert before.status_code == 204
+    assert before.headers["access-control-allow-origin"] == "https://shop.example"
+    assert "authorization" in before.headers["access-control-allow-headers"]
+    for body in ({"events": []}, {}):
+        answer = call("POST", "/v1/feedback", json=body, headers=ORIGIN)
+        assert answer.headers["access-control-allow-origin"] == "https://shop.example"
+        assert answer.headers["vary"] == "Origin"
+
+
+@pytest.mark.parametrize("origins", [(), ("https://other.example",)])
+def test_pages_of_other_origins_may_not(serving, origins):
+    call = serving(Config(allowed_origins=origins, request_log=False))
+    for answer in (
+        call("OPTIONS", "/v1/feedback", headers=ASKING),
+        call("POST", "/v1/feedback", json={"events": []}, headers=ORIGIN),
+    ):
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_administration_is_never_for_pages_of_other_origins(serving):
+    call = serving(Config(allowed_origins=("*",), request_log=False))
+    answer = call("OPTIONS", "/v1/surfaces/home", headers=ASKING)
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_without_keys_only_loopback_names_are_answered(serving):
+    call = serving(hosts=["localhost", "127.0.0.1", "[::1]"])
+    for host, status in (
+        ("127.0.0.1:8080", 200),
+        ("LOCALHOST", 200),
+        ("[::1]:80", 200),
+        ("[::1]", 200),
+        ("evil.example", 403),
+    ):
+        assert call("POST", "/v1/feedback", json={"events": []}, headers={"host": host}).status_code == status
+        assert call("GET", "/healthz", headers={"host": host}).status_code == status

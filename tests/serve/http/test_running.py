@@ -1,0 +1,153 @@
+"""The service as a process: where it listens, how it stops, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bothworlds.serve.config import Config
+from bothworlds.serve.running import check_host, check_workers, is_loopback, listen
+
+SCRIPT = Path(__file__).parent / "serve_fake.py"
+PATIENCE = 60.0  # a machine that is busy with other tests may take long
+
+
+@contextmanager
+def service(*words, host="127.0.0.1", port=0, workers=1):
+    """A service in a process of its own, and its address."""
+    command = [sys.executable, "-W", "error", str(SCRIPT), host, str(port), str(workers), *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        line = next((line for line in iter(process.stdout.readline, "") if " at " in line), "")
+        yield process, line.partition(" at ")[2].partition(";")[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_service_says_where_it_is_and_stops_when_told_to():
+    with service() as (process, address):
+        assert httpx.get(f"{address}/healthz").json() == {"alive": True}
+        assert "no keys" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, out.strip(), err) == (0, "stopped", "")
+
+
+def test_a_request_under_way_is_answered_before_the_service_stops():
+    answers = []
+
+    def ask():
+        answers.append(httpx.post(f"{address}/v1/surfaces/home/rank", json={"request_id": "slow"}, timeout=PATIENCE))
+
+    with service() as (process, address):
+        asking = threading.Thread(target=ask)
+        asking.start()
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        asking.join()
+        assert answers[0].status_code == 200
+        assert process.wait(PATIENCE) == 0
+
+
+def test_an_interrupt_is_a_stop_as_well():
+    with service() as (process, _):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+
+
+def test_requests_are_logged_on_stderr_when_the_service_stops():
+    with service("log") as (process, address):
+        httpx.get(f"{address}/healthz")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE)
+        assert '"route":"/healthz"' in err
+
+
+def test_a_port_in_use_is_refused_in_one_line():
+    with service() as (_, address):
+        port = int(address.rpartition(":")[2])
+        with pytest.raises(ValueError, match=f"cannot listen on 127.0.0.1 port {port}.*choose another with --port"):
+            listen(Config(port=port))
+
+
+def test_an_engine_that_does_not_start_is_told_in_one_line():
+    with service("broken") as (process, _):
+        _, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, err) == (1, "refused: the engine does not start\n")
+
+
+def test_a_host_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="there is no host 'no host'"):
+        listen(Config(host="no host"))
+
+
+def test_without_keys_only_loopback_will_do():
+    assert check_host(Config(host="localhost"), keyed=False) is False
+    assert check_host(Config(host="0.0.0.0"), keyed=True) is True
+    with pytest.raises(ValueError, match=r"no keys.*loopback only and not on 0\.0\.0\.0") as refused:
+        check_host(Config(host="0.0.0.0", store="postgresql://me:secret@db/shop"), keyed=False)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "127.8.8.8", "localhost"])
+def test_loopback_has_several_names(host):
+    assert is_loopback(host)
+    assert not is_loopback("::")
+
+
+def test_several_workers_need_postgresql():
+    with pytest.raises(ValueError, match="2 workers need PostgreSQL"):
+        check_workers(Config(workers=2))
+    check_workers(Config(workers=2, store="postgresql://db/shop"))
+
+
+def children_of(process):
+    text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    found = [int(pid) for pid in text.split()]
+    return [pid for pid in found if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+
+
+def until(condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
+def test_workers_share_a_port_and_their_figures_and_one_that_dies_is_replaced():
+    with service(workers=2) as (process, address):
+        until(lambda: requests_counted(address) >= 20)
+        first = children_of(process)
+        assert len(first) == 2
+        os.kill(first[0], signal.SIGKILL)
+        until(lambda: len(children_of(process)) == 2 and first[0] not in children_of(process))
+        assert httpx.get(f"{address}/healthz").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0
+        assert "stopped" in out
+
+
+def requests_counted(address):
+    """Each request on a connection of its own, so that both workers get some."""
+    httpx.get(f"{address}/healthz")
+    lines = httpx.get(f"{address}/metrics").text.splitlines()
+    wanted = 'bothworlds_requests_total{method="GET",route="/healthz",status="200"}'
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(wanted))
+
+
+def test_workers_that_cannot_start_are_not_started_for_ever():
+    with service("broken", workers=2) as (process, _):
+        process.communicate(timeout=PATIENCE)
+        assert process.returncode == 1

@@ -1,0 +1,116 @@
+"""Logs in and out."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bothworlds.serve import transfers
+from bothworlds.serve.config import Config, Limits
+from bothworlds.serve.transfers import COLUMNS, NDJSON, PARQUET
+
+from .conftest import Client
+from .fakes import row
+
+EXPORT, IMPORT = "/v1/surfaces/home/export", "/v1/surfaces/home/import"
+ROWS = [row(f"e{k // 2}", k % 2, k % 3 == 0) for k in range(5000)]
+
+
+@pytest.fixture
+def rows(engine):
+    engine.rows = [dict(said, click=int(said["click"])) for said in ROWS]
+    return engine.rows
+
+
+def lines_of(rows):
+    return "".join(json.dumps(said) + "\n" for said in rows)
+
+
+def parquet_of(rows):
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("how", [{}, {"headers": {"accept": NDJSON}}, {"params": {"format": "ndjson"}}])
+def test_a_log_is_exported_line_by_line(call, rows, how):
+    answer = call("GET", EXPORT, **how)
+    assert answer.headers["content-type"] == NDJSON
+    assert [json.loads(line) for line in answer.text.splitlines()] == rows
+
+
+@pytest.mark.parametrize("how", [{"headers": {"accept": f"{PARQUET}, */*;q=0.1"}}, {"params": {"format": "parquet"}}])
+def test_a_log_is_exported_as_parquet(call, rows, how):
+    answer = call("GET", EXPORT, **how)
+    assert answer.headers["content-type"] == PARQUET
+    table = pq.read_table(io.BytesIO(answer.content))
+    assert table.to_pylist() == rows
+    assert table.column_names == list(COLUMNS)
+
+
+@pytest.mark.parametrize("kind", ["ndjson", "parquet"])
+def test_an_empty_log_is_a_log(call, kind):
+    answer = call("GET", EXPORT, params={"format": kind})
+    assert answer.status_code == 200
+    assert kind == "ndjson" or pq.read_table(io.BytesIO(answer.content)).num_rows == 0
+
+
+@pytest.mark.parametrize(("kind", "written"), [(NDJSON, lines_of), (PARQUET, parquet_of)])
+def test_what_was_exported_can_be_imported(call, engine, rows, kind, written):
+    body, engine.rows = written(rows), []
+    answer = call("POST", IMPORT, content=body, headers={"content-type": kind})
+    assert answer.json() == {"events": 5000, "refused": {}}
+    assert engine.rows == rows
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (NDJSON, lines_of(ROWS) + '{"event": '),
+        (NDJSON, lines_of(ROWS) + "[]"),
+        (NDJSON, lines_of(ROWS).encode() + b'{"event": "\xff"}'),
+        (PARQUET, parquet_of(ROWS)[:-20]),
+        (PARQUET, b"PAR1"),
+        (PARQUET, b""),
+    ],
+)
+def test_nothing_is_taken_from_a_file_that_is_broken_anywhere(call, engine, kind, body):
+    answer = call("POST", IMPORT, content=body, headers={"content-type": kind})
+    assert answer.status_code == 400
+    assert engine.rows == []
+
+
+def test_an_import_may_be_large_but_not_too_large(serving, engine):
+    call = serving(Config(limits=Limits(body_bytes=1000, import_bytes=10_000), request_log=False))
+    call("PUT", "/v1/surfaces/home", json={"slots": 1})
+    head = {"content-type": NDJSON}
+    assert call("POST", IMPORT, content=lines_of(ROWS[:20]), headers=head).status_code == 200
+    assert call("POST", IMPORT, content=lines_of(ROWS[:100]), headers=head).status_code == 413
+    assert call("POST", IMPORT, content=lines_of(ROWS[:10]).replace("\n", " "), headers=head).status_code == 413
+    assert len(engine.rows) == 20
+
+
+def test_a_format_that_does_not_exist_is_refused(call):
+    assert call("GET", EXPORT, headers={"accept": "text/csv"}).status_code == 406
+    assert call("GET", EXPORT, params={"format": "csv"}).status_code == 422
+    assert call("POST", IMPORT, content="a,b", headers={"content-type": "text/csv"}).status_code == 415
+    assert call("POST", IMPORT, content="x", headers={"content-encoding": "gzip"}).status_code == 415
+
+
+def test_a_log_that_breaks_off_in_the_middle_is_no_whole_answer(call, engine, monkeypatch):
+    monkeypatch.setattr(transfers, "ROWS_AT_A_TIME", 10)
+
+    def broken(surface):
+        yield from ROWS[:15]
+        raise OSError("the disk is gone")
+
+    engine.export = broken
+    strict = Client(call.service, raising=True)
+    with pytest.raises(OSError, match="gone"):  # the server cuts the connection
+        strict("GET", EXPORT)
+    strict.close()
+    assert call("GET", EXPORT, params={"format": "parquet"}).status_code == 500
