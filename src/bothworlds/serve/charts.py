@@ -149,7 +149,7 @@ def _strip(names: Sequence[str], history: Sequence[Snapshot], rows: Sequence[int
     cell = (width - left) / len(history)
     drawn = []
     for place, row in enumerate(rows):
-        drawn.append(_tag("text", _short(names[row], 15), x=left - 6, y=place * line + 14, class_="axis end"))
+        drawn.append(_tag("text", short(names[row], 15), x=left - 6, y=place * line + 14, class_="axis end"))
         for step, snapshot in enumerate(history):
             p = chance(snapshot["x"], row, slot)
             if p is not None:
@@ -174,8 +174,15 @@ def chance(x: Sequence[Sequence[float] | None], row: int, slot: int) -> float | 
     return min(1.0, max(0.0, line[slot]))
 
 
-def _short(name: str, most: int) -> str:
-    return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+def short(name: str, most: int) -> str:
+    """A name cut in its middle: names that begin alike often differ at the end.
+
+    >>> short("A rather long name, number 7", 15)
+    'A rathe…umber 7'
+    """
+    if len(name) <= most:
+        return name
+    return name[: most // 2] + "\N{HORIZONTAL ELLIPSIS}" + name[-(most - most // 2 - 1) :]
 
 
 def _points(places: Iterable[tuple[float, float]]) -> str:

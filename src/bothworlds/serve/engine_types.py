@@ -1,9 +1,11 @@
-"""What the engine takes, gives back and raises: the words that HTTP and the pages share with it."""
+"""What the engine takes and gives, and how it refuses: the agreement between it and whoever calls it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from .records import Status
 
 __all__ = [
     "Conflict",
@@ -21,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One placement of a list: which item, with which probability, and whether it is learned from."""
+    """One slot of a page: the item in it, how likely that was, and whether its clicks are learned from."""
 
     slot: int
     item: str
@@ -30,22 +32,22 @@ class Slot:
     learn: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ranked:
-    """A decision as it is handed out; times are milliseconds."""
+    """What to show, and the token that must come back with the clicks."""
 
     event_id: str
     surface: str
     arm: str
     policy_id: str
-    expires_at: int
+    expires_at: int  # milliseconds
     token: str
-    slots: list[Slot]
+    slots: list[Slot] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Feedback:
-    """What a visitor did with a list: the slots that were clicked, and whether that was all."""
+    """Clicks on the slots of an event; ``final`` if there will be no more."""
 
     event_id: str
     token: str
@@ -53,17 +55,17 @@ class Feedback:
     final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
-    """What became of one piece of feedback."""
+    """What became of one piece of feedback, and why if it was rejected."""
 
     event_id: str
-    status: str
+    status: Status
     reason: str = ""
 
 
 class ServiceError(Exception):
-    """Something the sender can be told, in a sentence."""
+    """A refusal that says what is wrong; ``errors`` point to the parts of the request that are at fault."""
 
     def __init__(self, detail: str, errors: Sequence[dict[str, str]] = ()) -> None:
         super().__init__(detail)
@@ -72,20 +74,23 @@ class ServiceError(Exception):
 
 
 class Unknown(ServiceError):
-    """There is no such surface, item or event."""
+    """There is no such surface, item or event (404)."""
 
 
 class Invalid(ServiceError):
-    """What was asked for makes no sense; ``errors`` point to where."""
+    """The request makes no sense (422)."""
+
+    def __init__(self, detail: str, pointer: str = "", errors: Sequence[dict[str, str]] = ()) -> None:
+        super().__init__(detail, errors or ([{"pointer": pointer, "detail": detail}] if pointer else ()))
 
 
 class Conflict(ServiceError):
-    """Somebody else has changed it in the meantime."""
+    """Somebody else has changed it meanwhile (409)."""
 
 
 class TooMany(ServiceError):
-    """A limit has been reached."""
+    """A limit is reached (422), or there is more to do than can be done (429)."""
 
 
 class Unavailable(ServiceError):
-    """The store is away; try again."""
+    """The store cannot be written to now; nothing was acknowledged, try again (503)."""

@@ -64,7 +64,7 @@ class View:
 
 
 def likeliest(now: Marginals, most: int) -> list[int]:
-    """The rows of the items that are most likely to be shown, the likeliest at the first slot first.
+    """The rows of the items that are most likely to be shown: a page's worth in the order of slots, then the others.
 
     >>> likeliest({"items": ["a", "b", "c"], "slots": 1, "x": [[0.1], [0.7], [0.2]]}, 2)
     [1, 2]
@@ -77,7 +77,7 @@ def likeliest(now: Marginals, most: int) -> list[int]:
         return sum(slot * (chance(now["x"], row, slot) or 0.0) for slot in range(now["slots"])) / (weight(row) or 1.0)
 
     kept = sorted(range(len(now["items"])), key=lambda row: -weight(row))[:most]
-    return sorted(kept, key=lambda row: (-round(weight(row), 2), slot_of(row)))
+    return sorted(kept[: now["slots"]], key=slot_of) + kept[now["slots"] :]
 
 
 class HeatLine(NamedTuple):

@@ -205,7 +205,7 @@ def plain(key: str, value: Any) -> tuple[str, str]:
     """A label and a text for any figure, by the unit at the end of its name.
 
     >>> plain("commit_lag_ms", 3.2), plain("policy_age_seconds", 61), plain("ready", True)
-    (('commit lag', '3.20 ms'), ('policy age', '1 min'), ('ready', 'yes'))
+    (('commit lag', '3.2 ms'), ('policy age', '1 min'), ('ready', 'yes'))
     """
     for ending, said in _SAID.items():
         if key.endswith(ending) and (value is None or isinstance(value, (int, float))):
@@ -214,9 +214,9 @@ def plain(key: str, value: Any) -> tuple[str, str]:
 
 
 _SAID = {
-    "_ms": lambda value: f"{number(value)} ms" if known(value) else DASH,
+    "_ms": lambda value: f"{number(value, 2)} ms" if known(value) else DASH,
     "_seconds": duration,
-    "_at": moment,
+    "_at": lambda value: moment(value, with_seconds=True),
 }
 
 
