@@ -20,6 +20,7 @@
       Object.assign(this, { url: String(url).replace(/\/+$/, ""), surface, key, timeoutMs, flushMs, onError });
       this.page = null;
       this._waiting = new Map(); // event id -> {event_id, token, clicks, final}
+      this._beaconed = new WeakSet();
       this._inFlight = null;
       this._timer = null;
       this._failures = 0;
@@ -146,12 +147,13 @@
       for (const event of events) if (this._waiting.get(event.event_id) === event) this._waiting.delete(event.event_id);
     }
 
-    /* The page goes: a beacon outlives it. The same events may have been sent before; the service counts them once. */
+    /* The page may go: a beacon outlives it. Nobody hears whether it arrived, so a page that comes back sends the same
+     * events once more; the service counts them once. */
     _leave() {
-      const events = [...this._waiting.values()];
+      const events = [...this._waiting.values()].filter((event) => !this._beaconed.has(event));
       for (let start = 0; start < events.length; start += BATCH) {
         const batch = events.slice(start, start + BATCH);
-        if (this._beacon({ events: batch })) this._forget(batch);
+        if (this._beacon({ events: batch })) batch.forEach((event) => this._beaconed.add(event));
       }
     }
 
