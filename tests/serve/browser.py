@@ -7,15 +7,33 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from itertools import count
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --hide-scrollbars --disable-dev-shm-usage --remote-debugging-pipe"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-pipe",
+]
+
+# The browser reads commands from descriptor 3 and writes answers to 4. They are first moved out of each other's way.
+LAUNCH = """
+import fcntl, os, sys
+kept = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+os.dup2(kept[0], 3), os.dup2(kept[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -26,10 +44,9 @@ class Browser:
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
 
-        # The browser reads commands from descriptor 3 and writes answers to 4; a shell puts them there.
-        script = f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}'
         self._process = subprocess.Popen(
-            ["sh", "-c", script, CHROMIUM, *FLAGS, f"--user-data-dir={self._profile}", "about:blank"],
+            [sys.executable, "-c", LAUNCH, str(to_browser), str(from_browser), CHROMIUM, *FLAGS,
+             f"--user-data-dir={self._profile}", "about:blank"],
             pass_fds=(to_browser, from_browser), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(to_browser)
@@ -76,7 +93,9 @@ class Browser:
 
     def show(self, width=1200, height=900, scheme="light"):
         """Be a screen of that size, light or dark."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def open(self, url):
@@ -86,7 +105,9 @@ class Browser:
 
     def run(self, script):
         """What an expression comes to; promises are waited for."""
-        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True, userGesture=True)
+        result = self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True, userGesture=True
+        )
         if "exceptionDetails" in result:
             raise RuntimeError(result["exceptionDetails"]["exception"].get("description", result))
         return result["result"].get("value")

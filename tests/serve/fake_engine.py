@@ -33,8 +33,17 @@ def marginals(n, slots, sharpness):
 def item_line(name, i, shows, state="active"):
     rate = 0.3 / (1 + i)
     half = 1.0 / math.sqrt(shows + 1)
-    return {"name": name, "state": state, "shows": shows, "clicks": int(shows * rate), "rate": rate,
-            "low": max(0.0, rate - half), "high": rate + half, "share": 1 / (i + 2), "age_seconds": 86400.0 * (i + 1)}  # fmt: skip
+    return {
+        "name": name,
+        "state": state,
+        "shows": shows,
+        "clicks": int(shows * rate),
+        "rate": rate,
+        "low": max(0.0, rate - half),
+        "high": rate + half,
+        "share": 1 / (i + 2),
+        "age_seconds": 86400.0 * (i + 1),
+    }
 
 
 def series_of(minutes=90, holdout=True, seed=1):
@@ -51,22 +60,35 @@ def series_of(minutes=90, holdout=True, seed=1):
 def report_of(surface, segment=None, holdout=True, **changes):
     names, slots = [item.name for item in surface.items], surface.settings.slots
     states = {item.name: item.state for item in surface.items}
+    uplift = {"relative": 0.205, "low": 0.17, "high": 0.24, "enough": True, "needed_pages": 2000}
     report = {
-        "surface": surface.name, "segment": segment, "since": NOW - 90 * MINUTE, "until": NOW,
+        "surface": surface.name,
+        "segment": segment,
+        "since": NOW - 90 * MINUTE,
+        "until": NOW,
         "headline": {"pages": 81000, "clicks_per_page": 0.675, "interval": (0.669, 0.681)},
         "holdout": {"pages": 9000, "clicks_per_page": 0.56, "interval": (0.545, 0.576)} if holdout else None,
-        "uplift": {"relative": 0.205, "low": 0.17, "high": 0.24, "enough": True, "needed_pages": 2000} if holdout else None,
+        "uplift": uplift if holdout else None,
         "items": [item_line(name, i, 90000 // (i + 1), states[name]) for i, name in enumerate(names)],
         "series": series_of(holdout=holdout),
         "marginals": {"items": names, "slots": slots, "x": marginals(len(names), slots, 1.6)},
         "marginals_history": [
             {"at": NOW - (30 - k) * 3 * MINUTE, "x": marginals(len(names), slots, 1.6 * k / 30)} for k in range(30)
         ],
-        "learning": {"entropy": 2.9, "entropy_start": 8.1, "policy_id": "6b1f0c9a2e4d", "policy_age_seconds": 0.4,
-                     "rounds": 81000, "outstanding": 37, "late": 12, "duplicates": 240},
+        "learning": {
+            "entropy": 2.9,
+            "entropy_start": 8.1,
+            "policy_id": "6b1f0c9a2e4d",
+            "policy_age_seconds": 0.4,
+            "rounds": 81000,
+            "outstanding": 37,
+            "late": 12,
+            "duplicates": 240,
+        },
         "shift": {"alarm": False, "recent": 0.79, "long_run": 0.68, "z": 1.2, "note": ""},
-        "warnings": [], "segments": ["", "mobile", "desktop"],
-    }  # fmt: skip
+        "warnings": [],
+        "segments": ["", "mobile", "desktop"],
+    }
     return report | changes
 
 
@@ -92,15 +114,35 @@ class FakeEngine:
     async def event(self, event_id):
         if event_id != "ab" * 16:
             raise Unknown(f"there is no event {event_id!r}")
-        slots = [{"slot": 0, "item": "Oak desk", "p": 0.41, "pinned": False, "learn": True, "clicked": True},
-                 {"slot": 1, "item": "Wool rug", "p": 1.0, "pinned": True, "learn": False, "clicked": False}]  # fmt: skip
-        return {"event_id": event_id, "surface": "home", "segment": "mobile", "arm": "learner", "policy_id": "6b1f",
-                "created_at": NOW, "settled_at": NOW + 4000, "settled_by": "final", "slots": slots}  # fmt: skip
+        slots = [
+            {"slot": 0, "item": "Oak desk", "p": 0.41, "pinned": False, "learn": True, "clicked": True},
+            {"slot": 1, "item": "Wool rug", "p": 1.0, "pinned": True, "learn": False, "clicked": False},
+        ]
+        return {
+            "event_id": event_id,
+            "surface": "home",
+            "segment": "mobile",
+            "arm": "learner",
+            "policy_id": "6b1f",
+            "created_at": NOW,
+            "settled_at": NOW + 4000,
+            "settled_by": "final",
+            "slots": slots,
+        }
 
     def audit(self, surface, limit=50):
-        return [{"at": NOW, "actor": "key 3f", "action": "paused item", "item": "Bar stool"},
-                {"at": NOW - MINUTE, "actor": "local", "action": "created surface"}]  # fmt: skip
+        return [
+            {"at": NOW, "actor": "key 3f", "action": "paused item", "item": "Bar stool"},
+            {"at": NOW - MINUTE, "actor": "local", "action": "created surface"},
+        ]
 
     def health(self):
-        return {"ready": True, "reasons": [], "commit_lag_ms": 3.1, "queue_length": 0, "solver_ms": 1.9,
-                "open_events": 37, "last_error": None}  # fmt: skip
+        return {
+            "ready": True,
+            "reasons": [],
+            "commit_lag_ms": 3.1,
+            "queue_length": 0,
+            "solver_ms": 1.9,
+            "open_events": 37,
+            "last_error": None,
+        }

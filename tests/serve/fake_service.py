@@ -18,7 +18,7 @@ from tests.serve.fake_engine import FakeEngine
 class FakeService:
     """Ranks items in reverse order; ``failing`` is a list of statuses to answer with first (0: no answer in time)."""
 
-    def __init__(self, items=("a", "b", "c", "d"), slots=3, more_routes=()):
+    def __init__(self, items=("a", "b", "c", "d"), slots=3, more_routes=(), engine=None):
         self.items, self.slots = list(items), slots
         self.failing, self.ranks, self.batches, self.headers, self.surfaces = [], [], [], [], {}
         self.app = Starlette(
@@ -30,14 +30,19 @@ class FakeService:
                 Route("/healthz", self.healthy),
                 Route("/readyz", self.healthy),
                 *more_routes,
-                *pages(FakeEngine()),
+                *pages(engine or FakeEngine()),
             ],
             middleware=[Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])],
         )
 
+    @classmethod
+    def empty(cls):
+        """One without surfaces."""
+        return cls(engine=FakeEngine([]))
+
     @property
     def clicks(self):
-        """What a service that counts each event once would know: the clicks of every event, and whether it is settled."""
+        """What a service that counts each event once knows: the clicks of every event, and whether it is settled."""
         known = {}
         for event in (event for batch in self.batches for event in batch):
             clicks, final = known.get(event["event_id"], (frozenset(), False))

@@ -156,9 +156,17 @@ def _strip(names: Sequence[str], history: Sequence[Snapshot], rows: Sequence[int
                 title = _tag("title", f"{names[row]}, slot {slot + 1}, {moment(snapshot['at'])} UTC: {percent(p, 0)}")
                 x = round(left + step * cell, 1)
                 drawn.append(
-                    _tag("rect", title, x=x, y=place * line, width=round(cell + 0.1, 1), height=line - 2,
-                         class_="heat", fill_opacity=round(p, 3))
-                )  # fmt: skip
+                    _tag(
+                        "rect",
+                        title,
+                        x=x,
+                        y=place * line,
+                        width=round(cell + 0.1, 1),
+                        height=line - 2,
+                        class_="heat",
+                        fill_opacity=round(p, 3),
+                    )
+                )
     foot = len(rows) * line + 12
     days = history[-1]["at"] - history[0]["at"] > DAY
     drawn.append(_tag("text", moment(history[0]["at"], days), x=left, y=foot, class_="axis start"))
@@ -190,8 +198,15 @@ def _points(places: Iterable[tuple[float, float]]) -> str:
 
 
 def _svg(width: int, height: int, label: str, class_: str, drawn: Iterable[Markup]) -> Markup:
-    return _tag("svg", Markup("").join(drawn), viewBox=f"0 0 {width} {height}", role="img", aria_label=label, class_=class_,
-                xmlns="http://www.w3.org/2000/svg")  # fmt: skip
+    return _tag(
+        "svg",
+        Markup("").join(drawn),
+        viewBox=f"0 0 {width} {height}",
+        role="img",
+        aria_label=label,
+        class_=class_,
+        xmlns="http://www.w3.org/2000/svg",
+    )
 
 
 def _tag(name: str, inside: str | Markup = "", **attributes: object) -> Markup:

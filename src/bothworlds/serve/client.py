@@ -217,7 +217,8 @@ class Client:
             text = answer.read()
         except (HTTPException, OSError) as error:
             connection.close()
-            raise ClientError(0, f"no answer from {self._parts.netloc}: {error or type(error).__name__}") from error
+            said = str(error) or type(error).__name__
+            raise ClientError(0, f"no answer from {self._parts.netloc}: {said}") from error
         self._idle.put(connection)
         if self._closed:  # by another thread, in the meantime
             self._hang_up()

@@ -51,7 +51,7 @@ class Visitors:
     """
 
     def __init__(self, client: Client, world: World, seed: int = 1, surface: str = SURFACE) -> None:
-        self._client, self._surface = client, surface
+        self._client, self.surface = client, surface
         self._chance = np.random.default_rng([seed, time.time_ns()])
         self._world = Relabelled(world, np.random.default_rng(seed).permutation(world.n_items))
         self.items = names_of(world.n_items)
@@ -60,7 +60,7 @@ class Visitors:
 
     def prepare(self) -> None:
         """Create the surface, unless it is there, and go on with the world's rounds where they stopped."""
-        path = f"/v1/surfaces/{quote(self._surface, safe='')}"
+        path = f"/v1/surfaces/{quote(self.surface, safe='')}"
         try:
             self._client.call("GET", path)
         except ClientError as error:
@@ -69,15 +69,20 @@ class Visitors:
             settings = {"holdout": 0.1, "attribution_seconds": 60, "late_seconds": 3600}
             body = {"slots": self._world.n_positions, "items": self.items, **settings}
             self._client.call("PUT", path, body)
-        self.views = sum(
-            int(self._client.call("GET", f"{path}/state?segment={quote(segment)}").get("rounds", 0))
-            for segment in SEGMENTS
-        )
+        self.views = sum(self._rounds(f"{path}/state?segment={quote(segment)}") for segment in SEGMENTS)
+
+    def _rounds(self, path: str) -> int:
+        try:
+            return int(self._client.call("GET", path).get("rounds", 0))
+        except ClientError as error:
+            if error.status != 404:
+                raise
+            return 0  # nobody of this segment has come yet
 
     def visit(self) -> None:
         """One page view."""
         segment = SEGMENTS[int(self._chance.random() < 0.6)]
-        page = self._client.rank(self._surface, segment=segment)
+        page = self._client.rank(self.surface, segment=segment)
         clicked = self._clicks(page)
         self.views += 1
         self.clicks += len(clicked)
@@ -90,7 +95,9 @@ class Visitors:
 
     def _clicks(self, page: Page) -> list[int]:
         probabilities: NDArray[np.float64] = self._world.click_probabilities(self.views)
-        chances = [probabilities[self._row[item], slot] if item in self._row else 0.0 for slot, item in enumerate(page.items)]
+        chances = [
+            probabilities[self._row[item], slot] if item in self._row else 0.0 for slot, item in enumerate(page.items)
+        ]
         return np.flatnonzero(self._chance.random(len(chances)) < chances).tolist()
 
 
@@ -114,7 +121,10 @@ def run(
     address = f"http://127.0.0.1:{port}"
     command = command or [sys.executable, "-c", _WATCHED, "serve"]
     with _service([*command, "--store", where, "--port", str(port)], address), Client(address, tries=6) as client:
-        visitors = Visitors(client, found)
+        # Each world has a surface of its own: its items are liked differently.
+        visitors = Visitors(
+            client, found, surface=SURFACE if world is None else found.name.replace("/", "-") or SURFACE
+        )
         visitors.prepare()
         say(_greeting(address, where, found, visitors, rate))
         try:
@@ -141,9 +151,9 @@ runpy.run_module("bothworlds", run_name="__main__", alter_sys=False)
 def _greeting(address: str, store: str, world: World, visitors: Visitors, rate: float) -> str:
     before = f"{visitors.views:,} page views are there already; " if visitors.views else ""
     return (
-        f"open {address}/surfaces/{SURFACE}\n"
-        f"{before}visitors of {world.name or 'the world'} come at about {rate:g} a second. Watch the order settle and the "
-        f"learned order pull away from the holdout.\n"
+        f"open {address}/surfaces/{quote(visitors.surface)}\n"
+        f"{before}visitors of {world.name or 'the world'} come at about {rate:g} a second. "
+        f"Watch the order settle and pull away from the holdout.\n"
         f"everything is kept in {store}: stop with Ctrl+C, or with kill -9, and start again."
     )
 

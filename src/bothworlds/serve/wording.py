@@ -6,7 +6,7 @@ Whatever is missing, NaN or infinite is said as a dash; no figure is shown that 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -38,8 +38,8 @@ def known(value: Any) -> bool:
 def count(value: Any) -> str:
     """A whole number.
 
-    >>> count(12345), count(None)
-    ('12,345', '–')
+    >>> count(12345), count(None) == DASH
+    ('12,345', True)
     """
     return f"{value:,.0f}" if known(value) else DASH
 
@@ -47,8 +47,8 @@ def count(value: Any) -> str:
 def number(value: Any, digits: int = 3) -> str:
     """A number with so many significant digits, without exponent.
 
-    >>> number(0.41234), number(1234.5), number(0.0), number(float("inf"))
-    ('0.412', '1,234', '0', '–')
+    >>> number(0.41234), number(1234.5), number(0.0), number(float("inf")) == DASH
+    ('0.412', '1,234', '0', True)
     """
     if not known(value):
         return DASH
@@ -61,8 +61,8 @@ def number(value: Any, digits: int = 3) -> str:
 def percent(value: Any, digits: int = 1, signed: bool = False) -> str:
     """A share as a percentage.
 
-    >>> percent(0.0412), percent(0.0412, signed=True), percent(-0.02, signed=True), percent(None)
-    ('4.1%', '+4.1%', '-2.0%', '–')
+    >>> percent(0.0412), percent(0.0412, signed=True), percent(-0.02, signed=True), percent(None) == DASH
+    ('4.1%', '+4.1%', '-2.0%', True)
     """
     return f"{100 * value:{'+' if signed else ''},.{digits}f}%" if known(value) else DASH
 
@@ -122,7 +122,8 @@ _NO_HOLDOUT = (
 
 def _compared(uplift: Uplift) -> Verdict:
     low, high = uplift["low"], uplift["high"]
-    assert low is not None and high is not None
+    assert low is not None
+    assert high is not None
     sentence = (
         f"{percent(uplift['relative'], signed=True)} clicks against the holdout, "
         f"95% interval {percent(low)} to {percent(high)}"
@@ -213,7 +214,7 @@ def plain(key: str, value: Any) -> tuple[str, str]:
     return key.replace("_", " "), _text(value)
 
 
-_SAID = {
+_SAID: dict[str, Callable[[Any], str]] = {
     "_ms": lambda value: f"{number(value, 2)} ms" if known(value) else DASH,
     "_seconds": duration,
     "_at": lambda value: moment(value, with_seconds=True),
