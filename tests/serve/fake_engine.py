@@ -92,6 +92,14 @@ def report_of(surface, segment=None, holdout=True, **changes):
     return report | changes
 
 
+def audit(surface_id, limit):
+    """What ``Store.audit`` tells."""
+    return [
+        {"id": 2, "surface_id": surface_id, "at": NOW, "actor": "key 3f", "action": "pause", "detail": "Bar stool"},
+        {"id": 1, "surface_id": surface_id, "at": NOW - MINUTE, "actor": "local", "action": "create"},
+    ][:limit]
+
+
 class FakeEngine:
     """Answers as ``Engine`` would; ``changes`` replace parts of its reports."""
 
@@ -129,12 +137,6 @@ class FakeEngine:
             "settled_by": "final",
             "slots": slots,
         }
-
-    def audit(self, surface, limit=50):
-        return [
-            {"at": NOW, "actor": "key 3f", "action": "paused item", "item": "Bar stool"},
-            {"at": NOW - MINUTE, "actor": "local", "action": "created surface"},
-        ]
 
     def health(self):
         return {

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from bothworlds.serve.pages import routes as pages
-from tests.serve.fake_engine import FakeEngine
+from tests.serve.fake_engine import FakeEngine, audit
 
 
 class FakeService:
@@ -30,7 +30,7 @@ class FakeService:
                 Route("/healthz", self.healthy),
                 Route("/readyz", self.healthy),
                 *more_routes,
-                *pages(engine or FakeEngine()),
+                *pages(engine or FakeEngine(), audit=audit),
             ],
             middleware=[Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])],
         )

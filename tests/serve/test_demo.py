@@ -49,7 +49,7 @@ def test_a_surface_is_made_once_with_plausible_names(client, service):
 def test_a_second_start_goes_on_with_the_rounds_of_the_world(client):
     visitors = demo.Visitors(client, worlds.world("paper/stochastic"))
     visitors.prepare()
-    assert visitors.views == 7 * len(demo.SEGMENTS)
+    assert visitors.views == 7
 
 
 def test_visitors_click_as_the_world_says_and_report_it(client, service):

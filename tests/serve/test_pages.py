@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from bothworlds.serve import pages
 from bothworlds.serve.engine_types import Unavailable
-from tests.serve.fake_engine import NAMES, NOW, FakeEngine, item_line, report_of, surface_of
+from tests.serve.fake_engine import NAMES, NOW, FakeEngine, audit, item_line, report_of, surface_of
 from tests.serve.markup import Markup, drawings
 
 EVIL = '<script>alert("1")</script>'
@@ -20,7 +20,7 @@ EVIL = '<script>alert("1")</script>'
 
 class Browsing:
     def __init__(self, engine, **options):
-        self._app = Starlette(routes=pages.routes(engine, **options))
+        self._app = Starlette(routes=pages.routes(engine, audit=audit, **options))
 
     def get(self, path, **options):
         return asyncio.run(self._get(path, **options))
@@ -107,7 +107,7 @@ def test_without_a_holdout_nothing_is_claimed():
 def test_every_part_of_the_report_is_on_the_page():
     page = dashboard()
     for said in (*NAMES, "30.0%", "29.7% to 30.3%", "27,000", "2.90 of 8.10", "6b1f0c9a2e4d", "64% settled", "240",
-                 "Visitors click as usual", "paused item - item: Bar stool", "key 3f", "commit lag"):  # fmt: skip
+                 "Visitors click as usual", "pause: Bar stool", "key 3f", "commit lag"):  # fmt: skip
         assert said.lower() in page.text.lower()
 
 
@@ -194,7 +194,7 @@ def test_range_and_segment_reach_the_engine_and_stay_chosen():
     assert page.count("option", value="7d", selected=None) == 1
     assert page.count("option", value="s:mobile", selected=None) == 1
     read(Browsing(engine), "/surfaces/home?range=all&segment=s%3A")
-    assert engine.asked[-1][1:] == (None, None, "")
+    assert engine.asked[-1][1:] == (surface_of().created_at - 60_000, None, "")
     read(Browsing(engine), "/surfaces/home?range=nonsense")
     assert engine.asked[-1][3] is None
 

@@ -31,7 +31,6 @@ ITEMS = (
 SURFACE = "demo"
 SILENT = 0.02  # visitors without a click who leave without a word, so that deadlines have something to do
 REPEATED = 0.01  # feedback that is sent twice, as impatient phones do
-SEGMENTS = ("desktop", "mobile")
 
 
 def names_of(count: int) -> list[str]:
@@ -69,20 +68,11 @@ class Visitors:
             settings = {"holdout": 0.1, "attribution_seconds": 60, "late_seconds": 3600}
             body = {"slots": self._world.n_positions, "items": self.items, **settings}
             self._client.call("PUT", path, body)
-        self.views = sum(self._rounds(f"{path}/state?segment={quote(segment)}") for segment in SEGMENTS)
-
-    def _rounds(self, path: str) -> int:
-        try:
-            return int(self._client.call("GET", path).get("rounds", 0))
-        except ClientError as error:
-            if error.status != 404:
-                raise
-            return 0  # nobody of this segment has come yet
+        self.views = int(self._client.call("GET", f"{path}/state")["rounds"])
 
     def visit(self) -> None:
         """One page view."""
-        segment = SEGMENTS[int(self._chance.random() < 0.6)]
-        page = self._client.rank(self.surface, segment=segment)
+        page = self._client.rank(self.surface)
         clicked = self._clicks(page)
         self.views += 1
         self.clicks += len(clicked)

@@ -38,6 +38,7 @@ HEADERS = {
 }
 
 Figures = Callable[[], Mapping[str, Any]]
+Audit = Callable[[int, int], Sequence[Mapping[str, Any]]]  # of a surface's id, so many
 
 
 class Observed(Protocol):
@@ -52,22 +53,26 @@ class Observed(Protocol):
     ) -> SurfaceReport: ...
 
 
-def routes(engine: Observed, *, latency: Figures | None = None) -> list[BaseRoute]:
-    """The routes of all pages; ``latency`` adds figures of the HTTP side (``rank_p50_ms``, ...) to the health."""
+def routes(engine: Observed, *, latency: Figures | None = None, audit: Audit | None = None) -> list[BaseRoute]:
+    """The routes of all pages.
+
+    ``latency`` adds figures of the HTTP side (``rank_p50_ms``, ...) to the health; ``audit`` is ``Store.audit``, which
+    tells the latest changes of a surface.
+    """
 
     async def home(request: Request) -> Response:
         surfaces = engine.surfaces()
         if not surfaces:
             return page(request, "welcome.html", address=_address(request))
         view = View.of(request.query_params)
-        reports = await asyncio.gather(*(_report_or_none(engine, surface.name, view) for surface in surfaces))
+        reports = await asyncio.gather(*(_report_or_none(engine, surface, view) for surface in surfaces))
         return page(request, "surfaces.html", view=view, lines=list(zip(surfaces, reports, strict=True)))
 
     async def surface(request: Request) -> Response:
-        return page(request, "surface.html", **await _seen(engine, request, latency))
+        return page(request, "surface.html", **await _seen(engine, request, latency, audit))
 
     async def live(request: Request) -> Response:
-        return page(request, "live.html", **await _seen(engine, request, latency))
+        return page(request, "live.html", **await _seen(engine, request, latency, audit))
 
     async def event(request: Request) -> Response:
         event_id = request.query_params.get("id", "").strip()
@@ -90,9 +95,9 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
     return HTMLResponse(rendered, status, HEADERS)
 
 
-async def _seen(engine: Observed, request: Request, latency: Figures | None) -> dict[str, Any]:
+async def _seen(engine: Observed, request: Request, latency: Figures | None, audit: Audit | None) -> dict[str, Any]:
     surface, view = engine.surface(request.path_params["surface"]), View.of(request.query_params)
-    report = await engine.report(surface.name, since=view.since, until=None, segment=view.segment)
+    report = await engine.report(surface.name, since=view.since(surface), until=None, segment=view.segment)
     shown = likeliest(report["marginals"], 25)
     return {
         "surface": surface,
@@ -102,23 +107,14 @@ async def _seen(engine: Observed, request: Request, latency: Figures | None) -> 
         "heat": heat_table(report["marginals"], shown),
         "strips": charts.strips(report["marginals"], report["marginals_history"], shown[:8])[:6],
         "items": pages_of_items(report["items"], view.all_items),
-        "health": {**engine.health(), **(latency() if latency else {})},
-        "audit": await _audit(engine, surface),
+        "health": {**await asyncio.to_thread(engine.health), **(latency() if latency else {})},
+        "audit": await asyncio.to_thread(audit, surface.id, 50) if audit else [],
     }
 
 
-async def _audit(engine: Observed, surface: Surface) -> Sequence[Mapping[str, Any]]:
-    """The latest changes; an engine without ``audit`` has none to tell."""
-    tell = getattr(engine, "audit", None)
-    if tell is None:
-        return []
-    told = tell(surface.name, limit=50)
-    return await told if isinstance(told, Awaitable) else told
-
-
-async def _report_or_none(engine: Observed, name: str, view: View) -> SurfaceReport | None:
+async def _report_or_none(engine: Observed, surface: Surface, view: View) -> SurfaceReport | None:
     try:
-        return await engine.report(name, since=view.since, until=None, segment=None)
+        return await engine.report(surface.name, since=view.since(surface), until=None, segment=None)
     except ServiceError:
         return None  # gone in the meantime, or the store is away: the others can still be shown
 

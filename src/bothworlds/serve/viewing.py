@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from . import wording
 from .charts import chance
+from .records import Surface
 from .report_types import ItemLine, Marginals
 
 __all__ = ["RANGES", "View", "heat_table", "likeliest", "pages_of_items", "story"]
@@ -46,11 +47,10 @@ class View:
         chosen = segment[2:] if segment.startswith("s:") else None
         return cls(asked if asked in RANGES else "24h", chosen, query.get("items") == "all")
 
-    @property
-    def since(self) -> int | None:
-        """The start of the range in milliseconds; None for all time."""
+    def since(self, surface: Surface) -> int:
+        """The start of the range in milliseconds; all time begins with the surface."""
         seconds = RANGES[self.range][1]
-        return None if seconds is None else int((time.time() - seconds) * 1000)
+        return surface.created_at - 60_000 if seconds is None else int((time.time() - seconds) * 1000)
 
     @property
     def words(self) -> str:
@@ -120,15 +120,20 @@ def pages_of_items(lines: Sequence[ItemLine], everything: bool) -> ItemPage:
 
 def story(event: Mapping[str, Any]) -> dict[str, Any]:
     """One event for its page: sentences, the slots, and whatever else is known of it."""
-    rest = [wording.plain(key, value) for key, value in event.items() if key not in {"slots", "event_id", "token"}]
+    rest = [wording.plain(key, value) for key, value in event.items() if key not in _TOLD_ELSEWHERE]
     return {"story": _why(event), "slots": event.get("slots", []), "rest": rest}
+
+
+_TOLD_ELSEWHERE = {"event_id", "policy", "settled", "slots", "token", "why"}
 
 
 def _why(event: Mapping[str, Any]) -> list[str]:
     if event.get("arm") == "holdout":
         why = "This visitor was in the holdout, so the page's own order was shown; nothing is learned from it."
     else:
-        why = "This list was drawn at random, each item at each slot with the probability given below."
+        rounds = (event.get("policy") or {}).get("rounds")
+        learned = f", as learned from {wording.count(rounds)} pages" if rounds else ""
+        why = f"This list was drawn at random, each item at each slot with the probability given below{learned}."
     if event.get("settled_at") is None:
         return [why, "It is still open: clicks are waited for."]
     by = {"final": "by final feedback", "deadline": "by its deadline", "import": "by an import"}

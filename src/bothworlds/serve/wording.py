@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -82,11 +83,14 @@ def duration(seconds: Any) -> str:
 
 
 def moment(milliseconds: Any, with_day: bool = True, with_seconds: bool = False) -> str:
-    """A point in time, in UTC.
+    """A point in time, in UTC, given as milliseconds or written out.
 
-    >>> moment(1700000000000), moment(1700000000000, with_day=False)
-    ('14 Nov 22:13', '22:13')
+    >>> moment(1700000000000), moment(1700000000000, with_day=False), moment("2023-11-14T22:13:20.123Z")
+    ('14 Nov 22:13', '22:13', '14 Nov 22:13')
     """
+    if isinstance(milliseconds, str):
+        with suppress(ValueError):
+            milliseconds = datetime.fromisoformat(milliseconds).timestamp() * 1000
     if not known(milliseconds) or not 0 <= milliseconds < 4e12:
         return DASH
     said = datetime.fromtimestamp(milliseconds / 1000, UTC)
@@ -192,14 +196,10 @@ def shift(told: Shift) -> Verdict:
 def change(entry: Mapping[str, Any]) -> str:
     """What an entry of the audit log says was done.
 
-    >>> change({"at": 1, "actor": "ann", "action": "paused item", "item": "lamp"})
-    'paused item - item: lamp'
+    >>> change({"at": 1, "actor": "ann", "action": "pause", "detail": "lamp"})
+    'pause: lamp'
     """
-    rest = {key: value for key, value in entry.items() if key not in _AUDIT_COLUMNS and value not in (None, "")}
-    return " - ".join(filter(None, [str(entry.get("action", "")), _text(rest) if rest else ""]))
-
-
-_AUDIT_COLUMNS = {"at", "actor", "action", "id", "surface_id", "surface"}
+    return ": ".join(str(entry[key]) for key in ("action", "detail") if entry.get(key))
 
 
 def plain(key: str, value: Any) -> tuple[str, str]:
@@ -209,7 +209,7 @@ def plain(key: str, value: Any) -> tuple[str, str]:
     (('commit lag', '3.2 ms'), ('policy age', '1 min'), ('ready', 'yes'))
     """
     for ending, said in _SAID.items():
-        if key.endswith(ending) and (value is None or isinstance(value, (int, float))):
+        if key.endswith(ending) and not isinstance(value, bool):
             return key.removesuffix(ending).replace("_", " "), said(value)
     return key.replace("_", " "), _text(value)
 
@@ -218,6 +218,7 @@ _SAID: dict[str, Callable[[Any], str]] = {
     "_ms": lambda value: f"{number(value, 2)} ms" if known(value) else DASH,
     "_seconds": duration,
     "_at": lambda value: moment(value, with_seconds=True),
+    "_until": lambda value: moment(value, with_seconds=True),
 }
 
 
