@@ -79,9 +79,9 @@ class Frame(NamedTuple):
     foot: int = 24
 
     def x(self, at: float) -> float:
-        """Across."""
-        span = max(self.last - self.first, 1)
-        return round(self.left + (self.width - self.left - 10) * (at - self.first) / span, 1)
+        """Across; what is alone stands in the middle."""
+        part = (at - self.first) / (self.last - self.first) if self.last > self.first else 0.5
+        return round(self.left + (self.width - self.left - 10) * part, 1)
 
     def y(self, rate: float) -> float:
         """Down, cut off at the top."""
@@ -112,14 +112,16 @@ def _grid(frame: Frame) -> Markup:
     ticks = max(2, frame.width // 160)
     for tick in range(ticks + 1) if frame.last > frame.first else (0,):
         at = frame.first + (frame.last - frame.first) * tick / ticks
-        side = "start" if tick == 0 else "end" if tick == ticks else "middle"
+        side = "middle" if frame.last == frame.first else {0: "start", ticks: "end"}.get(tick, "middle")
         lines.append(_tag("text", moment(at, days), x=frame.x(at), y=frame.height - 6, class_=f"axis {side}"))
     return Markup("").join(lines)
 
 
 def _band(frame: Frame, arm: str, curve: Sequence[Spot]) -> Markup:
-    upper = [(frame.x(s.at), frame.y(s.high)) for s in curve]
-    lower = [(frame.x(s.at), frame.y(s.low)) for s in reversed(curve)]
+    # A single spot has a band too, if a narrow one.
+    wings = (-3, 3) if len(curve) == 1 else (0,)
+    upper = [(frame.x(s.at) + wing, frame.y(s.high)) for s in curve for wing in wings]
+    lower = [(frame.x(s.at) + wing, frame.y(s.low)) for s in reversed(curve) for wing in reversed(wings)]
     return _tag("polygon", points=_points(upper + lower), class_=f"band {arm}")
 
 

@@ -6,6 +6,7 @@ it knows is in its store, so that a second start goes on where the first one end
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -68,7 +69,15 @@ class Visitors:
             settings = {"holdout": 0.1, "attribution_seconds": 60, "late_seconds": 3600}
             body = {"slots": self._world.n_positions, "items": self.items, **settings}
             self._client.call("PUT", path, body)
-        self.views = int(self._client.call("GET", f"{path}/state")["rounds"])
+        self.views = self._rounds(f"{path}/state")
+
+    def _rounds(self, path: str) -> int:
+        try:
+            return int(self._client.call("GET", path)["rounds"])
+        except ClientError as error:
+            if error.status != 404:
+                raise
+            return 0  # nobody has come yet
 
     def visit(self) -> None:
         """One page view."""
@@ -166,7 +175,8 @@ def _service(command: Sequence[str], address: str) -> Iterator[None]:
     """The service as a process of its own; it is asked to stop at the end, and drains."""
     if not _falls_silent(address):
         raise ValueError(f"something listens at {address} already; choose another --port, or stop it")
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    quiet = {"BOTHWORLDS_REQUEST_LOG": "false", **os.environ}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=quiet)
     try:
         _wait_until_ready(process, address)
         yield

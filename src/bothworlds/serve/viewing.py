@@ -48,9 +48,9 @@ class View:
         return cls(asked if asked in RANGES else "24h", chosen, query.get("items") == "all")
 
     def since(self, surface: Surface) -> int:
-        """The start of the range in milliseconds; all time begins with the surface."""
-        seconds = RANGES[self.range][1]
-        return surface.created_at - 60_000 if seconds is None else int((time.time() - seconds) * 1000)
+        """The start of the range in milliseconds, not before the surface: young ones are told of minute by minute."""
+        seconds, birth = RANGES[self.range][1], surface.created_at - 60_000
+        return birth if seconds is None else max(birth, int((time.time() - seconds) * 1000))
 
     @property
     def words(self) -> str:

@@ -185,12 +185,16 @@ def shift(told: Shift) -> Verdict:
     >>> shift({"alarm": True, "recent": 0.2, "long_run": 0.4, "z": -6.0, "note": ""}).tone
     'bad'
     """
-    lately, before = number(told["recent"]), number(told["long_run"])
+    lately, before, note = number(told["recent"]), number(told["long_run"]), _sentence(told["note"])
     if not known(told["recent"]) or not known(told["long_run"]):
-        return Verdict("none", "Too early to tell whether visitors have changed", told["note"])
+        return Verdict("none", "Too early to tell whether visitors have changed", note)
     if told["alarm"]:
-        return Verdict("bad", f"Visitors have changed: {lately} clicks per page lately, {before} before", told["note"])
-    return Verdict("good", f"Visitors click as usual: {lately} clicks per page lately, {before} before", told["note"])
+        return Verdict("bad", f"Visitors have changed: {lately} clicks per page lately, {before} before", note)
+    return Verdict("good", f"Visitors click as usual: {lately} clicks per page lately, {before} before", note)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if not text or text.endswith(".") else ".")
 
 
 def change(entry: Mapping[str, Any]) -> str:
