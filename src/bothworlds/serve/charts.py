@@ -110,8 +110,11 @@ def _grid(frame: Frame) -> Markup:
         ]
     days = frame.last - frame.first > DAY
     ticks = max(2, frame.width // 160)
+    said: dict[str, int] = {}  # short spans have fewer minutes than there is room for
     for tick in range(ticks + 1) if frame.last > frame.first else (0,):
         at = frame.first + (frame.last - frame.first) * tick / ticks
+        if said.setdefault(moment(at, days), tick) != tick:
+            continue
         side = "middle" if frame.last == frame.first else {0: "start", ticks: "end"}.get(tick, "middle")
         lines.append(_tag("text", moment(at, days), x=frame.x(at), y=frame.height - 6, class_=f"axis {side}"))
     return Markup("").join(lines)
