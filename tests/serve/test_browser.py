@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from bothworlds.serve.pages import HEADERS
 from tests.serve.browser import CHROMIUM, Browser
 from tests.serve.fake_service import FakeService
 from tests.serve.listening import listening
@@ -39,7 +40,12 @@ def service():
         return HTMLResponse(PAGE)
 
     example = Mount("/example", StaticFiles(directory=EXAMPLE, html=True))
-    return FakeService(more_routes=[Route("/page", page), Route("/other", page), example])
+
+    async def broken(request):
+        return HTMLResponse("<p>" + "w" * 3000 + "</p><script>1</script>", headers=HEADERS)
+
+    routes = [Route("/page", page), Route("/other", page), Route("/broken", broken), example]
+    return FakeService(more_routes=routes)
 
 
 @pytest.fixture
@@ -82,6 +88,13 @@ def test_pages_fit_the_screen_and_ask_nobody_else(browser, address, path, width,
     assert all(url.startswith(address) for url in browser.requests)
     background = browser.run("getComputedStyle(document.body).backgroundColor")
     assert (int(background[4:].split(",")[0]) < 128) == (scheme == "dark")
+
+
+def test_a_page_that_breaks_the_rules_is_noticed(browser, address):
+    browser.show(400)
+    browser.open(address + "/broken")
+    assert browser.run("document.documentElement.scrollWidth > innerWidth")
+    assert any("Content Security Policy" in error for error in browser.errors)
 
 
 def test_the_dashboard_refreshes_itself_and_keeps_what_was_folded(browser, address):
@@ -176,7 +189,7 @@ def test_leaving_the_page_sends_what_waits(shop, service, address):
     event = ranked(shop)["event_id"]
     shop.run("bw.click(1)")
     left(shop, address)
-    assert service.clicks == {event: ({1}, False)}
+    assert service.clicks == {event: ({1}, True)}
     assert service.headers[-1]["content-type"].startswith("text/plain")
 
 
@@ -184,8 +197,28 @@ def test_a_beacon_with_a_key_is_a_request_that_outlives_the_page(shop, service, 
     event = ranked(shop)["event_id"]
     shop.run("bw.key = 'bw_1_secret'; bw.click(1)")
     left(shop, address)
-    assert service.clicks == {event: ({1}, False)}
+    assert service.clicks == {event: ({1}, True)}
     assert service.headers[-1]["authorization"] == "Bearer bw_1_secret"
+
+
+def test_a_page_left_without_a_click_says_that_it_is_over(shop, service, address):
+    event = ranked(shop)["event_id"]
+    left(shop, address)
+    assert service.clicks == {event: (set(), True)}
+
+
+def test_a_page_that_is_told_not_to_leaves_the_end_to_the_deadline(shop, service, address):
+    event = ranked(shop)["event_id"]
+    shop.run("bw.finalOnLeave = false; bw.click(1)")
+    left(shop, address)
+    assert service.clicks == {event: ({1}, False)}
+
+
+def test_a_list_that_was_not_shown_is_not_reported_when_the_page_is_left(shop, service, address):
+    service.items = ["a", "b", "not on this page"]
+    shop.run("bw.attach(document.querySelector('#list'))")
+    left(shop, address)
+    assert service.batches == []
 
 
 def test_an_attached_list_is_put_in_order_and_its_clicks_reported(shop, service):
@@ -230,7 +263,7 @@ def test_the_example_page_is_ranked_and_reports_clicks(browser, address, service
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     browser.run("document.querySelector('[data-bw-item=mirror] a').click()")
     left(browser, address)
-    assert list(service.clicks.values()) == [({1}, False)]
+    assert list(service.clicks.values()) == [({1}, True)]
 
 
 def test_the_example_page_without_the_service_shows_its_own_order(browser, address):

@@ -168,6 +168,13 @@ def test_nothing_yet_is_said_as_such():
         assert said in page.text
 
 
+def test_pages_that_wait_for_clicks_are_no_absence_of_visitors():
+    none = {"pages": 0, "clicks_per_page": None, "interval": None}
+    page = dashboard(headline=none, holdout=False, series=[])
+    assert "37 pages are waiting for clicks" in page.text
+    assert "No visitors" not in page.text
+
+
 def test_what_is_no_number_becomes_a_dash():
     nan, inf = math.nan, math.inf
     report = report_of(surface_of())

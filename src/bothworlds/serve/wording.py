@@ -109,13 +109,22 @@ def verdict(report: SurfaceReport) -> Verdict:
     """
     headline, holdout, uplift = report["headline"], report["holdout"], report["uplift"]
     if not headline["pages"] and not (holdout and holdout["pages"]):
-        return Verdict("none", "No visitors in this time range", "Send a rank request, or choose a longer range.")
+        return _quiet(report["learning"]["outstanding"])
     if holdout is None or uplift is None:
         return Verdict("none", f"{rate_of(headline)}, over {count(headline['pages'])} pages", _NO_HOLDOUT)
     if not uplift["enough"] or not all(known(uplift[key]) for key in ("relative", "low", "high")):
         said = f"Not enough data yet: {count(holdout['pages'])} of about {count(uplift['needed_pages'])} holdout pages"
         return Verdict("none", said, "A comparison made now would mostly be chance.")
     return _compared(uplift)
+
+
+def _quiet(waiting: int) -> Verdict:
+    if waiting:
+        meaning = "A page counts once its feedback is final, or once the time for clicks has passed."
+        return Verdict(
+            "none", f"{count(waiting)} {'page is' if waiting == 1 else 'pages are'} waiting for clicks", meaning
+        )
+    return Verdict("none", "No visitors in this time range", "Send a rank request, or choose a longer range.")
 
 
 _NO_HOLDOUT = (
@@ -145,6 +154,8 @@ def rate_of(pages: Pages) -> str:
     >>> rate_of({"pages": 9, "clicks_per_page": 0.5, "interval": (0.4, 0.6)})
     '0.500 clicks per page (95% interval 0.400 to 0.600)'
     """
+    if not pages["pages"]:
+        return "no clicks counted yet"
     said = f"{number(pages['clicks_per_page'])} clicks per page"
     interval = pages["interval"]
     if interval and all(map(known, interval)):

@@ -12,14 +12,16 @@
   "use strict";
 
   const MOST_WAITING = 1000; // what cannot be sent for long is given up, the oldest first
+  const MOST_OPEN = 50; // lists of one page, of an application that never leaves it for instance
   const BATCH = 50; // a beacon may carry 64 KiB, and a token takes about half a KiB
 
   class Bothworlds {
-    constructor({ url, surface, key = "", timeoutMs = 300, flushMs = 2000, onError = () => {} }) {
+    constructor({ url, surface, key = "", timeoutMs = 300, flushMs = 2000, finalOnLeave = true, onError = () => {} }) {
       if (!url || !surface) throw new TypeError("Bothworlds needs the url of the service and the name of a surface");
-      Object.assign(this, { url: String(url).replace(/\/+$/, ""), surface, key, timeoutMs, flushMs, onError });
+      Object.assign(this, { url: String(url).replace(/\/+$/, ""), surface, key, timeoutMs, flushMs, finalOnLeave, onError });
       this.page = null;
       this._waiting = new Map(); // event id -> {event_id, token, clicks, final}
+      this._open = new Map(); // event id -> page that may still be clicked
       this._beaconed = new WeakSet();
       this._inFlight = null;
       this._timer = null;
@@ -29,7 +31,11 @@
         global.document.addEventListener("visibilitychange", () => {
           if (global.document.visibilityState === "hidden") this._leave();
         });
-        global.addEventListener("pagehide", () => this._leave());
+        global.addEventListener("pagehide", () => {
+          // Nobody clicks on a page that is gone. Should it come back and be clicked, the service takes that as late.
+          if (this.finalOnLeave) for (const page of this._open.values()) this.done(page);
+          this._leave();
+        });
         global.addEventListener("online", () => this.flush());
       }
     }
@@ -43,6 +49,8 @@
       try {
         const answer = await this._post(`/v1/surfaces/${encodeURIComponent(this.surface)}/rank`, body, this.timeoutMs);
         this.page = { ...answer, items: answer.slots.map((slot) => slot.item), learned: true };
+        this._open.set(answer.event_id, this.page);
+        if (this._open.size > MOST_OPEN) this._open.delete(this._open.keys().next().value);
       } catch (error) {
         this.onError(error);
         const left = fallback.filter((item) => !exclude.includes(item));
@@ -56,9 +64,10 @@
       this._note(page, [slot], false);
     }
 
-    /* There will be no more clicks on a page. Without this the service waits for its deadline. */
+    /* There will be no more clicks on a page. Said by itself when the page is left, unless finalOnLeave is false. */
     done(page = this.page) {
       this._note(page, [], true);
+      if (page) this._open.delete(page.event_id);
     }
 
     /* Put the children of an element that carry data-bw-item in the ranked order, hide the others, report clicks. */
@@ -70,6 +79,7 @@
         const shown = page.items.map((name) => byName.get(name));
         // A list with an item that this page cannot show would be learned from as if it had been shown.
         if (shown.includes(undefined)) {
+          this._open.delete(page.event_id);
           this.page = { ...page, event_id: "", learned: false };
           this.onError(new Error("the service ranks items that this page does not have"));
         } else {
