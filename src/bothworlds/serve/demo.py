@@ -119,6 +119,7 @@ def run(
     where = store or str(Path("bothworlds-demo.db").resolve())
     address = f"http://127.0.0.1:{port}"
     command = command or [sys.executable, "-c", _WATCHED, "serve"]
+    say("starting the service; the first start of an installation compiles for a minute or two")
     with _service([*command, "--store", where, "--port", str(port)], address), Client(address, tries=6) as client:
         # Each world has a surface of its own: its items are liked differently.
         visitors = Visitors(
@@ -192,7 +193,7 @@ def _service(command: Sequence[str], address: str) -> Iterator[None]:
             process.stdin.close()
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], address: str, seconds: float = 180.0) -> None:
+def _wait_until_ready(process: subprocess.Popen[bytes], address: str, seconds: float = 600.0) -> None:
     end = time.monotonic() + seconds  # the first start of an installation compiles
     while time.monotonic() < end:
         if process.poll() is not None:
