@@ -119,7 +119,7 @@ def run(
     where = store or str(Path("bothworlds-demo.db").resolve())
     address = f"http://127.0.0.1:{port}"
     command = command or [sys.executable, "-c", _WATCHED, "serve"]
-    say("starting the service; the first start of an installation compiles for a minute or two")
+    say("starting the service")
     with _service([*command, "--store", where, "--port", str(port)], address), Client(address, tries=6) as client:
         # Each world has a surface of its own: its items are liked differently.
         visitors = Visitors(

@@ -225,7 +225,8 @@ def plain(key: str, value: Any) -> tuple[str, str]:
     """
     for ending, said in _SAID.items():
         if key.endswith(ending) and not isinstance(value, bool):
-            return key.removesuffix(ending).replace("_", " "), said(value)
+            label = key if ending == "_until" else key.removesuffix(ending)
+            return label.replace("_", " "), said(value)
     return key.replace("_", " "), _text(value)
 
 
