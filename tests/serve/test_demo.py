@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
@@ -121,17 +123,41 @@ def test_a_service_that_does_not_start_is_said_plainly(tmp_path):
         demo.run(store=str(tmp_path / "s"), port=a_free_port(), command=[sys.executable, "-c", "raise SystemExit(3)"])
 
 
-def test_the_service_ends_with_the_program_that_started_it(tmp_path):
-    """What stands for ``bothworlds`` here waits for ever; its standard input coming to an end ends it."""
-    import subprocess
+@pytest.fixture
+def watched(tmp_path):
+    """Start a program that stands for ``bothworlds``, as the demo starts the service."""
+    started = []
 
-    module = tmp_path / "bothworlds"
-    module.mkdir()
-    (module / "__main__.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
-    (module / "__init__.py").write_text("")
-    child = subprocess.Popen([sys.executable, "-c", demo._WATCHED, "serve"], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE, env={"PYTHONPATH": str(tmp_path)})  # fmt: skip
-    assert child.stdout.readline() == b"up\n"
+    def start(program):
+        module = tmp_path / "bothworlds"
+        module.mkdir()
+        (module / "__init__.py").write_text("")
+        (module / "__main__.py").write_text(program)
+        command, pipe = [sys.executable, "-c", demo._WATCHED, "serve"], subprocess.PIPE
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={"PYTHONPATH": str(tmp_path)})
+        started.append(child)
+        assert child.stdout.readline() == b"up\n"
+        return child
+
+    yield start
+    for child in started:
+        child.kill()
+        child.wait()
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            pipe.close()
+
+
+def test_the_service_ends_with_the_program_that_started_it(watched):
+    child = watched("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     child.stdin.close()
-    assert child.wait(20) == -15
-    child.stdout.close()
+    assert child.wait(20) == -signal.SIGTERM
+
+
+def test_a_service_that_is_told_to_stop_ends_in_peace(watched):
+    child = watched(
+        "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "print('up', flush=True)\ntime.sleep(600)\n"
+    )
+    child.terminate()
+    assert child.wait(20) == 0
+    assert child.stderr.read() == b""

@@ -136,11 +136,13 @@ def run(
             raise ValueError(f"the service has gone ({error}); start again, everything acknowledged is kept") from error
 
 
-# The service ends with whoever started it, even if that was killed: its standard input then comes to an end.
+# The service ends with whoever started it, even if that was killed: its standard input then comes to an end. It is read
+# without a buffer, whose lock the thread would still hold when the interpreter shuts down.
 _WATCHED = """
 import os, runpy, signal, sys, threading
 def watch():
-    sys.stdin.buffer.read()
+    while os.read(0, 4096):
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 threading.Thread(target=watch, daemon=True).start()
 sys.argv[0] = "bothworlds"
