@@ -1,0 +1,170 @@
+"""The pages for people: a first-run page, the surfaces, how each of them does, and why a list was shown.
+
+Rendered on the server from ``Engine.report``; a page refreshes itself by fetching its changing part again. Nothing is
+loaded from elsewhere, and the content security policy allows no inline script or style.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from . import charts, wording
+from .engine_types import Invalid, ServiceError, Unavailable, Unknown
+from .records import Surface
+from .report_types import SurfaceReport
+from .viewing import RANGES, View, heat_table, likeliest, pages_of_items, story
+
+__all__ = ["HEADERS", "Observed", "page", "routes"]
+
+HERE = Path(__file__).parent
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+Figures = Callable[[], Mapping[str, Any]]
+Audit = Callable[[int, int], Sequence[Mapping[str, Any]]]  # of a surface's id, so many
+
+
+class Observed(Protocol):
+    """What the pages ask of the engine."""
+
+    def surface(self, name: str) -> Surface: ...
+    def surfaces(self) -> list[Surface]: ...
+    def health(self) -> Mapping[str, Any]: ...
+    async def event(self, event_id: str) -> Mapping[str, Any]: ...
+    async def report(
+        self, surface: str, *, since: int | None, until: int | None, segment: str | None = None
+    ) -> SurfaceReport: ...
+
+
+def routes(engine: Observed, *, latency: Figures | None = None, audit: Audit | None = None) -> list[BaseRoute]:
+    """The routes of all pages.
+
+    ``latency`` adds figures of the HTTP side (``rank_p50_ms``, ...) to the health; ``audit`` is ``Store.audit``, which
+    tells the latest changes of a surface.
+    """
+
+    async def home(request: Request) -> Response:
+        surfaces = engine.surfaces()
+        if not surfaces:
+            return page(request, "welcome.html", address=_address(request))
+        view = View.of(request.query_params)
+        reports = await asyncio.gather(*(_report_or_none(engine, surface, view) for surface in surfaces))
+        return page(request, "surfaces.html", view=view, lines=list(zip(surfaces, reports, strict=True)))
+
+    async def surface(request: Request) -> Response:
+        return page(request, "surface.html", **await _seen(engine, request, latency, audit))
+
+    async def live(request: Request) -> Response:
+        return page(request, "live.html", **await _seen(engine, request, latency, audit))
+
+    async def event(request: Request) -> Response:
+        event_id = request.query_params.get("id", "").strip()
+        if not event_id:
+            return page(request, "event.html", event_id="", story=None, slots=[], rest=[])
+        return page(request, "event.html", event_id=event_id, **story(await engine.event(event_id)))
+
+    return [
+        Route("/", _said(home)),
+        Route("/surfaces/{surface:path}", _said(surface)),
+        Route("/live/{surface:path}", _said(live)),
+        Route("/event", _said(event)),
+        Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),
+    ]
+
+
+def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
+    """A rendered page, with the headers that every page has."""
+    rendered = _environment().get_template(template).render(root=request.scope.get("root_path", ""), **context)
+    return HTMLResponse(rendered, status, HEADERS)
+
+
+async def _seen(engine: Observed, request: Request, latency: Figures | None, audit: Audit | None) -> dict[str, Any]:
+    surface, view = engine.surface(request.path_params["surface"]), View.of(request.query_params)
+    report = await engine.report(surface.name, since=view.since(surface), until=None, segment=view.segment)
+    shown = likeliest(report["marginals"], 25)
+    return {
+        "surface": surface,
+        "view": view,
+        "report": report,
+        "ranges": RANGES,
+        "heat": heat_table(report["marginals"], shown),
+        "strips": charts.strips(report["marginals"], report["marginals_history"], shown[:8])[:6],
+        "items": pages_of_items(report["items"], view.all_items),
+        "health": {**await asyncio.to_thread(engine.health), **(latency() if latency else {})},
+        "audit": await asyncio.to_thread(audit, surface.id, 50) if audit else [],
+    }
+
+
+async def _report_or_none(engine: Observed, surface: Surface, view: View) -> SurfaceReport | None:
+    try:
+        return await engine.report(surface.name, since=view.since(surface), until=None, segment=None)
+    except ServiceError:
+        return None  # gone in the meantime, or the store is away: the others can still be shown
+
+
+def _said(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """The handler, with errors said on a page."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except ServiceError as error:
+            status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 422)
+            return page(request, "problem.html", status, title=_TITLE[status], detail=str(error))
+
+    return answer
+
+
+_STATUS: dict[type[ServiceError], int] = {Unknown: 404, Invalid: 422, Unavailable: 503}
+_TITLE = {404: "Not found", 422: "That cannot be shown", 503: "The store is away"}
+
+
+def _address(request: Request) -> str:
+    """Where this service is, for commands to copy; a host that no shell should see is not repeated."""
+    url = request.base_url
+    host = url.netloc if re.fullmatch(r"[A-Za-z0-9.:\[\]-]+", url.netloc) else "127.0.0.1:8080"
+    root = request.scope.get("root_path", "") if re.fullmatch(r"[\w/.-]*", request.scope.get("root_path", "")) else ""
+    return f"{url.scheme}://{host}{root}"
+
+
+def _environment() -> Environment:
+    if "environment" not in _made:
+        made = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=select_autoescape(default=True),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        made.globals |= {"wording": wording, "charts": charts, "urlencode": urlencode}
+        made.filters |= {
+            "count": wording.count,
+            "number": wording.number,
+            "percent": wording.percent,
+            "duration": wording.duration,
+            "moment": wording.moment,
+            "segment": lambda name: name or "(no segment)",
+            "path": lambda name: quote(name, safe=""),
+        }
+        _made["environment"] = made
+    return _made["environment"]
+
+
+_made: dict[str, Environment] = {}

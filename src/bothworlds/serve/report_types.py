@@ -1,0 +1,147 @@
+"""What ``Engine.report`` and ``Engine.health`` say: the agreement between those who count and those who draw.
+
+Times are whole milliseconds since 1970, in UTC. Rates are clicks per page or per show, not percentages. Whatever cannot
+be said yet is None, never NaN. Keys may be added, none renamed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypedDict
+
+__all__ = [
+    "AuditEntry",
+    "Health",
+    "ItemLine",
+    "Learning",
+    "Marginals",
+    "Pages",
+    "Point",
+    "Shift",
+    "Snapshot",
+    "SurfaceReport",
+    "Uplift",
+]
+
+Interval = tuple[float, float]  # 95%, low and high
+
+
+class Pages(TypedDict):
+    """How one arm did: settled pages, clicks per page and their 95% interval."""
+
+    pages: int
+    clicks_per_page: float | None
+    interval: Interval | None
+
+
+class Uplift(TypedDict):
+    """Learner against holdout: 0.041 means 4.1% more clicks per page. Not to be quoted unless ``enough``."""
+
+    relative: float | None
+    low: float | None
+    high: float | None
+    enough: bool
+    needed_pages: int  # pages of the holdout from which the comparison is worth showing
+
+
+class ItemLine(TypedDict):
+    """One item: how often it was shown and clicked, its weighted click rate per show, its share of all shows."""
+
+    name: str
+    state: Literal["active", "paused", "removed"]
+    shows: int
+    clicks: int
+    rate: float | None
+    low: float | None
+    high: float | None
+    share: float | None
+    age_seconds: float
+
+
+class Point(TypedDict):
+    """Settled pages and clicks of one arm in the stretch of time that starts at ``at``."""
+
+    at: int
+    arm: Literal["learner", "holdout"]
+    pages: int
+    clicks: int
+
+
+class Marginals(TypedDict):
+    """How likely each item is at each slot now: ``x[i][j]`` for ``items[i]`` at slot j of ``slots``."""
+
+    items: list[str]
+    slots: int
+    x: list[list[float]]
+
+
+class Snapshot(TypedDict):
+    """Marginals as they were; rows as in ``Marginals.items``, None for an item that was not there yet."""
+
+    at: int
+    x: list[list[float] | None]
+
+
+class Learning(TypedDict):
+    """Is it learning? Entropy falls from that of uniform lists (``entropy_start``) as the order settles."""
+
+    entropy: float | None
+    entropy_start: float | None
+    policy_id: str
+    policy_age_seconds: float | None
+    rounds: int
+    outstanding: int  # pages that wait for clicks or for their deadline
+    late: int
+    duplicates: int
+
+
+class Shift(TypedDict):
+    """Do visitors click as they used to? Clicks per page lately and in the long run."""
+
+    alarm: bool
+    recent: float | None
+    long_run: float | None
+    z: float | None
+    note: str
+
+
+class SurfaceReport(TypedDict):
+    """Everything the page of a surface shows about one segment, or about all of them together (None)."""
+
+    surface: str
+    segment: str | None
+    since: int
+    until: int
+    headline: Pages
+    holdout: Pages | None
+    uplift: Uplift | None
+    items: list[ItemLine]
+    series: list[Point]
+    marginals: Marginals
+    marginals_history: list[Snapshot]
+    learning: Learning
+    shift: Shift
+    warnings: list[str]
+    segments: NotRequired[list[str]]  # to choose from
+
+
+class Health(TypedDict):
+    """How the service is doing; what is not measured is absent."""
+
+    ready: bool
+    reasons: NotRequired[list[str]]
+    rank_p50_ms: NotRequired[float | None]
+    rank_p99_ms: NotRequired[float | None]
+    commit_lag_ms: NotRequired[float | None]
+    queue_length: NotRequired[int]
+    solver_ms: NotRequired[float | None]
+    open_events: NotRequired[int]
+    last_error: NotRequired[str | None]
+
+
+class AuditEntry(TypedDict):
+    """Who changed what, and when."""
+
+    at: int
+    actor: str
+    action: str
+    detail: NotRequired[str]

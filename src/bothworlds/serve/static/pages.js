@@ -1,0 +1,72 @@
+// Keeps a page up to date by fetching its changing part again; without it the pages work, but have to be reloaded.
+"use strict";
+
+(function () {
+  const live = document.querySelector("[data-live]");
+  const status = document.querySelector("[data-status]");
+
+  for (const form of document.querySelectorAll("[data-choose]")) {
+    form.addEventListener("change", () => form.submit());
+    form.querySelector("button").hidden = true;
+  }
+
+  for (const block of document.querySelectorAll("pre.copy")) {
+    const button = document.createElement("button");
+    button.textContent = "Copy";
+    button.className = "copier";
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(block.textContent.trim());
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(block);
+        button.textContent = "Selected: press Ctrl+C";
+      }
+      setTimeout(() => (button.textContent = "Copy"), 2000);
+    });
+    block.after(button);
+  }
+
+  if (!live) return;
+
+  // What a visitor has opened, scrolled, typed or focused stays as it is.
+  function held() {
+    const byId = (selector) => [...live.querySelectorAll(selector)].filter((element) => element.id);
+    const folds = byId("details").map((element) => [element.id, element.open]);
+    const scrolls = byId(".scroll").map((element) => [element.id, element.scrollLeft, element.scrollTop]);
+    const focused = live.contains(document.activeElement) ? document.activeElement.id : "";
+    return () => {
+      for (const [id, open] of folds) (document.getElementById(id) || {}).open = open;
+      for (const [id, left, top] of scrolls) Object.assign(document.getElementById(id) || {}, { scrollLeft: left, scrollTop: top });
+      if (focused) (document.getElementById(focused) || live).focus({ preventScroll: true });
+    };
+  }
+
+  const busy = () => document.hidden || (document.activeElement && document.activeElement.matches("#live input"))
+    || String(getSelection()).length > 0;
+
+  async function refresh() {
+    if (busy()) return;
+    try {
+      const answer = await fetch(live.dataset.live, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(10000) });
+      if (!answer.ok || answer.redirected) throw new Error(answer.status);
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const restore = held();
+      live.replaceChildren(...fresh.body.childNodes);
+      restore();
+      status.textContent = "";
+      live.classList.remove("stale");
+      live.dataset.refreshed = Number(live.dataset.refreshed || 0) + 1;
+    } catch {
+      status.textContent = "The service does not answer. What is shown is what was known last; trying again.";
+      live.classList.add("stale");
+    }
+  }
+
+  (async function () {
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, 1000 * Number(live.dataset.every)));
+      await refresh();
+    }
+  })();
+})();

@@ -1,0 +1,18 @@
+"""The fake service as a program, in the place of ``bothworlds serve``: its store is a file that counts starts."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import uvicorn
+
+from tests.serve.fake_service import FakeService
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--store", type=Path)
+    parser.add_argument("--port", type=int)
+    asked = parser.parse_args()
+    asked.store.write_text(asked.store.read_text() + "x" if asked.store.exists() else "x")
+    uvicorn.run(FakeService().app, port=asked.port, log_level="critical", lifespan="off", ws="none")

@@ -1,0 +1,271 @@
+"""Pages and browser client in a real browser."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from starlette.responses import HTMLResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from bothworlds.serve.pages import HEADERS
+from tests.serve.browser import CHROMIUM, Browser
+from tests.serve.fake_service import FakeService
+from tests.serve.listening import listening
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")]
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "page"
+LIST = "".join(f'<li data-bw-item="{name}"><a href="#{name}">{name}</a></li>' for name in "abcd")
+PAGE = f'<!doctype html><script src="/static/bothworlds.js"></script><ul id="list">{LIST}</ul>'
+
+VISIBLE = (
+    "[...document.querySelectorAll('[data-bw-item]')].filter((li) => li.offsetParent).map((li) => li.dataset.bwItem)"
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def service():
+    async def page(request):
+        return HTMLResponse(PAGE)
+
+    example = Mount("/example", StaticFiles(directory=EXAMPLE, html=True))
+
+    async def broken(request):
+        return HTMLResponse("<p>" + "w" * 3000 + "</p><script>1</script>", headers=HEADERS)
+
+    routes = [Route("/page", page), Route("/other", page), Route("/broken", broken), example]
+    return FakeService(more_routes=routes)
+
+
+@pytest.fixture
+def address(service, browser):
+    with listening(service.app) as address:
+        browser.errors.clear()
+        browser.requests.clear()
+        browser.show()
+        yield address
+        browser.open("about:blank#done")
+
+
+@pytest.fixture
+def shop(address, browser):
+    """A page with the client on it; a service that ranks d, c, b."""
+    browser.open(f"{address}/page")
+    browser.run(f"globalThis.bw = new Bothworlds({{url: '{address}', surface: 'home', flushMs: 3600000}}); 0")
+    return browser
+
+
+def left(browser, address):
+    """Go to another page, and give what outlives the first one a moment to arrive."""
+    browser.open(f"{address}/other")
+    with contextlib.suppress(AssertionError):
+        browser.until("false", seconds=0.5)
+
+
+def ranked(browser, options="{fallback: ['a', 'b', 'c']}"):
+    return browser.run(f"bw.rank({options})")
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["/", "/surfaces/home", "/event?id=" + "ab" * 16])
+def test_pages_fit_the_screen_and_ask_nobody_else(browser, address, path, width, scheme):
+    browser.show(width, 900, scheme)
+    browser.open(address + path)
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    assert browser.errors == []
+    assert all(url.startswith(address) for url in browser.requests)
+    background = browser.run("getComputedStyle(document.body).backgroundColor")
+    assert (int(background[4:].split(",")[0]) < 128) == (scheme == "dark")
+
+
+def test_a_page_that_breaks_the_rules_is_noticed(browser, address):
+    browser.show(400)
+    browser.open(address + "/broken")
+    assert browser.run("document.documentElement.scrollWidth > innerWidth")
+    assert any("Content Security Policy" in error for error in browser.errors)
+
+
+def test_the_dashboard_refreshes_itself_and_keeps_what_was_folded(browser, address):
+    browser.open(address + "/surfaces/home")
+    browser.run("live = document.querySelector('#live'); live.dataset.every = 0.05;"
+                "document.querySelector('#over-time').open = false")  # fmt: skip
+    browser.until("Number(live.dataset.refreshed) >= 2", seconds=30)
+    assert browser.run("document.querySelector('#over-time').open") is False
+    assert browser.run("document.querySelectorAll('#live svg.rates').length") == 2
+    assert browser.errors == []
+
+
+def test_the_dashboard_says_when_the_service_does_not_answer(browser, address):
+    browser.open(address + "/surfaces/home")
+    browser.run(
+        "live = document.querySelector('#live'); live.dataset.live = '/surfaces/nowhere'; live.dataset.every = 0.05"
+    )
+    browser.until("document.querySelector('[data-status]').textContent.includes('does not answer')", seconds=30)
+    assert browser.run("document.querySelectorAll('#live svg').length") > 0
+
+
+def test_choosing_a_range_shows_it(browser, address):
+    browser.open(address + "/surfaces/home")
+    browser.run("select = document.querySelector('select[name=range]'); select.value = '7d';"
+                "select.dispatchEvent(new Event('change', {bubbles: true}))")  # fmt: skip
+    browser.until("location.search.includes('range=7d') && document.readyState === 'complete'")
+
+
+def test_commands_can_be_copied(browser, address):
+    with listening(FakeService.empty().app) as fresh:
+        browser.open(fresh + "/")
+        assert browser.run("document.querySelectorAll('button.copier').length") == 3
+        assert f"{fresh}/v1/surfaces/home" in browser.run("document.querySelector('pre').textContent")
+
+
+def test_a_page_is_ranked(shop, service):
+    page = ranked(shop, "{segment: 'mobile', exclude: ['d'], pins: [{slot: 0, item: 'c'}]}")
+    assert page["items"] == ["c", "b", "a"]
+    assert page["learned"]
+    asked = service.ranks[0]
+    assert len(asked.pop("request_id")) >= 32
+    assert asked == {"segment": "mobile", "exclude": ["d"], "pins": [{"slot": 0, "item": "c"}]}
+
+
+@pytest.mark.parametrize("failure", [503, 422, 0])
+def test_whatever_fails_the_page_keeps_its_own_order(shop, service, failure):
+    service.failing = [failure]
+    page = ranked(shop, "{fallback: ['a', 'b', 'c'], exclude: ['b']}")
+    assert (page["items"], page["learned"]) == (["a", "c"], False)
+    shop.run("bw.click(0); bw.flush()")
+    assert service.batches == []
+
+
+def test_nobody_listening_leaves_the_page_its_own_order(shop):
+    shop.run("bw.url = 'http://127.0.0.1:9'; 0")
+    assert ranked(shop)["items"] == ["a", "b", "c"]
+
+
+def test_clicks_are_merged_and_sent_once(shop, service):
+    event = ranked(shop)["event_id"]
+    assert shop.run("bw.click(2); bw.click(0); bw.click(2); bw.flush()") is True
+    assert shop.run("bw.flush()") is True
+    assert [[(e["event_id"], sorted(e["clicks"]), e["final"]) for e in batch] for batch in service.batches] == [
+        [(event, [0, 2], False)]
+    ]
+
+
+def test_what_could_not_be_sent_is_sent_again_unchanged(shop, service):
+    event = ranked(shop)["event_id"]
+    service.failing = [503]
+    assert shop.run("bw.click(1); bw.flush()") is False
+    assert shop.run("bw.done(); bw.flush()") is True
+    assert service.clicks == {event: ({1}, True)}
+
+
+def test_what_is_refused_for_good_is_not_sent_again(shop, service):
+    ranked(shop)
+    service.failing = [422]
+    assert shop.run("bw.click(1); bw.flush()") is False
+    assert shop.run("bw.flush()") is True
+    assert service.batches == []
+
+
+def test_clicks_are_sent_by_themselves_after_a_while(shop, service):
+    ranked(shop)
+    shop.run("bw.flushMs = 20; bw.click(1)")
+    shop.until("bw._waiting.size === 0")
+    assert len(service.clicks) == 1
+
+
+def test_leaving_the_page_sends_what_waits(shop, service, address):
+    event = ranked(shop)["event_id"]
+    shop.run("bw.click(1)")
+    left(shop, address)
+    assert service.clicks == {event: ({1}, True)}
+    assert service.headers[-1]["content-type"].startswith("text/plain")
+
+
+def test_a_beacon_with_a_key_is_a_request_that_outlives_the_page(shop, service, address):
+    event = ranked(shop)["event_id"]
+    shop.run("bw.key = 'bw_1_secret'; bw.click(1)")
+    left(shop, address)
+    assert service.clicks == {event: ({1}, True)}
+    assert service.headers[-1]["authorization"] == "Bearer bw_1_secret"
+
+
+def test_a_page_left_without_a_click_says_that_it_is_over(shop, service, address):
+    event = ranked(shop)["event_id"]
+    left(shop, address)
+    assert service.clicks == {event: (set(), True)}
+
+
+def test_a_page_that_is_told_not_to_leaves_the_end_to_the_deadline(shop, service, address):
+    event = ranked(shop)["event_id"]
+    shop.run("bw.finalOnLeave = false; bw.click(1)")
+    left(shop, address)
+    assert service.clicks == {event: ({1}, False)}
+
+
+def test_a_list_that_was_not_shown_is_not_reported_when_the_page_is_left(shop, service, address):
+    service.items = ["a", "b", "not on this page"]
+    shop.run("bw.attach(document.querySelector('#list'))")
+    left(shop, address)
+    assert service.batches == []
+
+
+def test_an_attached_list_is_put_in_order_and_its_clicks_reported(shop, service):
+    page = shop.run("bw.attach(document.querySelector('#list'))")
+    shown = shop.run("[...document.querySelectorAll('#list li:not([hidden])')].map((li) => li.textContent)")
+    assert shown == page["items"] == ["d", "c", "b"]
+    shop.run("document.querySelector('[data-bw-item=c] a').click()")
+    assert shop.run("bw.flush()") is True
+    assert service.clicks == {page["event_id"]: ({1}, False)}
+
+
+def test_an_attached_list_stays_as_it_is_when_the_service_is_away(shop, service):
+    service.failing = [503]
+    shop.run("bw.attach(document.querySelector('#list'))")
+    shown = shop.run("[...document.querySelectorAll('#list li:not([hidden])')].map((li) => li.textContent)")
+    assert shown == ["a", "b", "c", "d"]
+    shop.run("document.querySelector('[data-bw-item=c] a').click()")
+    assert shop.run("bw.flush()") is True
+    assert service.batches == []
+
+
+def test_a_list_that_the_page_cannot_show_is_not_learned_from(shop, service):
+    service.items = ["a", "b", "not on this page"]
+    shop.run("bw.attach(document.querySelector('#list'))")
+    shop.run("document.querySelector('[data-bw-item=a] a').click(); bw.flush()")
+    assert service.batches == []
+
+
+def test_the_client_leaves_no_cookies(shop):
+    ranked(shop)
+    assert shop.run("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})") == "{}"
+
+
+def test_the_example_page_is_ranked_and_reports_clicks(browser, address, service):
+    service.items, service.slots = ["desk", "lamp", "sofa", "plant", "mirror", "chair"], 4
+    source = (EXAMPLE / "index.html").read_text().replace("http://127.0.0.1:8080", address)
+    browser.show(400)
+    browser.open(f"{address}/example/?service={address}")
+    browser.run(f"document.open(); document.write({json.dumps(source)}); document.close()")
+    browser.until("(document.querySelector('[data-note]') || {}).textContent?.includes('Ranked by the service')")
+    assert browser.run(VISIBLE) == ["chair", "mirror", "plant", "sofa"]
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    browser.run("document.querySelector('[data-bw-item=mirror] a').click()")
+    left(browser, address)
+    assert list(service.clicks.values()) == [({1}, True)]
+
+
+def test_the_example_page_without_the_service_shows_its_own_order(browser, address):
+    browser.open(f"{address}/example/?service=http://127.0.0.1:9")
+    assert browser.run(VISIBLE) == ["desk", "lamp", "sofa", "plant"]

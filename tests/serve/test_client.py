@@ -1,0 +1,209 @@
+"""The Python clients keep their promises when the service does not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bothworlds.serve.client import AsyncClient, Client, ClientError, Page
+from tests.serve.fake_service import FakeService
+from tests.serve.listening import listening
+
+
+@pytest.fixture
+def service():
+    return FakeService()
+
+
+@pytest.fixture
+def address(service):
+    with listening(service.app) as address:
+        yield address
+
+
+@pytest.fixture
+def pauses():
+    return []
+
+
+@pytest.fixture
+def client(address, pauses):
+    # The timer is out of the way: tests flush when they mean to.
+    with Client(address, timeout=1.0, flush_seconds=3600, pause=pauses.append) as client:
+        yield client
+
+
+@pytest.fixture
+def nowhere():
+    """An address at which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_a_page_has_the_items_of_the_answer_in_order(client):
+    page = client.rank("home", "r1")
+    assert (page.items, page.event_id, page.p, page.learned) == (["d", "c", "b"], "event of r1", (0.5, 0.5, 0.5), True)
+
+
+def test_what_is_asked_for_is_sent_as_documented(client, service):
+    client.rank("home", "r1", segment="mobile", exclude=["d"], pins={0: "c"})
+    assert service.ranks == [
+        {"request_id": "r1", "segment": "mobile", "exclude": ["d"], "pins": [{"slot": 0, "item": "c"}]}
+    ]
+
+
+def test_a_surface_with_an_odd_name_is_reached(client):
+    assert client.rank("für dich?", "r").surface == "für dich?"
+
+
+def test_the_key_goes_with_every_call(address, service):
+    with Client(address, "bw_1_secret") as client:
+        client.rank("home")
+    assert service.headers[0]["authorization"] == "Bearer bw_1_secret"
+
+
+def test_request_ids_are_made_up_and_differ(client, service):
+    client.rank("home")
+    client.rank("home")
+    assert len({asked["request_id"] for asked in service.ranks}) == 2
+
+
+def test_a_service_that_is_away_for_a_moment_is_asked_again_with_the_same_request(client, service, pauses):
+    service.failing = [503, 503]
+    assert client.rank("home", "r1").event_id == "event of r1"
+    assert len(pauses) == 2
+    assert pauses[1] > pauses[0] / 3
+
+
+def test_an_answer_that_does_not_come_is_asked_for_again(client, service):
+    service.failing = [0]
+    assert client.rank("home", "r1").learned
+
+
+def test_what_the_service_refuses_is_not_asked_again(client, service, pauses):
+    service.failing = [422]
+    with pytest.raises(ClientError, match="not now") as refused:
+        client.rank("home")
+    assert refused.value.status == 422
+    assert not pauses
+
+
+def test_a_fallback_makes_rank_fail_open_at_once(client, service, pauses):
+    service.failing = [503]
+    page = client.rank("home", exclude=["b"], fallback=["a", "b", "c"])
+    assert (page.items, page.learned, pauses) == (["a", "c"], False, [])
+
+
+def test_nobody_listening_fails_open_too(nowhere):
+    with Client(nowhere, timeout=0.5) as client:
+        assert client.rank("home", fallback=["a", "b"]) == Page.own(["a", "b"], "home")
+
+
+def test_without_a_fallback_no_answer_is_an_error(nowhere):
+    with Client(nowhere, tries=1, timeout=0.5) as client, pytest.raises(ClientError, match="no answer from") as error:
+        client.rank("home")
+    assert error.value.status == 0
+
+
+def test_clicks_are_sent_together_and_merged(client, service):
+    first, second = client.rank("home", "r1"), client.rank("home", "r2")
+    client.click(first, 2)
+    client.click(first, 0)
+    client.done(second)
+    assert client.flush()
+    assert len(service.batches) == 1
+    assert service.clicks == {"event of r1": ({0, 2}, False), "event of r2": (set(), True)}
+
+
+def test_nothing_is_reported_of_a_page_in_its_own_order(client, service):
+    client.done(Page.own(["a"]), 0)
+    assert client.flush()
+    assert service.batches == []
+
+
+def test_clicks_that_could_not_be_sent_wait_and_merge_with_later_ones(client, service):
+    page = client.rank("home", "r1")
+    client.click(page, 0)
+    service.failing = [503] * 4
+    assert not client.flush()
+    client.done(page, 2)
+    assert client.flush()
+    assert service.clicks == {"event of r1": ({0, 2}, True)}
+
+
+def test_clicks_that_the_service_refuses_are_counted_as_dropped(client, service):
+    client.click(client.rank("home"), 0)
+    service.failing = [422]
+    assert not client.flush()
+    assert client.flush()
+    assert client.dropped == 1
+
+
+def test_clicks_are_sent_by_themselves_after_a_while(address, service):
+    arrived = threading.Event()
+    service.batches = Noticed(arrived)
+    with Client(address, flush_seconds=0.01) as client:
+        client.click(client.rank("home", "r1"), 1)
+        assert arrived.wait(10)
+
+
+class Noticed(list):
+    def __init__(self, event):
+        super().__init__()
+        self._event = event
+
+    def append(self, value):
+        super().append(value)
+        self._event.set()
+
+
+def test_closing_sends_what_waits(address, service):
+    with Client(address, flush_seconds=3600) as client:
+        client.click(client.rank("home", "r1"), 1)
+    assert service.clicks == {"event of r1": ({1}, False)}
+
+
+def test_threads_may_share_a_client(client, service):
+    with ThreadPoolExecutor(8) as threads:
+        pages = list(threads.map(lambda i: client.rank("home", f"r{i}"), range(100)))
+        list(threads.map(lambda page: client.done(page, 1), pages))
+    assert client.flush()
+    assert service.clicks == {f"event of r{i}": ({1}, True) for i in range(100)}
+
+
+def test_an_idle_connection_that_was_closed_is_replaced(service, pauses):
+    with listening(service.app) as address:
+        client = Client(address, pause=pauses.append)
+        client.rank("home", "r1")
+        client._idle.queue[0].sock.close()
+        assert client.rank("home", "r2").learned
+        assert not pauses
+        client.close()
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8080", "ftp://x", "http://"])
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(ValueError, match="url must be like"):
+        Client(url)
+
+
+def test_the_asynchronous_client_does_the_same(address, service):
+    async def visits():
+        async with AsyncClient(address, flush_seconds=3600) as client:
+            pages = await asyncio.gather(*(client.rank("home", f"r{i}") for i in range(20)))
+            await asyncio.gather(*(client.done(page, 0) for page in pages))
+            assert await client.flush()
+            results = await client.feedback([{"event_id": "x", "token": "", "clicks": [], "final": True}])
+            service.failing = [503]
+            own = await client.rank("home", fallback=["z"])
+            return results, own.items
+
+    assert asyncio.run(visits()) == ([{"event_id": "x", "status": "accepted"}], ["z"])
+    assert {event: clicks for event, clicks in service.clicks.items() if event != "x"} == {
+        f"event of r{i}": ({0}, True) for i in range(20)
+    }

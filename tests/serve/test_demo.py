@@ -1,0 +1,163 @@
+"""Simulated visitors behave like the world they come from."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bothworlds import worlds
+from bothworlds.serve import demo
+from bothworlds.serve.client import Client
+from tests.serve.fake_service import FakeService
+from tests.serve.listening import listening
+
+
+@pytest.fixture
+def service():
+    return FakeService()
+
+
+@pytest.fixture
+def client(service):
+    with listening(service.app) as address, Client(address, flush_seconds=3600) as client:
+        yield client
+
+
+def a_free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def test_a_surface_is_made_once_with_plausible_names(client, service):
+    visitors = demo.Visitors(client, worlds.world("paper/stochastic"))
+    visitors.prepare()
+    made = dict(service.surfaces["demo"])
+    assert made["items"][:2] == ["Oak desk", "Reading lamp"]
+    assert (made["slots"], len(made["items"]), made["holdout"]) == (5, 10, 0.1)
+    service.surfaces["demo"]["items"] = ["changed since"]
+    visitors.prepare()
+    assert service.surfaces["demo"]["items"] == ["changed since"]
+
+
+def test_a_second_start_goes_on_with_the_rounds_of_the_world(client):
+    visitors = demo.Visitors(client, worlds.world("paper/stochastic"))
+    visitors.prepare()
+    assert visitors.views == 7
+
+
+def test_visitors_click_as_the_world_says_and_report_it(client, service):
+    world = worlds.stochastic([1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+    visitors = demo.Visitors(client, world)
+    visitors.prepare()
+    for _ in range(60):
+        visitors.visit()
+    client.flush()
+    told = list(service.clicks.values())
+    assert len(told) >= 50
+    assert len({frozenset(clicks) for clicks, _ in told}) == 1  # certain clicks on a list that is always the same
+    assert all(final for _, final in told)
+    shown = list(reversed(visitors.items))[:3]
+    liked = {name for name, row in visitors._row.items() if visitors._world.click_probabilities(0)[row, 0] == 1.0}
+    assert told[0][0] == {slot for slot, name in enumerate(shown) if name in liked}
+
+
+def test_the_order_of_the_items_is_not_the_best_one(client):
+    world = worlds.world("paper/stochastic", gap=0.1)
+    shuffled = demo.Visitors(client, world)._world.click_probabilities(0)
+    assert sorted(shuffled[:, 0]) == sorted(world.click_probabilities(0)[:, 0])
+    assert np.trace(shuffled[:5]) < 0.95 * np.trace(world.click_probabilities(0)[:5])
+
+
+def test_views_come_at_the_rate_asked_for():
+    now, slept = [0.0], []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo.time, "sleep", sleep)
+        assert len(list(islice(demo.paced(100, clock=lambda: now[0]), 11))) == 11
+    assert sum(slept) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan")])
+def test_a_rate_that_is_none_is_refused(rate):
+    with pytest.raises(ValueError, match="rate must be"):
+        next(demo.paced(rate))
+
+
+@pytest.fixture
+def fake_command(monkeypatch):
+    root = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), str(root / "src")]))
+    return [sys.executable, "-m", "tests.serve.fake_serving"]
+
+
+def test_the_demo_starts_the_service_sends_visitors_and_starts_again(tmp_path, fake_command):
+    said, store = [], tmp_path / "store"
+    for _ in range(2):
+        port = a_free_port()
+        demo.run(store=str(store), port=port, rate=500, seconds=0.3, say=said.append, command=fake_command)
+        assert f"http://127.0.0.1:{port}/surfaces/demo" in said[-1]
+    assert store.read_text() == "xx"
+
+
+def test_a_port_that_is_taken_is_said_plainly(client, service, tmp_path, fake_command, monkeypatch):
+    monkeypatch.setattr(demo, "_falls_silent", lambda address: False)
+    with pytest.raises(ValueError, match="something listens at"):
+        demo.run(store=str(tmp_path / "s"), port=1, command=fake_command)
+
+
+def test_a_service_that_does_not_start_is_said_plainly(tmp_path):
+    with pytest.raises(ValueError, match="did not start"):
+        demo.run(store=str(tmp_path / "s"), port=a_free_port(), command=[sys.executable, "-c", "raise SystemExit(3)"])
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """Start a program that stands for ``bothworlds``, as the demo starts the service."""
+    started = []
+
+    def start(program):
+        module = tmp_path / "bothworlds"
+        module.mkdir()
+        (module / "__init__.py").write_text("")
+        (module / "__main__.py").write_text(program)
+        command, pipe = [sys.executable, "-c", demo._WATCHED, "serve"], subprocess.PIPE
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={"PYTHONPATH": str(tmp_path)})
+        started.append(child)
+        assert child.stdout.readline() == b"up\n"
+        return child
+
+    yield start
+    for child in started:
+        child.kill()
+        child.wait()
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            pipe.close()
+
+
+def test_the_service_ends_with_the_program_that_started_it(watched):
+    child = watched("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
+    child.stdin.close()
+    assert child.wait(20) == -signal.SIGTERM
+
+
+def test_a_service_that_is_told_to_stop_ends_in_peace(watched):
+    child = watched(
+        "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "print('up', flush=True)\ntime.sleep(600)\n"
+    )
+    child.terminate()
+    assert child.wait(20) == 0
+    assert child.stderr.read() == b""

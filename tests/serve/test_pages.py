@@ -1,0 +1,289 @@
+"""The pages say what the report says, whatever it says, in markup without faults."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from bothworlds.serve import pages
+from bothworlds.serve.engine_types import Unavailable
+from tests.serve.fake_engine import NAMES, NOW, FakeEngine, audit, item_line, report_of, surface_of
+from tests.serve.markup import Markup, drawings
+
+EVIL = '<script>alert("1")</script>'
+
+
+class Browsing:
+    def __init__(self, engine, **options):
+        self._app = Starlette(routes=pages.routes(engine, audit=audit, **options))
+
+    def get(self, path, **options):
+        return asyncio.run(self._get(path, **options))
+
+    async def _get(self, path, **options):
+        transport = httpx.ASGITransport(self._app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
+            return await client.get(path, **options)
+
+
+def read(client, path, status=200):
+    answer = client.get(path)
+    assert answer.status_code == status, answer.text
+    page = Markup(answer.text)
+    assert page.faults == []
+    page.source = answer.text
+    drawings(answer.text)
+    return page
+
+
+def dashboard(path="/surfaces/home", **changes):
+    return read(Browsing(FakeEngine(**changes)), path)
+
+
+def test_without_a_surface_the_first_page_shows_how_to_make_one():
+    page = read(Browsing(FakeEngine([])), "/")
+    assert "curl -X PUT http://127.0.0.1:8080/v1/surfaces/home" in page.text
+    assert "http://127.0.0.1:8080/v1/surfaces/home/rank" in page.text
+    assert "http://127.0.0.1:8080/v1/feedback" in page.text
+
+
+def test_a_forged_host_does_not_get_into_the_commands():
+    answer = Browsing(FakeEngine([])).get("/", headers={"Host": "evil;rm -rf"})
+    assert "evil" not in answer.text
+
+
+def test_the_first_page_lists_surfaces_with_their_headline():
+    page = read(Browsing(FakeEngine([surface_of(), surface_of(name="menu")])), "/")
+    assert page.count("a", href="/surfaces/menu") == 1
+    assert page.text.count("+20.5% clicks against the holdout, 95% interval 17.0% to 24.0%") == 2
+
+
+def test_a_surface_whose_report_fails_does_not_hide_the_others():
+    class Half(FakeEngine):
+        async def report(self, surface, **asked):
+            if surface == "menu":
+                raise Unavailable("away")
+            return await super().report(surface, **asked)
+
+    page = read(Browsing(Half([surface_of(), surface_of(name="menu")])), "/")
+    assert "No report can be had now" in page.text
+    assert "+20.5%" in page.text
+
+
+def test_the_dashboard_begins_in_plain_words():
+    page = dashboard()
+    assert "+20.5% clicks against the holdout, 95% interval 17.0% to 24.0%" in page.text
+    assert "The learned order gets more clicks than the page's own order." in page.text
+
+
+@pytest.mark.parametrize(
+    ("uplift", "said"),
+    [
+        ({"relative": 0.01, "low": -0.02, "high": 0.04, "enough": True, "needed_pages": 2000}, "No clear difference"),
+        ({"relative": -0.1, "low": -0.2, "high": -0.04, "enough": True, "needed_pages": 2000}, "gets fewer clicks"),
+        ({"relative": 9.0, "low": 1.0, "high": 20.0, "enough": False, "needed_pages": 2000},
+         "Not enough data yet: 9,000 of about 2,000"),
+        ({"relative": None, "low": None, "high": None, "enough": True, "needed_pages": 2000}, "Not enough data yet"),
+    ],
+)  # fmt: skip
+def test_a_comparison_says_no_more_than_it_knows(uplift, said):
+    page = dashboard(uplift=uplift)
+    assert said in page.text
+    assert "+900" not in page.text
+
+
+def test_without_a_holdout_nothing_is_claimed():
+    page = dashboard(holdout=False)
+    assert "No holdout is kept" in page.text
+    assert "0.675 clicks per page (95% interval 0.669 to 0.681)" in page.text
+    assert 'class="line holdout"' not in page.source
+
+
+def test_every_part_of_the_report_is_on_the_page():
+    page = dashboard()
+    for said in (*NAMES, "30.0%", "29.7% to 30.3%", "27,000", "2.90 of 8.10", "6b1f0c9a2e4d", "64% settled", "240",
+                 "Visitors click as usual", "pause: Bar stool", "key 3f", "commit lag"):  # fmt: skip
+        assert said.lower() in page.text.lower()
+
+
+def test_figures_of_the_http_side_join_the_health():
+    page = read(Browsing(FakeEngine(), latency=lambda: {"rank_p50_ms": 0.94, "rank_p99_ms": 4.2}), "/surfaces/home")
+    assert "Rank p50" in page.text
+    assert "0.94 ms" in page.text
+
+
+def test_the_heat_table_has_a_row_an_item_and_a_column_a_slot():
+    page = dashboard()
+    table = page.source.split('<table class="heat">')[1].split("</table>")[0]
+    assert len(re.findall("<td", table)) == 8 * 4
+    assert 'class="h16">80%' in table
+
+
+def test_charts_are_drawn_for_wide_and_narrow_screens_and_one_strip_a_slot():
+    kinds = [drawing.get("class") for drawing in drawings(dashboard().source)]
+    assert kinds == ["rates", "rates", "strip", "strip", "strip", "strip"]
+
+
+def test_a_shift_and_warnings_are_said_loudly():
+    shift = {"alarm": True, "recent": 0.2, "long_run": 0.5, "z": -9.0, "note": "z = -9.0"}
+    page = dashboard(shift=shift, warnings=["Feedback is missing."])
+    assert page.count("p", role="alert") == 1
+    assert "Feedback is missing." in page.text
+
+
+def test_names_are_never_taken_for_markup():
+    surface = surface_of([EVIL, "b & c", "'d'", '"e"', "f" * 128], slots=3, name=EVIL)
+    client = Browsing(FakeEngine([surface], segments=[EVIL], warnings=[EVIL]))
+    for path in ("/", "/surfaces/" + EVIL.replace("/", "%2F"), "/live/" + EVIL, "/event?id=" + EVIL):
+        page = read(client, path, 404 if "event" in path else 200)
+        assert "alert(" in page.text
+        assert "<script>alert" not in page.source
+
+
+def test_a_thousand_items_are_shown_in_part_until_all_are_asked_for():
+    surface = surface_of([f"item {i}" for i in range(1000)], slots=10)
+    client = Browsing(FakeEngine([surface]))
+    few = read(client, "/surfaces/home")
+    assert few.count("tr") < 100
+    assert "Show all 1,000 items" in few.text
+    assert read(client, "/surfaces/home?items=all").count("tr") > 1000
+    assert len(few.source) < 400_000
+
+
+def test_nothing_yet_is_said_as_such():
+    empty = {
+        "headline": {"pages": 0, "clicks_per_page": None, "interval": None}, "holdout": None, "uplift": None,
+        "items": [], "series": [], "marginals": {"items": [], "slots": 4, "x": []}, "marginals_history": [],
+        "learning": {"entropy": None, "entropy_start": None, "policy_id": "", "policy_age_seconds": None, "rounds": 0,
+                     "outstanding": 0, "late": 0, "duplicates": 0},
+        "shift": {"alarm": False, "recent": None, "long_run": None, "z": None, "note": ""},
+    }  # fmt: skip
+    page = dashboard(**empty)
+    for said in ("No visitors in this time range", "Nothing to draw yet", "Nothing learned yet", "Too early to tell"):
+        assert said in page.text
+
+
+def test_pages_that_wait_for_clicks_are_no_absence_of_visitors():
+    none = {"pages": 0, "clicks_per_page": None, "interval": None}
+    page = dashboard(headline=none, holdout=False, series=[])
+    assert "37 pages are waiting for clicks" in page.text
+    assert "No visitors" not in page.text
+
+
+def test_what_is_no_number_becomes_a_dash():
+    nan, inf = math.nan, math.inf
+    report = report_of(surface_of())
+    odd = {
+        "items": [item_line("a", 0, 0) | {"rate": nan, "low": None, "high": inf, "share": nan, "age_seconds": nan}],
+        "marginals": report["marginals"] | {"x": [[nan, inf, -1.0, 2.0]] * 8},
+        "marginals_history": [{"at": NOW, "x": [None] * 8}, {"at": NOW, "x": []}],
+        "learning": report["learning"] | {"entropy": nan, "policy_age_seconds": nan},
+        "shift": {"alarm": False, "recent": nan, "long_run": 0.0, "z": nan, "note": ""},
+        "headline": {"pages": 3, "clicks_per_page": nan, "interval": (nan, nan)},
+        "series": [{"at": NOW, "arm": "learner", "pages": 0, "clicks": 0},
+                   {"at": NOW, "arm": "learner", "pages": 5, "clicks": 0}],
+    }  # fmt: skip
+    page = dashboard(**odd)
+    assert "nan" not in re.sub("[^a-z]", " ", page.text.lower()).split()
+    assert "inf" not in page.text.replace("info", "").split()
+
+
+def test_range_and_segment_reach_the_engine_and_stay_chosen():
+    engine = FakeEngine()
+    page = read(Browsing(engine), "/surfaces/home?range=7d&segment=s%3Amobile")
+    name, _, until, segment = engine.asked[-1]
+    assert (name, until, segment) == ("home", None, "mobile")
+    assert page.count("option", value="7d", selected=None) == 1
+    assert page.count("option", value="s:mobile", selected=None) == 1
+    read(Browsing(engine), "/surfaces/home?range=all&segment=s%3A")
+    assert engine.asked[-1][1:] == (surface_of().created_at - 60_000, None, "")
+    read(Browsing(engine), "/surfaces/home?range=nonsense")
+    assert engine.asked[-1][3] is None
+
+
+def test_the_changing_part_is_the_same_as_on_the_page():
+    client = Browsing(FakeEngine())
+    page, live = read(client, "/surfaces/home"), read(client, "/live/home")
+    assert live.source.strip() in page.source
+    assert "<html" not in live.source
+
+
+def test_an_event_is_told_as_a_story():
+    page = read(Browsing(FakeEngine()), "/event?id=" + "ab" * 16)
+    for said in ("drawn at random", "settled by final feedback", "Oak desk", "41.0%", "pinned by the request"):
+        assert said in page.text
+    assert "Paste one here" in read(Browsing(FakeEngine()), "/event").text
+
+
+@pytest.mark.parametrize("path", ["/surfaces/nowhere", "/live/nowhere", "/event?id=nothing"])
+def test_what_is_not_there_is_said_on_a_page(path):
+    assert "there is no" in read(Browsing(FakeEngine()), path, 404).text
+
+
+def test_a_store_that_is_away_is_said_on_a_page():
+    class Away(FakeEngine):
+        async def report(self, surface, **asked):
+            raise Unavailable("the database does not answer")
+
+    assert "the database does not answer" in read(Browsing(Away()), "/surfaces/home", 503).text
+
+
+def test_pages_forbid_whatever_they_do_not_need():
+    headers = Browsing(FakeEngine()).get("/").headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+
+
+@pytest.mark.parametrize("name", ["style.css", "pages.js", "bothworlds.js", "icon.svg"])
+def test_static_files_are_there_and_call_nobody(name):
+    answer = Browsing(FakeEngine()).get(f"/static/{name}")
+    assert answer.status_code == 200
+    found = set(re.findall(r"https?://[^\s\"']+", answer.text)) - {"http://www.w3.org/2000/svg", "https://rank.example"}
+    assert not found
+
+
+def test_the_reader_of_markup_finds_faults():
+    for broken in ("<p>", "</p>", "<a href='//cdn.example/x'></a>", "<p onclick='x'></p>", "<script>1</script>",
+                   "<p id='a'></p><p id='a'></p>", "<p style='x'></p>", "<table><th></th></table>"):  # fmt: skip
+        assert Markup(broken).faults, broken
+
+
+def _luminance(colour):
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def mixed(one, other, share):
+    pairs = ((int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in pairs)
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_words_stand_out_from_what_is_behind_them(scheme):
+    style = Browsing(FakeEngine()).get("/static/style.css").text
+    block = re.findall(r":root \{(.*?)\}", style, re.S)[scheme]
+    colours = {name: value if len(value) == 7 else "#" + "".join(2 * c for c in value[1:])
+               for name, value in re.findall(r"--([\w-]+): (#\w+)", block)}  # fmt: skip
+    for ink in ("ink", "quiet", "link", "good", "bad"):
+        for paper in ("card", "ground"):
+            assert contrast(colours[ink], colours[paper]) >= 4.5, (ink, paper)
+    for curve in ("learner", "holdout"):
+        assert contrast(colours[curve], colours["card"]) >= 3.0
+    for alarm in ("alarm", "mild"):
+        assert contrast(colours["ink"], colours[alarm]) >= 4.5
+    for shade, ink in re.findall(r"\.h(\d+) \{.*?color: var\(--([\w-]+)\)", style):
+        behind = mixed(colours["heat"], colours["paper"], int(shade) / 20)
+        assert contrast(colours[ink], behind) >= 4.5, f"shade {shade}"
