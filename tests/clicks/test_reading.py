@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import counts, generate, read, records
+from bothworlds.clicks import counts, generate, read, records, sources
 from tests.clicks.naive import as_dictionaries, count_sessions, same
 from tests.clicks.real import ROOT, needs_real_logs
 
@@ -256,3 +256,9 @@ def test_what_the_service_did_not_learn_from_has_no_propensity_and_still_counts(
     assert counts(log).queries == ("s",)
     with duckdb.connect() as connection:
         assert log.rows(connection).project("item, click, propensity").fetchall() == [("i0", 1, 0.5), ("i1", 0, None)]
+
+
+def test_duckdb_keeps_its_progress_bar_off_standard_output():
+    with sources.connect() as connection:
+        shown = connection.execute("SELECT current_setting('enable_progress_bar_print')").fetchall()
+    assert shown == [(False,)]

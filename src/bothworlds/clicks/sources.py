@@ -23,6 +23,7 @@ def connect() -> Iterator[Any]:
         TemporaryDirectory(prefix="bothworlds-") as folder,
         duckdb.connect(config={"temp_directory": folder}) as opened,
     ):
+        opened.execute("SET enable_progress_bar_print = false")  # DuckDB's own bar would go to standard output
         yield opened
 
 
