@@ -189,7 +189,11 @@ class SqliteDatabase(Database):
 
 def _claimed(path: Path) -> sqlite3.Connection:
     """Hold a lock that ends with this process, however it ends; SQLite knows how to on every system."""
-    if not path.parent.is_dir():
+    try:
+        there = path.parent.is_dir()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
+    if not there:
         raise StoreError(f"there is no folder {path.parent}: make it, or choose another place for the store")
     claim = sqlite3.connect(f"{path}.lock", isolation_level=None, check_same_thread=False, timeout=0.0)
     try:
