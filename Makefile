@@ -56,7 +56,7 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.python pyproject.toml
-	$(INSTALL) -e '.[figures,parquet]'
+	$(INSTALL) -e '.[figures,parquet,clicks]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml

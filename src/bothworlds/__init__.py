@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import arena, core, geometry, policies, testing, theory, worlds
+    from . import arena, clicks, core, geometry, policies, testing, theory, worlds
     from .arena import Result, play
     from .core import Decision
     from .policies import policy
@@ -28,6 +28,7 @@ __all__ = [
     "Ranker",
     "Result",
     "arena",
+    "clicks",
     "core",
     "geometry",
     "play",

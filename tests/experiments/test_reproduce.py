@@ -91,7 +91,7 @@ def test_the_same_seed_gives_the_same_results(answer, tmp_path, monkeypatch):
 def test_one_question_alone(tmp_path, monkeypatch):
     monkeypatch.setitem(SIZES, "tiny", TINY)
     found = reproduce("tiny", only="shapes", out=tmp_path, progress=False)
-    assert {path.stem for path in (tmp_path / "figures").iterdir()} == {"shapes"}
+    assert {path.stem for path in (tmp_path / "shapes" / "figures").iterdir()} == {"shapes"}
     assert len(found.verdicts) == 1
 
 

@@ -22,7 +22,10 @@ keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of
 app.add_typer(keys, name="keys")
 
 PLACE = "PATH|postgresql://..."
-Store = Annotated[str, typer.Option("--store", metavar=PLACE, help="A SQLite file, or a PostgreSQL database.")]
+Store = Annotated[
+    str,
+    typer.Option("--store", metavar=PLACE, envvar="BOTHWORLDS_STORE", help="A SQLite file, or a PostgreSQL database."),
+]
 
 
 def with_extra(command: F) -> F:
@@ -91,7 +94,7 @@ def demo(
     seconds: Annotated[float | None, typer.Option("--seconds", min=0.0, help="Stop after that long.")] = None,
 ) -> None:
     """Serve simulated visitors, and watch the service learn in its dashboard."""
-    from ..serve.demo import run  # type: ignore[import-not-found, unused-ignore]
+    from ..serve.demo import run
 
     run(world, store=store, port=port, rate=rate, seconds=seconds, say=_say)
 
@@ -101,7 +104,7 @@ def demo(
 @with_extra
 def verify(store: Store = "bothworlds.db") -> None:
     """Rebuild all counters from the log and compare them bit for bit; the exit status is 1 if any differs."""
-    from ..serve.verifying import verify as compare  # type: ignore[import-not-found, unused-ignore]
+    from ..serve.verifying import verify as compare
 
     with _opened(store, read_only=True) as opened:
         found = compare(opened)
@@ -126,7 +129,7 @@ def migrate(
 ) -> None:
     """Copy a store to another one, such as a file to PostgreSQL, and verify both; nothing in the first is changed."""
     from ..progress import progress_bar
-    from ..serve.moving import migrate as move  # type: ignore[import-not-found, unused-ignore]
+    from ..serve.moving import migrate as move
 
     with (
         _opened(source, read_only=True) as old,
@@ -185,7 +188,7 @@ def revoke_key(
 
 @contextlib.contextmanager
 def _opened(place: str, *, read_only: bool = False) -> Iterator[Any]:
-    from ..serve.stores.opening import open_store  # type: ignore[import-not-found, unused-ignore]
+    from ..serve.stores.opening import open_store
 
     opened: AnyStore = open_store(place, read_only=read_only)
     with contextlib.closing(opened):

@@ -98,8 +98,12 @@ class Model:
         return write_document(document_of(self), path)
 
 
-class Models(Mapping[str, Model]):
-    """One model for every query; they are made when they are looked at."""
+class Models:
+    """One model for every query: ``models[query]``, made when it is looked at; iterating gives the queries.
+
+    It has what a model has, for all queries together: ``items``, ``queries`` and ``attraction`` are aligned, and
+    ``examination`` has a row for each query.
+    """
 
     def __init__(self, make: Callable[[str], Model], flat: Flat, totals: Mapping[str, Any], names: tuple[str, ...]):
         self._make, self._flat, self._totals, self._names = make, flat, totals, dict.fromkeys(names)
@@ -108,6 +112,42 @@ class Models(Mapping[str, Model]):
         if query not in self._names:
             raise KeyError(query)
         return self._make(query)
+
+    def __contains__(self, query: object) -> bool:
+        return query in self._names
+
+    def keys(self) -> tuple[str, ...]:
+        """The queries."""
+        return tuple(self._names)
+
+    def values(self) -> Iterator[Model]:
+        """The models."""
+        return (self[query] for query in self)
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The item of every attraction."""
+        return self._flat.items
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """The query of every attraction."""
+        return self._flat.queries
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The positions, as the log numbers them."""
+        return self._flat.positions
+
+    @property
+    def attraction(self) -> Floats:
+        """(n,) of every item of every query."""
+        return self._flat.attraction
+
+    @property
+    def examination(self) -> Floats:
+        """(n_queries, n_positions), in the order of the queries; the largest of every row is 1."""
+        return self._flat.examination
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -159,7 +199,7 @@ class Models(Mapping[str, Model]):
 
     def curve(self) -> list[dict[str, Any]]:
         """One entry for every (query, position)."""
-        return [{"query": query, **row} for query, model in self.items() for row in model.curve()]
+        return [{"query": query, **row} for query in self for row in self[query].curve()]
 
     def perplexity(self, other: Counts | str | Path | Any) -> Perplexity:
         """That of all models together, each for its own query."""
@@ -179,7 +219,7 @@ class Models(Mapping[str, Model]):
 
     def save(self, path: str | Path) -> Path:
         """Write all models to one JSON file."""
-        models = {query: document_of(model) for query, model in self.items()}
+        models = {query: document_of(self[query]) for query in self}
         return write_document({"models": models}, path)
 
     def __repr__(self) -> str:

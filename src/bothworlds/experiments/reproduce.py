@@ -71,6 +71,8 @@ def reproduce(
     announce(f"putting the paper to the test, size {size}; results go to {folder}")
     games = _without_repeats([game for question in questions for game in question.games(scale)])
     played = play_all(games, folder / "cells", seed=seed, jobs=jobs, progress=progress)
+    # The report of one question stands beside that of all, not in its place.
+    folder = folder / only if only else folder
     table = save_results(played, folder / "results.parquet")
     # From here on everything comes from the table, as it would for somebody who was given only that.
     results = Results(load_results(table))

@@ -196,7 +196,11 @@ class Service:
     async def _admit(self, scope: Scope, role: Role) -> str:
         if scope["bothworlds.route"] == "/metrics" and self.config.public_metrics:
             return PUBLIC
-        return await self.keyring.actor(scope, role)
+        actor = await self.keyring.actor(scope, role)
+        surface = scope["path_params"].get("surface")
+        if surface is not None and not self.engine.knows(surface):
+            await self.engine.catch_up()
+        return actor
 
     def _check_host(self, scope: Scope) -> None:
         """Without keys, refuse pages elsewhere that have made their own name point to this machine."""

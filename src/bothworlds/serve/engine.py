@@ -95,9 +95,9 @@ class Engine(Administration):
         """The list for a request; the same list if it is asked for again."""
         if not self._running:
             raise Unavailable("the service is not running")
-        display = self._refresher.displays.get(surface)
-        if display is None:
-            raise Unknown(f"there is no surface {surface!r}")
+        if not self.knows(surface):
+            await self.catch_up()
+        display = self._display(surface)
         if not 0 < len(request_id) <= REQUEST_LENGTH or not request_id.isprintable():
             checked_name(request_id, "request_id", "/request_id", longest=REQUEST_LENGTH)
         event_id = event_id_of(display.surface.id, request_id, self._draw_key)
@@ -162,6 +162,15 @@ class Engine(Administration):
             raise TooMany(f"surface {display.surface.name!r} has {limit} segments already, its max_segments")
         return self._refresher.shelf(display, segment)
 
+    def knows(self, surface: str) -> bool:
+        """Whether there is a surface of that name, as far as this process has heard."""
+        return surface in self._refresher.displays
+
+    async def catch_up(self) -> None:
+        """Look for what other processes have made a moment ago, before it is called unknown."""
+        if self._shared:
+            await self._in_thread(self._refresher.look_again)
+
     # Feedback
 
     async def feedback(self, events: Sequence[Feedback]) -> list[Result]:
@@ -172,7 +181,10 @@ class Engine(Administration):
         now = self._clock()
         for k, given in enumerate(events):
             try:
-                report = self._report(given)
+                event = self._opened(given)
+                if event.surface_id not in self._refresher.by_id:
+                    await self.catch_up()
+                report = self._report(given, event)
             except Forged as error:
                 results.append(Result(given.event_id, "rejected", str(error)))
                 continue
@@ -187,12 +199,16 @@ class Engine(Administration):
                 self._results[report.event.surface_id, status] += 1
         return results
 
-    def _report(self, given: Feedback) -> Report:
+    def _opened(self, given: Feedback) -> Event:
+        """The event that a token tells of."""
         if not self._signer.knows(given.token):
             self._read_secrets()
         event = self._signer.read(given.token)
         if event.id.hex() != given.event_id:
             raise Forged("the token belongs to another event")
+        return event
+
+    def _report(self, given: Feedback, event: Event) -> Report:
         if event.surface_id not in self._refresher.by_id:
             raise Forged("the surface of this event is not known here")
         clicks = 0

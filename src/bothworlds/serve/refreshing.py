@@ -84,6 +84,11 @@ class Refresher(threading.Thread):
             self._refresh_surface(display)
         self._revision = revision
 
+    def look_again(self) -> None:
+        """Read surfaces that other processes may have made since the last refresh."""
+        if self._store.revision() != self._revision:
+            self._read_surfaces()
+
     def load(self) -> None:
         """Read and solve everything there is."""
         self._revision = self._store.revision()

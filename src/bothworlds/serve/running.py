@@ -65,10 +65,10 @@ def run(
 def open_service(config: Config, json_log: bool) -> Opened:
     """Open the store, and put an engine and the pages around it."""
     from .app import Service
-    from .engine import Engine  # type: ignore[import-not-found, unused-ignore]
+    from .engine import Engine
     from .metrics import Metrics
-    from .pages import routes  # type: ignore[import-not-found, unused-ignore]
-    from .stores.opening import open_store  # type: ignore[import-not-found, unused-ignore]
+    from .pages import routes
+    from .stores.opening import open_store
 
     store = open_store(config.store)
     try:
@@ -76,7 +76,7 @@ def open_service(config: Config, json_log: bool) -> Opened:
         shared = is_postgres(config.store)
         engine: Any = Engine(store, refresh_ms=config.refresh_ms, refresh_events=config.refresh_events, shared=shared)
         metrics = Metrics()
-        pages = routes(engine, latency=metrics.latency)
+        pages = routes(engine, latency=metrics.latency, audit=store.audit)
         hosts = () if keyed else LOOPBACK_NAMES
         service = Service(
             engine, store, config, keys_required=keyed, pages=pages, hosts=hosts, json_log=json_log, metrics=metrics

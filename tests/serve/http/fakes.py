@@ -55,6 +55,9 @@ class FakeEngine:
     async def start(self):
         self.started = True
 
+    def knows(self, surface):
+        return True
+
     async def stop(self):
         self.stopped = True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels import Floats
+from ..sources import connect
 
 __all__ = ["Cells", "Impressions", "cells_of", "opened", "share_of_folds"]
 
@@ -45,16 +45,11 @@ class Impressions:
 @contextmanager
 def opened(log: Any) -> Iterator[Impressions]:
     """Open a log, or the log at a path, in a database of its own, which moves to disk what does not fit into memory."""
-    try:
-        import duckdb
-    except ImportError as error:
-        raise ImportError("evaluation needs duckdb: pip install 'bothworlds[clicks]'") from error
     if isinstance(log, (str, Path)):
         from .. import read
 
         log = read(log)
-    with tempfile.TemporaryDirectory() as folder, duckdb.connect(":memory:") as connection:
-        connection.execute(f"SET temp_directory = '{folder}'")
+    with connect() as connection:
         yield _impressions(log, connection)
 
 
