@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", choices=[*SECTIONS, *ON_DEMAND, []], help=names)
     parser.add_argument("--out", type=Path, default=Path("out/bench.json"))
     chosen = parser.parse_args()
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=200)
     machine = f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"
     console.print(f"{machine}, load {os.getloadavg()[0]:.1f}")
     found: dict[str, Any] = {}
