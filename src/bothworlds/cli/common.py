@@ -41,11 +41,16 @@ def plainly(command: F) -> F:
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
-    """Split ``name:setting=value,...``; values are Python literals.
+    """Split ``name:setting=value,...``; values are Python literals, but the query of a model is taken as it stands.
 
     >>> parse("paper/stochastic:gap=0.01,phase=20000")
     ('paper/stochastic', {'gap': 0.01, 'phase': 20000})
+    >>> parse("model.json:query=9982_0")
+    ('model.json', {'query': '9982_0'})
     """
+    file, is_model, query = text.partition(".json:query=")
+    if is_model:
+        return f"{file}.json", {"query": query.strip("'\"")}
     name, _, rest = text.partition(":")
     advice = f"cannot read the settings in {text!r}; write them like {name}:setting=0.5,other=3"
     try:

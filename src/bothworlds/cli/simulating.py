@@ -40,7 +40,7 @@ Worlds = Annotated[
         "-w",
         metavar="NAME[:SETTING=VALUE,...]",
         help="World to play in; may be given several times: paper/periodic-items:gap=0.01,phase=20000; or the file "
-        "of a fitted model: model.json:query='news'",
+        "of a fitted model: model.json:query=news",
     ),
 ]
 Rounds = Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds to play.")]
@@ -123,7 +123,7 @@ def reproduce(
         typer.Option(
             "--world",
             "-w",
-            metavar="MODEL.json[:query='NAME']",
+            metavar="MODEL.json[:query=NAME]",
             help="A fitted model that takes the place of the paper's search log.",
         ),
     ] = None,
