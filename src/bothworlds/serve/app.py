@@ -69,7 +69,7 @@ class Service:
         self._hot = Hot(engine, self.keyring, self.config, self.metrics)
         self._origins = Origins(self.config.allowed_origins)
         self._hosts = frozenset(host.encode() for host in hosts)
-        self._reading = Reading(engine, self.metrics)
+        self._reading = Reading(engine, self.keyring, self.metrics)
         self._api = Router(api_routes(self._handlers(), self._admit), redirect_slashes=False, default=nowhere)
         self._pages = Router([*self._session_routes(), *pages], redirect_slashes=False, default=nowhere)
         self._looking: asyncio.Task[None] | None = None

@@ -203,10 +203,11 @@ class Client:
     def call(self, method: str, path: str, body: Any = None, *, tries: int | None = None) -> Any:
         """Any call of the API; the answer's JSON, or ``ClientError``. ``tries`` says how often, if it is up to you."""
         sent = None if body is None else json.dumps(body).encode()
-        most = tries or (self._tries if _may_be_repeated(method, path) else 1)
+        repeatable = _may_be_repeated(method, path)
+        most = tries or (self._tries if repeatable else 1)
         for attempt in range(most):
             try:
-                return self._once(method, path, sent, fresh=most == 1 and not _may_be_repeated(method, path))
+                return self._once(method, path, sent, fresh=not repeatable)
             except ClientError as error:
                 if attempt + 1 == most or (error.status and error.status not in WORTH_ANOTHER_TRY):
                     raise
