@@ -16,7 +16,7 @@ from bothworlds.serve.app import Service
 from bothworlds.serve.config import Config
 from bothworlds.serve.stores.opening import open_store
 
-VISITS = 500
+VISITS, PARTS = 400, 8  # growth is measured over the second half
 ALLOWANCE = 60  # bytes a visit: an answer that was kept would take a thousand
 
 
@@ -50,7 +50,7 @@ async def growth(place: Path) -> float:
     body = {"slots": 3, "items": ["a", "b", "c", "d", "e"], "holdout": 0.1}
     await post(service, "/v1/surfaces/home", body, "PUT")
     sizes = []
-    for part in range(4):
+    for part in range(PARTS):
         if part == 1:  # what was compiled by now is none of our business
             tracemalloc.start()
         await asyncio.gather(*(visit(service, part * VISITS + k) for k in range(VISITS)))
@@ -58,7 +58,7 @@ async def growth(place: Path) -> float:
         sizes.append(tracemalloc.get_traced_memory()[0])
     await service.stop()
     store.close()
-    return (sizes[3] - sizes[1]) / (2 * VISITS)
+    return (sizes[-1] - sizes[PARTS // 2 - 1]) / (PARTS // 2 * VISITS)
 
 
 def grown(place: Path) -> float:
