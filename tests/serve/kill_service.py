@@ -10,6 +10,7 @@ counters are what the visitors' own notes come to, so that nothing was counted t
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import re
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,14 @@ class Serving:
         where = next((match for match in found if match), None)
         assert where is not None, (self._folder / "errors.txt").read_text()
         self.where = where[1], int(where[2])
+
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any, str]:
+        """One call on a connection of its own, which any worker may get: status, answer, ETag."""
+        with closing(HTTPConnection(*self.where, timeout=20)) as connection:
+            sent = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, sent, {"Content-Type": "application/json", **headers})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read() or b"null"), answer.getheader("ETag", "")
 
     def kill(self, chance: random.Random) -> None:
         """Kill one worker, whom the service replaces, or everything, and start it again."""

@@ -50,6 +50,7 @@ class FakeEngine:
 
     def __init__(self):
         self.kept, self.events, self.rows, self.actors = {}, {}, [], []
+        self.rotations = []
         self.away, self.started, self.stopped, self.fault = False, False, False, None
         self.reason = "the store is away"
 
@@ -176,8 +177,9 @@ class FakeEngine:
         if "attraction" not in model:
             raise Invalid("the model has no attraction", "/model")
 
-    async def rotate_secret(self, *, actor):
+    async def rotate_secret(self, *, actor, forget=False):
         self.check()
+        self.rotations.append(forget)
         return 2
 
     async def import_rows(self, surface, rows, *, actor):

@@ -221,3 +221,11 @@ def test_limits_are_kept(serving):
     assert call("POST", "/v1/feedback", json={"events": [event] * 3}).status_code == 422
     assert call("POST", "/v1/feedback", json={"events": [event, 3, 3]}).status_code == 422
     assert call("POST", RANK, content=b" " * 301).status_code == 413
+
+
+def test_a_secret_is_rotated_and_the_old_ones_are_forgotten_if_asked_for(call, engine):
+    for body in (None, {}, {"forget": True}):
+        options = {} if body is None else {"json": body}
+        assert call("POST", "/v1/secret/rotate", **options).status_code == 204
+    assert engine.rotations == [False, False, True]
+    assert call("POST", "/v1/secret/rotate", json={"forget": "yes"}).status_code == 422
