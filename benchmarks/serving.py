@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 import warnings
 from collections.abc import Iterator, Sequence
@@ -80,16 +79,7 @@ def prepared(service: Running, surface: str = "home") -> None:
     """Create a surface, and have its first policy solved."""
     service.call("PUT", f"/v1/surfaces/{surface}", {"slots": SLOTS, "items": [f"item-{k}" for k in range(ITEMS)]})
     for k in range(10):  # each on a connection of its own, so that every worker has heard of the surface
-        _patiently(service, f"/v1/surfaces/{surface}/rank", {"request_id": f"first-{k}"})
-
-
-def _patiently(service: Running, path: str, body: Any) -> None:
-    for _ in range(100):
-        with contextlib.suppress(urllib.error.HTTPError):
-            service.call("POST", path, body)
-            return
-        time.sleep(0.05)
-    raise RuntimeError(f"{path} was not answered within 5 seconds")
+        service.call("POST", f"/v1/surfaces/{surface}/rank", {"request_id": f"first-{k}"})
 
 
 def ranking(service: Running, seconds: float = SECONDS) -> tuple[Any, Any]:

@@ -119,6 +119,11 @@ class FakeEngine:
         self.asked.append((surface, since, until, segment))
         return report_of(self.surface(surface), segment, self._holdout, **self._changes)
 
+    async def headline(self, surface):
+        whole = report_of(self.surface(surface), None, self._holdout, **self._changes)
+        told = whole["headline"]
+        return {"pages": told["pages"], "clicks_per_page": told["clicks_per_page"], "uplift": whole["uplift"]}
+
     async def event(self, event_id):
         if event_id != "ab" * 16:
             raise Unknown(f"there is no event {event_id!r}")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from bothworlds.serve.client import AsyncClient, Client, ClientError, Page
 from tests.serve.fake_service import FakeService
@@ -166,6 +169,71 @@ def test_closing_sends_what_waits(address, service):
     with Client(address, flush_seconds=3600) as client:
         client.click(client.rank("home", "r1"), 1)
     assert service.clicks == {"event of r1": ({1}, False)}
+
+
+def test_closing_waits_for_a_flush_under_way_and_sends_what_that_could_not(address, service):
+    paused, go_on = threading.Event(), threading.Event()
+
+    def pause(_):
+        paused.set()
+        assert go_on.wait(10)
+
+    client = Client(address, flush_seconds=3600, tries=2, pause=pause)
+    client.click(client.rank("home", "r1"), 1)
+    service.failing = [503, 503]
+    with ThreadPoolExecutor(2) as threads:
+        flushing = threads.submit(client.flush)
+        assert paused.wait(10)
+        closing = threads.submit(client.close)
+        time.sleep(0.1)  # a close that does not wait would be over by now
+        go_on.set()
+        assert not flushing.result()
+        closing.result()
+    assert service.clicks == {"event of r1": ({1}, False)}
+
+
+def test_a_click_does_not_wait_for_others_that_are_being_sent(address, service, monkeypatch):
+    monkeypatch.setattr("bothworlds.serve.client.BATCH", 1)
+    with Client(address, flush_seconds=3600) as client:
+        page = client.rank("home", "r1")
+        with client._sending:
+            client.click(page, 1)
+        assert service.batches == []
+    assert service.clicks == {"event of r1": ({1}, False)}
+
+
+def counting(statuses):
+    """A route that gives these answers, and how often it was called."""
+    calls = []
+
+    async def answer(request):
+        calls.append(request.method)
+        return JSONResponse({"detail": "not now"}, statuses[len(calls) - 1], {"Retry-After": "0"})
+
+    return calls, answer
+
+
+@pytest.mark.parametrize(("method", "often"), [("GET", 3), ("PUT", 3), ("DELETE", 3), ("POST", 1), ("PATCH", 1)])
+def test_only_calls_that_come_to_the_same_are_made_again(method, often):
+    calls, answer = counting([503, 503, 200])
+    service = FakeService(more_routes=[Route("/v1/thing", answer, methods=[method])])
+    with listening(service.app) as address, Client(address, pause=lambda _: None) as client:
+        if often == 1:
+            with pytest.raises(ClientError, match="not now"):
+                client.call(method, "/v1/thing", {})
+        else:
+            client.call(method, "/v1/thing", {})
+    assert calls == [method] * often
+
+
+def test_a_call_that_must_not_be_repeated_gets_a_connection_of_its_own():
+    calls, answer = counting([200])
+    service = FakeService(more_routes=[Route("/v1/keys", answer, methods=["POST"])])
+    with listening(service.app) as address, Client(address) as client:
+        client.rank("home", "r1")
+        client._idle.queue[0].sock.close()  # on this one, it could not be told whether the call was made
+        client.call("POST", "/v1/keys", {})
+        assert (calls, client._idle.qsize()) == (["POST"], 2)
 
 
 def test_threads_may_share_a_client(client, service):

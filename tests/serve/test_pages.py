@@ -15,6 +15,7 @@ from bothworlds.serve.engine_types import Unavailable
 from tests.serve.fake_engine import NAMES, NOW, FakeEngine, audit, item_line, report_of, surface_of
 from tests.serve.markup import Markup, drawings
 
+UNSURE = {"relative": 0.205, "low": None, "high": None, "enough": False, "needed_pages": 2000}
 EVIL = '<script>alert("1")</script>'
 
 
@@ -61,17 +62,38 @@ def test_the_first_page_lists_surfaces_with_their_headline():
     page = read(Browsing(FakeEngine([surface_of(), surface_of(name="menu")])), "/")
     assert page.count("a", href="/surfaces/menu") == 1
     assert page.text.count("+20.5% clicks against the holdout, 95% interval 17.0% to 24.0%") == 2
+    assert page.text.count("81,000 pages, 0.675 clicks per page") == 2
 
 
-def test_a_surface_whose_report_fails_does_not_hide_the_others():
+def test_the_first_page_asks_for_no_whole_report():
+    engine = FakeEngine([surface_of(), surface_of(name="menu")])
+    read(Browsing(engine), "/")
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"holdout": False}, "No holdout to compare with"),
+        ({"headline": {"pages": 0, "clicks_per_page": None}}, "No visitors yet"),
+        ({"uplift": UNSURE}, "Not enough data yet to compare with the holdout"),
+    ],
+)
+def test_a_headline_says_no_more_than_is_known(changes, sentence):
+    page = read(Browsing(FakeEngine(**changes)), "/")
+    assert sentence in page.text
+    assert "+20.5%" not in page.text
+
+
+def test_a_surface_whose_headline_fails_does_not_hide_the_others():
     class Half(FakeEngine):
-        async def report(self, surface, **asked):
+        async def headline(self, surface):
             if surface == "menu":
                 raise Unavailable("away")
-            return await super().report(surface, **asked)
+            return await super().headline(surface)
 
     page = read(Browsing(Half([surface_of(), surface_of(name="menu")])), "/")
-    assert "No report can be had now" in page.text
+    assert "No figures can be had now" in page.text
     assert "+20.5%" in page.text
 
 

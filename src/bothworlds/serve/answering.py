@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Send
 
@@ -12,6 +14,7 @@ from .problems import MEDIA_TYPE, Problem, problem_of
 __all__ = ["Observed", "said_problem", "send_answer", "send_problem"]
 
 JSON = b"application/json"
+AGAIN_SECONDS = 1.0
 
 
 class Observed:
@@ -49,7 +52,20 @@ def said_problem(error: Exception, route: str) -> Problem:
     problem = problem_of(error)
     if problem.status == 500:
         logger.error("fault", route=route, exc_info=error)
+    elif problem.status == 503 and problem is not error:
+        _away(route, error)
     return problem
+
+
+def _away(route: str, error: Exception) -> None:
+    """Log why the store is away; once a second, for every request may meet it."""
+    now = time.monotonic()
+    if now - _last.get("away", -AGAIN_SECONDS) >= AGAIN_SECONDS:
+        _last["away"] = now
+        logger.warning("unavailable", route=route, detail=str(error))
+
+
+_last: dict[str, float] = {}
 
 
 _DETAIL = {404: "there is nothing at this path", 405: "this path does not take this method"}

@@ -39,6 +39,7 @@ __all__ = ["Service"]
 FEEDBACK = "/v1/feedback"
 PREFIX, SUFFIX = "/v1/surfaces/", "/rank"
 METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
+READING = ("GET", "HEAD", "OPTIONS")  # what changes nothing
 OPEN_PAGES = ("/static/", "/sign-in", "/sign-out")
 LOOK_SECONDS = 1.0
 HUNG_UP = 499  # what the log and the metrics say of a request whose caller did not wait
@@ -68,7 +69,7 @@ class Service:
         self._hot = Hot(engine, self.keyring, self.config, self.metrics)
         self._origins = Origins(self.config.allowed_origins)
         self._hosts = frozenset(host.encode() for host in hosts)
-        self._reading = Reading(engine, self.metrics)
+        self._reading = Reading(engine, self.keyring, self.metrics)
         self._api = Router(api_routes(self._handlers(), self._admit), redirect_slashes=False, default=nowhere)
         self._pages = Router([*self._session_routes(), *pages], redirect_slashes=False, default=nowhere)
         self._looking: asyncio.Task[None] | None = None
@@ -146,7 +147,7 @@ class Service:
         return reply.status, reply.size
 
     async def _reply(self, scope: Scope, receive: Receive, route: str, path: str) -> Reply:
-        self._check_host(scope)
+        self._check_caller(scope, for_pages=True)
         if route is FEEDBACK:
             return await self._hot.feedback(scope, receive)
         return await self._hot.rank(scope, receive, unquoted(path[len(PREFIX) : -len(SUFFIX)]))
@@ -156,7 +157,7 @@ class Service:
         said = header(scope, b"content-length")
         size = int(said) if said.isdigit() and len(said) < 16 else 0
         try:
-            self._check_host(scope)
+            self._check_caller(scope, for_pages=False)
             if path.startswith("/v1/") or path in API_PATHS:
                 await self._answer_call(scope, receive, observed, path)
             else:
@@ -202,9 +203,13 @@ class Service:
             await self.engine.catch_up()
         return actor
 
-    def _check_host(self, scope: Scope) -> None:
-        """Without keys, refuse pages elsewhere that have made their own name point to this machine."""
-        if self._hosts and not self.keyring.needed:
+    def _check_caller(self, scope: Scope, *, for_pages: bool) -> None:
+        """Without keys, refuse pages elsewhere, even if they have made their own name point to this machine."""
+        if self.keyring.needed:
+            return
+        if scope["method"] not in READING:
+            self._origins.check(scope, for_pages=for_pages)
+        if self._hosts:
             host = header(scope, b"host")
             name = host if host.endswith(b"]") else host.rpartition(b":")[0] or host
             if name.lower() not in self._hosts:

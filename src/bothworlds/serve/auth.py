@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, get_args
 
 from starlette.types import Scope
 
-from .engine_types import Unavailable
+from .engine_types import ServiceError, Unavailable
 from .limits import header
 from .problems import Problem
 from .shapes import Role
@@ -66,6 +66,14 @@ class Keyring:
         if not text and public:
             return PUBLIC
         return await self.owner(text.removeprefix("Bearer "), role)
+
+    async def allows(self, scope: Scope, role: Role) -> bool:
+        """Whether the request may see what this role may see."""
+        try:
+            await self.actor(scope, role)
+        except (Problem, ServiceError):
+            return False
+        return True
 
     async def owner(self, key: str, role: Role) -> str:
         """The id of a key that allows this role."""

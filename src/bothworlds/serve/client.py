@@ -1,7 +1,8 @@
 """Clients for programs in Python; the standard library is all they need.
 
-Every call may be repeated without harm: a request id always gives the same list, and an event is counted once. So calls
-that fail for want of an answer are made again, with growing pauses.
+Rank and feedback may be repeated without harm, for a request id always gives the same list and an event is counted
+once; so may GET, PUT and DELETE. Such calls are made again, with growing pauses, if they fail for want of an answer.
+Others are made once: a warm start would count twice, and a key that nobody has read would stay.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from types import TracebackType
@@ -25,6 +27,7 @@ __all__ = ["AsyncClient", "Client", "ClientError", "Page"]
 
 T = TypeVar("T")
 WORTH_ANOTHER_TRY = (408, 429, 502, 503, 504)
+REPEATABLE_METHODS = ("GET", "HEAD", "PUT", "DELETE")
 BATCH = 500
 MOST_WAITING = 10_000
 
@@ -96,6 +99,7 @@ class Client:
         self._idle: queue.LifoQueue[HTTPConnection] = queue.LifoQueue()
         self._waiting: dict[str, dict[str, Any]] = {}
         self._lock, self._flush_seconds = threading.Lock(), flush_seconds
+        self._sending = threading.Lock()  # held while events are on their way: they are in nobody's hands then
         self._timer: threading.Timer | None = None
         self._closed = False
         self.dropped = 0  # events given up because too many were waiting, or because the service refused them
@@ -145,8 +149,11 @@ class Client:
             self._drop_oldest()
             self._flush_later()
             full = len(self._waiting) >= BATCH
-        if full:
-            self.flush()
+        if full and self._sending.acquire(blocking=False):  # who sends already will be followed by the timer
+            try:
+                self._send()
+            finally:
+                self._sending.release()
 
     def done(self, page: Page, *slots: int) -> None:
         """Note that there will be no more clicks on a page."""
@@ -154,6 +161,10 @@ class Client:
 
     def flush(self) -> bool:
         """Send what waits; False if the service could not be reached, when it waits on."""
+        with self._sending:
+            return self._send()
+
+    def _send(self) -> bool:
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -171,7 +182,7 @@ class Client:
             return False
 
     def close(self) -> None:
-        """Send what waits and hang up."""
+        """Send what waits, and what another thread could not send just now; then hang up."""
         self._closed = True
         self.flush()
         self._hang_up()
@@ -190,12 +201,13 @@ class Client:
         self.close()
 
     def call(self, method: str, path: str, body: Any = None, *, tries: int | None = None) -> Any:
-        """Any call of the API; the answer's JSON, or ``ClientError``."""
+        """Any call of the API; the answer's JSON, or ``ClientError``. ``tries`` says how often, if it is up to you."""
         sent = None if body is None else json.dumps(body).encode()
-        most = tries or self._tries
+        repeatable = _may_be_repeated(method, path)
+        most = tries or (self._tries if repeatable else 1)
         for attempt in range(most):
             try:
-                return self._once(method, path, sent)
+                return self._once(method, path, sent, fresh=not repeatable)
             except ClientError as error:
                 if attempt + 1 == most or (error.status and error.status not in WORTH_ANOTHER_TRY):
                     raise
@@ -203,8 +215,8 @@ class Client:
                 self._pause(max(asked, 0.1 * 2**attempt * random.uniform(0.5, 1.5)))
         raise AssertionError("at least one try is made")
 
-    def _once(self, method: str, path: str, body: bytes | None) -> Any:
-        connection, used = self._connection()
+    def _once(self, method: str, path: str, body: bytes | None, *, fresh: bool) -> Any:
+        connection, used = self._connection(fresh)
         try:
             try:
                 answer = self._exchange(connection, method, path, body)
@@ -228,12 +240,13 @@ class Client:
         connection.request(method, self._parts.path.rstrip("/") + path, body, self._headers)
         return connection.getresponse()
 
-    def _connection(self) -> tuple[HTTPConnection, bool]:
-        try:
-            return self._idle.get_nowait(), True
-        except queue.Empty:
-            made = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
-            return made(str(self._parts.hostname), self._parts.port, timeout=self._timeout), False
+    def _connection(self, fresh: bool) -> tuple[HTTPConnection, bool]:
+        """A connection, and whether it was used before; one that is fresh fails only if the service does."""
+        if not fresh:
+            with suppress(queue.Empty):
+                return self._idle.get_nowait(), True
+        made = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
+        return made(str(self._parts.hostname), self._parts.port, timeout=self._timeout), False
 
     def _take_back(self, events: Sequence[dict[str, Any]]) -> None:
         with self._lock:
@@ -256,6 +269,15 @@ class Client:
             self._timer = threading.Timer(self._flush_seconds, self.flush)
             self._timer.daemon = True
             self._timer.start()
+
+
+def _may_be_repeated(method: str, path: str) -> bool:
+    """Whether a call that was made twice comes to the same.
+
+    >>> _may_be_repeated("POST", "/v1/surfaces/home/rank"), _may_be_repeated("POST", "/v1/surfaces/home/warm-start")
+    (True, False)
+    """
+    return method in REPEATABLE_METHODS or path == "/v1/feedback" or path.endswith("/rank")
 
 
 def _read(answer: HTTPResponse, text: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Pages of other origins: which of them may call rank and feedback from the browser (CORS)."""
+"""Pages of other origins: which of them may call rank and feedback from the browser, and that others may not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from starlette.types import Scope
 
 from .limits import header
+from .problems import Problem
 
 __all__ = ["Headers", "Origins"]
 
@@ -16,6 +17,7 @@ PREFLIGHT = [
     (b"access-control-allow-headers", b"authorization, content-type"),
     (b"access-control-max-age", b"7200"),
 ]
+ELSEWHERE = (b"cross-site", b"same-site")
 
 
 class Origins:
@@ -29,7 +31,7 @@ class Origins:
         if not self._allowed:
             return []
         origin = header(scope, b"origin")
-        if origin and not self._allowed.isdisjoint((origin, b"*")):
+        if origin and self._allows(origin):
             return [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
         return [(b"vary", b"Origin")]
 
@@ -37,3 +39,28 @@ class Origins:
         """What to tell a browser that asks before it calls."""
         said = self.headers(scope)
         return said + PREFLIGHT if len(said) > 1 else said
+
+    def check(self, scope: Scope, *, for_pages: bool) -> None:
+        """Refuse what a page elsewhere makes a browser send, unless the call is for pages and its origin is allowed.
+
+        A browser sends a plain POST to any address without asking first. Keys stop that, since it does not know them;
+        where none are needed, this must.
+        """
+        if is_foreign(scope) and not (for_pages and self._allows(header(scope, b"origin"))):
+            raise Problem(403, REFUSAL)
+
+    def _allows(self, origin: bytes) -> bool:
+        return not self._allowed.isdisjoint((origin, b"*"))
+
+
+REFUSAL = (
+    "without keys, pages of other origins may change nothing here; those among allowed_origins may call rank and "
+    "feedback"
+)
+
+
+def is_foreign(scope: Scope) -> bool:
+    """Whether a browser sends this for a page that is not of this service; programs do not say where they are from."""
+    origin = header(scope, b"origin").lower()
+    other = bool(origin) and origin.partition(b"://")[2] != header(scope, b"host").lower()
+    return other or header(scope, b"sec-fetch-site").lower() in ELSEWHERE

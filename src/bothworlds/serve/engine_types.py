@@ -11,6 +11,7 @@ __all__ = [
     "Conflict",
     "Feedback",
     "Invalid",
+    "NotEnough",
     "Ranked",
     "Result",
     "ServiceError",
@@ -65,7 +66,12 @@ class Result:
 
 
 class ServiceError(Exception):
-    """A refusal that says what is wrong; ``errors`` point to the parts of the request that are at fault."""
+    """A refusal that says what is wrong; ``errors`` point to the parts of the request that are at fault.
+
+    ``title`` names the kind of refusal, where it is more special than its class.
+    """
+
+    title: str | None = None
 
     def __init__(self, detail: str, errors: Sequence[dict[str, str]] = ()) -> None:
         super().__init__(detail)
@@ -82,6 +88,12 @@ class Invalid(ServiceError):
 
     def __init__(self, detail: str, pointer: str = "", errors: Sequence[dict[str, str]] = ()) -> None:
         super().__init__(detail, errors or ([{"pointer": pointer, "detail": detail}] if pointer else ()))
+
+
+class NotEnough(Invalid):
+    """Fewer items may be shown than there are slots (422)."""
+
+    title = "Not enough eligible items"
 
 
 class Conflict(ServiceError):

@@ -14,7 +14,7 @@ from .engine_types import Conflict, Unknown
 from .limits import check_count, decode, media_type, read_body
 from .problems import Problem
 from .records import Surface
-from .shapes import Reset, SurfaceChanges, SurfaceRequest, WarmStart, view_of
+from .shapes import Reset, Rotation, SurfaceChanges, SurfaceRequest, WarmStart, view_of
 from .stores.base import VersionConflict
 
 __all__ = ["Managing", "answer", "etag"]
@@ -22,6 +22,7 @@ __all__ = ["Managing", "answer", "etag"]
 _surface_request = msgspec.json.Decoder(SurfaceRequest)
 _surface_changes = msgspec.json.Decoder(SurfaceChanges)
 _reset = msgspec.json.Decoder(Reset)
+_rotation = msgspec.json.Decoder(Rotation)
 _warm_start = msgspec.json.Decoder(WarmStart)
 
 
@@ -105,7 +106,9 @@ class Managing:
         return Response(status_code=204)
 
     async def rotate_secret(self, request: Request, actor: str) -> Response:
-        await self._engine.rotate_secret(actor=actor)
+        body = await read_body(request.scope, request.receive, self._limits)
+        asked = decode(_json(request, body) or b"{}", _rotation)
+        await self._engine.rotate_secret(actor=actor, forget=asked.forget)
         return Response(status_code=204)
 
     async def _change_item(self, request: Request, change: Callable[..., Any], actor: str) -> Surface:

@@ -23,13 +23,14 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 RANK = "/v1/surfaces/{surface}/rank"
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 # What is read from the engine's health: name, what it is, and how the values of several workers become one.
+# Only those of workers that live: the last words of one that was killed would be told for ever.
 GAUGES = (
-    ("commit_lag_seconds", "How long the oldest feedback has been waiting to be stored.", "max"),
+    ("commit_lag_seconds", "How long the last write to the store took.", "livemax"),
     ("queue_length", "Feedback that waits to be stored.", "livesum"),
-    ("solver_seconds", "How long the last policy took to solve.", "max"),
-    ("open_events", "Lists that were shown and are not settled.", "max"),
-    ("policy_age_seconds", "Age of the oldest policy in use.", "max"),
-    ("ready", "1 if the service can work.", "min"),
+    ("solver_seconds", "How long the last policy took to solve.", "livemax"),
+    ("open_events", "Lists that were shown and are not settled.", "livemax"),
+    ("policy_age_seconds", "Age of the newest policy in use.", "livemax"),
+    ("ready", "1 if the service can work.", "livemin"),
 )
 
 

@@ -21,6 +21,7 @@ from .shapes import (
     RankRequest,
     Reset,
     Role,
+    Rotation,
     SurfaceChanges,
     SurfaceRequest,
     Surfaces,
@@ -120,7 +121,8 @@ OPERATIONS = (
     Operation("POST", "/v1/keys", "create_key", "admin", "Make a key", {201: NewKey}, READ_BODY, KeyRequest),
     Operation("DELETE", "/v1/keys/{key_id}", "revoke_key", "admin", "Revoke a key", {204: None}),
     Operation(
-        "POST", "/v1/secret/rotate", "rotate_secret", "admin", "Sign tokens with a new secret", {204: None}
+        "POST", "/v1/secret/rotate", "rotate_secret", "admin", "Sign tokens with a new secret", {204: None},
+        READ_BODY, Rotation, False,
     ),
     Operation("GET", "/healthz", "alive", None, "Is the process alive?", {200: Answer}),
     Operation("GET", "/readyz", "ready", None, "Can the service work?", {200: Health}, (503,)),

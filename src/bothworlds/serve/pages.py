@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from . import charts, wording
 from .engine_types import Invalid, ServiceError, Unavailable, Unknown
 from .records import Surface
-from .report_types import SurfaceReport
+from .report_types import Headline, SurfaceReport
 from .viewing import RANGES, View, heat_table, likeliest, pages_of_items, story
 
 __all__ = ["HEADERS", "Observed", "page", "routes"]
@@ -48,6 +48,7 @@ class Observed(Protocol):
     def surfaces(self) -> list[Surface]: ...
     def health(self) -> Mapping[str, Any]: ...
     async def event(self, event_id: str) -> Mapping[str, Any]: ...
+    async def headline(self, surface: str) -> Headline: ...
     async def report(
         self, surface: str, *, since: int | None, until: int | None, segment: str | None = None
     ) -> SurfaceReport: ...
@@ -64,9 +65,8 @@ def routes(engine: Observed, *, latency: Figures | None = None, audit: Audit | N
         surfaces = engine.surfaces()
         if not surfaces:
             return page(request, "welcome.html", address=_address(request))
-        view = View.of(request.query_params)
-        reports = await asyncio.gather(*(_report_or_none(engine, surface, view) for surface in surfaces))
-        return page(request, "surfaces.html", view=view, lines=list(zip(surfaces, reports, strict=True)))
+        headlines = await asyncio.gather(*(_headline_or_none(engine, surface) for surface in surfaces))
+        return page(request, "surfaces.html", lines=list(zip(surfaces, headlines, strict=True)))
 
     async def surface(request: Request) -> Response:
         return page(request, "surface.html", **await _seen(engine, request, latency, audit))
@@ -112,9 +112,10 @@ async def _seen(engine: Observed, request: Request, latency: Figures | None, aud
     }
 
 
-async def _report_or_none(engine: Observed, surface: Surface, view: View) -> SurfaceReport | None:
+async def _headline_or_none(engine: Observed, surface: Surface) -> Headline | None:
+    """Not the report, which costs so much that a page of all of them would slow ranking."""
     try:
-        return await engine.report(surface.name, since=view.since(surface), until=None, segment=None)
+        return await engine.headline(surface.name)
     except ServiceError:
         return None  # gone in the meantime, or the store is away: the others can still be shown
 

@@ -15,7 +15,7 @@ __all__ = ["MEDIA_TYPE", "Problem", "decoding_problem", "problem_of"]
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = "1"
-NOT_ENOUGH = "Not enough eligible items"
+AWAY = "the store cannot be read or written to now; send it again"  # where it is, is nobody's business
 
 STATUS_OF: dict[type[Exception], int] = {
     Unknown: 404,
@@ -87,11 +87,11 @@ def problem_of(error: Exception) -> Problem:
         return error
     for kind, status in STATUS_OF.items():
         if isinstance(error, kind):
-            detail = str(error) or TITLES[status]
-            title = NOT_ENOUGH if isinstance(error, Invalid) and detail.endswith(" eligible") else None
-            return Problem(status, detail, title=title, errors=getattr(error, "errors", ()))
+            detail = AWAY if status == 503 else str(error) or TITLES[status]
+            title, errors = getattr(error, "title", None), getattr(error, "errors", ())
+            return Problem(status, detail, title=title, errors=errors)
     if isinstance(error, ServiceError):
-        return Problem(422, error.detail, errors=error.errors)
+        return Problem(422, error.detail, title=error.title, errors=error.errors)
     return Problem(500, "the service failed; its log says more")
 
 

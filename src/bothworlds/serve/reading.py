@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from .auth import Keyring
 from .engine_types import Unknown
 from .managing import answer
 from .metrics import CONTENT_TYPE, Metrics
@@ -18,14 +19,16 @@ from .shapes import rfc3339
 __all__ = ["Reading", "dated"]
 
 EVENT_ID_DIGITS = 32
+NOT_READY = "the service is not ready; its log says why, and so does this call with a key that may read"
+FIRST_YEAR, LAST_YEAR = 1970, 9998  # of times that can be asked for; a year less than can be written down
 TIMES = ("at", "since", "until", "late_until")
 
 
 class Reading:
     """What may be looked at."""
 
-    def __init__(self, engine: Any, metrics: Metrics) -> None:
-        self._engine, self._metrics = engine, metrics
+    def __init__(self, engine: Any, keyring: Keyring, metrics: Metrics) -> None:
+        self._engine, self._keyring, self._metrics = engine, keyring, metrics
         self.stopping = False
 
     async def get_event(self, request: Request, actor: str) -> Response:
@@ -52,10 +55,12 @@ class Reading:
 
     async def ready(self, request: Request, actor: str) -> Response:
         health = await asyncio.to_thread(self._engine.health)
-        reasons = list(health.get("reasons", ())) + (["the service is stopping"] if self.stopping else [])
+        # Reasons may say where the store is, which is for those who may read.
+        reasons = list(health.get("reasons", ())) if await self._keyring.allows(request.scope, "read") else []
+        reasons += ["the service is stopping"] if self.stopping else []
         ready = bool(health.get("ready")) and not self.stopping
         if not ready:
-            raise Problem(503, "; ".join(map(str, reasons)) or "the service is not ready", title="Not ready")
+            raise Problem(503, "; ".join(map(str, reasons)) or NOT_READY, title="Not ready")
         return answer({"ready": True, "reasons": reasons})
 
     async def metrics(self, request: Request, actor: str) -> Response:
@@ -94,9 +99,12 @@ def _time(request: Request, name: str) -> int | None:
         said = datetime.fromisoformat(text.replace(" ", "+"))  # a plus sign in a query means a space
         if said.tzinfo is None:
             raise _wrong(name, "it needs a zone, such as Z at the end")
-        return round(said.astimezone(UTC).timestamp() * 1000)
+        asked = said.astimezone(UTC)
     except (ValueError, OverflowError):
         raise _wrong(name, "it must be a time such as 2026-01-31T12:00:00Z") from None
+    if not FIRST_YEAR <= asked.year <= LAST_YEAR:
+        raise _wrong(name, f"it must be between the years {FIRST_YEAR} and {LAST_YEAR}")
+    return round(asked.timestamp() * 1000)
 
 
 def _wrong(name: str, detail: str) -> Problem:

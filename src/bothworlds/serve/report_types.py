@@ -10,6 +10,7 @@ from typing import Literal, NotRequired, TypedDict
 
 __all__ = [
     "AuditEntry",
+    "Headline",
     "Health",
     "ItemLine",
     "Learning",
@@ -41,6 +42,14 @@ class Uplift(TypedDict):
     high: float | None
     enough: bool
     needed_pages: int  # pages of the holdout from which the comparison is worth showing
+
+
+class Headline(TypedDict):
+    """What ``Engine.headline`` says of the last 24 hours: cheap, for pages that list many surfaces."""
+
+    pages: int  # of the learner
+    clicks_per_page: float | None
+    uplift: Uplift | None  # None without a holdout
 
 
 class ItemLine(TypedDict):

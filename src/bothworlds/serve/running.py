@@ -77,7 +77,7 @@ def open_service(config: Config, json_log: bool) -> Opened:
         engine: Any = Engine(store, refresh_ms=config.refresh_ms, refresh_events=config.refresh_events, shared=shared)
         metrics = Metrics()
         pages = routes(engine, latency=metrics.latency, audit=store.audit)
-        hosts = () if keyed else LOOPBACK_NAMES
+        hosts = () if keyed else own_names(config.host)
         service = Service(
             engine, store, config, keys_required=keyed, pages=pages, hosts=hosts, json_log=json_log, metrics=metrics
         )
@@ -123,6 +123,16 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def own_names(host: str) -> set[str]:
+    """The names under which a service on loopback answers.
+
+    >>> sorted(own_names("127.0.0.2") - own_names("localhost")), sorted(own_names("::1") - own_names("localhost"))
+    (['127.0.0.2'], [])
+    """
+    bare = host.strip("[]").lower()
+    return {*LOOPBACK_NAMES, f"[{bare}]" if ":" in bare else bare}
 
 
 def listen(config: Config, *, shared: bool = False) -> socket.socket:

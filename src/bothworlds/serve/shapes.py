@@ -27,6 +27,7 @@ __all__ = [
     "RankRequest",
     "Ranking",
     "Reset",
+    "Rotation",
     "Role",
     "SurfaceChanges",
     "SurfaceView",
@@ -128,6 +129,12 @@ class Reset(Struct, frozen=True, forbid_unknown_fields=True):
     """What to forget: one segment, or all of them if none is named."""
 
     segment: SegmentName | None = None
+
+
+class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether tokens of the old secrets become useless at once, as they must if a secret has leaked."""
+
+    forget: bool = False
 
 
 class WarmStart(Struct, frozen=True, forbid_unknown_fields=True):

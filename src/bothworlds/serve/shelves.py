@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..policies import Policy
-from .engine_types import Invalid
+from .engine_types import Invalid, NotEnough
 from .learner import Drawn, Served, Sums, baseline_of, served
 from .records import Item, Surface
 
@@ -95,7 +95,7 @@ def _check_enough(
         errors = []
         if excluded:
             errors = [{"pointer": "/exclude", "detail": f"removes {len(excluded)} of {len(active)} items"}]
-        raise Invalid(f"{slots} slots need {slots} items; {len(eligible) + len(pins)} eligible", errors=errors)
+        raise NotEnough(f"{slots} slots need {slots} items; {len(eligible) + len(pins)} eligible", errors=errors)
 
 
 def signature_of(display: Display, exclude: Sequence[str], pins: Mapping[int, str]) -> Signature:

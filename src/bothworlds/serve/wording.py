@@ -11,9 +11,21 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from .report_types import Learning, Pages, Shift, SurfaceReport, Uplift
+from .report_types import Headline, Learning, Pages, Shift, SurfaceReport, Uplift
 
-__all__ = ["DASH", "Verdict", "count", "duration", "learning", "moment", "number", "percent", "shift", "verdict"]
+__all__ = [
+    "DASH",
+    "Verdict",
+    "count",
+    "duration",
+    "in_short",
+    "learning",
+    "moment",
+    "number",
+    "percent",
+    "shift",
+    "verdict",
+]
 
 DASH = "\N{EN DASH}"
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
@@ -112,10 +124,30 @@ def verdict(report: SurfaceReport) -> Verdict:
         return _quiet(report["learning"]["outstanding"])
     if holdout is None or uplift is None:
         return Verdict("none", f"{rate_of(headline)}, over {count(headline['pages'])} pages", _NO_HOLDOUT)
-    if not uplift["enough"] or not all(known(uplift[key]) for key in ("relative", "low", "high")):
+    if not _is_enough(uplift):
         said = f"Not enough data yet: {count(holdout['pages'])} of about {count(uplift['needed_pages'])} holdout pages"
         return Verdict("none", said, "A comparison made now would mostly be chance.")
     return _compared(uplift)
+
+
+def in_short(headline: Headline) -> Verdict:
+    """Does learning pay, as far as a headline tells?
+
+    >>> in_short({"pages": 340, "clicks_per_page": 0.4, "uplift": None}).sentence
+    'No holdout to compare with'
+    """
+    uplift = headline["uplift"]
+    if not headline["pages"]:
+        return Verdict("none", "No visitors yet, or none whose clicks are known", "")
+    if uplift is None:
+        return Verdict("none", "No holdout to compare with", _NO_HOLDOUT)
+    if not _is_enough(uplift):
+        return Verdict("none", "Not enough data yet to compare with the holdout", "")
+    return _compared(uplift)
+
+
+def _is_enough(uplift: Uplift) -> bool:
+    return uplift["enough"] and all(map(known, (uplift["relative"], uplift["low"], uplift["high"])))
 
 
 def _quiet(waiting: int) -> Verdict:

@@ -7,7 +7,7 @@ import hmac
 
 import msgspec
 
-from bothworlds.serve.engine_types import Conflict, Invalid, Ranked, Result, Slot, Unavailable, Unknown
+from bothworlds.serve.engine_types import Conflict, Invalid, NotEnough, Ranked, Result, Slot, Unavailable, Unknown
 from bothworlds.serve.records import Item, Surface, SurfaceSettings
 
 NOW = 1_700_000_000_000
@@ -50,7 +50,9 @@ class FakeEngine:
 
     def __init__(self):
         self.kept, self.events, self.rows, self.actors = {}, {}, [], []
+        self.rotations = []
         self.away, self.started, self.stopped, self.fault = False, False, False, None
+        self.reason = "the store is away"
 
     async def start(self):
         self.started = True
@@ -76,7 +78,7 @@ class FakeEngine:
         free = [it.name for it in found.items if it.state == "active" and it.name not in {*exclude, *pins.values()}]
         if len(free) + len(pins) < found.settings.slots or any(slot >= found.settings.slots for slot in pins):
             count = found.settings.slots
-            raise Invalid(f"{count} slots need {count} items; {len(free) + len(pins)} eligible", "/exclude")
+            raise NotEnough(f"{count} slots need {count} items; {len(free) + len(pins)} eligible", "/exclude")
         slots = [
             Slot(k, pins[k], 1.0, True, False) if k in pins else Slot(k, free.pop(0), 0.5, False, True)
             for k in range(found.settings.slots)
@@ -175,8 +177,9 @@ class FakeEngine:
         if "attraction" not in model:
             raise Invalid("the model has no attraction", "/model")
 
-    async def rotate_secret(self, *, actor):
+    async def rotate_secret(self, *, actor, forget=False):
         self.check()
+        self.rotations.append(forget)
         return 2
 
     async def import_rows(self, surface, rows, *, actor):
@@ -198,7 +201,7 @@ class FakeEngine:
         return {"surface": self.surface(surface).name, "since": since or 0, "until": until or NOW}
 
     def health(self):
-        reasons = ["the store is away"] if self.away else []
+        reasons = [self.reason] if self.away else []
         return {"ready": not self.away, "reasons": reasons, "queue_length": 3, "commit_lag_ms": 4.0, "open_events": 2}
 
 

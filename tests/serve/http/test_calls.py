@@ -188,7 +188,19 @@ def test_an_event_and_a_report_have_times_that_people_can_read(call):
     assert call("GET", "/v1/surfaces/home/state").json()["rounds"] == 0
 
 
-@pytest.mark.parametrize("query", ["since=yesterday", "since=2026-01-01", "until=9999-99-99", "segment=" + "x" * 200])
+WRONG = [
+    "since=yesterday",
+    "since=2026-01-01",
+    "until=9999-99-99",
+    "until=9999-12-31T23:59:59.9999Z",  # rounded up, it is in a year that cannot be written
+    "until=9999-01-01T00:00:00Z",
+    "since=1969-12-31T23:59:59Z",
+    "since=0001-01-01T00:00:00%2B14:00",
+    "segment=" + "x" * 200,
+]
+
+
+@pytest.mark.parametrize("query", WRONG)
 def test_a_query_that_makes_no_sense_is_refused(call, query):
     answer = call("GET", f"/v1/surfaces/home/report?{query}")
     assert answer.status_code == 422
@@ -209,3 +221,11 @@ def test_limits_are_kept(serving):
     assert call("POST", "/v1/feedback", json={"events": [event] * 3}).status_code == 422
     assert call("POST", "/v1/feedback", json={"events": [event, 3, 3]}).status_code == 422
     assert call("POST", RANK, content=b" " * 301).status_code == 413
+
+
+def test_a_secret_is_rotated_and_the_old_ones_are_forgotten_if_asked_for(call, engine):
+    for body in (None, {}, {"forget": True}):
+        options = {} if body is None else {"json": body}
+        assert call("POST", "/v1/secret/rotate", **options).status_code == 204
+    assert engine.rotations == [False, False, True]
+    assert call("POST", "/v1/secret/rotate", json={"forget": "yes"}).status_code == 422

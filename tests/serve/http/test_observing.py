@@ -9,7 +9,10 @@ import pytest
 
 from bothworlds.serve.auth import create_key
 from bothworlds.serve.config import Config
+from bothworlds.serve.engine_types import Unavailable
 from bothworlds.serve.logs import RequestLog, logger, set_up_logs
+from bothworlds.serve.metrics import GAUGES
+from bothworlds.serve.stores.base import StoreError
 
 from .fakes import NOW, sign
 
@@ -23,6 +26,39 @@ def test_health_is_alive_even_when_it_is_not_ready(call, engine):
     assert answer.status_code == 503
     assert answer.headers["retry-after"]
     assert answer.json()["detail"] == "the store is away"
+
+
+PLACE = "postgresql://shop@10.1.2.3/ranking is away"
+
+
+def test_only_those_who_may_read_are_told_why_it_is_not_ready(call, engine, store):
+    key = create_key(store, ["read"], "", 0)
+    call.run(call.service.keyring.load())
+    engine.away, engine.reason = True, PLACE
+    stranger, reader = call("GET", "/readyz"), call("GET", "/readyz", headers={"authorization": f"Bearer {key}"})
+    assert (stranger.status_code, reader.status_code) == (503, 503)
+    assert "10.1.2.3" not in stranger.text
+    assert reader.json()["detail"] == PLACE
+
+
+@pytest.mark.parametrize("kind", [StoreError, Unavailable])
+def test_callers_are_not_told_where_a_store_is_that_is_away(call, engine, kind, restored_logs, monkeypatch):
+    monkeypatch.setattr("bothworlds.serve.answering._last", {})
+    stream = io.StringIO()
+    set_up_logs("json", stream)
+    engine.fault = kind(PLACE)
+    answers = [
+        call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}),
+        call("POST", "/v1/feedback", json={"events": [{"event_id": "e", "token": "t"}]}),
+        call("POST", "/v1/surfaces/home/reset"),
+        call("GET", "/v1/surfaces/home/state"),
+    ]
+    for answer in answers:
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"]
+        assert answer.json()["detail"] == "the store cannot be read or written to now; send it again"
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert (line["event"], line["level"], line["detail"]) == ("unavailable", "warning", PLACE)
 
 
 def test_a_service_that_stops_is_not_ready(call, engine):
@@ -97,6 +133,10 @@ def test_a_log_that_is_turned_off_is_silent():
     log.answered("GET", "/healthz", 200, 0.001, 0)
     log.flush()
     assert stream.getvalue() == ""
+
+
+def test_figures_of_workers_are_of_those_that_live():
+    assert {mode for _, _, mode in GAUGES} <= {"livesum", "livemin", "livemax"}
 
 
 @pytest.fixture

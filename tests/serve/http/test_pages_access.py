@@ -144,3 +144,51 @@ def test_without_keys_only_loopback_names_are_answered(serving):
     ):
         assert call("POST", "/v1/feedback", json={"events": []}, headers={"host": host}).status_code == status
         assert call("GET", "/healthz", headers={"host": host}).status_code == status
+
+
+CHANGES = [
+    ("POST", "/v1/surfaces/home/reset", 204),
+    ("POST", "/v1/secret/rotate", 204),
+    ("POST", "/v1/surfaces/home/items/a/pause", 200),
+    ("DELETE", "/v1/surfaces/home/items/b", 200),
+]
+ELSEWHERE = [
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://127.0.0.1:3000"},  # another program on this machine
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site", "origin": "http://127.0.0.1"},
+]
+
+
+@pytest.mark.parametrize("origins", [(), ("*",)])
+@pytest.mark.parametrize("headers", ELSEWHERE)
+def test_without_keys_a_page_elsewhere_can_change_nothing(serving, engine, headers, origins):
+    call = serving(Config(allowed_origins=origins, request_log=False))
+    call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a", "b", "c"]})
+    before = engine.surface("home")
+    for method, path, _ in CHANGES:
+        assert call(method, path, headers=headers).status_code == 403
+    assert engine.surface("home") == before
+
+
+@pytest.mark.parametrize("headers", [{}, {"origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}])
+def test_without_keys_programs_and_our_own_pages_can(call, headers):
+    for method, path, status in CHANGES:
+        assert call(method, path, headers=headers).status_code == status
+
+
+@pytest.mark.parametrize(("origins", "status"), [((), 403), (("https://shop.example",), 200), (("*",), 200)])
+def test_without_keys_rank_and_feedback_are_for_allowed_origins_only(serving, origins, status):
+    call = serving(Config(allowed_origins=origins, request_log=False))
+    call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a", "b"]})
+    headers = {**ORIGIN, "sec-fetch-site": "cross-site", "content-type": "text/plain"}
+    assert call("POST", "/v1/feedback", content='{"events": []}', headers=headers).status_code == status
+    headers["content-type"] = "application/json"
+    asked = '{"request_id": "r"}'
+    assert call("POST", "/v1/surfaces/home/rank", content=asked, headers=headers).status_code == status
+
+
+def test_with_a_key_it_does_not_matter_where_a_call_is_from(call, store):
+    call.sign(create_key(store, ["admin"], "", 0))
+    assert call("POST", "/v1/surfaces/home/reset", headers=ELSEWHERE[0]).status_code == 204

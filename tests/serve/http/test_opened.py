@@ -1,0 +1,49 @@
+"""The service as ``bothworlds serve`` puts it together: store, engine, pages, names."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bothworlds.serve.config import Config
+from bothworlds.serve.running import open_service
+
+from .conftest import Client
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Open a service on a file of its own; it is stopped at the end."""
+    made = []
+
+    def make(**settings):
+        found = open_service(Config(store=str(tmp_path / "opened.db"), request_log=False, **settings), True)
+        made.append((Client(found.service), found))
+        return made[-1][0]
+
+    yield make
+    for client, found in made:
+        client.run(found.service.stop())
+        client.close()
+        found.store.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "said"), [("127.0.0.2", "127.0.0.2:8080"), ("127.0.0.2", "localhost"), ("::1", "[::1]:80")]
+)
+def test_a_service_answers_under_the_address_that_it_listens_on(opened, host, said):
+    call = opened(host=host)
+    assert call("GET", "/healthz", headers={"host": said}).status_code == 200
+    assert call("GET", "/healthz", headers={"host": "evil.example"}).status_code == 403
+
+
+def test_the_dashboard_tells_who_changed_what(opened):
+    call = opened()
+    call.run(call.service.start())
+    call("PUT", "/v1/surfaces/home", json={"slots": 2, "items": ["a", "b", "c"]})
+    call("POST", "/v1/surfaces/home/items/b/pause")
+    shown = call("GET", "/surfaces/home")
+    assert shown.status_code == 200
+    assert re.search(r"<td>local</td><td>pause[^<]*\bb\b", shown.text)
+    assert "No changes." not in shown.text

@@ -1,0 +1,79 @@
+"""Memory stays flat, however many requests there are: the real engine under the real HTTP side, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bothworlds.serve import engine
+from bothworlds.serve.app import Service
+from bothworlds.serve.config import Config
+from bothworlds.serve.stores.opening import open_store
+
+VISITS, PARTS = 400, 8  # growth is measured over the second half
+ALLOWANCE = 60  # bytes a visit: an answer that was kept would take a thousand
+
+
+async def post(service: Service, path: str, body: Any, method: str = "POST") -> Any:
+    sent, content = [], json.dumps(body).encode()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+    await service({**scope, "headers": [(b"content-type", b"application/json")]}, receive, send)
+    assert sent[0]["status"] < 300
+    return json.loads(sent[1]["body"])
+
+
+async def visit(service: Service, number: int) -> None:
+    page = await post(service, "/v1/surfaces/home/rank", {"request_id": f"visit-{number}"})
+    piece = {"event_id": page["event_id"], "token": page["token"], "clicks": [number % 3], "final": number % 2 == 0}
+    for pieces in ([piece], [{**piece, "token": "forged"}]):
+        await post(service, "/v1/feedback", {"events": pieces})
+
+
+async def growth(place: Path) -> float:
+    """Bytes that remain of a visit, once all that is bounded has reached its bound."""
+    store = open_store(str(place))
+    service = Service(engine.Engine(store), store, Config(request_log=False))
+    await service.start()
+    body = {"slots": 3, "items": ["a", "b", "c", "d", "e"], "holdout": 0.1}
+    await post(service, "/v1/surfaces/home", body, "PUT")
+    sizes = []
+    for part in range(PARTS):
+        if part == 1:  # what was compiled by now is none of our business
+            tracemalloc.start()
+        await asyncio.gather(*(visit(service, part * VISITS + k) for k in range(VISITS)))
+        gc.collect()
+        sizes.append(tracemalloc.get_traced_memory()[0])
+    await service.stop()
+    store.close()
+    return (sizes[-1] - sizes[PARTS // 2 - 1]) / (PARTS // 2 * VISITS)
+
+
+def grown(place: Path) -> float:
+    try:
+        return asyncio.run(growth(place))
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "RECENT", 100)
+    assert grown(tmp_path / "soak.db") < ALLOWANCE
+
+
+@pytest.mark.slow
+def test_a_service_that_kept_all_answers_would_be_caught(tmp_path: Path) -> None:
+    assert grown(tmp_path / "soak.db") > ALLOWANCE

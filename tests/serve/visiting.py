@@ -1,0 +1,164 @@
+"""Visitors of a real service who write down what they were shown and what was acknowledged, and who do not give up."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from http.client import HTTPConnection, HTTPException
+from typing import Any
+
+from bothworlds.serve.records import Event, weight_of
+
+SLOTS, ITEMS = 3, [f"item-{k}" for k in range(8)]
+SURFACE = {"slots": SLOTS, "items": ITEMS, "holdout": 0.1}
+ACKNOWLEDGED = {"accepted", "duplicate", "settled", "late_applied"}
+NOT_NOW = (429, 503)
+
+
+class Notes:
+    """What visitors know: pages they were shown, clicks they have sent, and clicks that were acknowledged."""
+
+    def __init__(self) -> None:
+        self.shown: dict[str, dict[str, Any]] = {}
+        self.sent: Counter[str] = Counter()  # mask of clicks
+        self.acknowledged: Counter[str] = Counter()  # mask of clicks
+        self.final: set[str] = set()
+        self.problems: list[str] = []
+        self.count = 0  # of acknowledgements
+        self._lock = threading.Lock()
+
+    def sending(self, pieces: Iterable[dict[str, Any]]) -> None:
+        with self._lock:
+            for piece in pieces:
+                self.sent[piece["event_id"]] |= _mask(piece["clicks"])
+
+    def answered(self, pieces: Iterable[dict[str, Any]], results: Iterable[dict[str, Any]]) -> None:
+        with self._lock:
+            for piece, result in zip(pieces, results, strict=True):
+                if result["event_id"] != piece["event_id"] or result["status"] not in ACKNOWLEDGED:
+                    self.problems.append(f"{piece['event_id']} was answered with {result}")
+                self.acknowledged[piece["event_id"]] |= _mask(piece["clicks"])
+                self.final |= {piece["event_id"]} if piece["final"] else set()
+                self.count += 1
+
+    def promised(self) -> dict[str, tuple[int, bool]]:
+        """What has been acknowledged by now: for every event its clicks, and whether it is settled."""
+        with self._lock:
+            return {name: (clicks, name in self.final) for name, clicks in self.acknowledged.items()}
+
+    def broken(self, name: str, promise: tuple[int, bool], event: Event | None) -> str:
+        """Which promise an event breaks, if any."""
+        clicks, final = promise
+        if event is None or clicks & ~event.clicks or (final and event.settled_at is None):
+            return f"{name} lost: {promise} was acknowledged, and there is {event}"
+        return f"{name} made up: {event.clicks}" if event.clicks & ~self.sent[name] else ""
+
+    def counters(self) -> dict[tuple[int, int], tuple[int, int, int]]:
+        """Loss, shows and clicks of every cell, if all pages are final and each was counted once."""
+        sums: dict[tuple[int, int], tuple[int, int, int]] = {}
+        for name in self.final:
+            for slot in (slot for slot in self.shown[name]["slots"] if slot["learn"]):
+                cell = ITEMS.index(slot["item"]), slot["slot"]
+                clicked = self.acknowledged[name] >> slot["slot"] & 1
+                old = sums.get(cell, (0, 0, 0))
+                sums[cell] = (old[0] + (0 if clicked else weight_of(slot["p"])), old[1] + 1, old[2] + clicked)
+        return sums
+
+    def open_pages(self) -> list[dict[str, Any]]:
+        """Feedback that settles whatever is open."""
+        return [piece_of(page, [], True) for name, page in self.shown.items() if name not in self.final]
+
+
+def _mask(clicks: Iterable[int]) -> int:
+    return sum(1 << slot for slot in clicks)
+
+
+def piece_of(page: dict[str, Any], clicks: list[int], final: bool) -> dict[str, Any]:
+    return {"event_id": page["event_id"], "token": page["token"], "clicks": clicks, "final": final}
+
+
+class Visitor(threading.Thread):
+    """Looks at pages and clicks, until told to stop; whatever is not answered is sent again, until it is."""
+
+    def __init__(self, number: int, seed: int, where: Callable[[], tuple[str, int]], notes: Notes) -> None:
+        super().__init__(daemon=True)
+        self._who, self._where, self._notes = f"{seed}-{number}", where, notes
+        self._chance = random.Random(self._who)
+        self._connection: HTTPConnection | None = None
+        self._enough, self._given_up = threading.Event(), False
+
+    def run(self) -> None:
+        visit = 0
+        try:
+            while not self._enough.is_set():
+                self._visit(visit)
+                visit += 1
+        except Exception as error:
+            self._notes.problems.append(f"a visitor gave up: {error!r}")
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Finish what is under way, and go."""
+        self._given_up = at_once
+        self._enough.set()
+        if self.is_alive():
+            self.join()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _visit(self, visit: int) -> None:
+        chance, pages = self._chance, [self.rank(f"{self._who}-{visit}-{k}") for k in range(self._chance.randint(1, 4))]
+        clicked = {page["event_id"]: [slot for slot in range(SLOTS) if chance.random() < 0.3] for page in pages}
+        if chance.random() < 0.3:
+            self.feedback([piece_of(page, clicked[page["event_id"]][:1], False) for page in pages])
+        if chance.random() < 0.8:  # others leave their pages open
+            self.feedback([piece_of(page, clicked[page["event_id"]], True) for page in pages])
+            if chance.random() < 0.3:  # once more, and late
+                self.feedback([piece_of(page, [chance.randrange(SLOTS)], False) for page in pages])
+            if chance.random() < 0.3:
+                self._ask_again(f"{self._who}-{visit}-0", pages[0])
+
+    def rank(self, request_id: str) -> dict[str, Any]:
+        page: dict[str, Any] = self.call("POST", "/v1/surfaces/home/rank", {"request_id": request_id})
+        self._notes.shown[page["event_id"]] = page
+        return page
+
+    def feedback(self, pieces: list[dict[str, Any]]) -> None:
+        self._notes.sending(pieces)
+        self._notes.answered(pieces, self.call("POST", "/v1/feedback", {"events": pieces})["results"])
+
+    def _ask_again(self, request_id: str, page: dict[str, Any]) -> None:
+        again = self.call("POST", "/v1/surfaces/home/rank", {"request_id": request_id})
+        if [slot["item"] for slot in again["slots"]] != [slot["item"] for slot in page["slots"]]:
+            self._notes.problems.append(f"{request_id} was shown another list when it asked again")
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """One call, again and again until there is an answer."""
+        while not self._given_up:
+            try:
+                status, said = self._once(method, path, body)
+            except (OSError, HTTPException):
+                self._hang_up()
+                time.sleep(0.05)
+                continue
+            if status < 300:
+                return json.loads(said or b"null")
+            if status not in NOT_NOW:
+                raise AssertionError(f"{method} {path} was answered with {status}: {said!r}")
+            time.sleep(0.05)
+        raise AssertionError("told to go before there was an answer")
+
+    def _once(self, method: str, path: str, body: Any) -> tuple[int, bytes]:
+        if self._connection is None:
+            self._connection = HTTPConnection(*self._where(), timeout=20)
+        sent = None if body is None else json.dumps(body).encode()
+        self._connection.request(method, path, sent, {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        return answer.status, answer.read()
