@@ -47,7 +47,16 @@ def maximise(design: Design, links: Links, settings: Settings, bench: Bench, war
         em_each(shown, clicked, starts, prior, passes, end, part, sums)
 
     _in_threads(design, bench, newton if settings.method == "newton" else em)
+    if settings.method == "em" and settings.iterations is None and not prior:
+        _to_zero(design, bench)
     normalise(design, links, bench)
+
+
+def _to_zero(design: Design, bench: Bench) -> None:
+    """Put what has no clicks where EM takes it in the end, but would never arrive."""
+    shown, clicked = (np.add.reduceat(table, design.starts[:-1]) for table in (design.shown, design.clicked))
+    bench.a[(design.shown.sum(axis=1) > 0.0) & (design.clicked.sum(axis=1) == 0.0)] = -np.inf
+    bench.b[(shown > 0.0) & (clicked == 0.0) & clicked.any(axis=1, keepdims=True)] = -np.inf
 
 
 def normalise(design: Design, links: Links, bench: Bench) -> None:

@@ -54,6 +54,7 @@ def write_document(document: Mapping[str, Any], path: str | Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
+        Path(temporary).chmod(_usual_mode())
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump({"format": FORMAT, "version": VERSION, **document}, file, allow_nan=False)
             file.write("\n")
@@ -62,6 +63,13 @@ def write_document(document: Mapping[str, Any], path: str | Path) -> Path:
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
+
+
+def _usual_mode() -> int:
+    """What a new file may be used for by whom: temporary files are their owner's alone, and a model is for others."""
+    mask = os.umask(0o077)  # the only way to ask
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def load_model(path: str | Path) -> Model | Models:
@@ -82,9 +90,10 @@ def _models(documents: Mapping[str, Any]) -> Models:
 
     found = {str(query): _model({**plain(one), "name": query}) for query, one in documents.items()}
     positions = tuple(sorted({position for model in found.values() for position in model.positions}))
-    curves = np.full((len(found), len(positions)), np.nan)
-    for curve, model in zip(curves, found.values()):
-        curve[[positions.index(position) for position in model.positions]] = model.examination
+    curves, parts = np.full((len(found), len(positions)), np.nan), np.full((len(found), len(positions)), -1)
+    for curve, part, model in zip(curves, parts, found.values()):
+        places = [positions.index(position) for position in model.positions]
+        curve[places], part[places] = model.examination, model.components.positions
     flat = Flat(
         tuple(item for model in found.values() for item in model.items),
         tuple(query for query, model in found.items() for _ in model.items),
@@ -92,6 +101,8 @@ def _models(documents: Mapping[str, Any]) -> Models:
         np.concatenate([model.attraction for model in found.values()]),
         np.repeat(np.arange(len(found)), [len(model.items) for model in found.values()]),
         curves,
+        np.concatenate([model.components.items for model in found.values()]),
+        parts,
     )
     names = ("log_likelihood", "iterations", "converged", "identified")
     totals = {name: [getattr(model, name) for model in found.values()] for name in names}

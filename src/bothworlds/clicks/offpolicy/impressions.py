@@ -12,8 +12,9 @@ import numpy as np
 
 from ...kernels import Floats
 from ..sources import connect
+from ..tally import Counts
 
-__all__ = ["Cells", "Impressions", "cells_of", "opened", "share_of_folds", "spread_of_lengths"]
+__all__ = ["Cells", "Impressions", "cells_of", "count_impressions", "opened", "share_of_folds", "spread_of_lengths"]
 
 # Dates and numbers in columns of text: as text, 10 would come before 9.
 TIME = "coalesce(try_cast(timestamp AS DOUBLE), epoch(try_cast(timestamp AS TIMESTAMPTZ)))"
@@ -66,7 +67,7 @@ def _impressions(log: Any, connection: Any) -> Impressions:
     notes = (*notes, *_make_tables(connection, bool(log.has_pages)))
     total, weighable, queries = connection.execute(
         "SELECT coalesce(sum(shown), 0), coalesce(sum(weighable), 0), count(DISTINCT query) FROM cells"
-    ).fetchone()
+    ).fetchall()[0]
     if not total:
         raise ValueError("the log has no impressions, or its filters leave none")
     items = _column(connection, "item", "TRY_CAST(item AS BIGINT) NULLS LAST, item")
@@ -80,9 +81,11 @@ def _make_tables(connection: Any, has_pages: bool) -> tuple[str, ...]:
     """Make the tables of impressions and of cells, in order of time, or of the file if time cannot be read."""
     notes: tuple[str, ...] = ()
     connection.execute("SET TimeZone = 'UTC'")  # dates without a zone mean the same on every machine
-    kind = connection.execute("SELECT column_type FROM (DESCRIBE logged) WHERE column_name = 'timestamp'").fetchone()[0]
+    kind = connection.execute("SELECT column_type FROM (DESCRIBE logged) WHERE column_name = 'timestamp'").fetchall()[
+        0
+    ][0]
     _make_impressions(connection, has_pages, TIME if kind == "VARCHAR" else "timestamp")
-    untimed, example = connection.execute("SELECT count(untimed), min(untimed) FROM impressions").fetchone()
+    untimed, example = connection.execute("SELECT count(untimed), min(untimed) FROM impressions").fetchall()[0]
     if untimed:
         _make_impressions(connection, has_pages, "NULL::DOUBLE")
         notes = (
@@ -116,7 +119,7 @@ def _reach(connection: Any, has_pages: bool) -> tuple[int, Floats]:
     shown = np.array([n for _, n in connection.execute(counted).fetchall()], dtype=np.float64)
     if not has_pages:
         return int(shown.max()), np.ones(shown.size)
-    pages = connection.execute("SELECT count(DISTINCT page) FROM impressions").fetchone()[0]
+    pages = connection.execute("SELECT count(DISTINCT page) FROM impressions").fetchall()[0][0]
     return int(pages), shown / pages
 
 
@@ -134,7 +137,7 @@ def spread_of_lengths(impressions: Impressions, value: Floats) -> Floats:
     cases = " ".join(f"WHEN {position} THEN {worth!r}::DOUBLE" for position, worth in values.items())
     whole = impressions.connection.execute(
         f"SELECT var_pop(v) FROM (SELECT sum(CASE position {cases} END) AS v FROM impressions GROUP BY page)"
-    ).fetchone()[0]
+    ).fetchall()[0][0]
     return np.append(alone, whole / impressions.pages)
 
 
@@ -172,3 +175,21 @@ def share_of_folds(cells: tuple[Cells, Cells]) -> Floats:
     """(2, n_positions) the share of a position's impressions that is in each fold."""
     shown = np.array([fold.shown.sum(axis=0) for fold in cells])
     return np.asarray(shown / shown.sum(axis=0))
+
+
+def count_impressions(log: Any) -> Counts:
+    """The counts of a log that has ``rows``, such as one in memory."""
+    with opened(log) as impressions:
+        queries = _column(impressions.connection, "query", "TRY_CAST(query AS BIGINT) NULLS LAST, query")
+        labels = {"query": queries, "item": impressions.items, "position": impressions.positions}
+        rows = impressions.connection.execute(
+            "SELECT query, item, position, sum(shown) AS shown, sum(clicked) AS clicked FROM cells GROUP BY ALL"
+        ).fetchnumpy()
+        codes = {}
+        for name, values in labels.items():
+            code = {value: k for k, value in enumerate(values)}
+            codes[name] = np.array([code[value] for value in rows[name].tolist()], dtype=np.int64)
+        numbers = {name: np.asarray(rows[name], dtype=np.int64) for name in ("shown", "clicked")}
+        pages = impressions.pages if impressions.has_pages else None
+        named = impressions.items, queries, impressions.positions
+        return Counts(*named, **codes, **numbers, origin="memory", pages=pages, notes=impressions.notes)
