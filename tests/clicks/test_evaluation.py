@@ -254,7 +254,7 @@ def test_asking_for_an_estimate_that_is_not_there_says_what_is(logged):
 
 @pytest.fixture
 def uneven(rng):
-    """Pages of three results and, three times as many, of one; those of three are clicked more. Item a or b is first."""
+    """Pages of three results and, three times as many, of one, which are clicked less; item a or b is first."""
     length = np.where(np.arange(4000) % 4 == 0, 3, 1)
     event = np.repeat(np.arange(4000), length)
     position = np.concatenate([np.arange(1, n + 1) for n in length])

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothworlds.clicks import Counts, MemoryLog, fit
+from bothworlds.clicks.intervals import nothing
+from bothworlds.clicks.maximising import start
 from bothworlds.statistics.rank_one import fit_em, fit_newton
 from tests.clicks.logs import generated
 from tests.reference.position_based import maximum
@@ -145,6 +147,19 @@ def test_one_model_per_query_is_what_each_query_gives_alone(method):
     assert models.log_likelihood == pytest.approx(total)
     assert models.log_likelihood > fit(counts, method=method).log_likelihood
     assert len(models.table()) == sum(len(model.items) for model in models.values())
+
+
+@pytest.mark.parametrize("impressions", [1, 30])
+def test_pairs_that_were_never_shown_cost_no_work_and_change_nothing(impressions, monkeypatch):
+    counts = generated(1, 400, 20, impressions, seed=6, share=0.15)
+    benches = []
+    monkeypatch.setattr("bothworlds.clicks.fitting.start", lambda design: benches.append(start(design)) or benches[-1])
+    monkeypatch.setattr("bothworlds.clicks.fitting.delta", nothing)  # it would write over the curvature
+    model, other = fit(counts), fit_newton(*tables(counts))
+    np.testing.assert_allclose(products(model), products(other), rtol=1e-9)
+    assert model.identified
+    assert model.converged
+    assert 0 < np.count_nonzero(benches[0].curvature) < 1.5 * len(counts)
 
 
 def test_threads_change_nothing(monkeypatch):

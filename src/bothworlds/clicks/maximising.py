@@ -46,6 +46,7 @@ def maximise(design: Design, links: Links, settings: Settings, bench: Bench, war
         sums = np.empty((4, max(np.diff(starts).max(), shown.shape[1])))
         em_each(shown, clicked, starts, prior, passes, end, part, sums)
 
+    np.copyto(bench.joined, links.identified)
     _in_threads(design, bench, newton if settings.method == "newton" else em)
     if settings.method == "em" and settings.iterations is None and not prior:
         _to_zero(design, bench)
@@ -130,6 +131,7 @@ def _in_threads(design: Design, bench: Bench, work: Callable[[Floats, Floats, In
             curvature=bench.curvature[first:last],
             fitted=bench.fitted[first:last],
             block=bench.block[slice(*span)],
+            joined=bench.joined[slice(*span)],
             effort=bench.effort[slice(*span)],
             room=own.room,
             edges=own.edges,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -52,24 +51,17 @@ def write_document(document: Mapping[str, Any], path: str | Path) -> Path:
     """Write JSON: either the whole new file or what was there before."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    # Opened as any other file, so that those may read it who may read others.
+    temporary = path.with_name(f".{path.name}-{uuid4().hex}")
     try:
-        Path(temporary).chmod(_usual_mode())
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with temporary.open("x", encoding="utf-8") as file:
             json.dump({"format": FORMAT, "version": VERSION, **document}, file, allow_nan=False)
             file.write("\n")
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return path
-
-
-def _usual_mode() -> int:
-    """What a new file may be used for by whom: temporary files are their owner's alone, and a model is for others."""
-    mask = os.umask(0o077)  # the only way to ask
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def load_model(path: str | Path) -> Model | Models:

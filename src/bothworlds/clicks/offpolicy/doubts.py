@@ -43,8 +43,9 @@ def _uneven(impressions: Impressions) -> list[str]:
     if not rare:
         return []
     said = ", ".join(f"position {p} exists on {share:.1%}" for share, p in rare[:MOST_NAMED])
+    more = ", ..." if len(rare) > MOST_NAMED else ""
     return [
-        f"Pages differ in length: {said}{', ...' if len(rare) > MOST_NAMED else ''} of the {impressions.pages:,} pages. "
+        f"Pages differ in length: {said}{more} of the {impressions.pages:,} pages. "
         "Clicks are per page, and a position counts as often as it exists."
     ]
 

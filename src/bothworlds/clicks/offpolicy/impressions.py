@@ -81,10 +81,8 @@ def _make_tables(connection: Any, has_pages: bool) -> tuple[str, ...]:
     """Make the tables of impressions and of cells, in order of time, or of the file if time cannot be read."""
     notes: tuple[str, ...] = ()
     connection.execute("SET TimeZone = 'UTC'")  # dates without a zone mean the same on every machine
-    kind = connection.execute("SELECT column_type FROM (DESCRIBE logged) WHERE column_name = 'timestamp'").fetchall()[
-        0
-    ][0]
-    _make_impressions(connection, has_pages, TIME if kind == "VARCHAR" else "timestamp")
+    types = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE logged)").fetchall())
+    _make_impressions(connection, has_pages, TIME if types["timestamp"] == "VARCHAR" else "timestamp")
     untimed, example = connection.execute("SELECT count(untimed), min(untimed) FROM impressions").fetchall()[0]
     if untimed:
         _make_impressions(connection, has_pages, "NULL::DOUBLE")
@@ -185,11 +183,11 @@ def count_impressions(log: Any) -> Counts:
         rows = impressions.connection.execute(
             "SELECT query, item, position, sum(shown) AS shown, sum(clicked) AS clicked FROM cells GROUP BY ALL"
         ).fetchnumpy()
-        codes = {}
+        codes: dict[str, Any] = {}
         for name, values in labels.items():
             code = {value: k for k, value in enumerate(values)}
             codes[name] = np.array([code[value] for value in rows[name].tolist()], dtype=np.int64)
-        numbers = {name: np.asarray(rows[name], dtype=np.int64) for name in ("shown", "clicked")}
+        codes |= {name: np.asarray(rows[name], dtype=np.int64) for name in ("shown", "clicked")}
         pages = impressions.pages if impressions.has_pages else None
         named = impressions.items, queries, impressions.positions
-        return Counts(*named, **codes, **numbers, origin="memory", pages=pages, notes=impressions.notes)
+        return Counts(*named, **codes, origin="memory", pages=pages, notes=impressions.notes)

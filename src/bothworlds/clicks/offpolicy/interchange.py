@@ -121,7 +121,7 @@ def _as_numbers(name: str, column: Any) -> Floats:
 
 
 def _none(column: Any) -> Any:
-    return np.equal(column, None).astype(bool)
+    return (column == np.array(None)).astype(bool)
 
 
 def _missing(column: Any) -> Any:

@@ -14,11 +14,12 @@ c = 1 for a click, q the click rate that a model fitted to the other fold expect
     \text{dr} &= \text{direct} + \tfrac1n \sum w (c - q)
 
 A page earns the sum over its positions. Where pages differ in length, :math:`e_j` is the share of pages that have
-position j, and all of these are multiplied by it: clicks are per page, whether it has the position or not. Every estimate is, or by the delta method nearly is, its expectation plus a sum
-of terms :math:`\varphi` of impressions: :math:`(w c - \text{ips})/n`, :math:`w (c - \text{snips})/\sum w`, and so on.
-Its variance is the sum of :math:`\varphi^2`; for the whole page :math:`\varphi` is added up page by page first, since
-the positions of one page may depend on each other. Logs without pages leave no choice but to take them as independent.
-Where no click speaks for the target, the upper end of the interval is 3 in the effective number of impressions.
+position j, and all of these are multiplied by it: clicks are per page, whether it has the position or not. Every
+estimate is, or by the delta method nearly is, its expectation plus a sum of terms :math:`\varphi` of impressions:
+:math:`(w c - \text{ips})/n`, :math:`w (c - \text{snips})/\sum w`, and so on. Its variance is the sum of
+:math:`\varphi^2`; for the whole page :math:`\varphi` is added up page by page first, since the positions of one page
+may depend on each other. Logs without pages leave no choice but to take them as independent. Where no click speaks for
+the target, the upper end of the interval is 3 in the effective number of impressions.
 
 Where a policy learned from the log, each fold is a stratum with a target of its own, and strata are averaged in
 proportion to their impressions.
@@ -131,7 +132,7 @@ def _register(impressions: Impressions, target: Target, rates: Floats) -> None:
 
 
 def _centres(impressions: Impressions, sums: dict[str, Floats]) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Estimates per page that has a position (m,), and what they are centred at in each stratum, as columns beside ``sums``."""
+    """Estimates per page that has a position (m,), and what they are centred at in each stratum, beside ``sums``."""
     place = np.searchsorted(impressions.positions, sums["position"])
     n: Floats = np.bincount(place, sums["n"], minlength=len(impressions.positions)).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
