@@ -11,12 +11,15 @@ from typer.testing import CliRunner
 
 from bothworlds.cli import app
 from bothworlds.clicks import Counts, fit
+from bothworlds.clicks.heads import find_files
 from tests.clicks.logs import generated
 
 LOGS = {
     "good": generated(1, 8, 4, 2000, seed=1),
     "queries": generated(6, 8, 4, 200, seed=1),
     "few": generated(1, 20, 3, 40, seed=2, low=0.005, high=0.02, examination=[1.0, 1.0, 1.0]),
+    "silent": Counts.from_tables([[90, 90], [90, 90]], [[0, 0], [0, 0]]),
+    "names": Counts.from_tables([[90, 90]] * 3, [[40, 20]] * 3, items=["x[/foo]", "tv[oled]", ":tea:"], query="[red]q"),
     "list": Counts.from_tables([[900, 0], [0, 900]], [[400, 0], [0, 90]], items=["a", "b"]),
 }
 
@@ -28,7 +31,7 @@ def read(monkeypatch, tmp_path):
 
     def counts(path, **options):
         asked.update(options)
-        return LOGS[path.stem]
+        return LOGS[find_files(path)[-1].stem]
 
     module = types.ModuleType("bothworlds.clicks.counting")
     module.counts = counts
@@ -141,3 +144,29 @@ def test_the_paper_is_not_put_to_the_test_in_worlds_of_another_shape(read, tmp_p
     fit(generated(1, 5, 2, 500)).save(tmp_path / "small.json")
     assert "at least 6 items" in refused("reproduce", "--world", tmp_path / "small.json")
     assert "no fixed attraction" in refused("reproduce", "--world", "paper/periodic-both")
+
+
+@pytest.mark.parametrize("options", [(), ("--per-query",), ("--method", "em")])
+def test_a_log_without_clicks_is_answered_and_not_refused(read, tmp_path, options):
+    text = answer("fit", tmp_path / "silent.csv", *options, "--plot", tmp_path / "f.svg", "--out", tmp_path / "m.json")
+    assert "perplexity unknown" in text
+    assert "warning: " in text
+
+
+def test_impressions_that_perplexity_leaves_out_are_counted(read, tmp_path, monkeypatch):
+    from bothworlds.clicks import Model
+    from bothworlds.clicks.surprise import Perplexity
+
+    monkeypatch.setattr(Model, "perplexity", lambda *_: Perplexity(1.5, 90, 1000))
+    assert "perplexity 1.5000 (1,000 impressions left out)" in answer("fit", tmp_path / "good.csv")
+
+
+def test_names_are_printed_as_they_are(read, tmp_path):
+    text = answer("fit", tmp_path / "names.csv")
+    assert all(name in text for name in ("x[/foo]", "tv[oled]", ":tea:", "[red]q"))
+
+
+def test_a_pattern_and_several_files_are_one_log(read, tmp_path):
+    assert "fitted:" in answer("fit", tmp_path / "go*.csv")
+    assert "fitted:" in answer("fit", tmp_path / "good.csv", tmp_path / "list.csv")
+    assert "there is no file" in refused("fit", tmp_path / "none-*.csv")

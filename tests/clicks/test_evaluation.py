@@ -247,3 +247,90 @@ def test_asking_for_an_estimate_that_is_not_there_says_what_is(logged):
     found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"))
     with pytest.raises(ValueError, match="there are logged, ips, snips, clipped, direct, dr"):
         found.estimate("dr", 9)
+
+
+# Pages of different length
+
+
+@pytest.fixture
+def uneven(rng):
+    """Pages of three results and, three times as many, of one, which are clicked less; item a or b is first."""
+    length = np.where(np.arange(4000) % 4 == 0, 3, 1)
+    event = np.repeat(np.arange(4000), length)
+    position = np.concatenate([np.arange(1, n + 1) for n in length])
+    item = np.where(position == 1, np.array(["a", "b"])[rng.integers(2, size=4000)][event], position.astype(str))
+    rate = np.where(position == 1, np.where(item == "a", 0.6, 0.3), 0.4) * np.where(length[event] == 3, 1.0, 0.8)
+    click = (rng.random(event.size) < rate).astype(np.int64)
+    propensity = np.where(position == 1, 0.5, 1.0)
+    return MemoryLog(item=item, position=position, click=click, propensity=propensity, event=event)
+
+
+def by_page(log, worth):
+    return np.bincount(np.asarray(log.event), worth)
+
+
+def test_clicks_are_per_page_where_pages_differ_in_length(uneven):
+    found = evaluate(uneven, ["a", "2", "3"])
+    logged, clicks = found.estimate("logged"), by_page(uneven, uneven.click)
+    assert logged.value == pytest.approx(clicks.mean())
+    assert logged.standard_error == pytest.approx(clicks.std(ddof=1) / np.sqrt(4000), rel=1e-3)
+    assert found.estimate("logged", 2).value == pytest.approx(np.mean(uneven.click[uneven.position == 2]) / 4)
+    earned = by_page(uneven, np.where(np.isin(uneven.item, ["a", "2", "3"]), uneven.click / uneven.propensity, 0.0))
+    assert found.estimate("ips").value == pytest.approx(earned.mean())
+    assert found.estimate("ips").standard_error == pytest.approx(earned.std(ddof=1) / np.sqrt(4000), rel=1e-3)
+    for name in ("snips", "dr", "direct"):
+        assert found.estimate(name).value == pytest.approx(earned.mean(), abs=0.03)
+        assert found.estimate(name).standard_error > 0.9 * np.std(by_page(uneven, np.full(6000, 0.4))) / np.sqrt(4000)
+    assert any("position 2 exists on 25.0%, position 3 exists on 25.0% of the 4,000 pages" in n for n in found.notes)
+
+
+def test_what_made_a_log_of_uneven_pages_earns_what_was_logged(uneven):
+    found = evaluate(uneven, {"a": [0.5, 0, 0], "b": [0.5, 0, 0], "2": [0, 1, 0], "3": [0, 0, 1]})
+    for position in (1, 2, 3, None):
+        one, other = found.estimate("ips", position), found.estimate("logged", position)
+        assert (one.value, one.standard_error) == pytest.approx((other.value, other.standard_error))
+
+
+# Time
+
+
+def in_order(log):
+    from bothworlds.clicks.offpolicy.impressions import opened
+
+    with opened(log) as impressions:
+        found = impressions.connection.execute("SELECT item FROM impressions ORDER BY timestamp, ordinal").fetchall()
+        return "".join(item for (item,) in found), impressions.notes
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        ["10", "9", "100"],
+        ["10.5", "1e0", "11"],
+        ["2024-05-01 10:00:00", "2024-05-01T09:00:00", "2024-05-02"],
+        ["2024-05-01 10:00:00Z", "2024-05-01 11:30:00+02:00", "2024-05-01 09:00:00-05"],
+        [10, 9, 100],
+    ],
+)
+def test_times_are_ordered_as_times_and_not_as_text(stamps):
+    log = MemoryLog(item=list("bac"), position=[1, 1, 1], click=[0, 1, 0], timestamp=stamps)
+    assert in_order(log) == ("abc", ())
+
+
+def test_times_that_are_none_leave_the_order_of_the_log_and_it_says_so():
+    log = MemoryLog(item=list("bac"), position=[1, 1, 1], click=[0, 1, 0], timestamp=["10", "9", "noon"])
+    order, notes = in_order(log)
+    assert order == "bac"
+    assert "1 timestamps are neither numbers nor dates, such as 'noon'" in notes[0]
+
+
+def test_what_reading_has_to_say_is_among_the_notes(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+
+    class Skipping(MemoryLog):
+        def checked(self, connection):
+            return self.rows(connection), ("3 rows were skipped",)
+
+    fields = {field.name: getattr(log, field.name) for field in dataclasses.fields(log)}
+    assert "3 rows were skipped" in evaluate(Skipping(**fields), list("ab")).notes

@@ -96,6 +96,17 @@ def test_bad_marginals_are_refused_with_their_line(tmp_path, text, complaint):
     assert complaint in result.output
 
 
+def test_names_in_brackets_are_no_markup(tmp_path):
+    path = tmp_path / "tv[oled].csv"
+    path.write_text("item,1,2\na,1,0\nb,0,1\n")
+    assert "tv[oled]" in answer("log.csv", "--marginals", path)
+
+
+def test_several_files_are_one_log(a_log):
+    answer("log.csv", "more.csv", "-r", "a,b")
+    assert a_log["path"] == ["log.csv", "more.csv"]
+
+
 def test_replay_is_played_when_asked_for():
     assert "replay of uniform" in answer("log.csv", "-p", "uniform", "--replay")
 

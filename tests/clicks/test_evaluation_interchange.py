@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.clicks import evaluate, from_obp, to_obp
+from bothworlds.clicks import MemoryLog, evaluate, from_obp, to_obp
 from tests.clicks.evaluation_logs import as_log, logging_policy, pages
 
 FIELDS = {"n_rounds", "n_actions", "action", "position", "reward", "pscore", "context", "action_context"}
@@ -70,3 +70,28 @@ def test_impressions_without_propensity_cannot_go(logged):
     logging, ranking, clicks = logged
     with pytest.raises(ValueError, match="1,000 impressions have no propensity"):
         to_obp(as_log(ranking, clicks, logging.marginals, propensity=False))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("propensity", 0.0, "row 1 of the log: propensity must be above 0 and at most 1; got 0.0"),
+        ("propensity", -1.0, "propensity must be above 0"),
+        ("propensity", 1.5, "propensity must be above 0"),
+        ("propensity", float("nan"), "propensity must be above 0"),
+        ("propensity", "x", "propensity must be numbers"),
+        ("click", 0.6, "click must be 0 or 1; got 0.6"),
+        ("click", None, "click must be 0 or 1"),
+        ("position", 1.5, "position must be a whole number"),
+        ("position", -1, "position must be a whole number"),
+        ("item", None, "item must not be missing"),
+        ("item", "", "item must not be missing"),
+    ],
+)
+def test_a_log_in_memory_is_checked_like_a_file(column, value, said):
+    columns = {"item": ["a", "b"], "position": [1, 2], "click": [0, 1], "propensity": [0.5, None]}
+    MemoryLog(**columns)
+    with pytest.raises(ValueError, match=said):
+        MemoryLog(**columns | {column: [columns[column][0], value]})
+    with pytest.raises(ValueError, match="as long as each other"):
+        MemoryLog(**columns | {"click": [1]})

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bothworlds.clicks import Counts, fit
+from bothworlds.clicks import Counts, MemoryLog, fit
+from bothworlds.clicks.intervals import nothing
+from bothworlds.clicks.maximising import start
 from bothworlds.statistics.rank_one import fit_em, fit_newton
 from tests.clicks.logs import generated
 from tests.reference.position_based import maximum
@@ -88,6 +90,16 @@ def test_a_prior_keeps_items_without_clicks_off_zero():
     assert model.attraction[1] > 0.0
 
 
+def test_em_gives_what_has_no_clicks_zero_and_an_interval_as_newton_does():
+    tables = [[50, 50, 50], [50, 50, 50], [0, 50, 50]], [[20, 10, 0], [0, 0, 0], [0, 5, 0]]
+    em, newton = fit(tables, method="em"), fit(tables)
+    assert em.attraction[1] == em.examination[2] == 0.0
+    np.testing.assert_allclose(em.item_spread.high, newton.item_spread.high, rtol=1e-3)
+    np.testing.assert_allclose(em.position_spread.high, newton.position_spread.high, rtol=1e-3)
+    assert fit(tables, method="em", iterations=3).attraction[1] > 0.0
+    assert fit(tables, method="em", prior=0.1).attraction[1] > 0.0
+
+
 def test_ordered_examination_does_not_rise():
     counts = generated(examination=[0.3, 0.9, 0.5, 0.1])
     assert fit(counts, ordered=True).examination[:2].tolist() == [1.0, 1.0]
@@ -137,6 +149,19 @@ def test_one_model_per_query_is_what_each_query_gives_alone(method):
     assert len(models.table()) == sum(len(model.items) for model in models.values())
 
 
+@pytest.mark.parametrize("impressions", [1, 30])
+def test_pairs_that_were_never_shown_cost_no_work_and_change_nothing(impressions, monkeypatch):
+    counts = generated(1, 400, 20, impressions, seed=6, share=0.15)
+    benches = []
+    monkeypatch.setattr("bothworlds.clicks.fitting.start", lambda design: benches.append(start(design)) or benches[-1])
+    monkeypatch.setattr("bothworlds.clicks.fitting.delta", nothing)  # it would write over the curvature
+    model, other = fit(counts), fit_newton(*tables(counts))
+    np.testing.assert_allclose(products(model), products(other), rtol=1e-9)
+    assert model.identified
+    assert model.converged
+    assert 0 < np.count_nonzero(benches[0].curvature) < 1.5 * len(counts)
+
+
 def test_threads_change_nothing(monkeypatch):
     counts = generated(200, 5, 4, 20, seed=4)
     monkeypatch.setattr("bothworlds.clicks.maximising.CHUNK", 50)
@@ -168,6 +193,26 @@ def test_threads_change_nothing(monkeypatch):
 def test_impossible_settings_are_refused(options, said):
     with pytest.raises(ValueError, match=said):
         fit(generated(), **options)
+
+
+@pytest.mark.parametrize("given", [generated(), ([[9]], [[3]]), MemoryLog(["a"], [1], [1])])
+def test_settings_that_nobody_knows_are_refused(given):
+    with pytest.raises(ValueError, match="priors is no setting"):
+        fit(given, priors=0.1)
+
+
+def test_a_log_in_memory_is_fitted_like_its_counts():
+    log = MemoryLog(["10", "9", "10", "9"], [1, 2, 2, 1], [1, 0, 0, 1], event=[1, 1, 2, 2], query=["q"] * 4)
+    model = fit(log)
+    assert (model.items, model.queries, model.positions) == (("9", "10"), ("q", "q"), (1, 2))
+    assert model.item_counts.tolist() == [[2, 2], [1, 1]]
+
+
+def test_a_pair_of_files_is_a_log_and_not_a_pair_of_tables(tmp_path):
+    (tmp_path / "a.csv").write_text("event,position,item,click\n1,1,tea,1\n")
+    (tmp_path / "b.csv").write_text("event,position,item,click\n2,1,milk,0\n")
+    model = fit((tmp_path / "a.csv", str(tmp_path / "b.csv")))
+    assert model.items == ("milk", "tea")
 
 
 def test_nothing_to_fit_is_refused():

@@ -71,6 +71,22 @@ def test_what_the_model_holds_impossible_surprises_it_without_bound():
     assert held.perplexity(([[10], [10]], [[5], [1]])) == np.inf
 
 
+def test_pairs_across_parts_that_cannot_be_compared_are_left_out(tmp_path):
+    whole = [[90, 90], [90, 90]], [[40, 20], [30, 9]]
+    loose = fit(([[90, 0], [0, 90]], [[40, 0], [0, 9]]))
+    for model in (loose, load_model(loose.save(tmp_path / "m.json"))):
+        found = model.perplexity(whole)
+        assert (found.impressions, found.left_out) == (180, 180)
+    each = fit(Counts.from_tables([[90, 0], [0, 90]], [[40, 0], [0, 9]], query="q"), per_query=True)
+    for models in (each, load_model(each.save(tmp_path / "each.json"))):
+        assert models.perplexity(Counts.from_tables(*whole, query="q")).left_out == 180
+
+
+def test_what_is_never_clicked_has_no_chance_in_any_part():
+    tables = [[90, 0, 90], [0, 90, 90]], [[40, 0, 0], [0, 9, 0]]
+    assert fit(tables).perplexity(tables).left_out == 0
+
+
 def test_nothing_known_is_refused(model):
     with pytest.raises(ValueError, match="knows none of the pairs"):
         model.perplexity(Counts.from_tables([[9]], [[3]], items=["somebody"]))
@@ -88,6 +104,12 @@ def test_a_model_is_what_was_saved(model, tmp_path):
     assert again.curve() == model.curve()
     assert again.warnings == model.warnings
     assert list(tmp_path.rglob("*.json")) == [tmp_path / "deep" / "model.json"]
+
+
+def test_others_may_read_a_model_where_they_may_read_files(model, tmp_path):
+    (tmp_path / "plain").touch()
+    path = model.save(tmp_path / "m.json")
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_many_models_are_saved_in_one_file(several, tmp_path):
@@ -135,6 +157,21 @@ def test_other_files_are_refused(text, said, tmp_path):
         load_model(path)
     with pytest.raises(ValueError, match=r"no file .*nowhere.json"):
         load_model(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"7": {"attr": [0.5], "exam": [0.0, 0.0]}}, "no position has an examination above 0"),
+        ({"7": {"attr": [0.5], "exam": []}}, "no position has an examination above 0"),
+        ({"examination": [1.0], "attraction": [0.5, 0.4], "query": [""]}, "2 attractions and 1 queries"),
+    ],
+)
+def test_models_that_make_no_sense_are_refused_as_worlds(document, said, tmp_path):
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ValueError, match=said):
+        bothworlds.world(str(path))
 
 
 def test_models_that_list_parameters_only_are_read(tmp_path):

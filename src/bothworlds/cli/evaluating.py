@@ -26,7 +26,7 @@ NAMES = {
 @app.command()
 @plainly
 def evaluate(
-    log: Annotated[str, typer.Argument(help="The log: a file, a glob or a folder of Parquet parts.")],
+    log: Annotated[list[str], typer.Argument(help="The log: files, a pattern or a folder of parts.", metavar="LOG...")],
     ranking: Annotated[
         list[str] | None, typer.Option("--ranking", "-r", metavar="ITEM,ITEM,...", help="A list to judge, best first.")
     ] = None,
@@ -71,7 +71,14 @@ def evaluate(
     if not targets:
         raise ValueError("say what to judge: --ranking a,b,c or --policy NAME or --marginals FILE")
     labels = [""] * (len(lists) + len(policies)) + [path.stem for path in marginals or []]
-    opened = read(log, format, top_items=top_items, positions=positions, query=query, skip_bad=skip_bad)
+    opened = read(
+        log[0] if len(log) == 1 else log,
+        format,
+        top_items=top_items,
+        positions=positions,
+        query=query,
+        skip_bad=skip_bad,
+    )
     played = _replay(opened, policies, seed) if replay else []
     found = compare(opened, targets, clip_weights=clip_weights, seed=seed, labels=labels)
     for evaluation in found:
@@ -112,8 +119,9 @@ def _check_endings(plot: Path | None, out: Path | None) -> None:
 
 def _print_table(found: Evaluation) -> None:
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table("clicks per page", title=found.target, title_justify="left")
+    table = Table("clicks per page", title=Text(found.target, style="table.title"), title_justify="left")
     for position in found.positions:
         table.add_column(f"position {position}", justify="right")
     table.add_column("whole page", justify="right")

@@ -19,7 +19,10 @@ ENDINGS = (".svg", ".png", ".pdf")
 @app.command("fit")
 @plainly
 def fit_log(
-    log: Annotated[Path, typer.Argument(help="The click log, or a table of counts.", metavar="LOG")],
+    log: Annotated[
+        list[str],
+        typer.Argument(help="The click log, or a table of counts: files, a pattern or a folder.", metavar="LOG..."),
+    ],
     format: Annotated[str | None, typer.Option(help="Layout of the log; found out if not given.")] = None,
     top_items: Annotated[int | None, typer.Option(min=1, help="Only pages made of the most frequent items.")] = None,
     positions: Annotated[int | None, typer.Option(min=1, help="Only the first positions.")] = None,
@@ -46,13 +49,11 @@ def fit_log(
     for path, endings in ((plot, ENDINGS), (out, (".json",))):
         if path is not None and path.suffix not in endings:
             refuse(f"{path} must end in {' or '.join(endings)}")
-    if not log.exists():
-        refuse(f"there is no file {log}")
     from ..clicks import fit
     from ..clicks.surprise import as_counts
 
     counts = as_counts(
-        log,
+        log[0] if len(log) == 1 else log,
         engine=engine,
         format=format,
         top_items=top_items,
@@ -85,7 +86,7 @@ def _print_counts(counts: Counts) -> None:
 def _print_model(model: Model | Models, counts: Counts, top: int) -> None:
     steps = "passes" if getattr(model, "method", "") == "em" else "steps"
     typer.echo(
-        f"fitted:  log-likelihood {model.log_likelihood:,.2f}, perplexity {model.perplexity(counts):.4f}, "
+        f"fitted:  log-likelihood {model.log_likelihood:,.2f}, perplexity {_surprise(model, counts)}, "
         f"{'' if model.converged else 'not '}converged in {model.iterations:,} {steps}"
     )
     from ..clicks import Model
@@ -102,8 +103,17 @@ def _print_model(model: Model | Models, counts: Counts, top: int) -> None:
         typer.secho(f"warning: {warning}", fg="yellow")
 
 
+def _surprise(model: Model | Models, counts: Counts) -> str:
+    try:
+        found = model.perplexity(counts)
+    except ValueError:  # without clicks there is no curve, and nothing to be surprised at
+        return "unknown"
+    return f"{float(found):.4f}" + (f" ({found.left_out:,} impressions left out)" if found.left_out else "")
+
+
 def _print_rows(title: str, name: str, value: str, rows: Sequence[dict[str, Any]]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     groups = len({row["component"] for row in rows}) > 1
     queries = any(row.get("query") for row in rows)
@@ -112,8 +122,15 @@ def _print_rows(title: str, name: str, value: str, rows: Sequence[dict[str, Any]
     for head in [*heads, *(["group"] if groups else [])]:
         table.add_column(head, justify="left" if head in ("query", "item") else "right", no_wrap=True)
     for row in rows:
-        cells = [str(row["query"])] if queries else []
-        cells += [str(row[name]), _number(row[value]), _interval(row), f"{row['clicks']:,}", f"{row['impressions']:,}"]
+        # Names are shown as they are: brackets in them are no markup.
+        cells: list[Any] = [Text(str(row["query"]))] if queries else []
+        cells += [
+            Text(str(row[name])),
+            _number(row[value]),
+            _interval(row),
+            f"{row['clicks']:,}",
+            f"{row['impressions']:,}",
+        ]
         table.add_row(*cells, *([str(row["component"] + 1) if row["component"] >= 0 else "-"] if groups else []))
     console().print(table)
 

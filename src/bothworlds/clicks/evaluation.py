@@ -11,7 +11,7 @@ from ..kernels import Floats
 from ..progress import progress_bar
 from .offpolicy.direct import Rates, fit_rates, variances
 from .offpolicy.doubts import doubts_about_model, doubts_about_support, notes_on_log
-from .offpolicy.impressions import Cells, Impressions, cells_of, opened, share_of_folds
+from .offpolicy.impressions import Cells, Impressions, cells_of, opened, share_of_folds, spread_of_lengths
 from .offpolicy.result import Estimate, Evaluation, interval
 from .offpolicy.targets import Target, from_marginals, from_ranking
 from .offpolicy.teaching import from_policy
@@ -34,7 +34,8 @@ def evaluate(
     Parameters
     ----------
     log
-        A log from :func:`bothworlds.clicks.read`, a path to one, or anything else that has ``rows``.
+        A log from :func:`bothworlds.clicks.read`, a path to one, or anything else that has ``rows``. Where its pages
+        differ in length, a position counts as often as there are pages that have it.
     target
         A list of item names, one for every position of the log; or marginals, a dictionary that gives every item a
         probability for every position; or a policy. A policy learns from one half of the log and is judged, as it then
@@ -157,13 +158,13 @@ def _direct(
 
     What a policy learned from one fold is judged by the model of the other one.
     """
-    shares = share_of_folds(cells)[:, None, :]
-    m = len(impressions.positions)
+    reach, m = impressions.reach, len(impressions.positions)
+    shares = (share_of_folds(cells) * reach)[:, None, :]
     value, variance = np.zeros(m), np.zeros(m + 1)
     for model, weight in zip(models, shares * target.marginals):
         value += (weight * model.rate).sum(axis=0)
         variance += variances(model, _sums(weight))
-    error = np.sqrt(variance).tolist()
+    error = np.sqrt(variance + spread_of_lengths(impressions, value / reach)).tolist()
     parts = [interval("direct", p, v, e) for p, v, e in zip(impressions.positions, value.tolist(), error)]
     return [*parts, interval("direct", None, float(value.sum()), error[-1])]
 

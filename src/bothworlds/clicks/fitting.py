@@ -64,7 +64,7 @@ def fit(
     Parameters
     ----------
     log_or_counts
-        Counts, a log, the path of one, or a pair of tables (shown, clicked) of shape (n_items, n_positions).
+        Counts, a log, its path or paths, or a pair of tables (shown, clicked) of shape (n_items, n_positions).
     method
         ``"newton"``, or ``"em"`` for expectation-maximisation, with values capped at 1 - 1e-6.
     per_query
@@ -142,7 +142,8 @@ def _models(fitted: _Fitted) -> Models:
     design, names = fitted.design, fitted.design.groups
     number = {name: g for g, name in enumerate(names)}
     attraction, examination, likelihood = fitted.parameters
-    flat = Flat(design.items, design.queries, design.positions, attraction, design.group, examination)
+    names_of, parts = (design.items, design.queries, design.positions), fitted.links
+    flat = Flat(*names_of, attraction, design.group, examination, parts.of_rows, parts.of_positions)
     totals = {
         "log_likelihood": likelihood,
         "iterations": fitted.bench.effort[:, 0],

@@ -46,8 +46,18 @@ def maximise(design: Design, links: Links, settings: Settings, bench: Bench, war
         sums = np.empty((4, max(np.diff(starts).max(), shown.shape[1])))
         em_each(shown, clicked, starts, prior, passes, end, part, sums)
 
+    np.copyto(bench.joined, links.identified)
     _in_threads(design, bench, newton if settings.method == "newton" else em)
+    if settings.method == "em" and settings.iterations is None and not prior:
+        _to_zero(design, bench)
     normalise(design, links, bench)
+
+
+def _to_zero(design: Design, bench: Bench) -> None:
+    """Put what has no clicks where EM takes it in the end, but would never arrive."""
+    shown, clicked = (np.add.reduceat(table, design.starts[:-1]) for table in (design.shown, design.clicked))
+    bench.a[(design.shown.sum(axis=1) > 0.0) & (design.clicked.sum(axis=1) == 0.0)] = -np.inf
+    bench.b[(shown > 0.0) & (clicked == 0.0) & clicked.any(axis=1, keepdims=True)] = -np.inf
 
 
 def normalise(design: Design, links: Links, bench: Bench) -> None:
@@ -121,6 +131,7 @@ def _in_threads(design: Design, bench: Bench, work: Callable[[Floats, Floats, In
             curvature=bench.curvature[first:last],
             fitted=bench.fitted[first:last],
             block=bench.block[slice(*span)],
+            joined=bench.joined[slice(*span)],
             effort=bench.effort[slice(*span)],
             room=own.room,
             edges=own.edges,

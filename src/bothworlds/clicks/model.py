@@ -79,15 +79,18 @@ class Model:
         """How surprised the model is by a click or a missing click of other counts: 1 not at all, 2 like a coin.
 
         It is 2 to the minus mean log2-likelihood per impression, infinite if something happened that the model holds
-        impossible (a click on an item that had none). Impressions of pairs that the model does not know are left out;
-        the number says so when printed, and has them as ``left_out``.
+        impossible (a click on an item that had none). Impressions of pairs that the model does not know, or
+        that are in parts it cannot compare, are left out; the number says so when printed, and has them as
+        ``left_out``.
         """
         return perplexity(self.flat(), other)
 
     def flat(self) -> Flat:
         """The model as one table of items over one of curves."""
         group = np.zeros(len(self.items), np.int64)
-        return Flat(self.items, self.queries, self.positions, self.attraction, group, self.examination[None])
+        parameters = self.attraction, group, self.examination[None]
+        parts = self.components.items, self.components.positions[None]
+        return Flat(self.items, self.queries, self.positions, *parameters, *parts)
 
     def world(self, query: str | None = None) -> Stochastic:
         """The world in which users follow the model; its items are those of the query, in the order of ``items``."""

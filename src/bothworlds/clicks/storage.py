@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -52,14 +51,15 @@ def write_document(document: Mapping[str, Any], path: str | Path) -> Path:
     """Write JSON: either the whole new file or what was there before."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    # Opened as any other file, so that those may read it who may read others.
+    temporary = path.with_name(f".{path.name}-{uuid4().hex}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with temporary.open("x", encoding="utf-8") as file:
             json.dump({"format": FORMAT, "version": VERSION, **document}, file, allow_nan=False)
             file.write("\n")
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return path
 
@@ -82,9 +82,10 @@ def _models(documents: Mapping[str, Any]) -> Models:
 
     found = {str(query): _model({**plain(one), "name": query}) for query, one in documents.items()}
     positions = tuple(sorted({position for model in found.values() for position in model.positions}))
-    curves = np.full((len(found), len(positions)), np.nan)
-    for curve, model in zip(curves, found.values()):
-        curve[[positions.index(position) for position in model.positions]] = model.examination
+    curves, parts = np.full((len(found), len(positions)), np.nan), np.full((len(found), len(positions)), -1)
+    for curve, part, model in zip(curves, parts, found.values()):
+        places = [positions.index(position) for position in model.positions]
+        curve[places], part[places] = model.examination, model.components.positions
     flat = Flat(
         tuple(item for model in found.values() for item in model.items),
         tuple(query for query, model in found.items() for _ in model.items),
@@ -92,6 +93,8 @@ def _models(documents: Mapping[str, Any]) -> Models:
         np.concatenate([model.attraction for model in found.values()]),
         np.repeat(np.arange(len(found)), [len(model.items) for model in found.values()]),
         curves,
+        np.concatenate([model.components.items for model in found.values()]),
+        parts,
     )
     names = ("log_likelihood", "iterations", "converged", "identified")
     totals = {name: [getattr(model, name) for model in found.values()] for name in names}

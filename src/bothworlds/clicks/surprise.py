@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +23,15 @@ class Flat(NamedTuple):
     attraction: Floats  # (R,)
     group: Ints  # (R,)
     examination: Floats  # (G, m)
+    of_rows: Ints  # (R,) components: what is in two of them cannot be compared
+    of_positions: Ints  # (G, m)
 
 
 class Perplexity(float):
     """A number that says what it is about: ``impressions`` it was measured on, and those ``left_out``.
 
     >>> Perplexity(1.5, 90, 10)
-    1.5 (10 of 100 impressions left out: the model does not know their items or positions)
+    1.5 (10 of 100 impressions left out: the model does not know their items or positions, or cannot compare them)
     """
 
     impressions: int
@@ -46,18 +49,28 @@ class Perplexity(float):
         whole = self.impressions + self.left_out
         return (
             f"{plain} ({self.left_out:,} of {whole:,} impressions left out: the model does not know their items or "
-            "positions)"
+            "positions, or cannot compare them)"
         )
 
     __str__ = __repr__
 
 
 def as_counts(given: Any, **reading: Any) -> Counts:
-    """Counts, from counts, a log, a file, or a pair of tables (shown, clicked)."""
+    """Counts, from counts, a log on disk or in memory, files, or a pair of tables (shown, clicked)."""
+    from .log import Log
+
+    tables = isinstance(given, tuple) and len(given) == 2 and not any(isinstance(one, (str, Path)) for one in given)
+    in_memory = hasattr(given, "rows") and hasattr(given, "has_pages") and not isinstance(given, Log)
+    if reading and (tables or in_memory or isinstance(given, Counts)):
+        raise ValueError(f"{next(iter(reading))} is no setting of a fit, unless it says how to read a log on disk")
     if isinstance(given, Counts):
         return given
-    if isinstance(given, tuple) and len(given) == 2:
+    if tables:
         return Counts.from_tables(*given)
+    if in_memory:
+        from .offpolicy.impressions import count_impressions
+
+        return count_impressions(given)
     from .counting import counts
 
     return counts(given, **reading)
@@ -78,7 +91,7 @@ def perplexity(model: Flat, other: Any) -> Perplexity:
 
 
 def probabilities(model: Flat, counts: Counts) -> Floats:
-    """(K,) the model's probability of a click for every triple of the counts; NaN where it does not know the pair."""
+    """(K,) the model's probability of a click for every triple of the counts; NaN where it cannot say."""
     size = len(counts.items)
     queries, items = ({name: k for k, name in enumerate(names)} for names in (counts.queries, counts.items))
     own = np.array([queries.get(name, -1) for name in model.queries], dtype=np.int64) * size
@@ -91,4 +104,6 @@ def probabilities(model: Flat, counts: Counts) -> Floats:
     columns = {position: j for j, position in enumerate(model.positions)}
     column = np.array([columns.get(position, -1) for position in counts.positions], dtype=np.int64)[counts.position]
     p = model.attraction[row] * model.examination[model.group[row], column]
-    return np.where((row < 0) | (column < 0), np.nan, p)
+    # Between components the scale is not determined; 0 is 0 on any.
+    apart = (model.of_rows[row] != model.of_positions[model.group[row], column]) & (p > 0.0)
+    return np.where((row < 0) | (column < 0) | apart, np.nan, p)

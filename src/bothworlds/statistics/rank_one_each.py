@@ -33,6 +33,7 @@ class Bench(NamedTuple):
     curvature: Floats  # (R, m)
     fitted: Ints  # (R,)
     block: Ints  # (G, m)
+    joined: Ints  # (G,) 1 where the pairs that were shown are known to hold all positions together
     effort: Ints  # (G, 2) steps or passes, and whether it converged
     room: Floats  # (6, m)
     edges: Floats  # (m, m)
@@ -48,6 +49,7 @@ def make_bench(rows: int, groups: int, m: int) -> Bench:
         curvature=np.zeros((rows, m)),
         fitted=np.zeros(rows, np.int64),
         block=np.zeros((groups, m), np.int64),
+        joined=np.zeros(groups, np.int64),
         effort=np.zeros((groups, 2), np.int64),
         room=np.zeros((6, m)),
         edges=np.zeros((m, m)),
@@ -90,7 +92,8 @@ def newton_each(
     for g in range(starts.size - 1):
         first, last = starts[g], starts[g + 1]
         w = _of_group(bench, g, first, last)
-        done = newton(shown[first:last], clicked[first:last], prior, ordered, warm, tolerance, w, True)
+        n, s, sparse = shown[first:last], clicked[first:last], bench.joined[g] == 1 and not ordered
+        done = newton(n, s, prior, ordered, warm, tolerance, w, True, sparse)
         bench.effort[g, 0] = done.steps
         bench.effort[g, 1] = 1 if done.converged else 0
 

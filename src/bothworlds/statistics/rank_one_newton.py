@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 EDGE = 1e-6  # missing clicks that any pair has at least: keeps probabilities below 1
+FAINT = 1e-5  # curvature of a pair never shown that is nothing beside that of an item with a click, at least 1
 STEPS = 200  # never needed, unless clicks and impressions are many orders of magnitude apart
 
 
@@ -89,19 +90,21 @@ def newton(
     tolerance: float,
     w: Workspace,
     many: bool = False,
+    sparse: bool = False,
 ) -> Effort:
-    """Fit ``w.a`` and ``w.b`` to the counts (n, m), starting from what they are if ``warm``; O(n m^2) a step.
+    """Fit ``w.a`` and ``w.b`` to the counts (n, m), starting from what they are if ``warm``.
 
     ``prior`` pseudo-clicks in twice as many pseudo-impressions are added to every pair that was shown. ``ordered``
     asks that examination does not rise from position to position. It is over when the step's gain is ``tolerance`` in
     log-likelihood: the fit is then within the root of that in standard errors. Where items are ``many``, those that
-    reach their limit do not hold up the others.
+    reach their limit do not hold up the others. A step is O(n m^2). Where what was shown is ``sparse`` and holds all
+    positions together, it is O(m) for every item and every pair that was shown, and O(m^3) besides.
     """
     choose(shown, clicked, prior, ordered, w)
     _start(shown, clicked, prior, ordered, warm, w)
     value = _value(shown, clicked, prior, w, 0.0)
     for step in range(STEPS):
-        derive(shown, clicked, prior, w)
+        derive(shown, clicked, prior, w, sparse and step < STEPS // 2)
         decrement = _direction(w)
         if decrement <= tolerance:
             if ordered and _release(w, tolerance):
@@ -219,8 +222,12 @@ def _value(shown: Floats, clicked: Floats, prior: float, w: Workspace, size: flo
 
 
 @inner_kernel
-def derive(shown: Floats, clicked: Floats, prior: float, w: Workspace) -> None:
-    """First and second derivatives of the log-likelihood."""
+def derive(shown: Floats, clicked: Floats, prior: float, w: Workspace, sparse: bool = False) -> None:
+    """First and second derivatives of the log-likelihood; if ``sparse``, without the faint second ones.
+
+    A pair that was never shown curves the likelihood only where it is near its limit. Elsewhere the step does without
+    it, and ends where it would have ended, since the first derivatives are whole.
+    """
     n, m = shown.shape
     for j in range(m):
         w.gain_b[j] = 0.0
@@ -235,6 +242,8 @@ def derive(shown: Floats, clicked: Floats, prior: float, w: Workspace) -> None:
                     miss = -math.expm1(w.a[i] + w.b[j])
                     odds = (1.0 - miss) / miss
                     gain, weight = s - f * odds, f * odds / miss
+                    if sparse and shown[i, j] == 0.0 and weight < FAINT:
+                        weight = 0.0
                     w.curvature[i, j] = weight
                     w.gain_a[i] += gain
                     w.gain_b[j] += gain
@@ -259,9 +268,10 @@ def _direction(w: Workspace) -> float:
         if w.fitted[i] == 1:
             _by_block(w, i)
             for k in range(blocks):
-                w.drive[k] -= w.row[k] * w.gain_a[i] / w.weight_a[i]
-                for other in range(k):
-                    w.edges[k, other] += w.row[k] * w.row[other] / w.weight_a[i]
+                if w.row[k] > 0.0:
+                    w.drive[k] -= w.row[k] * w.gain_a[i] / w.weight_a[i]
+                    for other in range(k):
+                        w.edges[k, other] += w.row[k] * w.row[other] / w.weight_a[i]
     eliminate(w.edges, blocks)
     substitute(w.edges, w.drive, blocks)
     decrement = 0.0

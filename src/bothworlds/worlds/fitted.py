@@ -59,6 +59,11 @@ def from_document(document: Mapping[str, Any], query: str | None = None) -> Stoc
             "the model is not identified: its parts cannot be compared, and no world follows from them; "
             "fit a query or positions that hang together"
         )
+    if len(document["query"]) != len(document["attraction"]):
+        raise ValueError(
+            f"this is not a fitted model: it has {len(document['attraction'])} attractions and "
+            f"{len(document['query'])} queries, and needs one for each"
+        )
     name = _chosen(list(dict.fromkeys(document["query"])), query)
     rows = np.array([asked == name for asked in document["query"]])
     alpha = np.array(document["attraction"], dtype=np.float64)[rows]
@@ -96,7 +101,9 @@ def plain(model: Mapping[str, Any]) -> dict[str, Any]:
     """One model of a file, also of those that list only "attr" and "exam"."""
     if "attr" not in model:
         return dict(model)
-    top = max(model["exam"])
+    top = max(model["exam"], default=0.0)
+    if not top > 0.0:
+        raise ValueError("this is not a fitted model: no position has an examination above 0")
     return {
         "positions": list(range(1, len(model["exam"]) + 1)),
         "examination": [value / top for value in model["exam"]],

@@ -15,12 +15,13 @@ __all__ = ["doubts_about_model", "doubts_about_support", "notes_on_log"]
 FEWEST_IMPRESSIONS = 100  # effective, per position
 FEWEST_CLICKS = 30  # effective, on the whole page; below, the normal approximation of the interval is poor too
 FAR = 4.0  # standard errors of a mean weight from where it must be
+MOST_NAMED = 10  # positions
 VISIBLE = 0.01  # rounding of propensities in a long log is no reason for alarm
 
 
 def notes_on_log(impressions: Impressions) -> list[str]:
     """How the log was taken, where that is not obvious."""
-    notes = []
+    notes = [*impressions.notes, *_uneven(impressions)]
     if not impressions.has_pages:
         notes.append(
             "The log does not say which impressions were on one page: positions are taken as independent in the "
@@ -35,6 +36,18 @@ def notes_on_log(impressions: Impressions) -> list[str]:
             "query to judge it alone."
         )
     return notes
+
+
+def _uneven(impressions: Impressions) -> list[str]:
+    rare = [(share, p) for share, p in zip(impressions.reach.tolist(), impressions.positions) if share < 1.0]
+    if not rare:
+        return []
+    said = ", ".join(f"position {p} exists on {share:.1%}" for share, p in rare[:MOST_NAMED])
+    more = ", ..." if len(rare) > MOST_NAMED else ""
+    return [
+        f"Pages differ in length: {said}{more} of the {impressions.pages:,} pages. "
+        "Clicks are per page, and a position counts as often as it exists."
+    ]
 
 
 def doubts_about_support(support: Sequence[Support]) -> list[str]:

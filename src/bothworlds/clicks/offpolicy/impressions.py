@@ -12,9 +12,12 @@ import numpy as np
 
 from ...kernels import Floats
 from ..sources import connect
+from ..tally import Counts
 
-__all__ = ["Cells", "Impressions", "cells_of", "opened", "share_of_folds"]
+__all__ = ["Cells", "Impressions", "cells_of", "count_impressions", "opened", "share_of_folds", "spread_of_lengths"]
 
+# Dates and numbers in columns of text: as text, 10 would come before 9.
+TIME = "coalesce(try_cast(timestamp AS DOUBLE), epoch(try_cast(timestamp AS TIMESTAMPTZ)))"
 # Pages are known by a hash: it is shorter than their names, and its last bit tosses the coin between two folds.
 PAGED = "SELECT hash(query, event) AS page, * FROM ordered"
 # The k-th impression of every position makes up page k; see the module `pages` for why that may be done.
@@ -26,7 +29,8 @@ class Impressions:
     """An open log. Its connection has the tables ``impressions`` (a row each) and ``cells`` (their counts).
 
     ``impressions`` has the columns page, fold (0 or 1, the same for a whole page), query, item, position, click,
-    propensity (NULL where the log states none), timestamp and ordinal (the order of the file).
+    propensity (NULL where the log states none), timestamp, untimed (what is no time) and ordinal (the order of the
+    file).
     """
 
     connection: Any
@@ -36,6 +40,9 @@ class Impressions:
     has_pages: bool
     total: int  # impressions
     weighable: int  # of these, with a propensity
+    pages: int  # where the log has none, as many as its most frequent position needs
+    reach: Floats  # (n_positions,) the share of pages that have the position; 1 where the log has no pages
+    notes: tuple[str, ...] = ()  # what was left out or changed while reading, in sentences
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -54,28 +61,82 @@ def opened(log: Any) -> Iterator[Impressions]:
 
 
 def _impressions(log: Any, connection: Any) -> Impressions:
-    log.rows(connection).create_view("logged")
-    connection.execute(
-        f"""CREATE TABLE impressions AS
-        WITH ordered AS (SELECT *, row_number() OVER () AS ordinal FROM logged),
-             paged AS ({PAGED if log.has_pages else SINGLE})
-        SELECT page, (hash(page) % 2)::TINYINT AS fold, coalesce(query, '') AS query, item::VARCHAR AS item, position,
-               click::DOUBLE AS click, propensity, timestamp, ordinal
-        FROM paged"""
-    )
+    checked = getattr(log, "checked", None)
+    relation, notes = checked(connection) if checked is not None else (log.rows(connection), ())
+    relation.create_view("logged")
+    notes = (*notes, *_make_tables(connection, bool(log.has_pages)))
+    total, weighable, queries = connection.execute(
+        "SELECT coalesce(sum(shown), 0), coalesce(sum(weighable), 0), count(DISTINCT query) FROM cells"
+    ).fetchall()[0]
+    if not total:
+        raise ValueError("the log has no impressions, or its filters leave none")
+    items = _column(connection, "item", "TRY_CAST(item AS BIGINT) NULLS LAST, item")
+    positions = _column(connection, "position", "position")
+    pages, reach = _reach(connection, bool(log.has_pages))
+    numbers = int(total), int(weighable), pages
+    return Impressions(connection, items, positions, queries, bool(log.has_pages), *numbers, reach, tuple(notes))
+
+
+def _make_tables(connection: Any, has_pages: bool) -> tuple[str, ...]:
+    """Make the tables of impressions and of cells, in order of time, or of the file if time cannot be read."""
+    notes: tuple[str, ...] = ()
+    connection.execute("SET TimeZone = 'UTC'")  # dates without a zone mean the same on every machine
+    types = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE logged)").fetchall())
+    _make_impressions(connection, has_pages, TIME if types["timestamp"] == "VARCHAR" else "timestamp")
+    untimed, example = connection.execute("SELECT count(untimed), min(untimed) FROM impressions").fetchall()[0]
+    if untimed:
+        _make_impressions(connection, has_pages, "NULL::DOUBLE")
+        notes = (
+            f"{untimed:,} timestamps are neither numbers nor dates, such as {example!r}: impressions are taken in the "
+            "order of the log.",
+        )
     connection.execute(
         """CREATE TABLE cells AS
         SELECT query, fold, item, position, count(*) AS shown, sum(click) AS clicked, count(propensity) AS weighable
         FROM impressions GROUP BY ALL"""
     )
-    total, weighable, queries = connection.execute(
-        "SELECT coalesce(sum(shown), 0), coalesce(sum(weighable), 0), count(DISTINCT query) FROM cells"
-    ).fetchone()
-    if not total:
-        raise ValueError("the log has no impressions, or its filters leave none")
-    items = _column(connection, "item", "TRY_CAST(item AS BIGINT) NULLS LAST, item")
-    positions = _column(connection, "position", "position")
-    return Impressions(connection, items, positions, queries, bool(log.has_pages), int(total), int(weighable))
+    return notes
+
+
+def _make_impressions(connection: Any, has_pages: bool, time: str) -> None:
+    connection.execute(
+        f"""CREATE OR REPLACE TABLE impressions AS
+        WITH timed AS (SELECT *, {time} AS time FROM logged),
+             ordered AS (SELECT * REPLACE (time AS timestamp), CASE WHEN time IS NULL THEN timestamp::VARCHAR END
+                         AS untimed, row_number() OVER () AS ordinal FROM timed),
+             paged AS ({PAGED if has_pages else SINGLE})
+        SELECT page, (hash(page) % 2)::TINYINT AS fold, coalesce(query, '') AS query, item::VARCHAR AS item, position,
+               click::DOUBLE AS click, propensity, timestamp, nullif(untimed, '') AS untimed, ordinal
+        FROM paged"""
+    )
+
+
+def _reach(connection: Any, has_pages: bool) -> tuple[int, Floats]:
+    """The number of pages, and the share of them that has each position."""
+    counted = "SELECT position, sum(shown) AS shown FROM cells GROUP BY position ORDER BY position"
+    shown = np.array([n for _, n in connection.execute(counted).fetchall()], dtype=np.float64)
+    if not has_pages:
+        return int(shown.max()), np.ones(shown.size)
+    pages = connection.execute("SELECT count(DISTINCT page) FROM impressions").fetchall()[0][0]
+    return int(pages), shown / pages
+
+
+def spread_of_lengths(impressions: Impressions, value: Floats) -> Floats:
+    r"""(m + 1,) the variance that uneven pages add to sums of reach times value, per position and for the whole page.
+
+    A page has position j or not, as chance has it: the average over pages of :math:`v_j` where it has it varies by
+    :math:`v_j^2 e_j (1 - e_j)` in the number of pages.
+    """
+    reach = impressions.reach
+    alone = value**2 * reach * (1.0 - reach) / impressions.pages
+    if (reach == 1.0).all() or not np.isfinite(value).all():
+        return np.append(alone, alone.sum())
+    values = dict(zip(impressions.positions, value.tolist()))
+    cases = " ".join(f"WHEN {position} THEN {worth!r}::DOUBLE" for position, worth in values.items())
+    whole = impressions.connection.execute(
+        f"SELECT var_pop(v) FROM (SELECT sum(CASE position {cases} END) AS v FROM impressions GROUP BY page)"
+    ).fetchall()[0][0]
+    return np.append(alone, whole / impressions.pages)
 
 
 def _column(connection: Any, name: str, order: str) -> tuple[Any, ...]:
@@ -112,3 +173,21 @@ def share_of_folds(cells: tuple[Cells, Cells]) -> Floats:
     """(2, n_positions) the share of a position's impressions that is in each fold."""
     shown = np.array([fold.shown.sum(axis=0) for fold in cells])
     return np.asarray(shown / shown.sum(axis=0))
+
+
+def count_impressions(log: Any) -> Counts:
+    """The counts of a log that has ``rows``, such as one in memory."""
+    with opened(log) as impressions:
+        queries = _column(impressions.connection, "query", "TRY_CAST(query AS BIGINT) NULLS LAST, query")
+        labels = {"query": queries, "item": impressions.items, "position": impressions.positions}
+        rows = impressions.connection.execute(
+            "SELECT query, item, position, sum(shown) AS shown, sum(clicked) AS clicked FROM cells GROUP BY ALL"
+        ).fetchnumpy()
+        codes: dict[str, Any] = {}
+        for name, values in labels.items():
+            code = {value: k for k, value in enumerate(values)}
+            codes[name] = np.array([code[value] for value in rows[name].tolist()], dtype=np.int64)
+        codes |= {name: np.asarray(rows[name], dtype=np.int64) for name in ("shown", "clicked")}
+        pages = impressions.pages if impressions.has_pages else None
+        named = impressions.items, queries, impressions.positions
+        return Counts(*named, **codes, origin="memory", pages=pages, notes=impressions.notes)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...kernels import Floats
+from ..checking import REASONS
 from .impressions import opened
 
 __all__ = ["MemoryLog", "from_obp", "to_obp"]
@@ -19,9 +21,9 @@ __all__ = ["MemoryLog", "from_obp", "to_obp"]
 
 @dataclass(frozen=True, eq=False)
 class MemoryLog:
-    """A log that is in memory already: columns of one length, an impression each. It can be used wherever a log can.
+    """A log that is in memory already: columns of one length, an impression each, to be judged by or fitted to.
 
-    ``event`` says which impressions were on one page; None where that is not known.
+    ``event`` says which impressions were on one page; None where that is not known. A propensity may be missing (None).
     """
 
     item: Sequence[Any]
@@ -32,6 +34,22 @@ class MemoryLog:
     query: Sequence[Any] | None = None
     timestamp: Sequence[Any] | None = None
     layout: str = "memory"
+
+    def __post_init__(self) -> None:
+        names = ("item", "position", "click", "propensity", "event", "query", "timestamp")
+        columns = {name: np.asarray(getattr(self, name)) for name in names if getattr(self, name) is not None}
+        shapes = {name: column.shape for name, column in columns.items()}
+        if len({(len(self.item),), *shapes.values()}) > 1:
+            raise ValueError(f"the columns of a log must be lists as long as each other; their shapes are {shapes}")
+        item = columns["item"].astype(object)
+        _check("item", item, ~(_missing(item) | (item == "")))
+        position, click = (_as_numbers(name, columns[name]) for name in ("position", "click"))
+        whole = (position >= 0) & (position < 2**31) & (position == np.floor(position))
+        _check("position", columns["position"], whole)
+        _check("click", columns["click"], np.isin(click, (0.0, 1.0)))
+        if "propensity" in columns:
+            given, raw = _as_numbers("propensity", columns["propensity"]), columns["propensity"].astype(object)
+            _check("propensity", raw, _none(raw) | ((given > 0.0) & (given <= 1.0)))
 
     @property
     def has_propensities(self) -> bool:
@@ -93,6 +111,30 @@ def to_obp(log: Any) -> dict[str, Any]:
             "action_names": names,
             "position_names": places,
         }
+
+
+def _as_numbers(name: str, column: Any) -> Floats:
+    try:
+        return np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from error
+
+
+def _none(column: Any) -> Any:
+    return (column == np.array(None)).astype(bool)
+
+
+def _missing(column: Any) -> Any:
+    """None, or what is not equal to itself, as missing values are in tables of numbers."""
+    return _none(column) | (column != column).astype(bool)
+
+
+def _check(name: str, column: Any, good: Any) -> None:
+    """Refuse a column with the words for files."""
+    if not good.all():
+        row = int(np.argmin(good))
+        said = next(words for role, words in REASONS.values() if role == name)
+        raise ValueError(f"row {row} of the log: {name} {said}; got {column.tolist()[row]!r}")
 
 
 def from_obp(feedback: Mapping[str, Any], *, names: Sequence[str] | None = None) -> MemoryLog:

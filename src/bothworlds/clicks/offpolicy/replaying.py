@@ -92,7 +92,7 @@ def _summary(policy: Any, impressions: Impressions, clicks: Floats) -> Replay:
             f"Only {clicks.size} of {pages:,} pages show what the policy decided: too few to trust the average, and "
             "for a learner to learn; with many items, evaluate by weights instead."
         )
-    notes = ["The policy learned from the pages it agreed with and from no others."]
+    notes = [*impressions.notes, "The policy learned from the pages it agreed with and from no others."]
     estimate = interval("replay", None, value, error)
     return Replay(label_of(policy), pages, int(clicks.size), estimate, tuple(notes), tuple(warnings))
 

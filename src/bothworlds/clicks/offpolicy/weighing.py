@@ -13,11 +13,13 @@ c = 1 for a click, q the click rate that a model fitted to the other fold expect
     \text{direct} &= \sum_i x_{ij} q_{ij} &
     \text{dr} &= \text{direct} + \tfrac1n \sum w (c - q)
 
-A page earns the sum over its positions. Every estimate is, or by the delta method nearly is, its expectation plus a sum
-of terms :math:`\varphi` of impressions: :math:`(w c - \text{ips})/n`, :math:`w (c - \text{snips})/\sum w`, and so on.
-Its variance is the sum of :math:`\varphi^2`; for the whole page :math:`\varphi` is added up page by page first, since
-the positions of one page may depend on each other. Logs without pages leave no choice but to take them as independent.
-Where no click speaks for the target, the upper end of the interval is 3 in the effective number of impressions.
+A page earns the sum over its positions. Where pages differ in length, :math:`e_j` is the share of pages that have
+position j, and all of these are multiplied by it: clicks are per page, whether it has the position or not. Every
+estimate is, or by the delta method nearly is, its expectation plus a sum of terms :math:`\varphi` of impressions:
+:math:`(w c - \text{ips})/n`, :math:`w (c - \text{snips})/\sum w`, and so on. Its variance is the sum of
+:math:`\varphi^2`; for the whole page :math:`\varphi` is added up page by page first, since the positions of one page
+may depend on each other. Logs without pages leave no choice but to take them as independent. Where no click speaks for
+the target, the upper end of the interval is 3 in the effective number of impressions.
 
 Where a policy learned from the log, each fold is a stratum with a target of its own, and strata are averaged in
 proportion to their impressions.
@@ -62,13 +64,18 @@ FROM weighted GROUP BY ALL ORDER BY ALL"""
 
 # What each impression adds to the error of each estimate.
 TERMS = """
-SELECT page, position, (c - z.logged) / z.n AS logged, (w * c - z.ips) / z.n AS ips,
-       z.share * w * (c - z.snips) / nullif(z.weight, 0) AS snips,
-       (least(w, {clip}) * c - z.clipped) / z.n AS clipped, (w * (c - q) + base - z.dr) / z.n AS dr
+SELECT page, position, z.reach * (c - z.logged) / z.n AS logged, z.reach * (w * c - z.ips) / z.n AS ips,
+       z.reach * z.share * w * (c - z.snips) / nullif(z.weight, 0) AS snips,
+       z.reach * (least(w, {clip}) * c - z.clipped) / z.n AS clipped,
+       z.reach * (w * (c - q) + base - z.dr) / z.n AS dr
 FROM weighted JOIN centres z USING (position, stratum)"""
 
+# What each page adds to it by the positions that it has, where not all have all.
+LENGTHS = """
+UNION ALL BY NAME SELECT page, position, v.* EXCLUDE (position) FROM impressions JOIN worth v USING (position)"""
+
 SQUARES = ", ".join(f"sum({name} * {name}) AS {name}" for name in ESTIMATORS)
-PAGE_SUMS = ", ".join(f"sum({name}) AS {name}" for name in ESTIMATORS)
+PAGE_SUMS = ", ".join(f"sum(t.{name}) - any_value(middle.{name}) AS {name}" for name in ESTIMATORS)
 
 
 def weigh(
@@ -83,24 +90,25 @@ def weigh(
     sums = connection.execute(SUMS.format(clip=clip)).fetchnumpy()
     values, centres = _centres(impressions, sums)
     connection.register("centres", _arrow(centres))
-    errors = _errors(impressions, clip)
+    errors = _errors(impressions, clip, values)
     support = _supports(impressions, target, sums)
-    silent = {name: _silent(support, values["logged"] if name == "logged" else None) for name in ESTIMATORS}
+    reach = impressions.reach
+    silent = {name: _silent(support, values["logged"] if name == "logged" else None, reach) for name in ESTIMATORS}
     estimates = []
     for name in ESTIMATORS:
-        value = np.append(values[name], values[name].sum())
+        value = np.append(reach * values[name], (reach * values[name]).sum())
         columns = (value.tolist(), errors[name].tolist(), silent[name].tolist())
         estimates += [interval(name, *row) for row in zip((*impressions.positions, None), *columns)]
     return estimates, support
 
 
-def _silent(support: tuple[Support, ...], rates: Floats | None) -> Floats:
+def _silent(support: tuple[Support, ...], rates: Floats | None, reach: Floats) -> Floats:
     """(m + 1,) how many clicks may have gone unseen at positions without any: 3 in n, the rule of three."""
     if rates is None:
         clicks, n = zip(*((part.effective_clicks, part.effective_impressions) for part in support[:-1]))
     else:
         clicks, n = tuple(rates), tuple(part.impressions for part in support[:-1])
-    unseen = np.where(np.array(clicks) > 0.0, 0.0, 3.0 / np.maximum(n, 3.0))
+    unseen = reach * np.where(np.array(clicks) > 0.0, 0.0, 3.0 / np.maximum(n, 3.0))
     return np.append(unseen, unseen.sum())
 
 
@@ -124,7 +132,7 @@ def _register(impressions: Impressions, target: Target, rates: Floats) -> None:
 
 
 def _centres(impressions: Impressions, sums: dict[str, Floats]) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Estimates per position (m,), and what they are centred at in each stratum, as columns beside ``sums``."""
+    """Estimates per page that has a position (m,), and what they are centred at in each stratum, beside ``sums``."""
     place = np.searchsorted(impressions.positions, sums["position"])
     n: Floats = np.bincount(place, sums["n"], minlength=len(impressions.positions)).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -136,27 +144,38 @@ def _centres(impressions: Impressions, sums: dict[str, Floats]) -> tuple[dict[st
         mean = np.bincount(place, share * centre[name], minlength=n.size)
         values[name] = np.where(n > 0.0, mean, np.nan)
     keys = {"position": sums["position"], "stratum": sums["stratum"]}
-    return values, {**keys, **centre, "n": n[place], "share": share, "weight": sums["w"]}
+    rest = {"n": n[place], "share": share, "weight": sums["w"], "reach": impressions.reach[place]}
+    return values, {**keys, **centre, **rest}
 
 
-def _errors(impressions: Impressions, clip: float) -> dict[str, Floats]:
+def _errors(impressions: Impressions, clip: float, values: dict[str, Floats]) -> dict[str, Floats]:
     """(m + 1,) standard errors of each estimator: per position, and for the whole page."""
     terms = TERMS.format(clip=clip)
-    ask = impressions.connection.execute
+    ask, reach, pages = impressions.connection.execute, impressions.reach, impressions.pages
     single = ask(f"SELECT position, count(*)::DOUBLE AS n, {SQUARES} FROM ({terms}) GROUP BY position").fetchnumpy()
     place = np.searchsorted(impressions.positions, single["position"])
     by_position = {name: np.full(len(impressions.positions), np.nan) for name in ESTIMATORS}
     for name in ESTIMATORS:
         by_position[name][place] = np.ma.filled(single[name], np.nan) * _unbiased(single["n"])
+        by_position[name] += values[name] ** 2 * reach * (1.0 - reach) / pages
     if not impressions.has_pages:
         return {name: np.sqrt(np.append(part, part.sum())) for name, part in by_position.items()}
-    pages = f"SELECT {PAGE_SUMS} FROM ({terms}) GROUP BY page"
-    whole = ask(f"SELECT count(*)::DOUBLE AS n, {SQUARES} FROM ({pages})").fetchnumpy()
+    whole = _of_pages(impressions, terms, values)
     errors = {}
     for name, part in by_position.items():
         total = np.ma.filled(whole[name], np.nan) * _unbiased(whole["n"])
         errors[name] = np.sqrt(np.append(part, total if np.isfinite(part).all() else np.nan))
     return errors
+
+
+def _of_pages(impressions: Impressions, terms: str, values: dict[str, Floats]) -> Any:
+    """The sums of squares of what whole pages add to the errors, and the number of pages."""
+    uneven, reach, register = bool((impressions.reach < 1.0).any()), impressions.reach, impressions.connection.register
+    worth = {name: value / impressions.pages for name, value in values.items()}
+    register("worth", _arrow({"position": np.array(impressions.positions), **worth}))
+    register("middle", _arrow({name: [uneven * float((reach * part).sum())] for name, part in worth.items()}))
+    pages = f"SELECT {PAGE_SUMS} FROM ({terms} {LENGTHS if uneven else ''}) t, middle GROUP BY page"
+    return impressions.connection.execute(f"SELECT count(*)::DOUBLE AS n, {SQUARES} FROM ({pages})").fetchnumpy()
 
 
 def _unbiased(n: Floats) -> Floats:
@@ -171,9 +190,10 @@ def _supports(impressions: Impressions, target: Target, sums: dict[str, Floats])
     with np.errstate(invalid="ignore", divide="ignore"):
         mean, error = at["w"] / at["n"], np.sqrt(np.bincount(place, spread, minlength=m)) / at["n"]
         kish, clicks = at["w"] ** 2 / at["w2"], at["ips"] ** 2 / at["w2c"]
-        all_clicks = (at["ips"] / at["n"]).sum() ** 2 / (at["w2c"] / at["n"] ** 2).sum()
+        share = impressions.reach / at["n"]
+        all_clicks = (share * at["ips"]).sum() ** 2 / (share**2 * at["w2c"]).sum()
         cut, lost = at["cut"] / at["n"], 1.0 - at["kept"] / at["w"]
-        all_lost = 1.0 - (at["kept"] / at["n"]).sum() / (at["w"] / at["n"]).sum()
+        all_lost = 1.0 - (share * at["kept"]).sum() / (share * at["w"]).sum()
     kish, clicks = np.nan_to_num(kish), np.nan_to_num(clicks)
     missing = unsupported(impressions, target)
     columns = (at["n"], kish, clicks, mean, error, missing, cut, lost)
