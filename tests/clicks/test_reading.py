@@ -64,6 +64,20 @@ def test_where_a_log_is_cut_into_chunks_does_not_matter(tmp_path, monkeypatch, c
     assert same(counts(tmp_path / "log"), whole)
 
 
+@pytest.mark.parametrize("chunk", [64, 257, 1000])
+@pytest.mark.parametrize("line", ["", "\r", "oops", "7", "7\t0"])
+def test_empty_and_bad_lines_between_clicks_do_not_matter_either(tmp_path, monkeypatch, chunk, line):
+    (tmp_path / "good").write_text(sessions(0))
+    (tmp_path / "log").write_text(sessions(0).replace("\n", f"\n{line}\n"))
+    monkeypatch.setattr(records, "CHUNK", chunk)
+    assert same(counts(tmp_path / "log", skip_bad=True), counts(tmp_path / "good"))
+
+
+def test_a_click_after_an_empty_line_is_counted(tmp_path):
+    (tmp_path / "log").write_text("1\t0\tQ\t7\t0\t5\t6\n\n1\t2\tC\t5\n")
+    assert counts(tmp_path / "log").clicked.sum() == 1
+
+
 def test_a_table_that_is_too_small_is_emptied_and_grown(tmp_path, monkeypatch):
     (tmp_path / "log").write_text(sessions(1))
     whole = counts(tmp_path / "log")
