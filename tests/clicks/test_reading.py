@@ -219,6 +219,53 @@ def test_files_patterns_and_folders_are_read_as_one_log(tmp_path):
         assert same(counts(path), whole)
 
 
+def other(click):
+    """A log of one row."""
+    return f"event,position,item,click\n1,1,a,{click}\n"
+
+
+@pytest.mark.parametrize(("name", "decoy"), [("log[1].csv", "log1.csv"), ("a*.csv", "ab.csv"), ("a?.csv", "ab.csv")])
+def test_a_file_is_read_whatever_its_name_would_match(tmp_path, name, decoy):
+    (tmp_path / name).write_text(other(1))
+    (tmp_path / decoy).write_text(other(0))
+    assert counts(tmp_path / name).clicked.tolist() == [1]
+    (tmp_path / name).write_text(other(9))
+    with pytest.raises(ValueError, match="line 2: click must be 0 or 1"):
+        counts(tmp_path / name)
+    (tmp_path / name).write_text(other("0,7"))
+    with pytest.raises(ValueError, match="line 2: Expected Number of Columns"):
+        counts(tmp_path / name)
+
+
+@pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
+def test_folders_do_not_overwrite_columns(tmp_path, ending):
+    (tmp_path / "query=elsewhere").mkdir()
+    path = generate(tmp_path / "query=elsewhere" / f"log.{ending}", "paper/stochastic", 100, queries=2)
+    assert counts(path).queries == ("1", "2")
+
+
+def test_folders_that_hold_a_column_are_refused(tmp_path):
+    for query in ("tea", "milk"):
+        (tmp_path / f"query={query}" / "date=2024-01-01").mkdir(parents=True)
+        (tmp_path / f"query={query}" / "date=2024-01-01" / "log.csv").write_text(other(1))
+    with pytest.raises(ValueError, match=r"has no column query, and the folder query=milk is not read as one"):
+        read(tmp_path)
+
+
+def test_what_is_set_aside_in_a_folder_is_not_read(tmp_path, tidy):
+    for folder in (".old", "_temporary/0", "parts/.git"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "log.csv").write_text(TIDY)
+    assert read(tmp_path).paths == (str(tidy),)
+
+
+def test_a_file_named_twice_is_read_once(tmp_path, tidy):
+    other = tmp_path / "parts" / "more.csv"
+    other.parent.mkdir()
+    other.write_text(TIDY)
+    assert read([tidy, other.parent, other, tmp_path / "parts" / ".." / "log.csv"]).paths == (str(tidy), str(other))
+
+
 def test_packed_and_plain_files_mix(tmp_path, tidy):
     packed = tmp_path / "more"
     packed.write_bytes(

@@ -46,10 +46,10 @@ def find_files(path: Paths) -> tuple[Path, ...]:
         found = tuple(file for one in path for file in find_files(one))
         if not found:
             raise ValueError("no log was given; give a file, a folder, or a pattern such as 'day-*.csv'")
-        return found
+        return _once(found)
     given = Path(path)
     if given.is_dir():
-        parts = sorted(p for p in given.rglob("*") if p.is_file() and not p.name.startswith((".", "_")))
+        parts = sorted(p for p in given.rglob("*") if p.is_file() and not _hidden(p.relative_to(given)))
     elif given.exists():
         parts = [given]
     else:
@@ -57,7 +57,20 @@ def find_files(path: Paths) -> tuple[Path, ...]:
         parts = [Path(name) for name in sorted(names) if Path(name).is_file()]
     if not parts:
         raise ValueError(f"there is no file at {str(path)!r}; give a file, a folder, or a pattern such as 'day-*.csv'")
-    return tuple(parts)
+    return _once(parts)
+
+
+def _once(files: Sequence[Path]) -> tuple[Path, ...]:
+    """Each file where it comes first, however often it is named."""
+    places: dict[Path, Path] = {}
+    for file in files:
+        places.setdefault(file.resolve(), file)
+    return tuple(places.values())
+
+
+def _hidden(path: Path) -> bool:
+    """Whether a file, or a folder it is in, is set aside by its name, as ``_temporary`` and ``.git`` are."""
+    return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def look_at(path: Path) -> Head:

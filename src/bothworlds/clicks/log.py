@@ -102,6 +102,8 @@ def read(
         said = ", ".join(f"{name} like {file}" for name, file in layouts.items())
         raise ValueError(f"the files of a log must be in one format, and these are in several: {said}")
     _check_alike(heads, LAYOUTS[next(iter(layouts))])
+    for head in heads:
+        _check_folders(head, LAYOUTS[next(iter(layouts))])
     queries = () if query is None else (query,) if isinstance(query, str) else tuple(query)
     return Log(heads, next(iter(layouts)), top_items, positions, queries, skip_bad, clip)
 
@@ -114,3 +116,17 @@ def _check_alike(heads: Sequence[Head], layout: Layout) -> None:
     for head in heads[1:]:
         if head.kind != first.kind or head.columns != first.columns:
             raise ValueError(f"the files of a log must have the same columns; {first.path} and {head.path} do not")
+
+
+def _check_folders(head: Head, layout: Layout) -> None:
+    """Refuse folders such as query=tea that hold what the file lacks: left out, all queries would become one."""
+    if not isinstance(layout, TableLayout):
+        return
+    lacking = {name for role, names in layout.roles.items() if role not in layout.columns(head) for name in names}
+    for folder in head.path.parts[:-1]:
+        name, equals, _ = folder.partition("=")
+        if equals and name.lower() in lacking:
+            raise ValueError(
+                f"{head.path} has no column {name}, and the folder {folder} is not read as one; "
+                "write the column into the files"
+            )

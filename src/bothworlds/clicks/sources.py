@@ -14,6 +14,8 @@ from .log import Log
 
 __all__ = ["among", "connect", "literal", "made_rows", "run"]
 
+FOLDERS = "hive_partitioning = false"  # else a folder named query=tea would overwrite the column
+
 
 @contextmanager
 def connect() -> Iterator[Any]:
@@ -88,6 +90,15 @@ def among(values: Sequence[object]) -> str:
     return f"({', '.join(map(literal, values)) or 'NULL'})"
 
 
+def pattern(path: str) -> str:
+    """A path as DuckDB takes it, which looks for other files if there are stars and brackets in it.
+
+    >>> pattern("log[1].csv")
+    'log[[]1].csv'
+    """
+    return "".join(f"[{letter}]" if letter in "[*?" else letter for letter in path)
+
+
 def made_rows(connection: Any, log: Log, heads: tuple[Head, ...] | None = None, numbered: bool = False) -> str:
     """SQL for the rows of some files, all of the log's if none are named, with the number of the first check failed.
 
@@ -128,19 +139,20 @@ def _made_columns(columns: dict[str, str], kinds: dict[str, str]) -> list[str]:
 
 def _scan(heads: list[Head]) -> str:
     """The reader of DuckDB for files of one kind."""
-    files, first = literal([str(head.path) for head in heads]), heads[0]
+    files, first = literal([pattern(str(head.path)) for head in heads]), heads[0]
     if first.kind == "parquet":
-        return f"read_parquet({files}, union_by_name = true, file_row_number = true)"
+        return f"read_parquet({files}, union_by_name = true, file_row_number = true, {FOLDERS})"
     packed = literal(first.compression or "none")
     text = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in first.columns)
     if first.kind == "ndjson":
         return (
             f"read_json({files}, format = 'newline_delimited', columns = {{{text}}}, ignore_errors = true, "
-            f"compression = {packed})"
+            f"compression = {packed}, {FOLDERS})"
         )
     return (
         f"read_csv({files}, auto_detect = false, header = true, delim = {literal(first.delimiter)}, quote = '\"', "
-        f"escape = '\"', columns = {{{text}}}, store_rejects = true, rejects_limit = 0, compression = {packed})"
+        f"escape = '\"', columns = {{{text}}}, store_rejects = true, rejects_limit = 0, "
+        f"compression = {packed}, {FOLDERS})"
     )
 
 
