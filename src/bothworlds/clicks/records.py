@@ -18,7 +18,8 @@ from ..kernels import Ints
 from ..progress import Report
 from .heads import needs
 from .layouts import TextLayout
-from .scanning import BAD, FILLED, LINES, PAGES, REASON, REASONS, REGIONS, STRAY, count_separators
+from .scanning import BAD, FILLED, LINES, PAGES, REASON, REASONS, REGIONS, STRAY, TOO_LARGE, count_separators
+from .scanning import LARGEST_QUERY, LARGEST_REGION
 
 __all__ = ["Found", "Keep", "Partial", "Span", "chunks", "partial_counts", "query_key", "scan_all", "spans"]
 
@@ -66,6 +67,8 @@ def query_key(query: str) -> int:
     number, _, region = query.partition("_")
     if not (number.isdecimal() and region.isdecimal()):
         raise ValueError(f"queries of this format are named QUERY_REGION, like 9982_0; got {query!r}")
+    if int(number) > LARGEST_QUERY or int(region) > LARGEST_REGION:
+        raise ValueError(f"there is no query {query!r}: {REASONS[TOO_LARGE]}")
     return int(number) * REGIONS + int(region)
 
 

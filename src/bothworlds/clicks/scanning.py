@@ -15,12 +15,15 @@ from ..kernels import inline_kernel, inner_kernel, kernel
 __all__ = [
     "BAD",
     "FILLED",
+    "LARGEST_QUERY",
+    "LARGEST_REGION",
     "LINES",
     "PAGES",
     "REASON",
     "REASONS",
     "REGIONS",
     "STRAY",
+    "TOO_LARGE",
     "count_separators",
     "scan_pages",
     "scan_sessions",
@@ -29,6 +32,7 @@ __all__ = [
 TAB, NEWLINE, RETURN, SPACE, COMMA, COLON, SEMICOLON, UNDERSCORE = 9, 10, 13, 32, 44, 58, 59, 95
 QUERY, CLICK = ord("Q"), ord("C")
 REGIONS = 1 << 20  # a query and its region are one key: query * REGIONS + region
+LARGEST_QUERY, LARGEST_REGION = 4_000_000_000_000, 1_000_000
 
 # What a tally holds: slots in use, lines passed, pages kept, clicks without a page, bad records, why the last was bad.
 FILLED, LINES, PAGES, STRAY, BAD, REASON = range(6)
@@ -148,7 +152,7 @@ def _query(text: Any, at: int, stop: int, between: int) -> Any:
     region, at = _number(text, at + 1, stop)
     if region < 0:
         return 0, at, NUMBER
-    if query > 4_000_000_000_000 or region > 1_000_000:
+    if query > LARGEST_QUERY or region > LARGEST_REGION:
         return 0, at, TOO_LARGE
     return query * REGIONS + region, at, 0
 

@@ -73,8 +73,8 @@ def reduce_table(connection: Any, log: Log, progress: bool | None = False) -> Re
     return Reduced(counted, chosen, pages, notes)
 
 
-def checked_rows(log: Log, connection: Any) -> Any:
-    """The rows of a log that its filters keep, once all of them have been checked."""
+def checked_rows(log: Log, connection: Any) -> tuple[Any, tuple[str, ...]]:
+    """The rows of a log that its filters keep, once all of them have been checked, and what is to be said of them."""
     reduced = reduce_table(connection, log)
     wanted = [_wanted(log), "reason IS NULL"]
     if reduced.chosen.positions is not None:
@@ -82,12 +82,13 @@ def checked_rows(log: Log, connection: Any) -> Any:
     if reduced.chosen.items is not None and not log.has_pages:
         wanted.append(f"item IN {among(reduced.chosen.items)}")
     join = _semi_join(reduced.pages.table if reduced.pages else None)
-    propensity = "CASE WHEN learn::VARCHAR <> 'false' THEN propensity END" if "learn" in log.columns else "propensity"
-    return connection.sql(
+    propensity = "CASE WHEN learn = 1 THEN propensity END" if "learn" in log.columns else "propensity"
+    rows = connection.sql(
         "SELECT event::VARCHAR AS event, coalesce(query::VARCHAR, '') AS query, item::VARCHAR AS item, "
         f"position::INTEGER AS position, click::TINYINT AS click, ({propensity})::DOUBLE AS propensity, timestamp "
         f"FROM ({made_rows(connection, log)}) rows {join} WHERE {' AND '.join(wanted)}"
     )
+    return rows, reduced.notes
 
 
 def count_rows(
