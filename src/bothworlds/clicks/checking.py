@@ -30,7 +30,7 @@ def column(name: str) -> str:
 
 
 def label(name: str, kind: str) -> str:
-    """A name, NULL where it is missing; whole numbers have no point, so that 5.0 and 5 are one in all kinds of files."""
+    """A name, NULL where it is missing; whole numbers have no point: 5.0 and 5 are one in all kinds of files."""
     given = column(name)
     if kind == "VARCHAR":
         return f"nullif(trim({given}), '')"

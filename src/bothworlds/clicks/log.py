@@ -131,7 +131,9 @@ def _check_columns(head: Head, layout: Layout) -> None:
     for chosen in layout.columns(head).values():
         same = [name for name in head.columns if name.lower() == chosen.lower()]
         if len(same) > 1:
-            raise ValueError(f"{head.path} has the columns {' and '.join(same)}, where one is expected; rename the others")
+            raise ValueError(
+                f"{head.path} has the columns {' and '.join(same)}, where one is expected; rename the others"
+            )
     lacking = {name for role, names in layout.roles.items() if role not in layout.columns(head) for name in names}
     for folder in head.path.parts[:-1]:
         name, equals, _ = folder.partition("=")

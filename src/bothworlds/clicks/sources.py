@@ -48,7 +48,9 @@ def _said(error: str) -> str:
     file = re.search(r"^ *file *= *(.+)$", error, re.MULTILINE)
     start = f"{file[1] if file else 'the log'} cannot be read"
     if "state machine" in error:
-        return f"{start}: its lines end in different ways, or a quote is out of place; make all lines end in a line feed"
+        return (
+            f"{start}: its lines end in different ways, or a quote is out of place; make all lines end in a line feed"
+        )
     return f"{start}: {error.splitlines()[0]}"
 
 
@@ -153,7 +155,9 @@ def _spellings(log: Log) -> dict[str, str]:
 def _late(log: Log) -> list[str]:
     """Conditions on a row of JSON that has what the first lines lack, and would lose it."""
     chosen = {role: f" AND {column(name)} IS NULL" for role, name in log.columns.items()}
-    return [f"({column(name)} IS NOT NULL{chosen.get(role, '')})" for name, role in _spellings(log).items()] or ["false"]
+    return [f"({column(name)} IS NOT NULL{chosen.get(role, '')})" for name, role in _spellings(log).items()] or [
+        "false"
+    ]
 
 
 def _scan(heads: list[Head], log: Log) -> str:
@@ -170,9 +174,9 @@ def _scan(heads: list[Head], log: Log) -> str:
             f"compression = {packed}, {FOLDERS})"
         )
     return (
-        f"read_csv({files}, auto_detect = false, header = true, skip = {first.blank}, delim = {literal(first.delimiter)}, "
-        f"quote = '\"', escape = '\"', columns = {{{text}}}, store_rejects = true, rejects_limit = 0, "
-        f"compression = {packed}, {FOLDERS})"
+        f"read_csv({files}, auto_detect = false, header = true, skip = {first.blank}, "
+        f"delim = {literal(first.delimiter)}, quote = '\"', escape = '\"', columns = {{{text}}}, store_rejects = true, "
+        f"rejects_limit = 0, compression = {packed}, {FOLDERS})"
     )
 
 

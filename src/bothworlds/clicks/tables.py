@@ -7,11 +7,12 @@ can be restricted by a condition, which is how several machines share them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
-from .complaints import bad_page, bad_row, must, rejected_lines
+from .complaints import bad_page, bad_row, must, rejected_lines, why_rejected
 from .log import Log
 from .sources import among, made_rows, run
 
@@ -115,11 +116,9 @@ def count_rows(
     return table
 
 
-def complain(connection: Any, log: Log, counted: str, rejected: int) -> tuple[str, ...]:
+def complain(connection: Any, log: Log, counted: str, rejected: Mapping[str, int]) -> tuple[str, ...]:
     """Refuse bad rows, or say how many were skipped."""
-    notes: tuple[str, ...] = ()
-    if rejected:
-        notes += (f"{rejected:,} lines were skipped: they do not have the columns of the table",)
+    notes = tuple(f"{number:,} lines were skipped: {why_rejected(kind)}" for kind, number in sorted(rejected.items()))
     reasons = run(
         connection, f"SELECT reason, sum(number)::BIGINT FROM {counted} WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"
     )
