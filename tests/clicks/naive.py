@@ -8,8 +8,10 @@ from bothworlds.clicks import Counts
 
 
 def count_sessions(text):
-    """Impressions and clicks per (query, item, position) of a Relevance Prediction log, and clicks without a page."""
-    shown, clicked, stray, pages, session = Counter(), set(), 0, [], None
+    """Impressions and clicks per (query, item, position) of a Relevance Prediction log, and clicks without a page:
+    those on what the pages of their session do not show, and those before any page of it.
+    """
+    shown, clicked, stray, early, pages, session = Counter(), set(), 0, 0, [], None
     for number, line in enumerate(text.splitlines()):
         who, _, kind, *rest = line.split("\t")
         if who != session:
@@ -20,11 +22,13 @@ def count_sessions(text):
                 shown[pages[-1][1], url, position] += 1
             continue
         page = next((page for page in reversed(pages) if rest[0] in page[2]), None)
-        if page is None:
+        if not pages:
+            early += 1
+        elif page is None:
             stray += 1
         else:
             clicked.add((page[0], page[1], rest[0], page[2].index(rest[0]) + 1))
-    return shown, Counter(key[1:] for key in clicked), stray
+    return shown, Counter(key[1:] for key in clicked), (stray, early)
 
 
 def as_dictionaries(counts: Counts):

@@ -55,6 +55,17 @@ def test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted(tmp
     assert skipped.notes[0].startswith(("1 rows were skipped: ", "1 lines were skipped: "))
 
 
+def test_lines_are_skipped_for_reasons_of_their_own(tmp_path):
+    text = f'{PAGE}2,1,a\n3,1,a\n2,1,a,0,0.5,7\n4,1,"a"x,1,0.5\n'.encode() + b"5,1,\xff,1,0.5\n"
+    (tmp_path / "log").write_bytes(text)
+    assert counts(tmp_path / "log", skip_bad=True).notes == (
+        "1 lines were skipped: they are not text in UTF-8",
+        "2 lines were skipped: they have fewer columns than the table",
+        "1 lines were skipped: they have more columns than the table",
+        "1 lines were skipped: a quote in them is out of place or not closed",
+    )
+
+
 def test_the_same_rows_without_the_bad_one_are_accepted_without_a_word(tmp_path):
     counted = counts(write(tmp_path, f"{PAGE}3,1,a,0,\n"))
     assert (counted.shown.sum(), counted.notes) == (3, ())
@@ -93,6 +104,12 @@ def test_a_page_with_an_item_twice_is_refused_and_the_same_page_without_is_not(t
     rows[-1] = f"p,{results - 1},item-0,0"
     bad = write(tmp_path, "\n".join(["event,position,item,click", *rows, ""]), "bad")
     assert complaint(bad) == f"{bad}, line 2 and {bad}, line {results + 1}: event 'p' has item 'item-0' twice"
+
+
+def test_a_label_of_parquet_that_is_no_number_is_missing(tmp_path):
+    table = pyarrow.table({"event": [1, 1], "position": [1, 2], "item": [1.0, float("nan")], "click": [0.0, 1.0]})
+    pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
+    assert complaint(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing; got 'nan'")
 
 
 def test_bad_rows_of_parquet_are_named_by_row(tmp_path):
@@ -206,6 +223,34 @@ def test_what_is_neither_text_nor_parquet_is_refused(tmp_path):
     assert "cannot be read as one" in complaint(tmp_path / "log")
 
 
+@pytest.mark.parametrize("skip_bad", [False, True])
+@pytest.mark.parametrize("text", [PAGE.replace("0.5\n", "0.5\r\n", 1), PAGE.replace("\n", "\r\n", 1)])
+def test_lines_that_end_in_different_ways_are_refused_by_file(tmp_path, text, skip_bad):
+    (tmp_path / "log").write_bytes(text.encode())
+    said = complaint(tmp_path / "log", skip_bad=skip_bad)
+    assert said.startswith(f"{tmp_path / 'log'} cannot be read: its lines end in different ways")
+
+
+def test_lines_that_end_in_a_carriage_return_alone_are_refused(tmp_path):
+    (tmp_path / "log").write_bytes(PAGE.replace("\n", "\r").encode())
+    assert complaint(tmp_path / "log").endswith(
+        "log, line 1: lines must end in a line feed, and no column may hold a break"
+    )
+
+
+def test_a_byte_order_mark_before_json_is_refused(tmp_path):
+    path = write(tmp_path, '\ufeff{"position": 1, "item": "a", "click": true}\n')
+    assert complaint(path).endswith("starts with a byte order mark, which JSON must not have; save it without one")
+
+
+def test_a_column_that_is_there_twice_is_refused_if_it_is_needed(tmp_path):
+    path = write(tmp_path, "item,position,click,Click\na,1,0,1\n")
+    assert complaint(path) == f"{path} has the columns click and Click, where one is expected; rename the others"
+    path = write(tmp_path, '{"item": "a", "position": 1, "click": 0}\n{"item": "a", "position": 1, "Click": 0}\n')
+    assert "has the columns click and Click" in complaint(path)
+    assert counts(write(tmp_path, "item,position,click,note,Note,note\na,1,0,x,y,z\n")).items == ("a",)
+
+
 def test_text_that_is_not_utf8_is_refused(tmp_path):
     (tmp_path / "log").write_bytes(b"item,position,click\n\xff\xfe,1,0\n")
     assert "line 2: " in complaint(tmp_path / "log")
@@ -226,6 +271,10 @@ def test_options_are_for_reading(tmp_path):
 
 def test_a_query_of_text_logs_is_named_with_its_region(tmp_path):
     assert "named QUERY_REGION, like 9982_0" in complaint(write(tmp_path, GOOD), query="9982")
+    for query in ("99999999999999999999_0", "5_1000001"):
+        assert complaint(write(tmp_path, GOOD), query=query).startswith(
+            f"there is no query {query!r}: the query's number"
+        )
 
 
 def test_counts_and_text_have_no_rows(tmp_path):

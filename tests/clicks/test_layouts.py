@@ -117,6 +117,13 @@ def test_the_last_session_is_where_a_log_is_cut():
     assert last_session(b"1\t0") == 0
 
 
+@pytest.mark.parametrize("between", [b"\n", b"\r\n", b"oops\n", b"12\n", b"12\t0\n", b"0012\t5\tC\t7\n", b"\n\noops\n"])
+def test_empty_and_bad_lines_do_not_end_a_session(between):
+    text = b"1\t0\tQ\t1\t0\t7\n12\t0\tQ\t1\t0\t7\n" + between + b"12\t1\tC\t7\n"
+    assert last_session(text) == text.index(b"12\t0\tQ")
+    assert last_session(text + between + b"1") == text.index(b"12\t0\tQ")
+
+
 @needs_real_logs
 @pytest.mark.parametrize(
     ("file", "layout"),

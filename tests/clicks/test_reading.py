@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 
 import duckdb
@@ -11,11 +12,12 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import counts, generate, read, records, sources
+from bothworlds.clicks import counts, generate, heads, read, records, sources
 from tests.clicks.naive import as_dictionaries, count_sessions, same
 from tests.clicks.real import ROOT, needs_real_logs
 
 TIDY = "event,position,item,click\n1,1,a,1\n1,2,b,0\n2,1,b,0\n2,2,a,1\n3,1,a,0\n3,2,c,0\n"
+SORT = "if sessions take turns in the log, sort it by session"
 
 
 @pytest.fixture
@@ -50,10 +52,13 @@ def sessions(seed, lines=400):
 def test_sessions_are_counted_as_by_hand(tmp_path, seed):
     (tmp_path / "log").write_text(sessions(seed))
     counted = counts(tmp_path / "log")
-    shown, clicked, stray = count_sessions(sessions(seed))
+    shown, clicked, (stray, early) = count_sessions(sessions(seed))
     assert as_dictionaries(counted) == (shown, clicked)
     assert counted.pages == sessions(seed).count("\tQ\t")
-    assert counted.notes == (f"{stray} clicks on urls that their page does not show were ignored",)
+    assert counted.notes[:2] == (
+        f"{stray} clicks on urls that their page does not show were ignored",
+        f"{early} clicks before any page of their session were ignored; {SORT}",
+    )
 
 
 @pytest.mark.parametrize("chunk", [64, 257, 1000])
@@ -62,6 +67,21 @@ def test_where_a_log_is_cut_into_chunks_does_not_matter(tmp_path, monkeypatch, c
     whole = counts(tmp_path / "log")
     monkeypatch.setattr(records, "CHUNK", chunk)
     assert same(counts(tmp_path / "log"), whole)
+    assert counts(tmp_path / "log").notes == whole.notes
+
+
+@pytest.mark.parametrize("chunk", [64, 257, 1000])
+@pytest.mark.parametrize("line", ["", "\r", "oops", "7", "7\t0"])
+def test_empty_and_bad_lines_between_clicks_do_not_matter_either(tmp_path, monkeypatch, chunk, line):
+    (tmp_path / "good").write_text(sessions(0))
+    (tmp_path / "log").write_text(sessions(0).replace("\n", f"\n{line}\n"))
+    monkeypatch.setattr(records, "CHUNK", chunk)
+    assert same(counts(tmp_path / "log", skip_bad=True), counts(tmp_path / "good"))
+
+
+def test_a_click_after_an_empty_line_is_counted(tmp_path):
+    (tmp_path / "log").write_text("1\t0\tQ\t7\t0\t5\t6\n\n1\t2\tC\t5\n")
+    assert counts(tmp_path / "log").clicked.sum() == 1
 
 
 def test_a_table_that_is_too_small_is_emptied_and_grown(tmp_path, monkeypatch):
@@ -74,7 +94,7 @@ def test_a_table_that_is_too_small_is_emptied_and_grown(tmp_path, monkeypatch):
 
 def test_a_click_belongs_to_the_last_page_that_shows_the_url(tmp_path):
     log = tmp_path / "log"
-    log.write_text("5\t0\tQ\t1\t0\t7\t8\n5\t1\tQ\t2\t0\t8\t9\n5\t2\tC\t8\n5\t3\tC\t7\n5\t4\tC\t8\n6\t0\tC\t9\n")
+    log.write_text("5\t0\tQ\t1\t0\t7\t8\n5\t1\tQ\t2\t0\t8\t9\n5\t2\tC\t8\n5\t3\tC\t7\n5\t4\tC\t8\n5\t5\tC\t99\n")
     counted = counts(log)
     assert as_dictionaries(counted)[1] == {("2_0", "8", 1): 1, ("1_0", "7", 1): 1}
     assert counted.notes == ("1 clicks on urls that their page does not show were ignored",)
@@ -87,7 +107,36 @@ def test_a_url_twice_on_a_page_is_clicked_where_it_comes_first(tmp_path):
         {("1_0", "7", 1): 1, ("1_0", "8", 2): 1, ("1_0", "7", 3): 1},
         {("1_0", "7", 1): 1},
     )
-    assert counted.notes == ("1 clicks on urls that their page does not show were ignored",)
+    assert counted.notes == (
+        "1 clicks on urls that their page does not show were ignored",
+        "1 pages show a url twice; it is counted wherever it is, and clicked at the first",
+    )
+
+
+def test_clicks_of_sessions_that_take_turns_are_told_apart(tmp_path):
+    (tmp_path / "log").write_text("1\t0\tQ\t1\t0\t7\n2\t0\tQ\t1\t0\t8\n1\t1\tC\t7\n2\t1\tC\t8\n")
+    counted = counts(tmp_path / "log")
+    assert (counted.pages, counted.clicked.sum()) == (2, 0)
+    assert counted.notes == (f"2 clicks before any page of their session were ignored; {SORT}",)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_log(tmp_path):
+    for text in (sessions(3), "1_0\t7,8 : 7;\n1_0\t7 :;", TIDY):
+        (tmp_path / "plain").write_text(text)
+        (tmp_path / "marked").write_text(text, encoding="utf-8-sig")
+        assert same(counts(tmp_path / "marked"), counts(tmp_path / "plain"))
+
+
+def test_empty_lines_before_a_header_are_passed_over(tmp_path, tidy):
+    for lines in ("\n\n", "\ufeff\n", "\r\n\r\n"):
+        text = TIDY.replace("\n", "\r\n") if "\r" in lines else TIDY
+        (tmp_path / "late").write_bytes((lines + text).encode())
+        assert same(counts(tmp_path / "late"), counts(tidy))
+        (tmp_path / "more").write_text(other(1).replace("\n1,", "\n4,"))
+        assert counts([tmp_path / "late", tmp_path / "more"]).pages == 4
+        (tmp_path / "late").write_bytes((lines + text + "7,first,a,1" + text[-2:].lstrip("0")).encode())
+        with pytest.raises(ValueError, match=f"line {lines.count(chr(10)) + 8}: position"):
+            counts(tmp_path / "late")
 
 
 def test_lines_may_end_as_on_windows_and_the_last_one_not_at_all(tmp_path):
@@ -205,6 +254,53 @@ def test_files_patterns_and_folders_are_read_as_one_log(tmp_path):
         assert same(counts(path), whole)
 
 
+def other(click):
+    """A log of one row."""
+    return f"event,position,item,click\n1,1,a,{click}\n"
+
+
+@pytest.mark.parametrize(("name", "decoy"), [("log[1].csv", "log1.csv"), ("a*.csv", "ab.csv"), ("a?.csv", "ab.csv")])
+def test_a_file_is_read_whatever_its_name_would_match(tmp_path, name, decoy):
+    (tmp_path / name).write_text(other(1))
+    (tmp_path / decoy).write_text(other(0))
+    assert counts(tmp_path / name).clicked.tolist() == [1]
+    (tmp_path / name).write_text(other(9))
+    with pytest.raises(ValueError, match="line 2: click must be 0 or 1"):
+        counts(tmp_path / name)
+    (tmp_path / name).write_text(other("0,7"))
+    with pytest.raises(ValueError, match="line 2: Expected Number of Columns"):
+        counts(tmp_path / name)
+
+
+@pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
+def test_folders_do_not_overwrite_columns(tmp_path, ending):
+    (tmp_path / "query=elsewhere").mkdir()
+    path = generate(tmp_path / "query=elsewhere" / f"log.{ending}", "paper/stochastic", 100, queries=2)
+    assert counts(path).queries == ("1", "2")
+
+
+def test_folders_that_hold_a_column_are_refused(tmp_path):
+    for query in ("tea", "milk"):
+        (tmp_path / f"query={query}" / "date=2024-01-01").mkdir(parents=True)
+        (tmp_path / f"query={query}" / "date=2024-01-01" / "log.csv").write_text(other(1))
+    with pytest.raises(ValueError, match=r"has no column query, and the folder query=milk is not read as one"):
+        read(tmp_path)
+
+
+def test_what_is_set_aside_in_a_folder_is_not_read(tmp_path, tidy):
+    for folder in (".old", "_temporary/0", "parts/.git"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "log.csv").write_text(TIDY)
+    assert read(tmp_path).paths == (str(tidy),)
+
+
+def test_a_file_named_twice_is_read_once(tmp_path, tidy):
+    other = tmp_path / "parts" / "more.csv"
+    other.parent.mkdir()
+    other.write_text(TIDY)
+    assert read([tidy, other.parent, other, tmp_path / "parts" / ".." / "log.csv"]).paths == (str(tidy), str(other))
+
+
 def test_packed_and_plain_files_mix(tmp_path, tidy):
     packed = tmp_path / "more"
     packed.write_bytes(
@@ -256,6 +352,117 @@ def test_what_the_service_did_not_learn_from_has_no_propensity_and_still_counts(
     assert counts(log).queries == ("s",)
     with duckdb.connect() as connection:
         assert log.rows(connection).project("item, click, propensity").fetchall() == [("i0", 1, 0.5), ("i1", 0, None)]
+
+
+@pytest.mark.parametrize(("said", "learned"), [("FALSE", False), (" False ", False), ("0", False), ("True", True)])
+def test_whether_the_service_learned_is_understood_however_it_is_written(tmp_path, said, learned):
+    head = "event,segment,arm,policy_id,position,item,click,propensity,learn"
+    (tmp_path / "export.csv").write_text(f"{head}\ne,s,learner,p,0,a,1,0.5,{said}\n")
+    with duckdb.connect() as connection:
+        rows = read(tmp_path / "export.csv").rows(connection).project("propensity").fetchall()
+    assert rows == [(0.5 if learned else None,)]
+
+
+@pytest.mark.parametrize("said", ["", "no", "2"])
+def test_whether_the_service_learned_must_be_said(tmp_path, said):
+    head = "event,segment,arm,policy_id,position,item,click,propensity,learn"
+    (tmp_path / "export.csv").write_text(f"{head}\ne,s,learner,p,0,a,1,0.5,{said}\n")
+    with pytest.raises(ValueError, match="line 2: learn must be true or false"):
+        counts(tmp_path / "export.csv")
+
+
+def test_rows_come_with_what_is_to_be_said_of_them(tmp_path):
+    (tmp_path / "log").write_text(TIDY + "4,1,a,9\n5,1,a\n6,1,a,1\n6,1,b,1\n")
+    log = read(tmp_path / "log", skip_bad=True)
+    with duckdb.connect() as connection:
+        rows, notes = log.checked(connection)
+        assert rows.aggregate("count(*)").fetchall() == [(6,)]
+    assert notes == counts(log).notes
+    assert len(notes) == 3
+
+
+# Keys and labels
+
+
+def lines(*rows):
+    """Rows as NDJSON."""
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def row(event=1, **others):
+    """A row of the tidy layout."""
+    return {"event": event, "position": 1, "item": "a", "click": 1, **others}
+
+
+def test_a_key_that_only_some_lines_have_is_read(tmp_path):
+    (tmp_path / "log").write_text(lines(row(1), row(2, query="tea"), row(3, propensity=0.5, note="x")))
+    log = read(tmp_path / "log")
+    assert log.has_propensities
+    assert counts(log).queries == ("", "tea")
+    with duckdb.connect() as connection:
+        assert log.rows(connection).order("event").project("query, propensity").fetchall() == [
+            ("", None),
+            ("tea", None),
+            ("", 0.5),
+        ]
+
+
+@pytest.mark.parametrize("late", [{"query": "tea"}, {"pscore": 0.5}, {"timestamp": 3}])
+def test_a_key_that_comes_too_late_is_refused_or_skipped(tmp_path, monkeypatch, late):
+    monkeypatch.setattr(heads, "LOOK", 200)
+    text = lines(*map(row, range(20)), row(20, **late), row(21, note="x"))
+    (tmp_path / "log").write_text(text)
+    with pytest.raises(ValueError, match="line 21: the line has a column of this format that the first lines lack"):
+        counts(tmp_path / "log")
+    skipped = counts(tmp_path / "log", skip_bad=True)
+    assert skipped.shown.sum() == 21
+    assert skipped.notes[0].startswith("1 rows were skipped: the line has a column")
+
+
+def test_another_spelling_beside_a_column_is_another_column(tmp_path, monkeypatch):
+    monkeypatch.setattr(heads, "LOOK", 200)
+    (tmp_path / "log").write_text(lines(*map(row, range(20)), row(20, action="push")))
+    assert counts(tmp_path / "log").items == ("a",)
+
+
+def test_parts_of_json_may_differ_in_what_is_not_read(tmp_path):
+    (tmp_path / "one").write_text(lines(row(1)))
+    (tmp_path / "two").write_text(lines(dict(reversed(row(2, note="x").items()))))
+    assert counts([tmp_path / "one", tmp_path / "two"]).pages == 2
+
+
+@pytest.mark.parametrize("kind", [pyarrow.float64(), pyarrow.float32(), pyarrow.decimal128(9, 2)], ids=str)
+def test_whole_labels_have_no_point_in_any_kind_of_file(tmp_path, kind):
+    whole = {"position": [1, 1], "item": [5, 7], "query": [3, 3], "click": [1, 0]}
+    pyarrow.parquet.write_table(pyarrow.table(whole), tmp_path / "whole")
+    table = pyarrow.table({name: pyarrow.array(values, pyarrow.int16()).cast(kind) for name, values in whole.items()})
+    pyarrow.parquet.write_table(table, tmp_path / "pointed")
+    assert counts(tmp_path / "pointed").items == ("5", "7")
+    assert same(counts(tmp_path / "pointed"), counts(tmp_path / "whole"))
+    both = counts([tmp_path / "pointed", tmp_path / "whole"], query=3)
+    assert (both.items, both.shown.tolist(), both.clicked.tolist()) == (("5", "7"), [2, 2], [2, 0])
+
+
+def test_a_label_that_is_not_whole_keeps_its_point(tmp_path):
+    columns = {"position": [1, 1], "item": [5.5, 1e300], "click": [1, 0]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "log")
+    assert set(counts(tmp_path / "log").items) == {"1e+300", "5.5"}
+
+
+def test_spaces_after_commas_do_not_matter(tmp_path, tidy):
+    (tmp_path / "log").write_text(TIDY.replace(",", ", "))
+    assert same(counts(tmp_path / "log"), counts(tidy))
+
+
+def test_parts_may_be_divided_by_different_marks(tmp_path, tidy):
+    (tmp_path / "more").write_text(TIDY.replace("\n", "\n9").removesuffix("9").replace(",", ";"))
+    assert counts([tidy, tmp_path / "more"]).pages == 6
+
+
+def test_queries_may_be_given_as_numbers(tmp_path):
+    path = generate(tmp_path / "log.parquet", "paper/stochastic", 300, queries=3)
+    assert same(counts(path, query=2), counts(path, query="2"))
+    assert same(counts(path, query=[1, "3"]), counts(path, query=["1", "3"]))
 
 
 def test_duckdb_keeps_its_progress_bar_off_standard_output():

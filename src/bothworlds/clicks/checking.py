@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["REASONS", "checks", "clicks", "column", "propensities", "whole"]
+__all__ = ["REASONS", "checks", "clicks", "column", "label", "propensities", "whole"]
 
 WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 
@@ -19,12 +19,25 @@ REASONS: dict[int, tuple[str, str]] = {
     7: ("impressions", "must be a whole number from 0 up"),
     8: ("clicks", "must be a whole number from 0 up"),
     9: ("clicks", "must not be more than impressions"),
+    10: ("", "the line has a column of this format that the first lines lack; put it there too, as null if need be"),
+    11: ("learn", "must be true or false"),
 }
 
 
 def column(name: str) -> str:
     """A column's name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def label(name: str, kind: str) -> str:
+    """A name, NULL where it is missing; whole numbers have no point: 5.0 and 5 are one in all kinds of files."""
+    given = column(name)
+    if kind == "VARCHAR":
+        return f"nullif(trim({given}), '')"
+    if kind in ("DOUBLE", "FLOAT") or kind.startswith("DECIMAL"):
+        short = f"CASE WHEN {given} = floor({given}) THEN try_cast({given} AS HUGEINT)::VARCHAR END"
+        return f"CASE WHEN isfinite({given}::DOUBLE) THEN coalesce({short}, {given}::VARCHAR) END"
+    return given
 
 
 def whole(name: str, kind: str) -> str:
@@ -44,17 +57,17 @@ def clicks(name: str, kind: str) -> str:
         return column(name)
     if kind == "BOOLEAN":
         return f"{column(name)}::TINYINT"
-    text = f"{column(name)}::VARCHAR"
-    return f"CASE {text} WHEN '0' THEN 0 WHEN '1' THEN 1 WHEN '0.0' THEN 0 WHEN '1.0' THEN 1 " + (
-        f"ELSE CASE lower({text}) WHEN 'true' THEN 1 WHEN 'false' THEN 0 END END"
-    )
+    text = f"trim({column(name)}::VARCHAR)"
+    words = f"CASE lower({text}) WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+    numbers = f"CASE try_cast({text} AS DOUBLE) WHEN 0 THEN 0 WHEN 1 THEN 1 ELSE {words} END"
+    return f"CASE {text} WHEN '0' THEN 0 WHEN '1' THEN 1 ELSE {numbers} END"
 
 
 def propensities(name: str, kind: str) -> str:
     """Propensities as numbers; what cannot be read becomes 0, which no propensity may be."""
     if kind == "DOUBLE":
         return column(name)
-    given = f"nullif({column(name)}::VARCHAR, '')"
+    given = f"nullif(trim({column(name)}::VARCHAR), '')"
     return f"CASE WHEN {given} IS NOT NULL THEN coalesce(try_cast({given} AS DOUBLE), 0) END"
 
 
@@ -69,8 +82,9 @@ def checks(columns: Mapping[str, str], ndjson: bool, clip: bool) -> str:
         7: "impressions IS NULL OR impressions < 0",
         8: "clicks IS NULL OR clicks < 0",
         9: "false" if clip else "clicks > impressions",
+        11: "learn IS NULL OR learn NOT BETWEEN 0 AND 1",
     }
     wanted = {number: case for number, case in cases.items() if REASONS[number][0] in columns}
     if ndjson:
-        wanted = {1: "nothing", **wanted}
+        wanted = {1: "nothing", 10: "late", **wanted}
     return "CASE " + " ".join(f"WHEN {case} THEN {number}" for number, case in wanted.items()) + " END"

@@ -8,14 +8,21 @@ import numpy as np
 
 from ..kernels import kernel
 from .checking import REASONS
-from .heads import Head, needs
+from .heads import BOM, Head, needs
 from .log import Log
 from .sources import among, literal, made_rows, run
 
-__all__ = ["bad_page", "bad_row", "must", "rejected_lines"]
+__all__ = ["bad_page", "bad_row", "must", "rejected_lines", "why_rejected"]
 
 QUOTE, NEWLINE, RETURN = 34, 10, 13
 BLOCK = 1 << 22
+REJECTED = {
+    "MISSING COLUMNS": "they have fewer columns than the table",
+    "TOO MANY COLUMNS": "they have more columns than the table",
+    "UNQUOTED VALUE": "a quote in them is out of place or not closed",
+    "INVALID ENCODING": "they are not text in UTF-8",
+    "LINE SIZE OVER MAXIMUM": "they are too long",
+}
 
 
 def must(log: Log, reason: int) -> str:
@@ -57,9 +64,9 @@ def place(head: Head, row: int) -> str:
     quote, header = (0, 0) if head.kind == "ndjson" else (QUOTE, 1)
     state = np.array([row + header, 1, 0, 1], np.int64)
     with needs("pyarrow").input_stream(str(head.path), compression=head.compression) as stream:
-        while block := stream.read(BLOCK):
-            if find_record(np.frombuffer(block, np.uint8), quote, state):
-                break
+        block = stream.read(BLOCK).removeprefix(BOM)
+        while block and not find_record(np.frombuffer(block, np.uint8), quote, state):
+            block = stream.read(BLOCK)
     return f"{head.path}, line {state[1]}"
 
 
@@ -84,22 +91,29 @@ def find_record(text: Any, quote: int, state: Any) -> bool:
     return False
 
 
-def rejected_lines(connection: Any, log: Log) -> int:
-    """How many lines are no rows of the table; the first is refused unless they are to be skipped."""
+def why_rejected(kind: str) -> str:
+    """What is wrong with lines that DuckDB rejects, in words."""
+    return REJECTED.get(kind, f"they cannot be read ({kind.lower()})")
+
+
+def rejected_lines(connection: Any, log: Log) -> dict[str, int]:
+    """How many lines are no rows of the table, by what DuckDB calls it; the first is refused unless to be skipped."""
     if log.heads[0].kind != "text":
-        return 0
+        return {}
     lines = (
-        "(SELECT scans.file_path AS file, errors.line_byte_position AS place, min(errors.error_message) AS why "
+        "(SELECT scans.file_path AS file, errors.line_byte_position AS place, "
+        "arg_min(errors.error_message, errors.error_type) AS why, min(errors.error_type)::VARCHAR AS kind "
         "FROM reject_errors errors JOIN reject_scans scans USING (scan_id, file_id) "
         f"WHERE scans.file_path IN {among(log.paths)} GROUP BY 1, 2)"
     )
-    number = int(run(connection, f"SELECT count(*) FROM {lines}")[0][0])
+    kinds = dict(run(connection, f"SELECT kind, count(*) FROM {lines} GROUP BY 1 ORDER BY 1"))
+    number = sum(kinds.values())
     if number and not log.skip_bad:
         file, at, why = run(connection, f"SELECT file, place, why FROM {lines} ORDER BY 1, 2 LIMIT 1")[0]
         head = next(head for head in log.heads if str(head.path) == file)
         more = f" ({number - 1:,} more lines are bad)" if number > 1 else ""
         raise ValueError(f"{file}, line {_line_at(head, at)}: {why.splitlines()[0]}{more}")
-    return number
+    return kinds
 
 
 def _line_at(head: Head, offset: int) -> int:

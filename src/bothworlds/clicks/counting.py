@@ -123,6 +123,13 @@ def notes_of(found: Found) -> tuple[str, ...]:
     notes = []
     if found.stray:
         notes.append(f"{found.stray:,} clicks on urls that their page does not show were ignored")
+    if found.early:
+        notes.append(
+            f"{found.early:,} clicks before any page of their session were ignored; if sessions take turns in the log, "
+            "sort it by session"
+        )
+    if found.twice:
+        notes.append(f"{found.twice:,} pages show a url twice; it is counted wherever it is, and clicked at the first")
     if found.bad:
         notes.append(f"{found.bad:,} bad records were skipped")
     return tuple(notes)

@@ -8,6 +8,7 @@ so that neither the log nor its pages ever have to fit into one memory.
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -107,7 +108,8 @@ def _count_table(connection: Any, log: Log) -> Counts:
     """Count parts of tables, choose, and then check and count pages by shares of the events."""
     parts = [part for head in log.heads for part in _parts(head)]
     answers = _gather(connection, "counted", _count_part, [(log, *part) for part in parts])
-    notes = complain(connection, log, "counted", sum(rejected for rejected, _ in answers))
+    rejected: Counter[str] = sum(map(Counter, answers), Counter())
+    notes = complain(connection, log, "counted", rejected)
     chosen = choose(connection, log, "counted")
     if not log.has_pages:
         keep_chosen(connection, "counted", chosen, has_pages=False)
@@ -137,13 +139,13 @@ def _parts(head: Head) -> Iterator[tuple[Head, str]]:
         yield head, f"file_row_number BETWEEN {start} AND {start + ROWS - 1}"
 
 
-def _count_part(order: tuple[Log, Head, str]) -> tuple[tuple[int, int], Any]:
+def _count_part(order: tuple[Log, Head, str]) -> tuple[dict[str, int], Any]:
     """One task: the lines of a part that are no rows, and its counts."""
     log, head, where = order
     part = replace(log, heads=(head,))
     with connect() as connection:
         table = count_rows(connection, part, made_rows(connection, part), where)
-        return (rejected_lines(connection, part), 0), _fetch(connection, table)
+        return rejected_lines(connection, part), _fetch(connection, table)
 
 
 def _count_share(order: tuple[Log, Chosen, str]) -> tuple[tuple[int, int], Any]:
@@ -164,7 +166,7 @@ def _fetch(connection: Any, table: str) -> Any:
     return connection.sql(f"SELECT {names} FROM {table}").to_arrow_table()
 
 
-def _gather(connection: Any, table: str, work: Callable[[Any], Any], orders: list[Any]) -> list[tuple[int, int]]:
+def _gather(connection: Any, table: str, work: Callable[[Any], Any], orders: list[Any]) -> list[Any]:
     """Have all orders done, with their counts in a new table here; what else they answer, in order."""
     run(
         connection,

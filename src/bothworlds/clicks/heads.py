@@ -6,6 +6,7 @@ import csv
 import glob
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ __all__ = ["Head", "Paths", "find_files", "look_at", "needs"]
 
 Paths = str | Path | Sequence[str | Path]
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+BOM = b"\xef\xbb\xbf"  # a byte order mark
 LOOK = 1 << 16  # bytes
 DELIMITERS = ",\t;|"
 
@@ -28,6 +30,7 @@ class Head:
     first: str = ""  # the first line
     delimiter: str = ","
     columns: tuple[str, ...] = ()
+    blank: int = 0  # empty lines before the first
 
 
 def needs(module: str, extra: str = "clicks") -> Any:
@@ -46,10 +49,10 @@ def find_files(path: Paths) -> tuple[Path, ...]:
         found = tuple(file for one in path for file in find_files(one))
         if not found:
             raise ValueError("no log was given; give a file, a folder, or a pattern such as 'day-*.csv'")
-        return found
+        return _once(found)
     given = Path(path)
     if given.is_dir():
-        parts = sorted(p for p in given.rglob("*") if p.is_file() and not p.name.startswith((".", "_")))
+        parts = sorted(p for p in given.rglob("*") if p.is_file() and not _hidden(p.relative_to(given)))
     elif given.exists():
         parts = [given]
     else:
@@ -57,7 +60,20 @@ def find_files(path: Paths) -> tuple[Path, ...]:
         parts = [Path(name) for name in sorted(names) if Path(name).is_file()]
     if not parts:
         raise ValueError(f"there is no file at {str(path)!r}; give a file, a folder, or a pattern such as 'day-*.csv'")
-    return tuple(parts)
+    return _once(parts)
+
+
+def _once(files: Sequence[Path]) -> tuple[Path, ...]:
+    """Each file where it comes first, however often it is named."""
+    places: dict[Path, Path] = {}
+    for file in files:
+        places.setdefault(file.resolve(), file)
+    return tuple(places.values())
+
+
+def _hidden(path: Path) -> bool:
+    """Whether a file, or a folder it is in, is set aside by its name, as ``_temporary`` and ``.git`` are."""
+    return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def look_at(path: Path) -> Head:
@@ -69,15 +85,26 @@ def look_at(path: Path) -> Head:
     if start == b"PAR1":
         return Head(path, "parquet", None, columns=_parquet_columns(path))
     compression = next((name for magic, name in MAGIC.items() if start.startswith(magic)), None)
-    first = _first_line(path, compression)
+    text = _start(path, compression)
+    lines = text.removeprefix(BOM).lstrip(b"\r\n")
+    first = lines.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r")
     if not first:
         raise ValueError(f"{path} is empty, or has nothing but empty lines at its start")
     if first.startswith("{"):
-        return Head(path, "ndjson", compression, first, columns=_keys(path, first))
+        if text.startswith(BOM):
+            raise ValueError(f"{path} starts with a byte order mark, which JSON must not have; save it without one")
+        return Head(path, "ndjson", compression, first, columns=_keys(path, lines))
     delimiter = max(DELIMITERS, key=first.count)
-    columns = next(csv.reader([first], delimiter=delimiter))
-    named = tuple(name.strip() or f"unnamed_{k}" for k, name in enumerate(columns))
-    return Head(path, "text", compression, first, delimiter, named)
+    blank = text[: -len(lines)].count(b"\n")
+    return Head(path, "text", compression, first, delimiter, _header(path, first, delimiter), blank)
+
+
+def _header(path: Path, line: str, delimiter: str) -> tuple[str, ...]:
+    try:
+        columns = next(csv.reader([line], delimiter=delimiter))
+    except csv.Error as error:
+        raise ValueError(f"{path}, line 1: lines must end in a line feed, and no column may hold a break") from error
+    return tuple(name.strip() or f"unnamed_{k}" for k, name in enumerate(columns))
 
 
 def _parquet_columns(path: Path) -> tuple[str, ...]:
@@ -88,17 +115,24 @@ def _parquet_columns(path: Path) -> tuple[str, ...]:
         raise ValueError(f"{path} starts like a Parquet file but cannot be read as one: {error}") from error
 
 
-def _first_line(path: Path, compression: str | None) -> str:
+def _start(path: Path, compression: str | None) -> bytes:
     pyarrow = needs("pyarrow")
     with pyarrow.input_stream(str(path), compression=compression) as stream:
         text: bytes = stream.read(LOOK)
     if b"\0" in text:
         raise ValueError(f"{path} is not a text file, nor Parquet")
-    return text.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").split(b"\n", 1)[0].decode(errors="replace").rstrip("\r")
+    return text
 
 
-def _keys(path: Path, line: str) -> tuple[str, ...]:
+def _keys(path: Path, text: bytes) -> tuple[str, ...]:
+    """The keys of all lines that were looked at: not every line need have all of them."""
+    first, *more = text.split(b"\n")
     try:
-        return tuple(json.loads(line))
+        keys = dict.fromkeys(json.loads(first))
     except ValueError as error:
         raise ValueError(f"{path}, line 1: this looks like JSON but is malformed: {error}") from error
+    for line in more:
+        with suppress(ValueError):  # bad lines are found later, and the last may be cut
+            found = json.loads(line)
+            keys.update(dict.fromkeys(found if isinstance(found, dict) else ()))
+    return tuple(keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,10 @@ class Log:
         Columns: event, query, item (text), position (whole, as in the file), click (0 or 1), propensity (NULL where
         there is none) and timestamp.
         """
+        return self.checked(connection)[0]
+
+    def checked(self, connection: Any) -> tuple[Any, tuple[str, ...]]:
+        """The rows, as :meth:`rows` gives them, and in sentences what was skipped or changed to get them."""
         if not isinstance(self.form, TableLayout) or self.layout == "counts":
             raise ValueError(f"a log in the format {self.layout} has no rows to go through; it can only be counted")
         from .tables import checked_rows
@@ -74,7 +78,7 @@ def read(
     *,
     top_items: int | None = None,
     positions: int | None = None,
-    query: str | Sequence[str] | None = None,
+    query: str | int | Iterable[str | int] | None = None,
     skip_bad: bool = False,
     clip: bool = False,
 ) -> Log:
@@ -102,15 +106,39 @@ def read(
         said = ", ".join(f"{name} like {file}" for name, file in layouts.items())
         raise ValueError(f"the files of a log must be in one format, and these are in several: {said}")
     _check_alike(heads, LAYOUTS[next(iter(layouts))])
-    queries = () if query is None else (query,) if isinstance(query, str) else tuple(query)
+    for head in heads:
+        _check_columns(head, LAYOUTS[next(iter(layouts))])
+    several = query if isinstance(query, Iterable) and not isinstance(query, str) else (query,)
+    queries = () if query is None else tuple(map(str, several))
     return Log(heads, next(iter(layouts)), top_items, positions, queries, skip_bad, clip)
 
 
 def _check_alike(heads: Sequence[Head], layout: Layout) -> None:
     """Refuse tables that differ in kind or in columns: they would have to be read one by one."""
-    if isinstance(layout, TextLayout):
+    if not isinstance(layout, TableLayout):
         return
     first = heads[0]
     for head in heads[1:]:
-        if head.kind != first.kind or head.columns != first.columns:
+        same = layout.columns(head) == layout.columns(first) if head.kind == "ndjson" else head.columns == first.columns
+        if head.kind != first.kind or not same:
             raise ValueError(f"the files of a log must have the same columns; {first.path} and {head.path} do not")
+
+
+def _check_columns(head: Head, layout: Layout) -> None:
+    """Refuse columns that are there twice, or in the name of a folder such as query=tea and not in the file."""
+    if not isinstance(layout, TableLayout):
+        return
+    for chosen in layout.columns(head).values():
+        same = [name for name in head.columns if name.lower() == chosen.lower()]
+        if len(same) > 1:
+            raise ValueError(
+                f"{head.path} has the columns {' and '.join(same)}, where one is expected; rename the others"
+            )
+    lacking = {name for role, names in layout.roles.items() if role not in layout.columns(head) for name in names}
+    for folder in head.path.parts[:-1]:
+        name, equals, _ = folder.partition("=")
+        if equals and name.lower() in lacking:
+            raise ValueError(
+                f"{head.path} has no column {name}, and the folder {folder} is not read as one; "
+                "write the column into the files"
+            )

@@ -16,9 +16,24 @@ from numpy.typing import NDArray
 
 from ..kernels import Ints
 from ..progress import Report
-from .heads import needs
+from .heads import BOM, needs
 from .layouts import TextLayout
-from .scanning import BAD, FILLED, LINES, PAGES, REASON, REASONS, REGIONS, STRAY, count_separators
+from .scanning import (
+    BAD,
+    EARLY,
+    FILLED,
+    LARGEST_QUERY,
+    LARGEST_REGION,
+    LINES,
+    PAGES,
+    REASON,
+    REASONS,
+    REGIONS,
+    STRAY,
+    TOO_LARGE,
+    TWICE,
+    count_separators,
+)
 
 __all__ = ["Found", "Keep", "Partial", "Span", "chunks", "partial_counts", "query_key", "scan_all", "spans"]
 
@@ -49,12 +64,14 @@ class Keep:
 class Found(NamedTuple):
     """What a scan of some text found, other than counts."""
 
-    lines: int
-    pages: int
-    stray: int
-    bad: int
-    reason: str  # why scanning stopped; empty if it did not
-    excerpt: str  # of the record at which it stopped
+    lines: int = 0
+    pages: int = 0
+    stray: int = 0  # clicks on what no page of their session shows
+    early: int = 0  # clicks before any page of their session
+    twice: int = 0  # pages that show something twice
+    bad: int = 0
+    reason: str = ""  # why scanning stopped; empty if it did not
+    excerpt: str = ""  # of the record at which it stopped
 
 
 def query_key(query: str) -> int:
@@ -66,6 +83,8 @@ def query_key(query: str) -> int:
     number, _, region = query.partition("_")
     if not (number.isdecimal() and region.isdecimal()):
         raise ValueError(f"queries of this format are named QUERY_REGION, like 9982_0; got {query!r}")
+    if int(number) > LARGEST_QUERY or int(region) > LARGEST_REGION:
+        raise ValueError(f"there is no query {query!r}: {REASONS[TOO_LARGE]}")
     return int(number) * REGIONS + int(region)
 
 
@@ -76,9 +95,11 @@ def chunks(span: Span, cut: Callable[[bytes], int], report: Report | None = None
         file.seek(span.start)
         stream = pyarrow.CompressedInputStream(file, span.compression) if span.compression else file
         carried, told, left = b"", span.start, span.stop - span.start if span.stop is not None else None
+        starting = span.start == 0
         while block := stream.read(CHUNK if left is None else min(CHUNK, left)):
             left = None if left is None else left - len(block)
-            text = carried + block
+            text = carried + (block.removeprefix(BOM) if starting else block)
+            starting = False
             boundary = cut(text)
             carried = text[boundary:]
             if boundary:
@@ -123,7 +144,7 @@ class Scanner:
         self.layout, self.keep = layout, keep
         self.filters = np.array(keep.queries, np.int64), np.array(keep.items, np.int64)
         self.cut = keep.positions if keep.positions is not None else 1 << 40
-        self.tally = np.zeros(6, np.int64)
+        self.tally = np.zeros(REASON + 1, np.int64)
         self.room = 0
         self._grow(SLOTS)
 
@@ -151,8 +172,8 @@ class Scanner:
         stopped = end < len(text)
         reason = REASONS[self.tally[REASON]] if stopped else ""
         excerpt = text[end : end + 200].partition(b"\n")[0].decode(errors="replace") if stopped else ""
-        lines, pages, stray, bad = (int(self.tally[k]) for k in (LINES, PAGES, STRAY, BAD))
-        return Found(lines, pages, stray, bad, reason, excerpt[:60]), drained
+        numbers = (int(self.tally[k]) for k in (LINES, PAGES, STRAY, EARLY, TWICE, BAD))
+        return Found._make([*numbers, reason, excerpt[:60]]), drained
 
     def drain(self) -> Partial:
         """Take all counts out of the table."""
@@ -207,9 +228,10 @@ def partial_counts(span: Span, layout: TextLayout, keep: Keep) -> tuple[Found, l
 
 def total(found: Iterable[Found]) -> Found:
     """What consecutive scans found, up to the first that stopped."""
-    lines = pages = stray = bad = 0
+    added = Found()
     for one in found:
-        lines, pages, stray, bad = lines + one.lines, pages + one.pages, stray + one.stray, bad + one.bad
+        numbers = map(sum, zip(added[:6], one[:6]))
+        added = Found._make([*numbers, one.reason, one.excerpt])
         if one.reason:
-            return Found(lines, pages, stray, bad, one.reason, one.excerpt)
-    return Found(lines, pages, stray, bad, "", "")
+            break
+    return added

@@ -14,13 +14,18 @@ from ..kernels import inline_kernel, inner_kernel, kernel
 
 __all__ = [
     "BAD",
+    "EARLY",
     "FILLED",
+    "LARGEST_QUERY",
+    "LARGEST_REGION",
     "LINES",
     "PAGES",
     "REASON",
     "REASONS",
     "REGIONS",
     "STRAY",
+    "TOO_LARGE",
+    "TWICE",
     "count_separators",
     "scan_pages",
     "scan_sessions",
@@ -29,9 +34,11 @@ __all__ = [
 TAB, NEWLINE, RETURN, SPACE, COMMA, COLON, SEMICOLON, UNDERSCORE = 9, 10, 13, 32, 44, 58, 59, 95
 QUERY, CLICK = ord("Q"), ord("C")
 REGIONS = 1 << 20  # a query and its region are one key: query * REGIONS + region
+LARGEST_QUERY, LARGEST_REGION = 4_000_000_000_000, 1_000_000
 
-# What a tally holds: slots in use, lines passed, pages kept, clicks without a page, bad records, why the last was bad.
-FILLED, LINES, PAGES, STRAY, BAD, REASON = range(6)
+# What a tally holds: slots in use, lines passed, pages kept, clicks on what their pages do not show, clicks before any
+# page of their session, pages that show something twice, bad records, why the last was bad.
+FILLED, LINES, PAGES, STRAY, EARLY, TWICE, BAD, REASON = range(8)
 REASONS = (
     "",
     "a whole number of at most 18 digits is expected",
@@ -94,6 +101,16 @@ def _add(query: int, item: int, position: int, click: int, slots: Any, used: Any
 
 
 @inner_kernel
+def _repeats(urls: Any, start: int, stop: int) -> int:
+    """1 if a page shows something twice, 0 if not."""
+    for k in range(start + 1, stop):
+        for before in range(start, k):
+            if urls[before] == urls[k]:
+                return 1
+    return 0
+
+
+@inner_kernel
 def _count_page(
     query: int, urls: Any, hits: Any, start: int, stop: int, queries: Any, items: Any, cut: int,
     slots: Any, used: Any, tally: Any,
@@ -107,6 +124,7 @@ def _count_page(
             if not _contains(items, urls[k]):
                 return
     tally[PAGES] += 1
+    tally[TWICE] += _repeats(urls, start, stop)
     for k in range(start, stop):
         _add(query, urls[k], k - start + 1, hits[k], slots, used, tally)
 
@@ -148,7 +166,7 @@ def _query(text: Any, at: int, stop: int, between: int) -> Any:
     region, at = _number(text, at + 1, stop)
     if region < 0:
         return 0, at, NUMBER
-    if query > 4_000_000_000_000 or region > 1_000_000:
+    if query > LARGEST_QUERY or region > LARGEST_REGION:
         return 0, at, TOO_LARGE
     return query * REGIONS + region, at, 0
 
@@ -218,7 +236,7 @@ def scan_sessions(
             current, pages, starts[0] = session, 0, 0
         if reason == 0:
             pages, stray, reason = _take_line(text, here, stop, urls, hits, starts, keys, pages)
-            tally[STRAY] += stray
+            tally[STRAY if pages > 0 else EARLY] += stray
         if reason != 0:
             tally[REASON] = reason
             if not skip:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..progress import progress_bar
-from .checking import checks, clicks, column, propensities, whole
+from .checking import checks, clicks, column, label, propensities, whole
 from .heads import Head, needs
+from .layouts import TableLayout
 from .log import Log
 
 __all__ = ["among", "connect", "literal", "made_rows", "run"]
+
+FOLDERS = "hive_partitioning = false"  # else a folder named query=tea would overwrite the column
 
 
 @contextmanager
@@ -36,7 +40,18 @@ def run(connection: Any, sql: str, title: str = "", progress: bool | None = Fals
     except duckdb.OutOfMemoryException:
         raise
     except duckdb.Error as error:
-        raise ValueError(f"the log cannot be read: {str(error).splitlines()[0]}") from error
+        raise ValueError(_said(str(error))) from error
+
+
+def _said(error: str) -> str:
+    """What DuckDB says, on one line and with the file it says it of."""
+    file = re.search(r"^ *file *= *(.+)$", error, re.MULTILINE)
+    start = f"{file[1] if file else 'the log'} cannot be read"
+    if "state machine" in error:
+        return (
+            f"{start}: its lines end in different ways, or a quote is out of place; make all lines end in a line feed"
+        )
+    return f"{start}: {error.splitlines()[0]}"
 
 
 @contextmanager
@@ -88,6 +103,15 @@ def among(values: Sequence[object]) -> str:
     return f"({', '.join(map(literal, values)) or 'NULL'})"
 
 
+def pattern(path: str) -> str:
+    """A path as DuckDB takes it, which looks for other files if there are stars and brackets in it.
+
+    >>> pattern("log[1].csv")
+    'log[[]1].csv'
+    """
+    return "".join(f"[{letter}]" if letter in "[*?" else letter for letter in path)
+
+
 def made_rows(connection: Any, log: Log, heads: tuple[Head, ...] | None = None, numbered: bool = False) -> str:
     """SQL for the rows of some files, all of the log's if none are named, with the number of the first check failed.
 
@@ -95,10 +119,10 @@ def made_rows(connection: Any, log: Log, heads: tuple[Head, ...] | None = None, 
     row in its file from 0 up and the columns as they were written, as ``raw_item`` and so on.
     """
     heads = heads or log.heads
-    scan = " UNION ALL BY NAME ".join(
-        f"SELECT * FROM {_scan([head for head in heads if head.compression == packed])}"
-        for packed in sorted({head.compression for head in heads}, key=str)
-    )
+    alike: dict[Any, list[Head]] = {}
+    for head in heads:
+        alike.setdefault((head.compression, head.delimiter, head.blank), []).append(head)
+    scan = " UNION ALL BY NAME ".join(f"SELECT * FROM {_scan(group, log)}" for group in alike.values())
     parquet, ndjson, columns = heads[0].kind == "parquet", heads[0].kind == "ndjson", log.columns
     parts = _made_columns(columns, _kinds(connection, log, scan))
     if numbered:
@@ -108,40 +132,58 @@ def made_rows(connection: Any, log: Log, heads: tuple[Head, ...] | None = None, 
         parts.append("file_row_number")
     if ndjson:
         parts.append(" AND ".join(f"{column(name)} IS NULL" for name in columns.values()) + " AS nothing")
+        parts.append(" OR ".join(_late(log)) + " AS late")
     return f"SELECT *, {checks(columns, ndjson, log.clip)} AS reason FROM (SELECT {', '.join(parts)} FROM ({scan}))"
 
 
 def _made_columns(columns: dict[str, str], kinds: dict[str, str]) -> list[str]:
     """The columns of a layout, each made from what is in the file; NULL for some that it may lack."""
-    makers = {"position": whole, "impressions": whole, "clicks": whole, "click": clicks, "propensity": propensities}
-    made = []
-    for role, name in columns.items():
-        if role in makers:
-            made.append(f"{makers[role](name, kinds[role])} AS {role}")
-        elif kinds[role] == "VARCHAR":
-            made.append(f"nullif({column(name)}, '') AS {role}")
-        else:
-            made.append(f"{column(name)} AS {role}")
+    makers = {"position": whole, "impressions": whole, "clicks": whole, "click": clicks, "learn": clicks}
+    makers["propensity"] = propensities
+    made = [f"{makers.get(role, label)(name, kinds[role])} AS {role}" for role, name in columns.items()]
     missing = [role for role in ("event", "query", "timestamp", "propensity") if role not in columns]
     return made + [f"NULL::VARCHAR AS {role}" for role in missing]
 
 
-def _scan(heads: list[Head]) -> str:
+def _spellings(log: Log) -> dict[str, str]:
+    """The spellings of columns that the first lines of a log lack, with the roles that they would play."""
+    assert isinstance(log.form, TableLayout)
+    here = {name.lower() for head in log.heads for name in head.columns}
+    return {name: role for role, names in log.form.roles.items() for name in names if name not in here}
+
+
+def _late(log: Log) -> list[str]:
+    """Conditions on a row of JSON that has what the first lines lack, and would lose it."""
+    chosen = {role: f" AND {column(name)} IS NULL" for role, name in log.columns.items()}
+    return [f"({column(name)} IS NOT NULL{chosen.get(role, '')})" for name, role in _spellings(log).items()] or [
+        "false"
+    ]
+
+
+def _scan(heads: list[Head], log: Log) -> str:
     """The reader of DuckDB for files of one kind."""
-    files, first = literal([str(head.path) for head in heads]), heads[0]
+    files, first = literal([pattern(str(head.path)) for head in heads]), heads[0]
     if first.kind == "parquet":
-        return f"read_parquet({files}, union_by_name = true, file_row_number = true)"
+        return f"read_parquet({files}, union_by_name = true, file_row_number = true, {FOLDERS})"
     packed = literal(first.compression or "none")
-    text = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in first.columns)
+    names = [*log.columns.values(), *_spellings(log)] if first.kind == "ndjson" else _once(first.columns)
+    text = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     if first.kind == "ndjson":
         return (
             f"read_json({files}, format = 'newline_delimited', columns = {{{text}}}, ignore_errors = true, "
-            f"compression = {packed})"
+            f"compression = {packed}, {FOLDERS})"
         )
     return (
-        f"read_csv({files}, auto_detect = false, header = true, delim = {literal(first.delimiter)}, quote = '\"', "
-        f"escape = '\"', columns = {{{text}}}, store_rejects = true, rejects_limit = 0, compression = {packed})"
+        f"read_csv({files}, auto_detect = false, header = true, skip = {first.blank}, "
+        f"delim = {literal(first.delimiter)}, quote = '\"', escape = '\"', columns = {{{text}}}, store_rejects = true, "
+        f"rejects_limit = 0, compression = {packed}, {FOLDERS})"
     )
+
+
+def _once(names: Sequence[str]) -> list[str]:
+    """Names of columns with others for those that are there already, whatever the case of their letters."""
+    lower = [name.lower() for name in names]
+    return [f"{name}, column {k + 1}" if lower[k] in lower[:k] else name for k, name in enumerate(names)]
 
 
 def _kinds(connection: Any, log: Log, scan: str) -> dict[str, str]:

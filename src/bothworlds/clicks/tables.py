@@ -7,11 +7,12 @@ can be restricted by a condition, which is how several machines share them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
-from .complaints import bad_page, bad_row, must, rejected_lines
+from .complaints import bad_page, bad_row, must, rejected_lines, why_rejected
 from .log import Log
 from .sources import among, made_rows, run
 
@@ -73,8 +74,8 @@ def reduce_table(connection: Any, log: Log, progress: bool | None = False) -> Re
     return Reduced(counted, chosen, pages, notes)
 
 
-def checked_rows(log: Log, connection: Any) -> Any:
-    """The rows of a log that its filters keep, once all of them have been checked."""
+def checked_rows(log: Log, connection: Any) -> tuple[Any, tuple[str, ...]]:
+    """The rows of a log that its filters keep, once all of them have been checked, and what is to be said of them."""
     reduced = reduce_table(connection, log)
     wanted = [_wanted(log), "reason IS NULL"]
     if reduced.chosen.positions is not None:
@@ -82,12 +83,13 @@ def checked_rows(log: Log, connection: Any) -> Any:
     if reduced.chosen.items is not None and not log.has_pages:
         wanted.append(f"item IN {among(reduced.chosen.items)}")
     join = _semi_join(reduced.pages.table if reduced.pages else None)
-    propensity = "CASE WHEN learn::VARCHAR <> 'false' THEN propensity END" if "learn" in log.columns else "propensity"
-    return connection.sql(
+    propensity = "CASE WHEN learn = 1 THEN propensity END" if "learn" in log.columns else "propensity"
+    rows = connection.sql(
         "SELECT event::VARCHAR AS event, coalesce(query::VARCHAR, '') AS query, item::VARCHAR AS item, "
         f"position::INTEGER AS position, click::TINYINT AS click, ({propensity})::DOUBLE AS propensity, timestamp "
         f"FROM ({made_rows(connection, log)}) rows {join} WHERE {' AND '.join(wanted)}"
     )
+    return rows, reduced.notes
 
 
 def count_rows(
@@ -114,11 +116,9 @@ def count_rows(
     return table
 
 
-def complain(connection: Any, log: Log, counted: str, rejected: int) -> tuple[str, ...]:
+def complain(connection: Any, log: Log, counted: str, rejected: Mapping[str, int]) -> tuple[str, ...]:
     """Refuse bad rows, or say how many were skipped."""
-    notes: tuple[str, ...] = ()
-    if rejected:
-        notes += (f"{rejected:,} lines were skipped: they do not have the columns of the table",)
+    notes = tuple(f"{number:,} lines were skipped: {why_rejected(kind)}" for kind, number in sorted(rejected.items()))
     reasons = run(
         connection, f"SELECT reason, sum(number)::BIGINT FROM {counted} WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"
     )

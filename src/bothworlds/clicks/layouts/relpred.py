@@ -10,22 +10,26 @@ from .base import TextLayout
 
 __all__ = ["RELPRED"]
 
+START = re.compile(rb"(\d{1,18})\t\d{1,18}\t")  # what gives a line its session, as scanners see it
 LINE = re.compile(r"\d+\t\d+\t(Q\t\d+\t\d+(\t\d+)+|C\t\d+)\s*")
 
 
 def last_session(text: bytes) -> int:
     """Where the last session starts: what comes before is complete, whatever follows.
 
+    Empty lines and bad ones belong to the session around them, as they do for scanners.
+
     >>> last_session(b"7\\t0\\tC\\t1\\n8\\t0\\tQ\\t5\\t0\\t1\\n8\\t1\\tC\\t1\\n8\\t")
     8
     """
-    start = text.rfind(b"\n", 0, max(text.rfind(b"\n"), 0)) + 1  # of the last whole line
-    session = text[start : text.find(b"\t", start) + 1]
-    while start > 0:
-        before = text.rfind(b"\n", 0, start - 1) + 1
-        if not text.startswith(session, before):
-            return start
-        start = before
+    session, end = None, text.rfind(b"\n") + 1  # of the last whole line
+    while end > 0:
+        start = text.rfind(b"\n", 0, end - 1) + 1
+        if (line := START.match(text, start, end)) is not None:
+            if session not in (None, int(line[1])):
+                return end
+            session = int(line[1])
+        end = start
     return 0
 
 
