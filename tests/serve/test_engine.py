@@ -7,7 +7,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from bothworlds.serve.engine_types import Feedback, Invalid, TooMany, Unavailable, Unknown
+from bothworlds.serve import surfaces
+from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, TooMany, Unavailable, Unknown
 from bothworlds.serve.records import Event
 
 from .fakes import FakeStore
@@ -241,6 +242,125 @@ def test_several_engines_on_one_store_give_one_list():
             assert (await two.state("home"))["rounds"] == 101
 
     asyncio.run(whole())
+
+
+def two_engines(test):
+    """Run a test with two engines on one store, of which neither looks at the store by itself."""
+
+    def run():
+        async def whole():
+            store, clock = FakeStore(), Clock()
+            options = {"clock": clock, "shared": True, "refresh_ms": 3_600_000}
+            async with running(store, **options) as one, running(store, **options) as two:
+                await one.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+                await test(one, two, store, clock)
+
+        asyncio.run(whole())
+
+    return run
+
+
+@two_engines
+async def test_changes_follow_each_other_whichever_process_makes_them(one, two, store, clock):
+    await two.put_item("home", "g", actor="test")
+    await one.put_item("home", "h", actor="test")
+    await two.pause_item("home", "h", actor="test")
+    changed = await one.patch_surface("home", {"floor": 0.05}, actor="test")
+    again = await two.patch_surface("home", {"floor": 0.06}, actor="test", if_version=changed.version)
+    assert (again.version, again.items[7].state) == (changed.version + 1, "paused")
+    with pytest.raises(Conflict, match="version"):
+        await one.patch_surface("home", {"floor": 0.07}, actor="test", if_version=changed.version)
+    _, created = await two.put_surface("home", {"slots": 2}, actor="test")
+    assert not created
+    _, created = await one.put_surface("home", {"slots": 2}, actor="test")
+    assert not created
+
+
+@two_engines
+async def test_a_change_that_another_process_overtakes_is_made_again(one, two, store, clock):
+    await two.catch_up()
+    save, overtaken = store.save_surface, []
+
+    def slow(surface, adjustments, audit):
+        store.save_surface = save
+        quicker = surfaces.with_settings(store.surfaces()[0], {"floor": 0.09}, clock()).surface
+        overtaken.append(save(quicker, [], []))
+        return save(surface, adjustments, audit)
+
+    store.save_surface = slow
+    changed = await two.put_item("home", "g", actor="test")
+    assert overtaken
+    assert (changed.settings.floor, changed.items[-1].name) == (0.09, "g")
+    store.save_surface = slow
+    with pytest.raises(Conflict, match="read it again"):
+        await two.patch_surface("home", {"slots": 2}, actor="test", if_version=changed.version)
+
+
+@two_engines
+async def test_a_list_with_an_item_that_another_process_has_added_is_told(one, two, store, clock):
+    await two.catch_up()
+    await one.put_item("home", "new", actor="test")
+    ranked = await one.rank("home", "r1", pins={0: "new"})
+    assert [slot.item for slot in (await two.rank("home", "r1")).slots] == [slot.item for slot in ranked.slots]
+    await one.put_item("home", "newer", actor="test")
+    ranked = await one.rank("home", "r2", pins={0: "newer"})
+    assert (await two.event(ranked.event_id))["slots"][0]["item"] == "newer"
+    await one.put_item("home", "newest", actor="test")
+    ranked = await one.rank("home", "r3", pins={0: "newest"})
+    assert (await answer(one, ranked, [0])).status == "accepted"
+    assert "newest" in {row["item"] for row in two.export("home")}
+    assert (await two.report("home"))["items"]
+    await one.put_item("home", "last", actor="test")
+    ranked = await one.rank("home", "r4", pins={0: "last"})
+    assert (await answer(two, ranked, [0])).status == "accepted"
+
+
+def test_clicks_on_a_list_that_was_lost_do_not_count_for_another():
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            engine._writer.remember = lambda event: None  # killed before it was written
+            lost = await engine.rank("home", "r1")
+        async with running(store, clock=clock) as engine:
+            await engine.patch_surface("home", {"floor": 0.5, "policy": "uniform"}, actor="test")
+            again = await engine.rank("home", "r1", exclude=[lost.slots[0].item])
+            await asyncio.sleep(0.1)
+            result = await answer(engine, lost, [0])
+            assert (result.status, "another one" in result.reason) == ("rejected", True)
+            assert (await answer(engine, again, [0])).status == "accepted"
+        assert store.totals() == store.rebuilt()
+        assert sum(store.totals()[1, ""][3].values()) == 1
+
+    asyncio.run(whole())
+
+
+@with_engine()
+async def test_a_late_click_after_a_reset_takes_nothing_back(engine, store, clock):
+    ranked = await visit(engine, "r1", set())
+    await engine.reset("home", segment=None, actor="test")
+    assert (await answer(engine, ranked, [0, 1])).status == "expired"
+    assert not np.any((await engine.state("home"))["loss"])
+    clock.at += 1
+    ranked = await visit(engine, "r2", set())
+    assert (await answer(engine, ranked, [0, 1])).status == "late_applied"
+    assert min(store.totals()[1, ""][1].values()) > 0
+    assert store.totals() == store.rebuilt()
+
+
+@with_engine(holdout=0.5)
+async def test_pins_are_told_alike_at_first_and_from_the_store(engine, store, clock):
+    pages = {k: await engine.rank("home", f"r{k}", pins={1: "c"}) for k in range(20)}
+    assert {page.arm for page in pages.values()} == {"learner", "holdout"}
+    await asyncio.sleep(0.2)
+    engine._recent.clear()
+    for k, page in pages.items():
+        assert [slot.pinned for slot in page.slots] == [False, True, False]
+        assert await engine.rank("home", f"r{k}") == page
+        told = await engine.event(page.event_id)
+        assert [slot["pinned"] for slot in told["slots"]] == [False, True, False]
+        await answer(engine, page, [])
+    assert {(row["position"], row["pinned"]) for row in engine.export("home")} == {(0, False), (1, True), (2, False)}
 
 
 @with_engine()

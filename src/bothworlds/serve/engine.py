@@ -29,6 +29,7 @@ __all__ = ["Engine"]
 
 RECENT = 20_000  # decisions kept in memory, for requests that are sent twice
 MOST_EXCLUDED = 1000
+OTHER_LIST = "the list that this token tells of was lost, and the request has been answered with another one since"
 SECRETS_SECONDS = 1.0  # between looks for secrets of other processes
 
 
@@ -110,6 +111,7 @@ class Engine(Administration):
         if self._shared:
             stored = await self._writer.remembered(event)
             if stored.items != event.items or stored.created_at != event.created_at:
+                display = await self._display_of(stored) or display
                 event, slots = stored, _told(display.surface, stored)
         else:
             self._writer.remember(event)
@@ -133,6 +135,7 @@ class Engine(Administration):
             items=drawn.items,
             p=drawn.p,
             learn=0 if held_out else learner.learn,
+            pinned=learner.pinned,
         )
         return event, drawn.slots
 
@@ -166,10 +169,14 @@ class Engine(Administration):
         """Whether there is a surface of that name, as far as this process has heard."""
         return surface in self._refresher.displays
 
-    async def catch_up(self) -> None:
-        """Look for what other processes have made a moment ago, before it is called unknown."""
-        if self._shared:
-            await self._in_thread(self._refresher.look_again)
+    async def _display_of(self, event: Event) -> Display | None:
+        """The surface of an event with all of its items, which another process may have added a moment ago."""
+        display = self._refresher.by_id.get(event.surface_id)
+        if display is None or max(event.items) >= len(display.surface.items):
+            await self.catch_up()
+            display = self._refresher.by_id.get(event.surface_id)
+        known = display is not None and max(event.items) < len(display.surface.items)
+        return display if known else None
 
     # Feedback
 
@@ -182,9 +189,9 @@ class Engine(Administration):
         for k, given in enumerate(events):
             try:
                 event = self._opened(given)
-                if event.surface_id not in self._refresher.by_id:
-                    await self.catch_up()
-                report = self._report(given, event)
+                if await self._display_of(event) is None:
+                    raise Forged("the surface of this event is not known here")
+                report = _report(given, event)
             except Forged as error:
                 results.append(Result(given.event_id, "rejected", str(error)))
                 continue
@@ -196,6 +203,8 @@ class Engine(Administration):
             statuses = await self._writer.report(reports)
             for k, report, status in zip(waiting, reports, statuses):
                 results[k].status = status
+                if status == "rejected":
+                    results[k].reason = OTHER_LIST
                 self._results[report.event.surface_id, status] += 1
         return results
 
@@ -207,16 +216,6 @@ class Engine(Administration):
         if event.id.hex() != given.event_id:
             raise Forged("the token belongs to another event")
         return event
-
-    def _report(self, given: Feedback, event: Event) -> Report:
-        if event.surface_id not in self._refresher.by_id:
-            raise Forged("the surface of this event is not known here")
-        clicks = 0
-        for slot in given.clicks:
-            if not 0 <= slot < len(event.items):
-                raise Forged(f"there is no slot {slot}; the page has {len(event.items)}")
-            clicks |= 1 << slot
-        return Report(event=event, clicks=clicks, final=given.final)
 
     def _read_secrets(self) -> None:
         """Another process may have made a new secret; anybody may name one that does not exist, so not too often."""
@@ -245,7 +244,7 @@ class Engine(Administration):
             found = self._signer.read(self._recent[key].token)  # about to be written
         if found is None:
             raise Unknown(f"there is no event {event_id!r}")
-        display = self._refresher.by_id.get(found.surface_id)
+        display = await self._display_of(found)
         if display is None:
             raise Unknown(f"the surface of event {event_id!r} is not known here")
         kept = await self._in_thread(self._store.policy, found.policy_id)
@@ -258,9 +257,11 @@ class Engine(Administration):
     async def import_rows(self, surface: str, rows: Iterable[Mapping[str, Any]], *, actor: str) -> dict[str, Any]:
         """Learn from rows of the export layout; says how many events were taken, and why others were not."""
         known = self.surface(surface)
-        taken = await self._in_thread(exchange.take_rows, known, rows, self._store, self._clock())
+        now = self._clock()
+        taken = await self._in_thread(
+            self._adjust_all, known, lambda: exchange.take_rows(known, rows, self._store, now)
+        )
         await self._note(known.id, actor, "import", f"{taken['taken']} events taken, {taken['known']} known before")
-        await self._in_thread(self._refresher.install, known)
         return taken
 
     async def state(self, surface: str, segment: str = "") -> dict[str, Any]:
@@ -329,10 +330,18 @@ def _choice(shelf: Shelf, exclude: Sequence[str], pins: Mapping[int, str]) -> Ch
     return shelf.choose(signature_of(shelf.display, exclude, pins))
 
 
+def _report(given: Feedback, event: Event) -> Report:
+    clicks = 0
+    for slot in given.clicks:
+        if not 0 <= slot < len(event.items):
+            raise Forged(f"there is no slot {slot}; the page has {len(event.items)}")
+        clicks |= 1 << slot
+    return Report(event=event, clicks=clicks, final=given.final)
+
+
 def _told(surface: Surface, event: Event) -> list[Slot]:
     """What was told of a stored decision."""
-    learner = event.arm == "learner"
     return [
-        Slot(slot, surface.items[item].name, p, learner and not event.learn >> slot & 1, bool(event.learn >> slot & 1))
+        Slot(slot, surface.items[item].name, p, bool(event.pinned >> slot & 1), bool(event.learn >> slot & 1))
         for slot, (item, p) in enumerate(zip(event.items, event.p))
     ]

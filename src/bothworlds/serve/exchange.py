@@ -25,6 +25,8 @@ MOST_ROUNDS = 100_000_000
 def rows_of(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
     """One row for every slot of every settled event."""
     for event in store.settled(surface.id):
+        if max(event.items) >= len(surface.items):  # another process has added some
+            surface = next(known for known in store.surfaces() if known.id == surface.id)
         shared = {
             "event": event.id.hex(),
             "timestamp": as_time(event.created_at),
@@ -34,15 +36,14 @@ def rows_of(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
             "policy_id": event.policy_id,
         }
         for slot, (item, p) in enumerate(zip(event.items, event.p)):
-            learn = bool(event.learn >> slot & 1)
             yield {
                 **shared,
                 "position": slot,
                 "item": surface.items[item].name,
                 "click": event.clicks >> slot & 1,
                 "propensity": p,
-                "pinned": event.arm == "learner" and not learn,
-                "learn": learn,
+                "pinned": bool(event.pinned >> slot & 1),
+                "learn": bool(event.learn >> slot & 1),
             }
 
 
@@ -91,7 +92,8 @@ def _event_of(surface: Surface, index: Mapping[str, int], rows: Sequence[Mapping
     arm = first.get("arm", "learner")
     if arm not in ("learner", "holdout"):
         raise Refused("an arm other than learner and holdout")
-    learned = [arm == "learner" and bool(row.get("learn", not row.get("pinned", False))) for row in rows]
+    pinned = [bool(row.get("pinned", False)) for row in rows]
+    learned = [arm == "learner" and bool(row.get("learn", not pin)) for row, pin in zip(rows, pinned)]
     p = tuple(_probability(row.get("propensity"), learn) for row, learn in zip(rows, learned))
     clicks = [_whole(row.get("click")) for row in rows]
     if not {*clicks} <= {0, 1}:
@@ -112,11 +114,16 @@ def _event_of(surface: Surface, index: Mapping[str, int], rows: Sequence[Mapping
         late_until=at,
         items=items,
         p=p,
-        learn=sum(1 << slot for slot, learn in enumerate(learned) if learn),
-        clicks=sum(1 << slot for slot, click in enumerate(clicks) if click),
+        learn=_mask(learned),
+        clicks=_mask(clicks),
+        pinned=_mask(pinned),
         settled_at=at,
         settled_by="import",
     )
+
+
+def _mask(slots: Iterable[int]) -> int:
+    return sum(1 << slot for slot, there in enumerate(slots) if there)
 
 
 def _id_of(surface: Surface, name: str) -> bytes:

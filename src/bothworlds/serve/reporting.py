@@ -226,7 +226,7 @@ def weighted_rates(events: Sequence[Event], n: int) -> list[tuple[float | None, 
         (item, event.clicks >> slot & 1, p)
         for event in events
         for slot, (item, p) in enumerate(zip(event.items, event.p))
-        if event.learn >> slot & 1
+        if event.learn >> slot & 1 and item < n  # another process may have added some
     ]
     if not cells:
         return [(None, None, None)] * n
@@ -341,7 +341,7 @@ def told_of_event(event: Event, surface: Surface, policy: bytes | None) -> dict[
                 "item": surface.items[item].name,
                 "p": p,
                 "learn": bool(event.learn >> slot & 1),
-                "pinned": event.arm == "learner" and not event.learn >> slot & 1,
+                "pinned": bool(event.pinned >> slot & 1),
                 "clicked": bool(event.clicks >> slot & 1),
                 "late": bool(event.late >> slot & 1),
             }

@@ -13,7 +13,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import msgspec
 
-from .records import Arm, Event
+from .records import Arm, Event, pins_of
 from .stores.base import Store
 
 __all__ = ["LONGEST_WINDOW", "Forged", "Signer", "open_secrets", "rotate_secret"]
@@ -50,6 +50,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     p: tuple[float, ...]
     learn: int
     arm: Arm
+    pinned: int | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -87,6 +88,7 @@ class Signer:
                 event.p,
                 event.learn,
                 event.arm,
+                event.pinned,
             )
         )
         signed = self._prefix + hmac.digest(self._key, body, "sha256")[:SIGNATURE] + body
@@ -104,7 +106,9 @@ class Signer:
         if key is None or not hmac.compare_digest(hmac.digest(key, body, "sha256")[:SIGNATURE], signed[2:18]):
             raise Forged("the token is not signed by this service")
         fields = _decode(body)
-        return Event(**{name: getattr(fields, name) for name in Body.__struct_fields__})
+        told = {name: getattr(fields, name) for name in Body.__struct_fields__}
+        pinned = pins_of(fields.pinned, fields.arm, len(fields.items), fields.learn)
+        return Event(**{**told, "pinned": pinned})
 
 
 def open_secrets(store: Store) -> tuple[Signer, bytes]:

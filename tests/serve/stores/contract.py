@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bothworlds.serve import surfaces
 from bothworlds.serve.records import ONE, Adjustment, Cell, Event, Increments
 from bothworlds.serve.settling import increments_of
 from bothworlds.serve.stores.base import Store, VersionConflict
@@ -288,3 +289,55 @@ def check_policies_are_kept_and_thinned(store: Store) -> None:
     assert len(few) == 10
     assert few[-1] == (NOON + 399 * 20_000, "p399", b"399")
     assert store.policies(1, "phone", 0, 10) == []
+
+
+@check
+def check_clicks_on_another_list_than_the_stored_one_are_rejected(store: Store) -> None:
+    started(store)
+    stored = an_event(1, learn=0b111)
+    store.remember([stored])
+    for lost in (
+        an_event(1, learn=0b111, items=stored.items[::-1]),
+        an_event(1, learn=0b111, p=(0.5, *stored.p[1:])),
+        an_event(1, learn=0, arm="holdout"),
+    ):
+        report = a_report(1, 0b001)
+        report.event = lost
+        assert store.report([report], NOON) == ["rejected"]
+    assert store.find([stored.id]) == {stored.id: stored}
+    assert counters(store) == counted([])
+    assert clean(store)
+
+
+def a_reset(store: Store, segment: str, at: int) -> None:
+    (known,) = [one for one in store.segments(1) if one.name == segment]
+    store.adjust(surfaces.reset(store.surfaces()[0], [known], at, "ann"), [])
+
+
+@check
+def check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away(store: Store) -> None:
+    started(store)
+    reports = {number: a_report(number) for number in (2, 3, 4)}
+    for number, report in reports.items():
+        report.event = an_event(number, learn=0b111)
+    store.report([reports[2], reports[3]], NOON)
+    a_reset(store, "", NOON + 1)
+    store.report([reports[4]], NOON + 2)
+    for report in reports.values():
+        report.clicks = 0b010
+    before = store.find([reports[2].event.id])
+    assert store.report(list(reports.values()), NOON + 3) == ["expired", "late_applied", "late_applied"]
+    assert store.find([reports[2].event.id]) == before
+    clicked = [msgspec.structs.replace(reports[number].event, clicks=0b010) for number in (3, 4)]
+    assert counters(store) == counted(clicked)
+    assert min(store.segments(1)[0].loss.values()) >= 0
+    assert clean(store)
+
+
+@check
+def check_a_fact_is_replaced_only_if_it_is_as_expected(store: Store) -> None:
+    store.put("secret", b"one")
+    assert store.put("secret", b"two", expected=b"other") == b"one"
+    assert store.put("secret", b"two", expected=b"one") == b"two" == store.get("secret")
+    assert store.put("absent", b"two", expected=b"one") == b""
+    assert store.get("absent") is None

@@ -26,15 +26,18 @@ class NoteTables:
             rows = session.run("SELECT value FROM facts WHERE key = ?", (key,))
         return bytes(rows[0][0]) if rows else None
 
-    def put(self, key: str, value: bytes, *, only_if_absent: bool = False) -> bytes:
-        """Write a fact, and say what is there afterwards."""
+    def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
+        """Write a fact, and say what is there afterwards; with ``expected``, only if that is what was there."""
         otherwise = "NOTHING" if only_if_absent else "UPDATE SET value = excluded.value"
 
         def work(session: Session) -> bytes:
-            session.many(
-                f"INSERT INTO facts (key, value) VALUES (?, ?) ON CONFLICT (key) DO {otherwise}", [(key, value)]
-            )
-            return bytes(session.run("SELECT value FROM facts WHERE key = ?", (key,))[0][0])
+            if expected is None:
+                sql = f"INSERT INTO facts (key, value) VALUES (?, ?) ON CONFLICT (key) DO {otherwise}"
+                session.many(sql, [(key, value)])
+            else:
+                session.many("UPDATE facts SET value = ? WHERE key = ? AND value = ?", [(value, key, expected)])
+            rows = session.run("SELECT value FROM facts WHERE key = ?", (key,))
+            return bytes(rows[0][0]) if rows else b""
 
         return self.database.write(work)
 
