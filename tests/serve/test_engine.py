@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from bothworlds.serve import surfaces
+from bothworlds.serve import reporting, surfaces
 from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, TooMany, Unavailable, Unknown
 from bothworlds.serve.records import Event
+from bothworlds.serve.stores.base import StoreError
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, refreshed, running, visit, with_engine
@@ -370,7 +374,8 @@ async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, cl
     store.broken = "the disk is full"
     results = await asyncio.gather(*(answer(engine, page, [0]) for page in ranked), return_exceptions=True)
     assert {type(result) for result in results} == {Unavailable}
-    assert "the disk is full" in str(results[0])
+    assert "the disk is full" not in str(results[0])  # no concern of whoever sends clicks
+    assert "the disk is full" in engine.health()["last_error"]
     assert not engine.health()["ready"]
     for call in (
         engine.put_item("home", "g", actor="test"),
@@ -378,8 +383,9 @@ async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, cl
         engine.report("home"),
         engine.event(ranked[0].event_id),
     ):
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable) as caught:
             await call
+        assert "the disk is full" not in str(caught.value)
     store.broken = ""
     await asyncio.sleep(0.5)
     assert [(await answer(engine, page, [0])).status for page in ranked] == ["accepted"] * 4
@@ -397,10 +403,144 @@ async def test_a_fault_in_the_store_does_not_end_the_writer(engine, store, clock
         raise RuntimeError("a fault")
 
     store.report = wrong
-    with pytest.raises(Unavailable, match="a fault"):
+    with pytest.raises(Unavailable, match="send it again"):
         await answer(engine, ranked, [0])
     assert (await answer(engine, ranked, [0])).status == "accepted"
     assert engine.health()["ready"]
+
+
+class ReadOnly(FakeStore):
+    """A store whose disk is full, while it is ``full``: it can be read as before."""
+
+    full = False
+
+    def _refuse(self):
+        if self.full:
+            raise StoreError("the disk is full")
+
+    def put(self, *arguments, **named):
+        self._refuse()
+        return super().put(*arguments, **named)
+
+    def report(self, *arguments):
+        self._refuse()
+        return super().report(*arguments)
+
+
+def test_a_service_that_cannot_write_is_not_ready_until_it_can():
+    async def whole():
+        store = ReadOnly()
+        async with running(store, clock=Clock()) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            ranked = await engine.rank("home", "r1")
+            await asyncio.sleep(0.1)
+            store.full = True
+            with pytest.raises(Unavailable):
+                await answer(engine, ranked, [0])
+            await asyncio.sleep(0.8)  # passes in which there is nothing to write
+            assert not engine.health()["ready"]
+            store.full = False
+            for _ in range(100):
+                await asyncio.sleep(0.05)
+                if engine.health()["ready"]:
+                    break
+            assert engine.health()["ready"]
+            engine._writer.stop()
+            await asyncio.to_thread(engine._writer.join)
+            assert not engine.health()["ready"]
+
+    asyncio.run(whole())
+
+
+def test_overdue_events_do_not_hold_up_feedback():
+    class Slow(FakeStore):
+        order: ClassVar[list[str]] = []
+        left = 40
+
+        def settle_overdue(self, now, limit):
+            self.order.append("settle")
+            time.sleep(0.01)
+            self.left -= 1
+            return limit if self.left > 0 else 0
+
+        def report(self, *arguments):
+            self.order.append("report")
+            return super().report(*arguments)
+
+    async def whole():
+        store = Slow()
+        async with running(store, clock=Clock()) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            while "settle" not in store.order:
+                await asyncio.sleep(0.001)
+            assert (await answer(engine, await engine.rank("home", "r1"), [0])).status == "accepted"
+            assert store.order.index("report") < 30
+            for _ in range(200):
+                if store.left <= 0:
+                    break
+                await asyncio.sleep(0.01)
+            assert store.left <= 0  # all were settled without waiting in between
+
+    asyncio.run(whole())
+
+
+def test_the_first_visitor_waits_for_no_solver(monkeypatch):
+    from bothworlds.serve import shelves
+
+    threads = []
+    solve = shelves.served
+    monkeypatch.setattr(
+        shelves, "served", lambda *arguments: threads.append(threading.current_thread()) or solve(*arguments)
+    )
+
+    async def whole():
+        async with running(FakeStore(), clock=Clock()) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS, "policy": "comb-ts"}, actor="test")
+            assert (await engine.state("home"))["rounds"] == 0
+            first = await engine.rank("home", "r1")
+            for segment in ("one", "two"):
+                await engine.rank("home", segment, segment=segment)
+            assert first.slots
+            assert threads
+            assert threading.main_thread() not in threads
+            await engine.rank("home", "r2", segment="one", exclude=["a"])  # choices are each segment's own
+            one, two = (engine._refresher.displays["home"].shelves[name] for name in ("one", "two"))
+            assert (len(one._choices), len(two._choices)) == (1, 0)
+
+    asyncio.run(whole())
+
+
+@with_engine(holdout=0.5)
+async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engine, store, clock):
+    for k in range(60):
+        await visit(engine, f"v{k}", {"a", "b"})
+    report = await engine.report("home", until=clock() + 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reporting, "latest", None)
+        headline = await engine.headline("home")
+    assert headline["uplift"] == report["uplift"]
+    assert headline["pages"] == report["headline"]["pages"] > 0
+    assert headline["clicks_per_page"] == report["headline"]["clicks_per_page"]
+    with pytest.raises(Unknown):
+        await engine.headline("away")
+
+
+@with_engine()
+async def test_those_who_watch_a_dashboard_do_not_read_the_log_again_and_again(engine, store, clock):
+    await visit(engine, "v", {"a"})
+    read, latest = [], reporting.latest
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reporting, "latest", lambda *arguments: read.append(arguments) or latest(*arguments))
+        for _ in range(5):
+            clock.at += 1000
+            await engine.report("home")
+        assert len(read) == 1
+        await engine.report("home", since=clock() - 5000, until=clock() - 1)
+        await engine.report("home", segment="")
+        assert len(read) == 3
+        clock.at += 10_000
+        await engine.report("home")
+        assert len(read) == 4
 
 
 def test_stopping_writes_what_waits():

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from . import exchange, surfaces
-from .engine_types import Conflict, Invalid, Unavailable, Unknown
+from .engine_types import Conflict, Invalid, Unknown
 from .ids import checked_name
 from .records import Segment, Surface
 from .refreshing import Refresher
 from .shelves import Display
 from .stores.base import Store, StoreError, Unstorable, VersionConflict
 from .surfaces import Absence, Change, Standing
+from .writer import unavailable
 
 __all__ = ["Administration"]
 
@@ -208,7 +209,7 @@ class Administration:
         except Unstorable as error:
             raise Invalid("the request holds a value that cannot be stored") from error
         except StoreError as error:
-            raise Unavailable(f"the store does not answer now: {error}") from error
+            raise unavailable(error) from error
 
     # How things stood when an item went away, so that it can catch up when it comes back
 

@@ -8,6 +8,7 @@ for what may be changed, ``learner`` for how counters become lists.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,14 +24,15 @@ from .refreshing import Refresher
 from .shelves import Choice, Display, Shelf, signature_of
 from .stores.base import Store, StoreError
 from .tokens import Forged, open_secrets, rotate_secret
-from .writer import Writer
+from .writer import Writer, unavailable
 
 __all__ = ["Engine"]
 
 RECENT = 20_000  # decisions kept in memory, for requests that are sent twice
 MOST_EXCLUDED = 1000
 OTHER_LIST = "the list that this token tells of was lost, and the request has been answered with another one since"
-SECRETS_SECONDS = 1.0  # between looks for secrets of other processes
+SECRETS_SECONDS = 0.1  # between looks for a secret that a token names
+FOLLOW_SECONDS = 5.0  # between looks whether another process has rotated secrets
 
 
 class Engine(Administration):
@@ -51,12 +53,15 @@ class Engine(Administration):
     ) -> None:
         super().__init__()
         self._store, self._clock, self._shared = store, clock, shared
-        self._refresher = Refresher(store, clock, refresh_ms=refresh_ms, refresh_events=refresh_events, shared=shared)
+        self._refresher = Refresher(
+            store, clock, refresh_ms=refresh_ms, refresh_events=refresh_events, shared=shared, look=self._follow_secrets
+        )
         self._writer = Writer(store, clock, self._refresher.changed)
         self._recent: dict[bytes, Ranked] = {}
         self._results: Counter[tuple[int, str]] = Counter()
+        self._rates = reporting.Rates()
         self._running = False
-        self._secrets_read = -SECRETS_SECONDS
+        self._secrets_read = self._secrets_followed = -math.inf
 
     async def start(self) -> None:
         """Read what is stored, compile, solve; ready when it returns."""
@@ -155,13 +160,13 @@ class Engine(Administration):
         try:
             found = self._store.find((event_id,)).get(event_id)
         except StoreError as error:
-            raise Unavailable(f"the store cannot be read now: {error}") from error
+            raise unavailable(error) from error
         return None if found is None else self._ranked(display, found, _told(display.surface, found))
 
     def _first_of(self, display: Display, segment: str) -> Shelf:
         checked_name(segment, "segment", "/segment", empty=True)
         limit = display.surface.settings.max_segments
-        if len(display.shelves) >= limit and segment:
+        if len(display.shelves) >= limit:
             raise TooMany(f"surface {display.surface.name!r} has {limit} segments already, its max_segments")
         return self._refresher.shelf(display, segment)
 
@@ -211,27 +216,41 @@ class Engine(Administration):
     def _opened(self, given: Feedback) -> Event:
         """The event that a token tells of."""
         if not self._signer.knows(given.token):
-            self._read_secrets()
+            self._find_secret()
         event = self._signer.read(given.token)
         if event.id.hex() != given.event_id:
             raise Forged("the token belongs to another event")
         return event
 
-    def _read_secrets(self) -> None:
+    def _find_secret(self) -> None:
         """Another process may have made a new secret; anybody may name one that does not exist, so not too often."""
         now = time.monotonic()
         if now - self._secrets_read > SECRETS_SECONDS:
             self._secrets_read = now
             try:
-                self._signer, _ = open_secrets(self._store)
+                self._read_secrets()
             except StoreError as error:
-                raise Unavailable(f"the store cannot be read now: {error}") from error
+                raise unavailable(error) from error
 
-    async def rotate_secret(self, *, actor: str) -> int:
-        """Sign with a new secret from now on; tokens of the old one stay valid."""
-        number = await self._in_thread(rotate_secret, self._store, self._clock())
-        self._signer, _ = await self._in_thread(open_secrets, self._store)
-        await self._note(None, actor, "rotate secret", f"number {number}")
+    def _follow_secrets(self) -> None:
+        """Another process may have retired the secret that this one signs with."""
+        now = time.monotonic()
+        if now - self._secrets_followed > FOLLOW_SECONDS:
+            self._secrets_followed = now
+            self._read_secrets()
+
+    def _read_secrets(self) -> None:
+        signer, _ = open_secrets(self._store)
+        if not self._signer.numbers <= signer.numbers:
+            self._recent = {}  # their tokens are worth nothing now
+        self._signer = signer
+
+    async def rotate_secret(self, *, actor: str, forget: bool = False) -> int:
+        """Sign with a new secret from now on; tokens of old ones stay valid unless those are to be forgotten."""
+        number = await self._in_thread(rotate_secret, self._store, self._clock(), forget)
+        await self._in_thread(self._read_secrets)
+        detail = f"number {number}" + ("; all tokens that are out were made worthless" if forget else "")
+        await self._note(None, actor, "rotate secret", detail)
         return number
 
     # What is known
@@ -281,13 +300,18 @@ class Engine(Administration):
             raise Unknown(f"surface {surface!r} has no segment {segment!r}")
         now = self._clock()
         asked = reporting.Asked(
-            display, segment, since if since is not None else now - reporting.DAY, until or now, now
+            display, segment, since if since is not None else now - reporting.DAY, until or now, now, self._rates
         )
         if asked.since >= asked.until:
             raise Invalid("since must be before until", "/since")
         report = await self._in_thread(reporting.report_of, self._store, asked, self._results)
         report["warnings"] += self._complaints()
         return report
+
+    async def headline(self, surface: str) -> dict[str, Any]:
+        """The pages of the last day, clicks per page, and uplift: what fits on one line, and costs little."""
+        display, now = self._display(surface), self._clock()
+        return await self._in_thread(reporting.headline_of, self._store, display.surface, now)
 
     def health(self) -> dict[str, Any]:
         """Whether it is ready, and how it is doing."""
@@ -296,7 +320,7 @@ class Engine(Administration):
         if not self._running:
             reasons.append("the engine is not running")
         return {
-            "ready": self._running and writer.last_error is None,
+            "ready": self._running and writer.is_alive() and writer.last_error is None,
             "reasons": reasons,
             "commit_lag_ms": writer.commit_ms,
             "queue_length": writer.queue_length,
@@ -309,7 +333,9 @@ class Engine(Administration):
     def _complaints(self) -> list[str]:
         said = []
         if self._running and not self._writer.is_alive():
-            said.append("the writing thread has ended")
+            said.append("the writing thread has ended; start the service again")
+        if self._running and not self._refresher.is_alive():
+            said.append("the thread that brings policies up to date has ended; start the service again")
         if self._writer.last_error is not None:
             said.append(f"the store cannot be written to: {self._writer.last_error}")
         if self._refresher.last_error is not None:
