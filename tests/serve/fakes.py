@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bothworlds.serve.records import Adjustment, Event, Increments, Report, Segment, Status, Surface
-from bothworlds.serve.settling import increments_of, reported, silent
+from bothworlds.serve.records import RESET, Adjustment, Event, Increments, Report, Segment, Status, Surface
+from bothworlds.serve.settling import increments_of, judged, silent
 from bothworlds.serve.stores.base import StoreError, VersionConflict
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,7 +54,9 @@ class FakeStore:
         return self.facts.get(key)
 
     @safely
-    def put(self, key: str, value: bytes, *, only_if_absent: bool = False) -> bytes:
+    def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
+        if expected is not None and self.facts.get(key) != expected:
+            return self.facts.get(key, b"")
         if not (only_if_absent and key in self.facts):
             self.facts[key] = value
         return self.facts[key]
@@ -121,7 +123,9 @@ class FakeStore:
 
     def _report(self, report: Report, now: int) -> Status:
         known = self.log.get(report.event.id)
-        event, increments, status = reported(known or report.event, report.clicks, report.final, now)
+        where = (report.event.surface_id, report.event.segment)
+        resets = [one.at for one in self.made if one.reason == RESET and where_of(one) == where]
+        event, increments, status = judged(known, report, now, max(resets, default=None))
         if known is not None or status != "expired":
             self.log[event.id] = event
             self._add(increments)
@@ -217,6 +221,10 @@ class FakeStore:
     def totals(self) -> dict[tuple[int, str], tuple[int, Counts, Counts, Counts]]:
         """The counters as they are."""
         return {key: plain(segment) for key, segment in self.counters.items()}
+
+
+def where_of(adjustment: Adjustment) -> tuple[int, str]:
+    return adjustment.increments.surface_id, adjustment.increments.segment
 
 
 def added(segment: Segment, increments: Increments, revision: int) -> Segment:

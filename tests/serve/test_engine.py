@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from bothworlds.serve.engine_types import Feedback, Invalid, TooMany, Unavailable, Unknown
+from bothworlds.serve import reporting, surfaces
+from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, TooMany, Unavailable, Unknown
 from bothworlds.serve.records import Event
+from bothworlds.serve.stores.base import StoreError
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, refreshed, running, visit, with_engine
@@ -243,6 +248,125 @@ def test_several_engines_on_one_store_give_one_list():
     asyncio.run(whole())
 
 
+def two_engines(test):
+    """Run a test with two engines on one store, of which neither looks at the store by itself."""
+
+    def run():
+        async def whole():
+            store, clock = FakeStore(), Clock()
+            options = {"clock": clock, "shared": True, "refresh_ms": 3_600_000}
+            async with running(store, **options) as one, running(store, **options) as two:
+                await one.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+                await test(one, two, store, clock)
+
+        asyncio.run(whole())
+
+    return run
+
+
+@two_engines
+async def test_changes_follow_each_other_whichever_process_makes_them(one, two, store, clock):
+    await two.put_item("home", "g", actor="test")
+    await one.put_item("home", "h", actor="test")
+    await two.pause_item("home", "h", actor="test")
+    changed = await one.patch_surface("home", {"floor": 0.05}, actor="test")
+    again = await two.patch_surface("home", {"floor": 0.06}, actor="test", if_version=changed.version)
+    assert (again.version, again.items[7].state) == (changed.version + 1, "paused")
+    with pytest.raises(Conflict, match="version"):
+        await one.patch_surface("home", {"floor": 0.07}, actor="test", if_version=changed.version)
+    _, created = await two.put_surface("home", {"slots": 2}, actor="test")
+    assert not created
+    _, created = await one.put_surface("home", {"slots": 2}, actor="test")
+    assert not created
+
+
+@two_engines
+async def test_a_change_that_another_process_overtakes_is_made_again(one, two, store, clock):
+    await two.catch_up()
+    save, overtaken = store.save_surface, []
+
+    def slow(surface, adjustments, audit):
+        store.save_surface = save
+        quicker = surfaces.with_settings(store.surfaces()[0], {"floor": 0.09}, clock()).surface
+        overtaken.append(save(quicker, [], []))
+        return save(surface, adjustments, audit)
+
+    store.save_surface = slow
+    changed = await two.put_item("home", "g", actor="test")
+    assert overtaken
+    assert (changed.settings.floor, changed.items[-1].name) == (0.09, "g")
+    store.save_surface = slow
+    with pytest.raises(Conflict, match="read it again"):
+        await two.patch_surface("home", {"slots": 2}, actor="test", if_version=changed.version)
+
+
+@two_engines
+async def test_a_list_with_an_item_that_another_process_has_added_is_told(one, two, store, clock):
+    await two.catch_up()
+    await one.put_item("home", "new", actor="test")
+    ranked = await one.rank("home", "r1", pins={0: "new"})
+    assert [slot.item for slot in (await two.rank("home", "r1")).slots] == [slot.item for slot in ranked.slots]
+    await one.put_item("home", "newer", actor="test")
+    ranked = await one.rank("home", "r2", pins={0: "newer"})
+    assert (await two.event(ranked.event_id))["slots"][0]["item"] == "newer"
+    await one.put_item("home", "newest", actor="test")
+    ranked = await one.rank("home", "r3", pins={0: "newest"})
+    assert (await answer(one, ranked, [0])).status == "accepted"
+    assert "newest" in {row["item"] for row in two.export("home")}
+    assert (await two.report("home"))["items"]
+    await one.put_item("home", "last", actor="test")
+    ranked = await one.rank("home", "r4", pins={0: "last"})
+    assert (await answer(two, ranked, [0])).status == "accepted"
+
+
+def test_clicks_on_a_list_that_was_lost_do_not_count_for_another():
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            engine._writer.remember = lambda event: None  # killed before it was written
+            lost = await engine.rank("home", "r1")
+        async with running(store, clock=clock) as engine:
+            await engine.patch_surface("home", {"floor": 0.5, "policy": "uniform"}, actor="test")
+            again = await engine.rank("home", "r1", exclude=[lost.slots[0].item])
+            await asyncio.sleep(0.1)
+            result = await answer(engine, lost, [0])
+            assert (result.status, "another one" in result.reason) == ("rejected", True)
+            assert (await answer(engine, again, [0])).status == "accepted"
+        assert store.totals() == store.rebuilt()
+        assert sum(store.totals()[1, ""][3].values()) == 1
+
+    asyncio.run(whole())
+
+
+@with_engine()
+async def test_a_late_click_after_a_reset_takes_nothing_back(engine, store, clock):
+    ranked = await visit(engine, "r1", set())
+    await engine.reset("home", segment=None, actor="test")
+    assert (await answer(engine, ranked, [0, 1])).status == "expired"
+    assert not np.any((await engine.state("home"))["loss"])
+    clock.at += 1
+    ranked = await visit(engine, "r2", set())
+    assert (await answer(engine, ranked, [0, 1])).status == "late_applied"
+    assert min(store.totals()[1, ""][1].values()) > 0
+    assert store.totals() == store.rebuilt()
+
+
+@with_engine(holdout=0.5)
+async def test_pins_are_told_alike_at_first_and_from_the_store(engine, store, clock):
+    pages = {k: await engine.rank("home", f"r{k}", pins={1: "c"}) for k in range(20)}
+    assert {page.arm for page in pages.values()} == {"learner", "holdout"}
+    await asyncio.sleep(0.2)
+    engine._recent.clear()
+    for k, page in pages.items():
+        assert [slot.pinned for slot in page.slots] == [False, True, False]
+        assert await engine.rank("home", f"r{k}") == page
+        told = await engine.event(page.event_id)
+        assert [slot["pinned"] for slot in told["slots"]] == [False, True, False]
+        await answer(engine, page, [])
+    assert {(row["position"], row["pinned"]) for row in engine.export("home")} == {(0, False), (1, True), (2, False)}
+
+
 @with_engine()
 async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, clock):
     ranked = [await engine.rank("home", f"r{k}") for k in range(4)]
@@ -250,7 +374,8 @@ async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, cl
     store.broken = "the disk is full"
     results = await asyncio.gather(*(answer(engine, page, [0]) for page in ranked), return_exceptions=True)
     assert {type(result) for result in results} == {Unavailable}
-    assert "the disk is full" in str(results[0])
+    assert "the disk is full" not in str(results[0])  # no concern of whoever sends clicks
+    assert "the disk is full" in engine.health()["last_error"]
     assert not engine.health()["ready"]
     for call in (
         engine.put_item("home", "g", actor="test"),
@@ -258,8 +383,9 @@ async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, cl
         engine.report("home"),
         engine.event(ranked[0].event_id),
     ):
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable) as caught:
             await call
+        assert "the disk is full" not in str(caught.value)
     store.broken = ""
     await asyncio.sleep(0.5)
     assert [(await answer(engine, page, [0])).status for page in ranked] == ["accepted"] * 4
@@ -277,10 +403,144 @@ async def test_a_fault_in_the_store_does_not_end_the_writer(engine, store, clock
         raise RuntimeError("a fault")
 
     store.report = wrong
-    with pytest.raises(Unavailable, match="a fault"):
+    with pytest.raises(Unavailable, match="send it again"):
         await answer(engine, ranked, [0])
     assert (await answer(engine, ranked, [0])).status == "accepted"
     assert engine.health()["ready"]
+
+
+class ReadOnly(FakeStore):
+    """A store whose disk is full, while it is ``full``: it can be read as before."""
+
+    full = False
+
+    def _refuse(self):
+        if self.full:
+            raise StoreError("the disk is full")
+
+    def put(self, *arguments, **named):
+        self._refuse()
+        return super().put(*arguments, **named)
+
+    def report(self, *arguments):
+        self._refuse()
+        return super().report(*arguments)
+
+
+def test_a_service_that_cannot_write_is_not_ready_until_it_can():
+    async def whole():
+        store = ReadOnly()
+        async with running(store, clock=Clock()) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            ranked = await engine.rank("home", "r1")
+            await asyncio.sleep(0.1)
+            store.full = True
+            with pytest.raises(Unavailable):
+                await answer(engine, ranked, [0])
+            await asyncio.sleep(0.8)  # passes in which there is nothing to write
+            assert not engine.health()["ready"]
+            store.full = False
+            for _ in range(100):
+                await asyncio.sleep(0.05)
+                if engine.health()["ready"]:
+                    break
+            assert engine.health()["ready"]
+            engine._writer.stop()
+            await asyncio.to_thread(engine._writer.join)
+            assert not engine.health()["ready"]
+
+    asyncio.run(whole())
+
+
+def test_overdue_events_do_not_hold_up_feedback():
+    class Slow(FakeStore):
+        order: ClassVar[list[str]] = []
+        left = 40
+
+        def settle_overdue(self, now, limit):
+            self.order.append("settle")
+            time.sleep(0.01)
+            self.left -= 1
+            return limit if self.left > 0 else 0
+
+        def report(self, *arguments):
+            self.order.append("report")
+            return super().report(*arguments)
+
+    async def whole():
+        store = Slow()
+        async with running(store, clock=Clock()) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            while "settle" not in store.order:
+                await asyncio.sleep(0.001)
+            assert (await answer(engine, await engine.rank("home", "r1"), [0])).status == "accepted"
+            assert store.order.index("report") < 30
+            for _ in range(200):
+                if store.left <= 0:
+                    break
+                await asyncio.sleep(0.01)
+            assert store.left <= 0  # all were settled without waiting in between
+
+    asyncio.run(whole())
+
+
+def test_the_first_visitor_waits_for_no_solver(monkeypatch):
+    from bothworlds.serve import shelves
+
+    threads = []
+    solve = shelves.served
+    monkeypatch.setattr(
+        shelves, "served", lambda *arguments: threads.append(threading.current_thread()) or solve(*arguments)
+    )
+
+    async def whole():
+        async with running(FakeStore(), clock=Clock()) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS, "policy": "comb-ts"}, actor="test")
+            assert (await engine.state("home"))["rounds"] == 0
+            first = await engine.rank("home", "r1")
+            for segment in ("one", "two"):
+                await engine.rank("home", segment, segment=segment)
+            assert first.slots
+            assert threads
+            assert threading.main_thread() not in threads
+            await engine.rank("home", "r2", segment="one", exclude=["a"])  # choices are each segment's own
+            one, two = (engine._refresher.displays["home"].shelves[name] for name in ("one", "two"))
+            assert (len(one._choices), len(two._choices)) == (1, 0)
+
+    asyncio.run(whole())
+
+
+@with_engine(holdout=0.5)
+async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engine, store, clock):
+    for k in range(60):
+        await visit(engine, f"v{k}", {"a", "b"})
+    report = await engine.report("home", until=clock() + 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reporting, "latest", None)
+        headline = await engine.headline("home")
+    assert headline["uplift"] == report["uplift"]
+    assert headline["pages"] == report["headline"]["pages"] > 0
+    assert headline["clicks_per_page"] == report["headline"]["clicks_per_page"]
+    with pytest.raises(Unknown):
+        await engine.headline("away")
+
+
+@with_engine()
+async def test_those_who_watch_a_dashboard_do_not_read_the_log_again_and_again(engine, store, clock):
+    await visit(engine, "v", {"a"})
+    read, latest = [], reporting.latest
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reporting, "latest", lambda *arguments: read.append(arguments) or latest(*arguments))
+        for _ in range(5):
+            clock.at += 1000
+            await engine.report("home")
+        assert len(read) == 1
+        await engine.report("home", since=clock() - 5000, until=clock() - 1)
+        await engine.report("home", segment="")
+        assert len(read) == 3
+        clock.at += 10_000
+        await engine.report("home")
+        assert len(read) == 4
 
 
 def test_stopping_writes_what_waits():

@@ -52,6 +52,9 @@ async def test_rows_that_make_no_sense_are_counted_and_left_out(engine, store, c
         "no p": [{**good[0], "event": "7", "propensity": None}],
         "click": [{**good[0], "event": "8", "click": 2}],
         "time": [{**good[0], "event": "9", "timestamp": "yesterday"}],
+        "too early": [{**good[0], "event": "11", "timestamp": "0001-01-01T00:00:00+14:00"}],
+        "too late": [{**good[0], "event": "12", "timestamp": "9999-12-31T23:59:59-14:00"}],
+        "policy": [{**good[0], "event": "13", "policy_id": "a\x00b"}],
         "segment": [{**good[0], "event": "10", "segment": "a\nb"}],
         "segments": [{**good[0], "event": f"s{k}", "segment": f"s{k}"} for k in range(3)],
         "not a row": ["nonsense"],
@@ -60,6 +63,7 @@ async def test_rows_that_make_no_sense_are_counted_and_left_out(engine, store, c
     taken = await engine.import_rows("home", rows, actor="test")
     assert taken["taken"] == 2
     assert taken["refused"] == len(bad) - 1 + 2
+    assert len(list(engine.export("home"))) == 4
     rounds, loss, _, clicked = store.totals()[1, ""]
     assert (rounds, loss, clicked) == (1, {(0, 0): 4 * ONE, (2, 2): 4 * ONE}, {(1, 1): 1})
     assert store.totals() == store.rebuilt()

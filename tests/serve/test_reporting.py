@@ -168,7 +168,7 @@ def test_the_alarm_rings_when_visitors_change_and_not_before(rng):
     class Display:
         surface = Surface()
 
-    asked = reporting.Asked(Display(), None, 0, 1, 10 * reporting.DAY)
+    asked = reporting.Asked(Display(), None, 0, 1, 10 * reporting.DAY, reporting.Rates())
     alarms = [shift_of(History(pages_of(rng, 0.5, 1000)), asked)["alarm"] for _ in range(200)]
     assert not any(alarms)
     changed = shift_of(History(pages_of(rng, 0.35, 1000)), asked)

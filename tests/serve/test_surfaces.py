@@ -87,20 +87,62 @@ def test_a_new_item_starts_at_the_median_of_the_active_ones():
 
 
 def test_an_item_that_comes_back_gets_what_the_median_has_grown_by():
-    known = surface()
-    away = surfaces.paused(known, "c", NOW).surface
-    before = surfaces.medians_of(away, [segment([[10, 1], [30, 2], [20, 9]])])
-    after = surfaces.medians_of(away, [segment([[50, 1], [80, 2], [20, 9]]), segment([[7, 7], [7, 7]], "young")])
-    change = surfaces.put_back(away, "c", after, before, NOW, "me")
+    away = surfaces.paused(surface(), "c", NOW).surface
+    then = surfaces.standing_of(away, 2, [segment([[10, 1], [30, 2], [20, 9]])])
+    after = [segment([[50, 1], [80, 2], [20, 9]]), segment([[7, 7], [7, 7]], "young")]
+    since = surfaces.Absence(then, surfaces.standing_of(away, 2, after))
+    change = surfaces.put_back(away, "c", surfaces.medians_of(away, after), since, NOW, "me")
     cells = {one.increments.segment: one.increments.cells for one in change.adjustments}
     assert [(c.item, c.slot, c.loss // ONE) for c in cells[""]] == [(2, 0, 45)]
     assert [(c.item, c.slot, c.loss // ONE) for c in cells["young"]] == [(2, 0, 7), (2, 1, 7)]
 
 
+def test_what_an_item_was_charged_while_it_was_away_is_not_charged_again():
+    away = surfaces.paused(surface(), "c", NOW).surface
+    then = surfaces.standing_of(away, 2, [segment([[10, 10], [30, 30], [20, 20]])])
+    after = [segment([[50, 10], [80, 20], [35, 40]])]  # medians grow by 45 and fall by 5
+    since = surfaces.Absence(then, surfaces.standing_of(away, 2, after))
+    (one,) = surfaces.put_back(away, "c", {}, since, NOW, "me").adjustments
+    assert [(c.slot, c.loss // ONE) for c in one.increments.cells] == [(0, 30), (1, -20)]
+
+
+@with_engine()
+async def test_a_warm_start_or_an_import_during_a_pause_is_charged_once(engine, store, clock):
+    model = {"item": ITEMS, "attraction": [0.5, 0.5, 0.5, 0.5, 0.5, 0.9], "examination": [1.0, 1.0, 1.0]}
+    rows = [
+        {"event": f"e{k}", "position": j, "item": ITEMS[(k + j) % 6], "click": 0, "propensity": 1 / 6}
+        for k in range(60)
+        for j in range(3)
+    ]
+    for item in ("f", "e"):
+        await (engine.pause_item if item == "f" else engine.delete_item)("home", item, actor="test")
+    await engine.warm_start("home", model, rounds=1000, actor="test")
+    await engine.import_rows("home", rows, actor="test")
+    before = dict(store.totals()[1, ""][1])
+    await engine.resume_item("home", "f", actor="test")
+    await engine.put_item("home", "e", actor="test")
+    assert store.totals()[1, ""][1] == before
+    assert before[5, 0] < before[4, 0]  # and what the model knows is kept
+
+
+def test_removed_items_make_room_for_others(monkeypatch):
+    monkeypatch.setattr(surfaces, "MOST_ITEMS", 4)
+    monkeypatch.setattr(surfaces, "MOST_EVER", 6)
+    known = surface(items=["a", "b", "c", "d"])
+    with pytest.raises(TooMany, match="at most 4 items"):
+        surfaces.put_back(known, "e", {}, None, NOW, "me")
+    for old, new in (("c", "e"), ("d", "f")):
+        known = surfaces.put_back(surfaces.removed(known, old, NOW).surface, new, {}, None, NOW, "me").surface
+    with pytest.raises(TooMany, match="at most 4 items"):
+        surfaces.put_back(surfaces.paused(known, "a", NOW).surface, "g", {}, None, NOW, "me")
+    with pytest.raises(TooMany, match="6 items in its life"):
+        surfaces.put_back(surfaces.removed(known, "a", NOW).surface, "g", {}, None, NOW, "me")
+
+
 def test_a_row_belongs_to_one_item_for_good():
     known = surfaces.removed(surface(), "c", NOW).surface
     known = surfaces.put_back(known, "d", {}, None, NOW, "me").surface
-    known = surfaces.put_back(known, "c", {}, {}, NOW, "me").surface
+    known = surfaces.put_back(known, "c", {}, None, NOW, "me").surface
     assert [(item.name, item.index, item.state) for item in known.items] == [
         ("a", 0, "active"),
         ("b", 1, "active"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 
 import msgspec
@@ -11,10 +12,19 @@ from hypothesis import strategies as st
 
 from bothworlds.serve.engine_types import Feedback
 from bothworlds.serve.records import Event
-from bothworlds.serve.tokens import LONGEST_WINDOW, SECRETS, Forged, open_secrets, rotate_secret
+from bothworlds.serve.tokens import (
+    GRACE,
+    LONGEST_WINDOW,
+    SECRETS,
+    Body,
+    Forged,
+    _signature,
+    open_secrets,
+    rotate_secret,
+)
 
 from .fakes import FakeStore
-from .running import answer, with_engine
+from .running import Clock, answer, running, with_engine
 
 EVENT = Event(
     id=bytes(range(16)),
@@ -125,3 +135,100 @@ async def test_a_secret_made_by_another_process_is_found(engine, store, clock):
     token = other.sign(engine._signer.read(ranked.token))
     (result,) = await engine.feedback([Feedback(ranked.event_id, token, [0], True)])
     assert result.status == "accepted"
+
+
+def test_a_retired_secret_signs_nothing_new():
+    store = FakeStore()
+    leaked = open_secrets(store)[0]
+    rotate_secret(store, now=1000)
+    signer, _ = open_secrets(store)
+    at = 1000 + GRACE
+    assert signer.read(leaked.sign(moved(at)))  # another process may not have heard of it
+    with pytest.raises(Forged, match="retired"):
+        signer.read(leaked.sign(moved(at + 1)))
+    assert signer.read(signer.sign(moved(at + 1)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"late_until": 2 + LONGEST_WINDOW},
+        {"expires_at": 0},
+        {"late_until": 1},
+        {"items": (1, 2)},
+        {"items": (-1, 2, 3)},
+        {"items": (), "p": ()},
+        {"p": (0.0, 0.5, 0.5)},
+        {"p": (0.1, 0.5, 1.5)},
+    ],
+)
+def test_decisions_that_this_service_never_makes_are_not_believed(changes):
+    signer, _ = open_secrets(FakeStore())
+    with pytest.raises(Forged, match="cannot be"):
+        signer.read(signer.sign(msgspec.structs.replace(EVENT, **changes)))
+
+
+def test_old_secrets_can_be_forgotten_at_once():
+    store = FakeStore()
+    old = open_secrets(store)[0].sign(EVENT)
+    rotate_secret(store, now=0, forget=True)
+    with pytest.raises(Forged):
+        open_secrets(store)[0].read(old)
+
+
+def test_two_rotations_at_once_make_two_secrets():
+    store = FakeStore()
+    open_secrets(store)
+    put, numbers = store.put, []
+
+    def overtaken(key, value, **options):
+        store.put = put
+        numbers.append(rotate_secret(store, now=5))
+        return put(key, value, **options)
+
+    store.put = lambda key, value, **options: (
+        put(key, value, **options) if not options.get("expected") else overtaken(key, value, **options)
+    )
+    numbers.append(rotate_secret(store, now=6))
+    assert numbers == [2, 3]
+    assert open_secrets(store)[0].number == 3
+    assert open_secrets(store)[0].numbers == {1, 2, 3}
+
+
+def test_tokens_from_before_pins_were_kept_are_read():
+    store = FakeStore()
+    signer, _ = open_secrets(store)
+    body = msgspec.msgpack.encode([getattr(EVENT, name) for name in Body.__struct_fields__[:-1]])
+    signed = signer._prefix + _signature(signer._key, body) + body
+    assert signer.read(base64.urlsafe_b64encode(signed).rstrip(b"=").decode()).pinned == 0b100
+
+
+def moved(at):
+    return msgspec.structs.replace(EVENT, created_at=at, expires_at=at, late_until=at)
+
+
+@with_engine()
+async def test_forgetting_secrets_gives_new_tokens_to_requests_that_are_sent_again(engine, store, clock):
+    ranked = await engine.rank("home", "r1")
+    await asyncio.sleep(0.1)
+    await engine.rotate_secret(actor="test", forget=True)
+    assert (await answer(engine, ranked, [0])).status == "rejected"
+    again = await engine.rank("home", "r1")
+    assert again.slots == ranked.slots
+    assert (await answer(engine, again, [0])).status == "accepted"
+
+
+def test_a_process_signs_with_the_secret_that_another_has_made():
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock, shared=True, refresh_ms=5) as engine:
+            await engine.put_surface("home", {"slots": 1, "items": ["a"]}, actor="test")
+            rotate_secret(store, clock())
+            engine._secrets_followed = -1e9
+            for _ in range(200):
+                if engine._signer.number == 2:
+                    break
+                await asyncio.sleep(0.01)
+            assert engine._signer.number == 2
+
+    asyncio.run(whole())

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from . import exchange, surfaces
-from .engine_types import Conflict, Unavailable, Unknown
+from .engine_types import Conflict, Invalid, Unknown
 from .ids import checked_name
-from .records import Surface
+from .records import Segment, Surface
 from .refreshing import Refresher
 from .shelves import Display
-from .stores.base import Store, StoreError, VersionConflict
-from .surfaces import Change, Medians
+from .stores.base import Store, StoreError, Unstorable, VersionConflict
+from .surfaces import Absence, Change, Standing
+from .writer import unavailable
 
 __all__ = ["Administration"]
 
 T = TypeVar("T")
+ATTEMPTS = 5  # at a change that other processes are quicker with
+
+
+class Overtaken(Conflict):
+    """Another process has changed the surface between reading and writing."""
 
 
 class Administration:
@@ -28,6 +34,7 @@ class Administration:
     _store: Store
     _refresher: Refresher
     _clock: Callable[[], int]
+    _shared: bool
 
     def __init__(self) -> None:
         self._one_at_a_time = asyncio.Lock()
@@ -44,45 +51,55 @@ class Administration:
         self, name: str, body: Mapping[str, Any], *, actor: str, if_version: int | None = None
     ) -> tuple[Surface, bool]:
         """Create a surface, or change one: settings that are named are changed, items that are new are added."""
-        async with self._one_at_a_time:
-            known = self._refresher.displays.get(name)
-            if known is None:
+        created = False
+
+        def change() -> Change:
+            nonlocal created
+            created = name not in self._refresher.displays
+            if created:
                 if if_version:
                     raise Conflict(f"there is no version {if_version} of surface {name!r}: it does not exist")
-                return await self._apply(surfaces.created(name, body, self._clock()), actor), True
+                return surfaces.created(name, body, self._clock())
             surface = self._expected(name, if_version)
+            segments = self._store.segments(surface.id)
+            since = {
+                item.name: self._absence(surface, item.index, segments)
+                for item in surface.items
+                if item.state != "active"
+            }
+            medians = surfaces.medians_of(surface, segments)
+            return surfaces.updated(surface, body, medians, since, self._clock(), actor)
 
-            def change() -> Change:
-                since = {
-                    item.name: self._absence(surface, item.index) for item in surface.items if item.state != "active"
-                }
-                return surfaces.updated(surface, body, self._medians(surface), since, self._clock(), actor)
-
-            return await self._apply(await self._in_thread(change), actor), False
+        saved = await self._change(change, actor, if_version)
+        return saved, created
 
     async def patch_surface(
         self, name: str, changes: Mapping[str, Any], *, actor: str, if_version: int | None = None
     ) -> Surface:
         """Change settings; those that are not named stay."""
-        async with self._one_at_a_time:
-            surface = self._expected(name, if_version)
-            return await self._apply(surfaces.with_settings(surface, changes, self._clock()), actor)
+
+        def change() -> Change:
+            return surfaces.with_settings(self._expected(name, if_version), changes, self._clock())
+
+        return await self._change(change, actor, if_version)
 
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Add an item at the median of the others, or bring back one that was paused or removed."""
-        async with self._one_at_a_time:
-            return await self._put_item(self.surface(surface), item, actor)
+        return await self._change(lambda: self._with_item(self.surface(surface), item, actor), actor)
 
     async def resume_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Show a paused item again; it catches up with what the median has grown by."""
-        async with self._one_at_a_time:
+
+        def change() -> Change:
             known = self.surface(surface)
             state = next((one.state for one in known.items if one.name == item), None)
             if state is None:
                 raise Unknown(f"surface {surface!r} has no item {item!r}")
             if state == "removed":
                 raise Conflict(f"item {item!r} was removed; put it again")
-            return await self._put_item(known, item, actor)
+            return self._with_item(known, item, actor)
+
+        return await self._change(change, actor)
 
     async def pause_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Stop showing an item for a while."""
@@ -95,6 +112,7 @@ class Administration:
     async def reset(self, surface: str, *, segment: str | None, actor: str) -> None:
         """Forget what was learned of a segment, or of all if None."""
         async with self._one_at_a_time:
+            await self.catch_up()
             known = self.surface(surface)
             if segment is not None and segment not in self._display(surface).shelves:
                 raise Unknown(f"surface {surface!r} has no segment {segment!r}")
@@ -103,9 +121,7 @@ class Administration:
             back = surfaces.reset(known, chosen, self._clock(), actor)
             entry = self._entry(known.id, actor, "reset", "all segments" if segment is None else f"segment {segment!r}")
             await self._in_thread(self._store.adjust, back, [entry])
-            for item in known.items:
-                if item.state != "active":
-                    await self._in_thread(self._forget_absence, known, item.index, {one.name for one in chosen})
+            await self._in_thread(self._forget_absences, known, {one.name for one in chosen})
             await self._in_thread(self._refresher.install, known)
 
     async def warm_start(
@@ -113,14 +129,19 @@ class Administration:
     ) -> None:
         """Start from a fitted click model, as if so many rounds had been spent on learning it."""
         async with self._one_at_a_time:
+            await self.catch_up()
             known = self.surface(surface)
             checked_name(segment, "segment", "/segment", empty=True)
             start = exchange.warm_start_of(known, model, rounds, segment, self._clock(), actor)
             entry = self._entry(known.id, actor, "warm start", f"{rounds} rounds, segment {segment!r}")
-            await self._in_thread(self._store.adjust, [start], [entry])
-            await self._in_thread(self._refresher.install, known)
+            await self._in_thread(self._adjust_all, known, lambda: self._store.adjust([start], [entry]))
 
     # How
+
+    async def catch_up(self) -> None:
+        """Look for what other processes have made a moment ago, before it is called unknown or changed."""
+        if self._shared:
+            await self._in_thread(self._refresher.look_again)
 
     def _display(self, name: str) -> Display:
         display = self._refresher.displays.get(name)
@@ -134,37 +155,45 @@ class Administration:
             raise Conflict(f"surface {name!r} is at version {surface.version}, not {version}; read it again")
         return surface
 
-    async def _put_item(self, surface: Surface, item: str, actor: str) -> Surface:
-        def change() -> Change:
-            index = next((one.index for one in surface.items if one.name == item), None)
-            since = None if index is None else self._absence(surface, index)
-            return surfaces.put_back(surface, item, self._medians(surface), since, self._clock(), actor)
-
-        return await self._apply(await self._in_thread(change), actor)
+    def _with_item(self, surface: Surface, item: str, actor: str) -> Change:
+        index = next((one.index for one in surface.items if one.name == item), None)
+        segments = self._store.segments(surface.id)
+        since = None if index is None else self._absence(surface, index, segments)
+        return surfaces.put_back(surface, item, surfaces.medians_of(surface, segments), since, self._clock(), actor)
 
     async def _send_away(
         self, name: str, item: str, away: Callable[[Surface, str, int], Change], actor: str
     ) -> Surface:
-        async with self._one_at_a_time:
+        def change() -> Change:
             surface = self.surface(name)
-            change = away(surface, item, self._clock())
+            made = away(surface, item, self._clock())
             present = next(one for one in surface.items if one.name == item)
             if present.state == "active":
-                await self._in_thread(self._note_absence, change.surface, present.index)
-            return await self._apply(change, actor)
+                self._note_absence(made.surface, present.index)
+            return made
 
-    async def _apply(self, change: Change, actor: str) -> Surface:
-        """Store a change and serve by it."""
-        if not change.action:
-            return change.surface
+        return await self._change(change, actor)
 
-        def apply() -> Surface:
-            entry = self._entry(change.surface.id or None, actor, change.action, change.detail)
-            saved = self._store.save_surface(change.surface, change.adjustments, [entry])
-            self._refresher.install(saved)
-            return saved
+    async def _change(self, change: Callable[[], Change], actor: str, if_version: int | None = None) -> Surface:
+        """Read, change, store, and serve by it; again if another process was quicker."""
+        async with self._one_at_a_time:
+            for attempt in range(1, ATTEMPTS + 1):
+                await self.catch_up()
+                try:
+                    return await self._in_thread(self._apply, change, actor)
+                except Overtaken:
+                    if if_version is not None or attempt == ATTEMPTS or not self._shared:
+                        raise
+        raise AssertionError
 
-        return await self._in_thread(apply)
+    def _apply(self, change: Callable[[], Change], actor: str) -> Surface:
+        made = change()
+        if not made.action:
+            return made.surface
+        entry = self._entry(made.surface.id or None, actor, made.action, made.detail)
+        saved = self._store.save_surface(made.surface, made.adjustments, [entry])
+        self._refresher.install(saved)
+        return saved
 
     async def _note(self, surface_id: int | None, actor: str, action: str, detail: str) -> None:
         await self._in_thread(self._store.write_audit, [self._entry(surface_id, actor, action, detail)])
@@ -176,27 +205,49 @@ class Administration:
         try:
             return await asyncio.to_thread(call, *arguments)
         except VersionConflict as error:
-            raise Conflict("somebody else has changed the surface meanwhile; read it again") from error
+            raise Overtaken("somebody else has changed the surface meanwhile; read it again") from error
+        except Unstorable as error:
+            raise Invalid("the request holds a value that cannot be stored") from error
         except StoreError as error:
-            raise Unavailable(f"the store does not answer now: {error}") from error
+            raise unavailable(error) from error
 
-    # The medians when an item went away, so that it can catch up when it comes back
-
-    def _medians(self, surface: Surface) -> Medians:
-        return surfaces.medians_of(surface, self._store.segments(surface.id))
+    # How things stood when an item went away, so that it can catch up when it comes back
 
     def _note_absence(self, surface: Surface, index: int) -> None:
-        self._store.put(_absence_key(surface, index), msgspec.msgpack.encode(self._medians(surface)))
+        self._put_standing(surface, index, surfaces.standing_of(surface, index, self._store.segments(surface.id)))
 
-    def _absence(self, surface: Surface, index: int) -> Medians:
+    def _absence(self, surface: Surface, index: int, segments: Sequence[Segment]) -> Absence:
+        return Absence(self._noted(surface, index), surfaces.standing_of(surface, index, segments))
+
+    def _noted(self, surface: Surface, index: int) -> Standing:
         kept = self._store.get(_absence_key(surface, index))
-        return {} if kept is None else msgspec.msgpack.decode(kept, type=Medians)
+        return Standing({}, {}) if kept is None else msgspec.msgpack.decode(kept, type=Standing)
 
-    def _forget_absence(self, surface: Surface, index: int, segments: set[str]) -> None:
-        medians = self._absence(surface, index)
-        left = {name: slots for name, slots in medians.items() if name not in segments}
-        self._store.put(_absence_key(surface, index), msgspec.msgpack.encode(left))
+    def _adjust_all(self, surface: Surface, change: Callable[[], T]) -> T:
+        """Change the counters of all items, those that are away too, which then have nothing of it to catch up with."""
+        before = self._store.segments(surface.id)
+        made = change()
+        after = self._store.segments(surface.id)
+        for item in surface.items:
+            if item.state != "active":
+                standings = (surfaces.standing_of(surface, item.index, segments) for segments in (before, after))
+                self._put_standing(surface, item.index, surfaces.shifted(self._noted(surface, item.index), *standings))
+        self._refresher.install(surface)
+        return made
+
+    def _forget_absences(self, surface: Surface, segments: set[str]) -> None:
+        """After a reset, whoever comes back starts at the median."""
+        for item in surface.items:
+            if item.state != "active":
+                medians, own = (
+                    {name: slots for name, slots in table.items() if name not in segments}
+                    for table in self._noted(surface, item.index)
+                )
+                self._put_standing(surface, item.index, Standing(medians, own))
+
+    def _put_standing(self, surface: Surface, index: int, standing: Standing) -> None:
+        self._store.put(_absence_key(surface, index), msgspec.msgpack.encode(standing))
 
 
 def _absence_key(surface: Surface, index: int) -> str:
-    return f"medians without {surface.id}/{index}"
+    return f"standing without {surface.id}/{index}"

@@ -8,6 +8,7 @@ for what may be changed, ``learner`` for how counters become lists.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,13 +24,15 @@ from .refreshing import Refresher
 from .shelves import Choice, Display, Shelf, signature_of
 from .stores.base import Store, StoreError
 from .tokens import Forged, open_secrets, rotate_secret
-from .writer import Writer
+from .writer import Writer, unavailable
 
 __all__ = ["Engine"]
 
 RECENT = 20_000  # decisions kept in memory, for requests that are sent twice
 MOST_EXCLUDED = 1000
-SECRETS_SECONDS = 1.0  # between looks for secrets of other processes
+OTHER_LIST = "the list that this token tells of was lost, and the request has been answered with another one since"
+SECRETS_SECONDS = 0.1  # between looks for a secret that a token names
+FOLLOW_SECONDS = 5.0  # between looks whether another process has rotated secrets
 
 
 class Engine(Administration):
@@ -50,12 +53,15 @@ class Engine(Administration):
     ) -> None:
         super().__init__()
         self._store, self._clock, self._shared = store, clock, shared
-        self._refresher = Refresher(store, clock, refresh_ms=refresh_ms, refresh_events=refresh_events, shared=shared)
+        self._refresher = Refresher(
+            store, clock, refresh_ms=refresh_ms, refresh_events=refresh_events, shared=shared, look=self._follow_secrets
+        )
         self._writer = Writer(store, clock, self._refresher.changed)
         self._recent: dict[bytes, Ranked] = {}
         self._results: Counter[tuple[int, str]] = Counter()
+        self._rates = reporting.Rates()
         self._running = False
-        self._secrets_read = -SECRETS_SECONDS
+        self._secrets_read = self._secrets_followed = -math.inf
 
     async def start(self) -> None:
         """Read what is stored, compile, solve; ready when it returns."""
@@ -110,6 +116,7 @@ class Engine(Administration):
         if self._shared:
             stored = await self._writer.remembered(event)
             if stored.items != event.items or stored.created_at != event.created_at:
+                display = await self._display_of(stored) or display
                 event, slots = stored, _told(display.surface, stored)
         else:
             self._writer.remember(event)
@@ -133,6 +140,7 @@ class Engine(Administration):
             items=drawn.items,
             p=drawn.p,
             learn=0 if held_out else learner.learn,
+            pinned=learner.pinned,
         )
         return event, drawn.slots
 
@@ -152,13 +160,13 @@ class Engine(Administration):
         try:
             found = self._store.find((event_id,)).get(event_id)
         except StoreError as error:
-            raise Unavailable(f"the store cannot be read now: {error}") from error
+            raise unavailable(error) from error
         return None if found is None else self._ranked(display, found, _told(display.surface, found))
 
     def _first_of(self, display: Display, segment: str) -> Shelf:
         checked_name(segment, "segment", "/segment", empty=True)
         limit = display.surface.settings.max_segments
-        if len(display.shelves) >= limit and segment:
+        if len(display.shelves) >= limit:
             raise TooMany(f"surface {display.surface.name!r} has {limit} segments already, its max_segments")
         return self._refresher.shelf(display, segment)
 
@@ -166,10 +174,14 @@ class Engine(Administration):
         """Whether there is a surface of that name, as far as this process has heard."""
         return surface in self._refresher.displays
 
-    async def catch_up(self) -> None:
-        """Look for what other processes have made a moment ago, before it is called unknown."""
-        if self._shared:
-            await self._in_thread(self._refresher.look_again)
+    async def _display_of(self, event: Event) -> Display | None:
+        """The surface of an event with all of its items, which another process may have added a moment ago."""
+        display = self._refresher.by_id.get(event.surface_id)
+        if display is None or max(event.items) >= len(display.surface.items):
+            await self.catch_up()
+            display = self._refresher.by_id.get(event.surface_id)
+        known = display is not None and max(event.items) < len(display.surface.items)
+        return display if known else None
 
     # Feedback
 
@@ -182,9 +194,9 @@ class Engine(Administration):
         for k, given in enumerate(events):
             try:
                 event = self._opened(given)
-                if event.surface_id not in self._refresher.by_id:
-                    await self.catch_up()
-                report = self._report(given, event)
+                if await self._display_of(event) is None:
+                    raise Forged("the surface of this event is not known here")
+                report = _report(given, event)
             except Forged as error:
                 results.append(Result(given.event_id, "rejected", str(error)))
                 continue
@@ -196,43 +208,49 @@ class Engine(Administration):
             statuses = await self._writer.report(reports)
             for k, report, status in zip(waiting, reports, statuses):
                 results[k].status = status
+                if status == "rejected":
+                    results[k].reason = OTHER_LIST
                 self._results[report.event.surface_id, status] += 1
         return results
 
     def _opened(self, given: Feedback) -> Event:
         """The event that a token tells of."""
         if not self._signer.knows(given.token):
-            self._read_secrets()
+            self._find_secret()
         event = self._signer.read(given.token)
         if event.id.hex() != given.event_id:
             raise Forged("the token belongs to another event")
         return event
 
-    def _report(self, given: Feedback, event: Event) -> Report:
-        if event.surface_id not in self._refresher.by_id:
-            raise Forged("the surface of this event is not known here")
-        clicks = 0
-        for slot in given.clicks:
-            if not 0 <= slot < len(event.items):
-                raise Forged(f"there is no slot {slot}; the page has {len(event.items)}")
-            clicks |= 1 << slot
-        return Report(event=event, clicks=clicks, final=given.final)
-
-    def _read_secrets(self) -> None:
+    def _find_secret(self) -> None:
         """Another process may have made a new secret; anybody may name one that does not exist, so not too often."""
         now = time.monotonic()
         if now - self._secrets_read > SECRETS_SECONDS:
             self._secrets_read = now
             try:
-                self._signer, _ = open_secrets(self._store)
+                self._read_secrets()
             except StoreError as error:
-                raise Unavailable(f"the store cannot be read now: {error}") from error
+                raise unavailable(error) from error
 
-    async def rotate_secret(self, *, actor: str) -> int:
-        """Sign with a new secret from now on; tokens of the old one stay valid."""
-        number = await self._in_thread(rotate_secret, self._store, self._clock())
-        self._signer, _ = await self._in_thread(open_secrets, self._store)
-        await self._note(None, actor, "rotate secret", f"number {number}")
+    def _follow_secrets(self) -> None:
+        """Another process may have retired the secret that this one signs with."""
+        now = time.monotonic()
+        if now - self._secrets_followed > FOLLOW_SECONDS:
+            self._secrets_followed = now
+            self._read_secrets()
+
+    def _read_secrets(self) -> None:
+        signer, _ = open_secrets(self._store)
+        if not self._signer.numbers <= signer.numbers:
+            self._recent = {}  # their tokens are worth nothing now
+        self._signer = signer
+
+    async def rotate_secret(self, *, actor: str, forget: bool = False) -> int:
+        """Sign with a new secret from now on; tokens of old ones stay valid unless those are to be forgotten."""
+        number = await self._in_thread(rotate_secret, self._store, self._clock(), forget)
+        await self._in_thread(self._read_secrets)
+        detail = f"number {number}" + ("; all tokens that are out were made worthless" if forget else "")
+        await self._note(None, actor, "rotate secret", detail)
         return number
 
     # What is known
@@ -245,7 +263,7 @@ class Engine(Administration):
             found = self._signer.read(self._recent[key].token)  # about to be written
         if found is None:
             raise Unknown(f"there is no event {event_id!r}")
-        display = self._refresher.by_id.get(found.surface_id)
+        display = await self._display_of(found)
         if display is None:
             raise Unknown(f"the surface of event {event_id!r} is not known here")
         kept = await self._in_thread(self._store.policy, found.policy_id)
@@ -258,9 +276,11 @@ class Engine(Administration):
     async def import_rows(self, surface: str, rows: Iterable[Mapping[str, Any]], *, actor: str) -> dict[str, Any]:
         """Learn from rows of the export layout; says how many events were taken, and why others were not."""
         known = self.surface(surface)
-        taken = await self._in_thread(exchange.take_rows, known, rows, self._store, self._clock())
+        now = self._clock()
+        taken = await self._in_thread(
+            self._adjust_all, known, lambda: exchange.take_rows(known, rows, self._store, now)
+        )
         await self._note(known.id, actor, "import", f"{taken['taken']} events taken, {taken['known']} known before")
-        await self._in_thread(self._refresher.install, known)
         return taken
 
     async def state(self, surface: str, segment: str = "") -> dict[str, Any]:
@@ -280,13 +300,18 @@ class Engine(Administration):
             raise Unknown(f"surface {surface!r} has no segment {segment!r}")
         now = self._clock()
         asked = reporting.Asked(
-            display, segment, since if since is not None else now - reporting.DAY, until or now, now
+            display, segment, since if since is not None else now - reporting.DAY, until or now, now, self._rates
         )
         if asked.since >= asked.until:
             raise Invalid("since must be before until", "/since")
         report = await self._in_thread(reporting.report_of, self._store, asked, self._results)
         report["warnings"] += self._complaints()
         return report
+
+    async def headline(self, surface: str) -> dict[str, Any]:
+        """The pages of the last day, clicks per page, and uplift: what fits on one line, and costs little."""
+        display, now = self._display(surface), self._clock()
+        return await self._in_thread(reporting.headline_of, self._store, display.surface, now)
 
     def health(self) -> dict[str, Any]:
         """Whether it is ready, and how it is doing."""
@@ -295,7 +320,7 @@ class Engine(Administration):
         if not self._running:
             reasons.append("the engine is not running")
         return {
-            "ready": self._running and writer.last_error is None,
+            "ready": self._running and writer.is_alive() and writer.last_error is None,
             "reasons": reasons,
             "commit_lag_ms": writer.commit_ms,
             "queue_length": writer.queue_length,
@@ -308,7 +333,9 @@ class Engine(Administration):
     def _complaints(self) -> list[str]:
         said = []
         if self._running and not self._writer.is_alive():
-            said.append("the writing thread has ended")
+            said.append("the writing thread has ended; start the service again")
+        if self._running and not self._refresher.is_alive():
+            said.append("the thread that brings policies up to date has ended; start the service again")
         if self._writer.last_error is not None:
             said.append(f"the store cannot be written to: {self._writer.last_error}")
         if self._refresher.last_error is not None:
@@ -329,10 +356,18 @@ def _choice(shelf: Shelf, exclude: Sequence[str], pins: Mapping[int, str]) -> Ch
     return shelf.choose(signature_of(shelf.display, exclude, pins))
 
 
+def _report(given: Feedback, event: Event) -> Report:
+    clicks = 0
+    for slot in given.clicks:
+        if not 0 <= slot < len(event.items):
+            raise Forged(f"there is no slot {slot}; the page has {len(event.items)}")
+        clicks |= 1 << slot
+    return Report(event=event, clicks=clicks, final=given.final)
+
+
 def _told(surface: Surface, event: Event) -> list[Slot]:
     """What was told of a stored decision."""
-    learner = event.arm == "learner"
     return [
-        Slot(slot, surface.items[item].name, p, learner and not event.learn >> slot & 1, bool(event.learn >> slot & 1))
+        Slot(slot, surface.items[item].name, p, bool(event.pinned >> slot & 1), bool(event.learn >> slot & 1))
         for slot, (item, p) in enumerate(zip(event.items, event.p))
     ]

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from .engine_types import Invalid
-from .ids import as_time, checked_name, parse_event_id
+from .ids import NAME_LENGTH, as_time, checked_name, parse_event_id
 from .records import ONE, Adjustment, Cell, Event, Increments, Surface
 from .stores.base import Store
 from .surfaces import middle
@@ -20,11 +20,14 @@ __all__ = ["rows_of", "take_rows", "warm_start_of"]
 
 LEAST = 1e-7  # the smallest probability that is learned from
 MOST_ROUNDS = 100_000_000
+LAST = 253_370_764_800_000  # milliseconds from 1970 to 9999
 
 
 def rows_of(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
     """One row for every slot of every settled event."""
     for event in store.settled(surface.id):
+        if max(event.items) >= len(surface.items):  # another process has added some
+            surface = next(known for known in store.surfaces() if known.id == surface.id)
         shared = {
             "event": event.id.hex(),
             "timestamp": as_time(event.created_at),
@@ -34,15 +37,14 @@ def rows_of(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
             "policy_id": event.policy_id,
         }
         for slot, (item, p) in enumerate(zip(event.items, event.p)):
-            learn = bool(event.learn >> slot & 1)
             yield {
                 **shared,
                 "position": slot,
                 "item": surface.items[item].name,
                 "click": event.clicks >> slot & 1,
                 "propensity": p,
-                "pinned": event.arm == "learner" and not learn,
-                "learn": learn,
+                "pinned": bool(event.pinned >> slot & 1),
+                "learn": bool(event.learn >> slot & 1),
             }
 
 
@@ -91,32 +93,43 @@ def _event_of(surface: Surface, index: Mapping[str, int], rows: Sequence[Mapping
     arm = first.get("arm", "learner")
     if arm not in ("learner", "holdout"):
         raise Refused("an arm other than learner and holdout")
-    learned = [arm == "learner" and bool(row.get("learn", not row.get("pinned", False))) for row in rows]
+    pinned = [bool(row.get("pinned", False)) for row in rows]
+    learned = [arm == "learner" and bool(row.get("learn", not pin)) for row, pin in zip(rows, pinned)]
     p = tuple(_probability(row.get("propensity"), learn) for row, learn in zip(rows, learned))
     clicks = [_whole(row.get("click")) for row in rows]
     if not {*clicks} <= {0, 1}:
         raise Refused("a click other than 0 and 1")
-    try:
-        segment = checked_name(first.get("segment") or "", "segment", "/segment", empty=True)
-    except Invalid as error:
-        raise Refused("a segment that is not a name") from error
+    segment = _name(first.get("segment") or "", "segment")
+    policy_id = _name(str(first.get("policy_id") or "import")[:NAME_LENGTH], "policy_id")
     at = _time(first.get("timestamp"), now)
     return Event(
         id=_id_of(surface, str(name)),
         surface_id=surface.id,
         segment=segment,
         arm=arm,
-        policy_id=str(first.get("policy_id") or "import")[:128],
+        policy_id=policy_id,
         created_at=at,
         expires_at=at,
         late_until=at,
         items=items,
         p=p,
-        learn=sum(1 << slot for slot, learn in enumerate(learned) if learn),
-        clicks=sum(1 << slot for slot, click in enumerate(clicks) if click),
+        learn=_mask(learned),
+        clicks=_mask(clicks),
+        pinned=_mask(pinned),
         settled_at=at,
         settled_by="import",
     )
+
+
+def _name(value: Any, what: str) -> str:
+    try:
+        return checked_name(value, what, f"/{what}", empty=True)
+    except Invalid as error:
+        raise Refused(f"a {what} that is not a name") from error
+
+
+def _mask(slots: Iterable[int]) -> int:
+    return sum(1 << slot for slot, there in enumerate(slots) if there)
 
 
 def _id_of(surface: Surface, name: str) -> bytes:
@@ -146,9 +159,12 @@ def _time(value: Any, now: int) -> int:
             moment = datetime.fromisoformat(value)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
-        return round(moment.timestamp() * 1000)
+        at = round(moment.timestamp() * 1000)
     except (TypeError, ValueError, OverflowError, OSError) as error:
         raise Refused("a timestamp that is no ISO time") from error
+    if not 0 <= at < LAST:
+        raise Refused("a timestamp that is not in the years 1970 to 9998")
+    return at
 
 
 def warm_start_of(

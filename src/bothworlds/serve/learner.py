@@ -75,14 +75,14 @@ class Drawn(NamedTuple):
 class Served:
     """What a request is answered with until the next policy takes its place. Nothing of it changes."""
 
-    __slots__ = ("_cells", "_pinned", "eligible", "free", "id", "learn", "marginals", "rounds", "wheel")
+    __slots__ = ("_cells", "_pinned", "eligible", "free", "id", "learn", "marginals", "pinned", "rounds", "wheel")
 
     def __init__(
         self, eligible: Sequence[Item], free: Sequence[int], pins: Mapping[int, Item], marginals: Floats, rounds: int
     ) -> None:
         self.eligible, self.free, self.marginals, self.rounds = tuple(eligible), tuple(free), marginals, rounds
         self.wheel: Wheel | None = make_wheel(marginals) if free else None
-        self.learn = sum(1 << slot for slot in free)
+        self.learn, self.pinned = (sum(1 << slot for slot in slots) for slots in (free, pins))
         self.id = self._digest(pins)
         self._pinned = sorted(
             (slot, item.index, Slot(slot, item.name, PINNED, True, False)) for slot, item in pins.items()

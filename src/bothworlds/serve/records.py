@@ -12,6 +12,7 @@ import msgspec
 
 __all__ = [
     "ONE",
+    "RESET",
     "SMALLEST",
     "Adjustment",
     "Arm",
@@ -24,10 +25,12 @@ __all__ = [
     "Status",
     "Surface",
     "SurfaceSettings",
+    "pins_of",
     "weight_of",
 ]
 
 ONE = 1 << 20  # losses are counted in units of 2^-20
+RESET = "reset"  # the reason of an adjustment that takes everything away
 SMALLEST = 2.0**-32  # a rarer placement is weighted like this one
 
 Arm = Literal["learner", "holdout"]
@@ -116,6 +119,18 @@ class Event(msgspec.Struct, kw_only=True):
     settled_at: int | None = None
     settled_by: Literal["", "final", "deadline", "import"] = ""
     late: int = 0  # mask of clicks that came after it settled
+    pinned: int = 0  # mask of the slots whose item was asked for
+
+
+def pins_of(pinned: int | None, arm: Arm, slots: int, learn: int) -> int:
+    """The mask of pinned slots; of records from before it was kept, what the learner did not learn from.
+
+    >>> pins_of(None, "learner", 3, 0b110), pins_of(None, "holdout", 3, 0), pins_of(0b100, "holdout", 3, 0)
+    (1, 0, 4)
+    """
+    if pinned is not None:
+        return pinned
+    return ((1 << slots) - 1) & ~learn if arm == "learner" else 0
 
 
 class Cell(msgspec.Struct, frozen=True, order=True):

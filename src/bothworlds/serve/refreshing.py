@@ -29,10 +29,17 @@ class Refresher(threading.Thread):
     """Solves policies whose counters have changed: every ``refresh_ms``, or sooner after ``refresh_events`` events."""
 
     def __init__(
-        self, store: Store, clock: Callable[[], int], *, refresh_ms: int, refresh_events: int, shared: bool
+        self,
+        store: Store,
+        clock: Callable[[], int],
+        *,
+        refresh_ms: int,
+        refresh_events: int,
+        shared: bool,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name="bothworlds refresher", daemon=True)
-        self._store, self._clock, self._shared = store, clock, shared
+        self._store, self._clock, self._shared, self._look = store, clock, shared, look
         self._every, self._events = refresh_ms / 1000.0, refresh_events
         self._pending, self._revision = 0, -1
         self._due = threading.Event()
@@ -65,6 +72,8 @@ class Refresher(threading.Thread):
             started = time.perf_counter()
             if self._pending or self._shared:
                 try:
+                    if self._shared:
+                        self._look()
                     self.refresh()
                     self.last_error = None
                 except Exception as error:  # the old policies go on serving
@@ -97,6 +106,8 @@ class Refresher(threading.Thread):
     def install(self, surface: Surface) -> Display:
         """Serve a surface as it is now; counters are read again."""
         display = Display(surface, policy_of(surface.settings))
+        # Solved and compiled here, in whatever thread this is, so that no visitor has to wait for it.
+        display.blank = Shelf(display, sums_of(None, surface), self._clock())
         segments = self._store.segments(surface.id)
         with self._guard:
             old = self.by_id.get(surface.id)
@@ -105,7 +116,7 @@ class Refresher(threading.Thread):
             self.full.discard(surface.name)
             for segment in segments:
                 self._shelve(display, segment, None)
-            for name in list(old.shelves) if old else ():
+            for name in ("", *(old.shelves if old else ())):
                 if name not in display.shelves:
                     self.shelf(display, name)
             self.displays[surface.name] = self.by_id[surface.id] = display
@@ -114,7 +125,7 @@ class Refresher(threading.Thread):
 
     def shelf(self, display: Display, segment: str) -> Shelf:
         """A shelf for a segment nothing is known of yet."""
-        shelf = display.shelves[segment] = Shelf(display, sums_of(None, display.surface), self._clock())
+        shelf = display.shelves[segment] = display.blank.copy(self._clock())
         return shelf
 
     def _read_surfaces(self) -> None:

@@ -19,17 +19,21 @@ from .records import ONE, Event, Surface
 from .shelves import Display, Shelf
 from .stores.base import Store
 
-__all__ = ["DAY", "Asked", "report_of", "state_of", "told_of_event"]
+__all__ = ["DAY", "Asked", "Rates", "headline_of", "report_of", "state_of", "told_of_event"]
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 POINTS = 120  # of a series
 SNAPSHOTS = 12  # of the marginals over time
 EVENTS = 20_000  # the latest, for weighted click rates
+RATES_MS = 10_000  # for which weighted click rates are told again
 Z95 = 1.959963984540054
 ENOUGH_CLICKS = 100  # of each arm, before they are compared
 ALARM_Z = 4.0  # one in 16,000 by chance
 ALARM_PAGES = 200  # of the recent hour, at least
 LONG_RUN = 7 * DAY
+
+
+Rate = tuple[float | None, float | None, float | None]  # with the ends of its interval
 
 
 class Asked(NamedTuple):
@@ -40,6 +44,7 @@ class Asked(NamedTuple):
     since: int
     until: int
     now: int
+    rates: Rates
 
 
 class Pages(NamedTuple):
@@ -89,6 +94,19 @@ def report_of(store: Store, asked: Asked, results: Mapping[tuple[int, str], int]
         "shift": shift_of(store, asked),
         "warnings": _warnings(surface),
         "segments": sorted(display.shelves),
+    }
+
+
+def headline_of(store: Store, surface: Surface, now: int) -> dict[str, Any]:
+    """What fits on one line about the last day."""
+    rows = store.history(surface.id, now - DAY, now + MINUTE, DAY)
+    learner, holdout = (total_of(rows, arm) for arm in ("learner", "holdout"))
+    told = told_of(learner)
+    held_out = surface.settings.holdout > 0.0 or holdout.pages > 0
+    return {
+        "pages": told["pages"],
+        "clicks_per_page": told["clicks_per_page"],
+        "uplift": uplift_of(learner, holdout) if held_out else None,
     }
 
 
@@ -180,7 +198,7 @@ def items_of(store: Store, asked: Asked) -> list[dict[str, Any]]:
     for shelf in shelves:
         shown += shelf.sums.shown.sum(axis=1)
         clicked += shelf.sums.clicked.sum(axis=1)
-    rates = weighted_rates(latest(store, asked), n)
+    rates = asked.rates.of(store, asked)
     total = int(shown.sum())
     return [
         {
@@ -197,6 +215,25 @@ def items_of(store: Store, asked: Asked) -> list[dict[str, Any]]:
         for item, (rate, low, high) in zip(surface.items, rates)
         if item.state != "removed"
     ]
+
+
+class Rates:
+    """Weighted click rates, the dear part of a report: computed once in a while, not for everybody who looks."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, tuple[int, list[Rate]]] = {}
+
+    def of(self, store: Store, asked: Asked) -> list[Rate]:
+        """The rates of all items, at most ``RATES_MS`` old."""
+        surface = asked.display.surface
+        ends = (asked.now - asked.since,) if asked.until == asked.now else (asked.since, asked.until)
+        key = (surface.id, surface.version, asked.segment, ends)
+        at, rates = self._kept.get(key, (-RATES_MS, []))
+        if not 0 <= asked.now - at < RATES_MS:
+            rates = weighted_rates(latest(store, asked), len(surface.items))
+            fresh = {k: v for k, v in list(self._kept.items()) if 0 <= asked.now - v[0] < RATES_MS}
+            self._kept = {**fresh, key: (asked.now, rates)}
+        return rates
 
 
 def latest(store: Store, asked: Asked) -> list[Event]:
@@ -217,7 +254,7 @@ def latest(store: Store, asked: Asked) -> list[Event]:
     ]
 
 
-def weighted_rates(events: Sequence[Event], n: int) -> list[tuple[float | None, float | None, float | None]]:
+def weighted_rates(events: Sequence[Event], n: int) -> list[Rate]:
     r"""The self-normalised click rate of every item, :math:`\sum c/p \,/ \sum 1/p`, with a 95% interval.
 
     It estimates how often the item would be clicked, were it shown at all slots alike.
@@ -226,7 +263,7 @@ def weighted_rates(events: Sequence[Event], n: int) -> list[tuple[float | None, 
         (item, event.clicks >> slot & 1, p)
         for event in events
         for slot, (item, p) in enumerate(zip(event.items, event.p))
-        if event.learn >> slot & 1
+        if event.learn >> slot & 1 and item < n  # another process may have added some
     ]
     if not cells:
         return [(None, None, None)] * n
@@ -341,7 +378,7 @@ def told_of_event(event: Event, surface: Surface, policy: bytes | None) -> dict[
                 "item": surface.items[item].name,
                 "p": p,
                 "learn": bool(event.learn >> slot & 1),
-                "pinned": event.arm == "learner" and not event.learn >> slot & 1,
+                "pinned": bool(event.pinned >> slot & 1),
                 "clicked": bool(event.clicks >> slot & 1),
                 "late": bool(event.late >> slot & 1),
             }

@@ -11,9 +11,32 @@ from collections.abc import Iterator
 
 import msgspec
 
-from .records import Cell, Event, Increments, Status, weight_of
+from .records import Cell, Event, Increments, Report, Status, weight_of
 
-__all__ = ["cells_of", "increments_of", "reported", "silent"]
+__all__ = ["cells_of", "increments_of", "judged", "reported", "same_list", "silent"]
+
+
+def judged(
+    stored: Event | None, report: Report, now: int, reset_at: int | None = None
+) -> tuple[Event, Increments | None, Status]:
+    """What a report does to an event as it is stored, or as its token tells: ``reported``, but for two cases.
+
+    If the list of the token is not the stored one, the visitor has seen a list whose record was lost, and her clicks
+    say nothing about the other: rejected. If all that the event had added was taken away by a reset since, nothing can
+    be taken back any more: expired. In both cases nothing changes.
+    """
+    event = stored or report.event
+    if not same_list(event, report.event):
+        return event, None, "rejected"
+    forgotten = reset_at is not None and event.settled_at is not None and event.settled_at <= reset_at
+    if forgotten and report.clicks & ~event.clicks:
+        return event, None, "expired"
+    return reported(event, report.clicks, report.final, now)
+
+
+def same_list(one: Event, other: Event) -> bool:
+    """Whether two records tell of the same items, shown with the same probabilities for the same purpose."""
+    return (one.items, one.p, one.learn, one.arm) == (other.items, other.p, other.learn, other.arm)
 
 
 def reported(event: Event, clicks: int, final: bool, now: int) -> tuple[Event, Increments | None, Status]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import NamedTuple
 
 from ..policies import Policy
@@ -31,7 +32,9 @@ class Choice(NamedTuple):
 class Display:
     """A surface as it is served: its settings looked up once, and a shelf for every segment."""
 
-    __slots__ = ("active", "attribution_ms", "holdout", "late_ms", "policy", "shelves", "surface")
+    __slots__ = ("active", "attribution_ms", "blank", "holdout", "late_ms", "policy", "shelves", "surface")
+
+    blank: Shelf  # of a segment that nothing is known of
 
     def __init__(self, surface: Surface, policy: Policy) -> None:
         settings = surface.settings
@@ -54,6 +57,12 @@ class Shelf:
         self.plain = self._choice(PLAIN)
         for signature in hot:
             self._choices[signature] = self._choice(signature)
+
+    def copy(self, made_at: int) -> Shelf:
+        """The same policy for another segment, with choices of its own."""
+        other = copy(self)
+        other.made_at, other._choices = made_at, OrderedDict()
+        return other
 
     def choose(self, signature: Signature) -> Choice:
         """The policy for these pins and exclusions."""

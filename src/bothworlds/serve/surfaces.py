@@ -16,11 +16,13 @@ import msgspec
 from .engine_types import Conflict, Invalid, TooMany, Unknown
 from .ids import checked_name
 from .learner import policy_of
-from .records import Adjustment, Cell, Increments, Item, Segment, Surface, SurfaceSettings
+from .records import RESET, Adjustment, Cell, Increments, Item, Segment, Surface, SurfaceSettings
 
 __all__ = [
+    "Absence",
     "Change",
     "Medians",
+    "Standing",
     "created",
     "item_names",
     "medians_of",
@@ -29,11 +31,14 @@ __all__ = [
     "put_back",
     "removed",
     "reset",
+    "shifted",
+    "standing_of",
     "updated",
     "with_settings",
 ]
 
 MOST_ITEMS, MOST_SLOTS = 1000, 50
+MOST_EVER = 20_000  # items, removed ones included: their rows of counters stay
 DAY = 86400.0
 LIMITS: dict[str, tuple[float, float]] = {
     "slots": (1, MOST_SLOTS),
@@ -47,6 +52,20 @@ LIMITS: dict[str, tuple[float, float]] = {
 KEYS = frozenset(SurfaceSettings.__struct_fields__)
 
 Medians = dict[str, list[int]]  # of every segment, slot by slot
+
+
+class Standing(NamedTuple):
+    """The median loss of the active items, and the loss of one item, at some time."""
+
+    medians: Medians
+    own: Medians
+
+
+class Absence(NamedTuple):
+    """How things stood when an item was paused or removed, and how they stand now."""
+
+    then: Standing
+    now: Standing
 
 
 class Change(NamedTuple):
@@ -88,7 +107,7 @@ def with_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> Cha
 
 
 def updated(
-    surface: Surface, body: Mapping[str, Any], medians: Medians, since: Mapping[str, Medians], now: int, actor: str
+    surface: Surface, body: Mapping[str, Any], medians: Medians, since: Mapping[str, Absence], now: int, actor: str
 ) -> Change:
     """The surface with items added that are new or were removed, and with some settings changed, in one step."""
     steps = []
@@ -106,11 +125,8 @@ def updated(
     return Change(whole, adjustments, "change surface", "; ".join(f"{s.action}: {s.detail}" for s in said)[:2000])
 
 
-def put_back(surface: Surface, name: str, medians: Medians, since: Medians | None, now: int, actor: str) -> Change:
-    """The surface with an item active: a new one at the median, one that was away with what it has missed.
-
-    ``medians`` are those of now, ``since`` those when it was paused or removed.
-    """
+def put_back(surface: Surface, name: str, medians: Medians, since: Absence | None, now: int, actor: str) -> Change:
+    """The surface with an item active: a new one at the median, one that was away with what it has missed."""
     known = _find(surface, name)
     if known is not None and known.state == "active":
         return Change(surface)
@@ -125,7 +141,7 @@ def put_back(surface: Surface, name: str, medians: Medians, since: Medians | Non
         reason, action = f"median growth while {name!r} was {known.state}", "resume item"
     changed = _changed(surface, now, items=items)
     _check(changed)
-    missed = _growth(medians, {} if known is None or since is None else since)
+    missed = medians if known is None or since is None else _missed(since)
     adjustments = tuple(
         Adjustment(increments=_increments(surface, segment, item.index, growth), at=now, actor=actor, reason=reason)
         for segment, growth in missed.items()
@@ -159,7 +175,7 @@ def reset(surface: Surface, segments: Iterable[Segment], now: int, actor: str) -
             ),
             at=now,
             actor=actor,
-            reason="reset",
+            reason=RESET,
         )
         for segment in segments
     )
@@ -189,10 +205,36 @@ def medians_of(surface: Surface, segments: Iterable[Segment]) -> Medians:
     }
 
 
-def _growth(now: Medians, since: Medians) -> Medians:
-    """How much medians have grown; from nothing where they were not known. Late clicks may make them shrink."""
+def standing_of(surface: Surface, index: int, segments: Iterable[Segment]) -> Standing:
+    """How an item stands among the active ones."""
+    known = list(segments)
+    own = {one.name: [one.loss.get((index, slot), 0) for slot in range(MOST_SLOTS)] for one in known}
+    return Standing(medians_of(surface, known), own)
+
+
+def shifted(noted: Standing, before: Standing, after: Standing) -> Standing:
+    """What was noted when an item went away, after a change of all counters that it has had its own share of."""
+    return Standing(*(_sum(a, _sum(c, b, -1)) for a, b, c in zip(noted, before, after)))
+
+
+def _missed(absence: Absence) -> Medians:
+    """What an item that was away is charged: as much as the median has grown by, less its own growth.
+
+    Its own loss grows while it is away if pages that show it are still open. What it has been charged too much by then
+    is taken back, so that its growth is that of the median; it never comes back with less loss than it left with.
+    """
+    typical, own = (_sum(now, then, -1) for then, now in zip(*absence))
+    typical = {name: [max(0, growth) for growth in slots] for name, slots in typical.items()}
+    return _sum(typical, own, -1)
+
+
+def _sum(one: Medians, other: Medians, sign: int = 1) -> Medians:
+    """Slot by slot; nothing is known of segments that are missing, which is zero."""
     none = [0] * MOST_SLOTS
-    return {name: [max(0, a - b) for a, b in zip(slots, since.get(name, none))] for name, slots in now.items()}
+    return {
+        name: [a + sign * b for a, b in zip(one.get(name, none), other.get(name, none))]
+        for name in sorted({*one, *other})
+    }
 
 
 def _increments(surface: Surface, segment: str, index: int, growth: Sequence[int]) -> Increments:
@@ -255,8 +297,10 @@ def _check(surface: Surface) -> None:
     """What must hold of every surface."""
     settings = surface.settings
     active = sum(item.state == "active" for item in surface.items)
-    if len(surface.items) > MOST_ITEMS:
-        raise TooMany(f"a surface has at most {MOST_ITEMS} items, removed ones included")
+    if sum(item.state != "removed" for item in surface.items) > MOST_ITEMS:
+        raise TooMany(f"a surface has at most {MOST_ITEMS} items, paused ones included; remove some")
+    if len(surface.items) > MOST_EVER:
+        raise TooMany(f"a surface has at most {MOST_EVER} items in its life, removed ones included; make a new one")
     if active < settings.slots:
         raise Invalid(f"{settings.slots} slots need {settings.slots} active items; there are {active}", "/items")
     names = {item.name for item in surface.items}

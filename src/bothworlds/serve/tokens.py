@@ -13,13 +13,15 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import msgspec
 
-from .records import Arm, Event
-from .stores.base import Store
+from .records import Arm, Event, pins_of
+from .stores.base import Store, StoreError
 
 __all__ = ["LONGEST_WINDOW", "Forged", "Signer", "open_secrets", "rotate_secret"]
 
 SIGNATURE = 16
 LONGEST_WINDOW = 120 * 86400 * 1000  # milliseconds from a decision to the end of its late window, at most
+GRACE = 60_000  # milliseconds for which other processes may sign with a secret that has just been retired
+ATTEMPTS = 20  # at a rotation while others rotate
 SECRETS, DRAW_KEY = "token secrets", "draw key"
 LONGEST_TOKEN = 16_384
 
@@ -50,6 +52,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     p: tuple[float, ...]
     learn: int
     arm: Arm
+    pinned: int | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -61,14 +64,16 @@ class Signer:
     """Makes tokens with the newest secret and reads those of all that are kept."""
 
     def __init__(self, kept: list[Secret]) -> None:
-        self._keys = {secret.number: secret.key for secret in kept}
-        self.number = max(self._keys)
-        self._key, self._prefix = self._keys[self.number], self.number.to_bytes(2, "big")
+        self._secrets = {secret.number: secret for secret in kept}
+        self.numbers = frozenset(self._secrets)
+        newest = next((secret for secret in kept if secret.retired_at is None), kept[-1])
+        self.number, self._key = newest.number, newest.key
+        self._prefix = self.number.to_bytes(2, "big")
 
     def knows(self, token: str) -> bool:
         """Whether the secret that a token names is kept; another process may have made it meanwhile."""
         try:
-            return int.from_bytes(urlsafe_b64decode(token[:4])[:2], "big") in self._keys
+            return int.from_bytes(urlsafe_b64decode(token[:4])[:2], "big") in self._secrets
         except (ValueError, binascii.Error):
             return True
 
@@ -87,9 +92,10 @@ class Signer:
                 event.p,
                 event.learn,
                 event.arm,
+                event.pinned,
             )
         )
-        signed = self._prefix + hmac.digest(self._key, body, "sha256")[:SIGNATURE] + body
+        signed = self._prefix + _signature(self._key, body) + body
         return urlsafe_b64encode(signed).rstrip(b"=").decode()
 
     def read(self, token: str) -> Event:
@@ -100,11 +106,28 @@ class Signer:
             signed = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
         except (ValueError, binascii.Error) as error:
             raise Forged("the token is damaged") from error
-        key, body = self._keys.get(int.from_bytes(signed[:2], "big")), signed[2 + SIGNATURE :]
-        if key is None or not hmac.compare_digest(hmac.digest(key, body, "sha256")[:SIGNATURE], signed[2:18]):
+        secret, body = self._secrets.get(int.from_bytes(signed[:2], "big")), signed[2 + SIGNATURE :]
+        if secret is None or not hmac.compare_digest(_signature(secret.key, body), signed[2 : 2 + SIGNATURE]):
             raise Forged("the token is not signed by this service")
         fields = _decode(body)
-        return Event(**{name: getattr(fields, name) for name in Body.__struct_fields__})
+        _check(fields, secret)
+        told = {name: getattr(fields, name) for name in Body.__struct_fields__}
+        pinned = pins_of(fields.pinned, fields.arm, len(fields.items), fields.learn)
+        return Event(**{**told, "pinned": pinned})
+
+
+def _signature(key: bytes, body: bytes) -> bytes:
+    return hmac.digest(key, body, "sha256")[:SIGNATURE]
+
+
+def _check(told: Body, secret: Secret) -> None:
+    """Refuse what this service would never sign: whoever has got hold of an old secret cannot use it for ever."""
+    if secret.retired_at is not None and told.created_at > secret.retired_at + GRACE:
+        raise Forged("the token is signed with a secret that was retired before it was made")
+    possible = 0 < len(told.items) == len(told.p) and min(told.items) >= 0 and all(0.0 < p <= 1.0 for p in told.p)
+    ordered = told.created_at <= told.expires_at <= told.late_until <= told.created_at + LONGEST_WINDOW
+    if not (ordered and possible):
+        raise Forged("the token tells of a decision that cannot be")
 
 
 def open_secrets(store: Store) -> tuple[Signer, bytes]:
@@ -114,12 +137,22 @@ def open_secrets(store: Store) -> tuple[Signer, bytes]:
     return Signer(kept), store.put(DRAW_KEY, random_secrets.token_bytes(32), only_if_absent=True)
 
 
-def rotate_secret(store: Store, now: int) -> int:
-    """Sign with a new secret from now on; drop old ones whose tokens are all past their late windows."""
+def rotate_secret(store: Store, now: int, forget: bool = False) -> int:
+    """Sign with a new secret from now on; drop old ones whose tokens are all past their late windows, or all of them.
+
+    If two rotate at once, one follows the other: no two secrets have the same number.
+    """
     open_secrets(store)
-    kept = _decode_secrets(store.get(SECRETS) or b"\x90")
+    for _ in range(ATTEMPTS):
+        before = store.get(SECRETS) or b""
+        number, after = _rotated(_decode_secrets(before), now, forget)
+        if store.put(SECRETS, after, expected=before) == after:
+            return number
+    raise StoreError("others rotate secrets all the time: try again")
+
+
+def _rotated(kept: list[Secret], now: int, forget: bool) -> tuple[int, bytes]:
     alive = [s for s in kept if s.retired_at is None or s.retired_at + LONGEST_WINDOW > now]
     retired = [msgspec.structs.replace(s, retired_at=s.retired_at or now) for s in alive]
-    fresh = Secret(max(s.number for s in kept) % 65535 + 1, random_secrets.token_bytes(32))
-    store.put(SECRETS, msgspec.msgpack.encode([*retired, fresh]))
-    return fresh.number
+    fresh = Secret(kept[-1].number % 65535 + 1, random_secrets.token_bytes(32))
+    return fresh.number, msgspec.msgpack.encode([*([] if forget else retired), fresh])

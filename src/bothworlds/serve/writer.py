@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -13,7 +14,10 @@ from .engine_types import TooMany, Unavailable
 from .records import Event, Report, Status
 from .stores.base import Store, StoreError
 
-__all__ = ["Writer"]
+__all__ = ["AWAY", "Writer", "unavailable"]
+
+AWAY = "the store cannot be read or written now; send it again"
+PROBE = "last probe"  # a fact that is written to see whether a store that failed can be written again
 
 BATCH = 512  # reports or decisions in one transaction
 BACKLOG = 20_000  # that may wait before more is refused
@@ -41,6 +45,7 @@ class Writer(threading.Thread):
         self._wake = threading.Event()
         self._stopping = False
         self._lazy_since = self._settled_at = self._counted_at = 0.0
+        self._overdue = False  # are there more events past their deadline than fit into a batch?
         self.open_events = 0
         self.last_error: str | None = None
         self.last_error_at = 0
@@ -90,7 +95,7 @@ class Writer(threading.Thread):
     def run(self) -> None:
         pause = PAUSE[0]
         while not (self._stopping and not self._reports and not self._decisions):
-            if not self._reports and not self._stopping:
+            if not self._reports and not self._stopping and not self._overdue:
                 self._wake.wait(LAZY)
             self._wake.clear()
             if self._reports and len(self._reports) < BATCH // 8 and not self._stopping:
@@ -111,13 +116,15 @@ class Writer(threading.Thread):
         wrote = self._write_decisions() | self._write_reports()
         if wrote:
             self.commit_ms = 1e3 * (time.perf_counter() - started)
-        if started - self._settled_at > SETTLE:
+        elif self.last_error is not None:
+            self._store.put(PROBE, str(self._clock()).encode())
+        if self._overdue or started - self._settled_at > SETTLE:
             self._settled_at = started
             self._settle()
         if started - self._counted_at > COUNT:
             self._counted_at = started
             self.open_events = self._store.open_events()
-        self.last_error = None
+        self.last_error = None  # all that was tried was done, a write among it
 
     def _write_decisions(self) -> bool:
         due = self._stopping or len(self._decisions) >= BATCH or time.monotonic() - self._lazy_since > LAZY
@@ -141,25 +148,27 @@ class Writer(threading.Thread):
             return False
         try:
             statuses = iter(self._store.report([one for reports, _ in batch for one in reports], self._clock()))
-        except BaseException as error:
-            _refuse([future for _, future in batch], _unavailable(error))
+        except BaseException:
+            self._reports.extendleft(reversed(batch))  # to be told with all others
             raise
-        finally:
-            self._done += size
+        self._done += size
         self.last_error = None  # before anybody is told that all is well
         _resolve([(future, [next(statuses) for _ in reports]) for reports, future in batch])
         self._changed(size)
         return True
 
     def _settle(self) -> None:
-        while (count := self._store.settle_overdue(self._clock(), BATCH)) > 0:
+        """One batch: feedback that has come meanwhile goes first."""
+        count = self._store.settle_overdue(self._clock(), BATCH)
+        self._overdue = count >= BATCH
+        if count:
             self._changed(count)
-            if count < BATCH:
-                return
 
     def _try_to_settle(self) -> None:
         try:
             self._settle()
+            while self._overdue:
+                self._settle()
         except StoreError as error:
             self._note(error)
 
@@ -171,14 +180,17 @@ class Writer(threading.Thread):
         kept = [self._decisions.popleft() for _ in range(len(self._decisions))]
         self._decisions.extendleft((event, None) for event, future in reversed(kept) if future is None)
         refused: list[asyncio.Future[Any]] = [future for _, future in waiting]
-        _refuse(refused + [future for _, future in kept if future is not None], _unavailable(error))
+        _refuse(refused + [future for _, future in kept if future is not None], unavailable(error))
 
     def _note(self, error: BaseException) -> None:
         self.last_error, self.last_error_at = str(error) or type(error).__name__, self._clock()
+        self._overdue = False
 
 
-def _unavailable(error: BaseException) -> Unavailable:
-    return Unavailable(f"the store cannot be written to now: {error}")
+def unavailable(error: BaseException) -> Unavailable:
+    """What callers are told, whom it does not concern where the store is and what ails it; that goes to the log."""
+    logging.getLogger("bothworlds").warning("the store fails: %s", error)
+    return Unavailable(AWAY)
 
 
 def _resolve(answers: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:

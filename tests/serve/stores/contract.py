@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bothworlds.serve import surfaces
 from bothworlds.serve.records import ONE, Adjustment, Cell, Event, Increments
 from bothworlds.serve.settling import increments_of
 from bothworlds.serve.stores.base import Store, VersionConflict
@@ -281,10 +282,68 @@ def check_policies_are_kept_and_thinned(store: Store) -> None:
         store.save_policy(f"p{k}", 1, "", NOON + k * 20_000, b"%d" % k)
     assert store.policy("p399") == b"399"
     assert store.policy("unknown") is None
-    ages = [at - NOON for at, _, _ in store.policies(1, "", 0, 10_000)]
-    assert ages[-200:] == [k * 20_000 for k in range(200, 400)]
-    assert ages[:-200] == sorted({k * 20_000 // 60_000 * 60_000 for k in range(200)})
+    times = [at for at, _, _ in store.policies(1, "", 0, 10_000)]
+    assert times[-200:] == [NOON + k * 20_000 for k in range(200, 400)]
+    assert len(times) - 200 <= 2 + 3  # hours that have begun, and what a minute has added
     few = store.policies(1, "", NOON + 5_000_000, 10)
     assert len(few) == 10
     assert few[-1] == (NOON + 399 * 20_000, "p399", b"399")
     assert store.policies(1, "phone", 0, 10) == []
+    for day in range(1, 100):
+        for k in range(10):
+            store.save_policy(f"d{day}-{k}", 1, "", NOON + day * 86_400_000 + k * 60_000, b"")
+    later = [at for at, _, _ in store.policies(1, "", 0, 10_000)]
+    assert len(later) <= 200 + 100 + 10
+    assert {at // 86_400_000 for at in later} == {NOON // 86_400_000 + day for day in range(100)}
+
+
+@check
+def check_clicks_on_another_list_than_the_stored_one_are_rejected(store: Store) -> None:
+    started(store)
+    stored = an_event(1, learn=0b111)
+    store.remember([stored])
+    for lost in (
+        an_event(1, learn=0b111, items=stored.items[::-1]),
+        an_event(1, learn=0b111, p=(0.5, *stored.p[1:])),
+        an_event(1, learn=0, arm="holdout"),
+    ):
+        report = a_report(1, 0b001)
+        report.event = lost
+        assert store.report([report], NOON) == ["rejected"]
+    assert store.find([stored.id]) == {stored.id: stored}
+    assert counters(store) == counted([])
+    assert clean(store)
+
+
+def a_reset(store: Store, segment: str, at: int) -> None:
+    (known,) = [one for one in store.segments(1) if one.name == segment]
+    store.adjust(surfaces.reset(store.surfaces()[0], [known], at, "ann"), [])
+
+
+@check
+def check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away(store: Store) -> None:
+    started(store)
+    reports = {number: a_report(number) for number in (2, 3, 4)}
+    for number, report in reports.items():
+        report.event = an_event(number, learn=0b111)
+    store.report([reports[2], reports[3]], NOON)
+    a_reset(store, "", NOON + 1)
+    store.report([reports[4]], NOON + 2)
+    for report in reports.values():
+        report.clicks = 0b010
+    before = store.find([reports[2].event.id])
+    assert store.report(list(reports.values()), NOON + 3) == ["expired", "late_applied", "late_applied"]
+    assert store.find([reports[2].event.id]) == before
+    clicked = [msgspec.structs.replace(reports[number].event, clicks=0b010) for number in (3, 4)]
+    assert counters(store) == counted(clicked)
+    assert min(store.segments(1)[0].loss.values()) >= 0
+    assert clean(store)
+
+
+@check
+def check_a_fact_is_replaced_only_if_it_is_as_expected(store: Store) -> None:
+    store.put("secret", b"one")
+    assert store.put("secret", b"two", expected=b"other") == b"one"
+    assert store.put("secret", b"two", expected=b"one") == b"two" == store.get("secret")
+    assert store.put("absent", b"two", expected=b"one") == b""
+    assert store.get("absent") is None

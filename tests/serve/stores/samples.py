@@ -32,6 +32,7 @@ def an_event(number: int, surface_id: int = 1, **changes: object) -> Event:
         "items": tuple(chance.sample(range(ITEMS), SLOTS)),
         "p": tuple(chance.uniform(0.01, 1.0) for _ in range(SLOTS)),
         "learn": 0 if number % 7 == 0 else chance.randrange(1, 1 << SLOTS),
+        "pinned": number % 5,
     }
     return Event(**(fields | changes))  # type: ignore[arg-type]
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from bothworlds.serve.records import Event, Report, Status, Surface
+from bothworlds.serve.records import Adjustment, Event, Report, Status, Surface
 from bothworlds.serve.settling import increments_of
 from bothworlds.serve.stores.adding import Additions
 from bothworlds.serve.stores.base import Store
@@ -66,12 +67,33 @@ class TakesAnyVersion(SqlStore):
         return super().save_surface(surface, adjustments, audit)  # type: ignore[arg-type]
 
 
+class TakesClicksOnAnyList(SqlStore):
+    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
+        stored = self.find([report.event.id for report in reports])
+        return super().report(
+            [structs.replace(report, event=stored.get(report.event.id, report.event)) for report in reports], now
+        )
+
+
+class ForgetsResets(SqlStore):
+    def adjust(self, adjustments: Sequence[Adjustment], audit: object) -> None:  # type: ignore[override]
+        super().adjust([structs.replace(one, reason="other") for one in adjustments], [])
+
+
+class ReplacesAnyFact(SqlStore):
+    def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
+        return super().put(key, value, only_if_absent=only_if_absent)
+
+
 BROKEN = {
     CountsDuplicates: contract.check_final_feedback_is_counted_once_however_often_it_comes,
     LosesTheLastReport: contract.check_several_reports_on_one_event_in_a_batch_are_applied_one_after_the_other,
     StoresWhatHasExpired: contract.check_expired_feedback_leaves_no_trace,
     ForgetsDecisions: contract.check_a_decision_once_remembered_stays_as_it_is,
     SettlesTooEarly: contract.check_silence_settles_when_the_deadline_has_passed,
+    TakesClicksOnAnyList: contract.check_clicks_on_another_list_than_the_stored_one_are_rejected,
+    ForgetsResets: contract.check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away,
+    ReplacesAnyFact: contract.check_a_fact_is_replaced_only_if_it_is_as_expected,
     TakesAnyVersion: contract.check_a_change_of_an_old_version_is_refused,
 }
 

@@ -15,7 +15,7 @@ import pytest
 from psycopg import errors
 
 from bothworlds.serve.stores import postgres as postgres_module
-from bothworlds.serve.stores.base import StoreError
+from bothworlds.serve.stores.base import StoreError, Unstorable
 from bothworlds.serve.stores.opening import open_store
 from bothworlds.serve.stores.sql import SqlStore
 from bothworlds.serve.stores.sqlite import SqliteDatabase
@@ -23,7 +23,7 @@ from bothworlds.serve.verifying import verify
 from tests.serve.postgres_server import PostgresServer
 
 from .contract import counted, counters
-from .samples import NOON, a_report, a_surface
+from .samples import NOON, a_report, a_surface, an_event
 
 connect = SqliteDatabase._connect
 
@@ -218,3 +218,27 @@ def test_a_broken_connection_is_replaced(postgres: PostgresServer) -> None:
     assert store.report([a_report(1)], NOON) == ["accepted"]
     assert len(store.surfaces()) == 1
     store.close()
+
+
+def test_what_postgresql_cannot_hold_is_the_fault_of_whoever_sent_it(postgres: PostgresServer) -> None:
+    store = open_store(postgres.fresh_address())
+    store.save_surface(a_surface(), [], [])
+    with pytest.raises(Unstorable, match="cannot hold"):
+        store.remember([an_event(1, policy_id="a\x00b")])
+    assert store.remember([an_event(2)])
+    store.close()
+
+
+def test_whoever_looks_for_an_event_does_not_wait_for_the_writer(sqlite_store: SqlStore) -> None:
+    sqlite_store.remember([an_event(1)])
+    found: list[object] = []
+    looking = threading.Thread(target=lambda: found.append(sqlite_store.find([an_event(1).id])))
+
+    def slow(session: object) -> None:
+        looking.start()
+        looking.join(10.0)
+
+    sqlite_store.database.write(slow)
+    assert found == [{an_event(1).id: an_event(1)}]
+    with sqlite_store.snapshot():
+        assert sqlite_store.find([an_event(1).id]) == found[0]

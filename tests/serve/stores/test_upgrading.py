@@ -45,6 +45,7 @@ def test_a_store_of_the_previous_schema_opens_with_all_that_is_in_it(place: str)
     assert verify(store).adjustments == 1
     assert store.report([a_report(13, 1), a_report(1), a_report(20)], NOON) == ["accepted", "duplicate", "accepted"]
     assert store.audit(1, 5)[0]["action"] == "created"
+    assert all(event.pinned == (0b111 & ~event.learn if event.learn else 0) for event in store.events(1, 0, NOON + 19))
     assert verify(store).clean
     store.close()
     open_store(place).close()

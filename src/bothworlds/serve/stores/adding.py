@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from ..records import Event, Increments, Report, Status
-from ..settling import reported
+from ..settling import judged
 
 __all__ = ["HISTORY_COLUMNS", "MINUTE", "Additions", "Outcome", "applied"]
 
@@ -68,10 +68,17 @@ class Outcome(NamedTuple):
     additions: Additions
 
 
-def applied(stored: Mapping[bytes, Event], reports: Sequence[Report], surface_ids: Set[int], now: int) -> Outcome:
+def applied(
+    stored: Mapping[bytes, Event],
+    reports: Sequence[Report],
+    surface_ids: Set[int],
+    resets: Mapping[tuple[int, str], int],
+    now: int,
+) -> Outcome:
     """Apply reports one after the other to events as stored, or as the token tells where none is stored.
 
     A report on a surface that is not there (a backup older than the token) is rejected, and does not harm the others.
+    ``resets`` are the times of the last reset of each segment.
     """
     current = dict(stored)
     touched: dict[bytes, Event] = {}
@@ -82,7 +89,8 @@ def applied(stored: Mapping[bytes, Event], reports: Sequence[Report], surface_id
             statuses.append("rejected")
             continue
         before = current.get(report.event.id)
-        event, increments, status = reported(before or report.event, report.clicks, report.final, now)
+        reset_at = resets.get((before.surface_id, before.segment)) if before is not None else None
+        event, increments, status = judged(before, report, now, reset_at)
         statuses.append(status)
         if before is None and status == "expired":
             continue

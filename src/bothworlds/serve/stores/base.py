@@ -7,11 +7,15 @@ from typing import Any, Protocol
 
 from ..records import Adjustment, Event, Report, Segment, Status, Surface
 
-__all__ = ["Store", "StoreError", "VersionConflict"]
+__all__ = ["Store", "StoreError", "Unstorable", "VersionConflict"]
 
 
 class StoreError(Exception):
     """The store cannot do it now (disk full, read-only, database away); what was acknowledged is safe."""
+
+
+class Unstorable(ValueError):
+    """A value that the database cannot hold: the fault of whoever sent it."""
 
 
 class VersionConflict(Exception):
@@ -34,7 +38,8 @@ class Store(Protocol):
 
     # Small facts: secrets, settings of the service. Values are bytes; None if absent.
     def get(self, key: str) -> bytes | None: ...
-    def put(self, key: str, value: bytes, *, only_if_absent: bool = False) -> bytes: ...  # what is there afterwards
+    # What is there afterwards; with `expected`, only if that is what was there.
+    def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes: ...
 
     # Surfaces. `save_surface` fails with VersionConflict unless surface.version is one more than what is stored.
     def surfaces(self) -> list[Surface]: ...
@@ -70,5 +75,5 @@ class Store(Protocol):
     def save_policy(self, policy_id: str, surface_id: int, segment: str, at: int, body: bytes) -> None: ...
     def policy(self, policy_id: str) -> bytes | None: ...
     # Oldest first, spread evenly if there are more than `limit`. Of a segment the last 200 are kept, before them one a
-    # minute.
+    # minute for an hour, one an hour for a month, and then one a day; thinned once a minute.
     def policies(self, surface_id: int, segment: str, since: int, limit: int) -> list[tuple[int, str, bytes]]: ...

@@ -18,7 +18,7 @@ from .rows import EVENT_COLUMNS, Row, batches, event_of
 
 __all__ = ["SCHEMA_VERSION", "Database", "Session", "add_history", "look_at", "upgrade", "versions_of"]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 T = TypeVar("T")
 
 
@@ -67,6 +67,11 @@ class Database(ABC):
         with self.view() as session:
             yield session
 
+    def event_rows(self, ids: Sequence[bytes]) -> list[Row]:
+        """The rows of these events, those that are there."""
+        with self.reading() as session:
+            return session.select_events(ids)
+
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Let all that this thread reads be of one moment, however much is written meanwhile."""
@@ -101,11 +106,12 @@ def look_at(session: Session, place: str) -> None:
 def upgrade(session: Session, dialect: str, place: str) -> None:
     """Bring the schema up to date, all steps in the transaction of this session."""
     found = schema_version(session, place)
-    for version, sql in sorted(versions_of(dialect).items()):
-        if version > found:
-            session.script(sql)
-            for step in _AFTER.get(version, ()):
-                step(session)
+    missing = {version: sql for version, sql in sorted(versions_of(dialect).items()) if version > found}
+    for sql in missing.values():
+        session.script(sql)
+    for version in missing:
+        for step in _AFTER.get(version, ()):
+            step(session)
     if found < SCHEMA_VERSION:
         session.run("DELETE FROM facts WHERE key = 'schema_version'")
         session.run("INSERT INTO facts VALUES ('schema_version', ?)", (str(SCHEMA_VERSION).encode(),))
@@ -149,5 +155,5 @@ def _fill_history(session: Session) -> None:
         add_history(session, additions)
 
 
-# What has to be computed once a step has made its tables.
+# What has to be computed once all steps have made their tables.
 _AFTER: dict[int, tuple[Callable[[Session], None], ...]] = {2: (_fill_history,)}

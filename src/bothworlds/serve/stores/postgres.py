@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors
 
-from .base import StoreError
+from .base import StoreError, Unstorable
 from .database import Database, Session, look_at, upgrade
 from .rows import EVENT_COLUMNS, Row
 from .sql import SqlStore
@@ -24,7 +24,7 @@ IDLE_CONNECTIONS = 8
 ATTEMPTS = 10  # at a transaction that another one has made impossible
 UPGRADE_LOCK = 0x626F7468  # one process upgrades, the others wait for it
 
-_TYPES = "bytea, bigint, text, text, text, bigint, bigint, bigint, bytea, bigint, bigint, bigint, text, bigint"
+_TYPES = "bytea, bigint, text, text, text, bigint, bigint, bigint, bytea, bigint, bigint, bigint, text, bigint, bigint"
 _ARRAYS = ", ".join(f"%b::{name}[]" for name in _TYPES.split(", "))
 _INSERT = (
     f"INSERT INTO events ({EVENT_COLUMNS}) SELECT * FROM unnest({_ARRAYS}) ON CONFLICT (id) DO NOTHING RETURNING id"
@@ -228,6 +228,8 @@ def explained(place: str) -> Iterator[None]:
     except errors.CheckViolation as error:
         reached = f"a counter in {place} has reached its bound of 2^62: reset the surface or raise its floor"
         raise StoreError(reached) from error
+    except psycopg.DataError as error:
+        raise Unstorable(f"the database cannot hold this value ({' '.join(str(error).split())})") from error
     except (
         psycopg.OperationalError,
         psycopg.InterfaceError,

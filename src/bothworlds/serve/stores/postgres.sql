@@ -40,3 +40,7 @@ CREATE TABLE history (
     clicked BIGINT NOT NULL, squares BIGINT NOT NULL, late BIGINT NOT NULL,
     PRIMARY KEY (surface_id, minute, segment, arm)
 );
+
+-- version 3: which slots were pinned, and the last reset of a segment
+ALTER TABLE events ADD COLUMN pinned BIGINT;
+CREATE INDEX adjustments_resets ON adjustments (surface_id, segment, at) WHERE reason = 'reset';

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..records import Adjustment, Cell, Event, Increments
+from ..records import Adjustment, Cell, Event, Increments, pins_of
 
 __all__ = [
     "ADJUSTMENT_COLUMNS",
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 EVENT_COLUMNS = (
     "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, "
-    "settled_at, settled_by, late"
+    "settled_at, settled_by, late, pinned"
 )
 ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells"
 
@@ -52,6 +52,7 @@ def row_of(event: Event) -> tuple[Any, ...]:
         event.settled_at,
         event.settled_by,
         event.late,
+        event.pinned,
     )
 
 
@@ -80,6 +81,7 @@ def event_of(row: Row) -> Event:
         settled_at=row[11],
         settled_by=row[12],
         late=row[13],
+        pinned=pins_of(row[14], row[3], len(items), row[9]),
     )
 
 

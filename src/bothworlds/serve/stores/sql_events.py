@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from ..records import Event, Report, Status
+from ..records import RESET, Event, Report, Status
 from ..settling import increments_of, silent
 from .adding import Additions, applied
 from .database import Database, Session, add_history
@@ -40,8 +40,7 @@ class EventTables:
         return self.database.write(work, durable=False)
 
     def find(self, ids: Sequence[bytes]) -> dict[bytes, Event]:
-        with self.database.reading() as session:
-            return _selected(session, sorted(set(ids)))
+        return {row[0]: event_of(row) for row in self.database.event_rows(sorted(set(ids)))} if ids else {}
 
     def report(self, reports: Sequence[Report], now: int) -> list[Status]:
         """Apply reports in one transaction; what the token tells is stored where the event is not known yet."""
@@ -53,7 +52,8 @@ class EventTables:
             surface_ids = {id for (id,) in session.run("SELECT id FROM surfaces")}
             told = [report.event for report in reports if report.event.surface_id in surface_ids]
             arrived = _insert_unknown(session, told, now) if self.database.shared else []
-            outcome = applied(_selected(session, ids, lock=True), reports, surface_ids, now)
+            stored = _selected(session, ids, lock=True)
+            outcome = applied(stored, reports, surface_ids, _resets(session, stored), now)
             for event in arrived:
                 outcome.additions.arrived(event)
             session.insert_events([row_of(event) for event in outcome.new])
@@ -113,6 +113,15 @@ class EventTables:
 
 def _selected(session: Session, ids: Sequence[bytes], *, lock: bool = False) -> dict[bytes, Event]:
     return {row[0]: event_of(row) for row in session.select_events(ids, lock=lock)} if ids else {}
+
+
+def _resets(session: Session, stored: Mapping[bytes, Event]) -> dict[tuple[int, str], int]:
+    """When segments were last reset; needed for events that had settled before only."""
+    if all(event.settled_at is None for event in stored.values()):
+        return {}
+    # The reason is spelled out, so that the index of resets can be used.
+    sql = f"SELECT surface_id, segment, max(at) FROM adjustments WHERE reason = '{RESET}' GROUP BY surface_id, segment"
+    return {(surface_id, segment): at for surface_id, segment, at in session.run(sql)}
 
 
 def _first_of_each(events: Sequence[Event]) -> dict[bytes, Event]:

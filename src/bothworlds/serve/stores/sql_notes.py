@@ -9,11 +9,14 @@ import msgspec
 
 from .adding import HISTORY_COLUMNS, MINUTE
 from .database import Database, Session
+from .rows import Row
 
 __all__ = ["POLICIES_KEPT", "NoteTables", "take_numbers", "write_entries"]
 
 END = 1 << 62  # beyond every number taken
-POLICIES_KEPT = 200  # of every segment; further back, one a minute
+POLICIES_KEPT = 200  # of every segment; further back, fewer and fewer
+HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
+SPARSE = ((HOUR, MINUTE), (30 * DAY, HOUR))  # up to which age one policy in how much time is kept; then, one a day
 
 
 class NoteTables:
@@ -26,15 +29,18 @@ class NoteTables:
             rows = session.run("SELECT value FROM facts WHERE key = ?", (key,))
         return bytes(rows[0][0]) if rows else None
 
-    def put(self, key: str, value: bytes, *, only_if_absent: bool = False) -> bytes:
-        """Write a fact, and say what is there afterwards."""
+    def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
+        """Write a fact, and say what is there afterwards; with ``expected``, only if that is what was there."""
         otherwise = "NOTHING" if only_if_absent else "UPDATE SET value = excluded.value"
 
         def work(session: Session) -> bytes:
-            session.many(
-                f"INSERT INTO facts (key, value) VALUES (?, ?) ON CONFLICT (key) DO {otherwise}", [(key, value)]
-            )
-            return bytes(session.run("SELECT value FROM facts WHERE key = ?", (key,))[0][0])
+            if expected is None:
+                sql = f"INSERT INTO facts (key, value) VALUES (?, ?) ON CONFLICT (key) DO {otherwise}"
+                session.many(sql, [(key, value)])
+            else:
+                session.many("UPDATE facts SET value = ? WHERE key = ? AND value = ?", [(value, key, expected)])
+            rows = session.run("SELECT value FROM facts WHERE key = ?", (key,))
+            return bytes(rows[0][0]) if rows else b""
 
         return self.database.write(work)
 
@@ -123,14 +129,26 @@ def write_entries(session: Session, entries: Sequence[dict[str, Any]]) -> None:
 
 
 def _thin(session: Session, surface_id: int, segment: str, at: int) -> None:
-    """Of the minutes in which policies have just become old, keep the first policy."""
-    where = "surface_id = ? AND segment = ?"
-    sql = f"SELECT at FROM policies WHERE {where} ORDER BY at DESC LIMIT 1 OFFSET ?"
-    rows = session.run(sql, (surface_id, segment, POLICIES_KEPT))
-    if not rows:
-        return
-    oldest = rows[0][0]
-    for minute in {oldest - oldest % MINUTE, at - at % MINUTE}:
-        old = (surface_id, segment, minute, min(minute + MINUTE - 1, oldest))
-        found = session.run(f"SELECT id FROM policies WHERE {where} AND at BETWEEN ? AND ? ORDER BY at, id", old)
-        session.many("DELETE FROM policies WHERE id = ?", found[1:])
+    """Drop old policies, when the first one of a minute is saved."""
+    where = "FROM policies WHERE surface_id = ? AND segment = ?"
+    sql = f"SELECT count(*) {where} AND at >= ?"
+    if session.run(sql, (surface_id, segment, at - at % MINUTE))[0][0] == 1:
+        found = session.run(f"SELECT at, id {where} ORDER BY at, id", (surface_id, segment))
+        session.many("DELETE FROM policies WHERE id = ?", [(id,) for id in _superfluous(found, at)])
+
+
+def _superfluous(found: Sequence[Row], now: int) -> list[str]:
+    """The ids of policies, oldest first, that are not the first of their minute, hour or day, by their age.
+
+    >>> _superfluous([(k * 20 * MINUTE, f"p{k}") for k in range(210)], 209 * 20 * MINUTE)
+    ['p1', 'p2', 'p4', 'p5', 'p7', 'p8']
+    """
+    seen: set[tuple[int, int]] = set()
+    dropped = []
+    for at, id in found[:-POLICIES_KEPT]:
+        width = next((width for age, width in SPARSE if now - at <= age), DAY)
+        bucket = (width, at // width)
+        if bucket in seen:
+            dropped.append(id)
+        seen.add(bucket)
+    return dropped

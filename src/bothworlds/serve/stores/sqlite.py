@@ -21,7 +21,8 @@ CHUNK = 500  # values in one statement; old builds of SQLite allow 999
 IDLE_READERS = 8
 WRITER_CACHE = 16_384  # KiB; ids of events are spread over the whole index
 
-_INSERT = f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * 14)})"
+_INSERT = f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * 15)})"
+_SELECT_ONE = f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?"
 
 
 def open_sqlite(path: str | Path, *, read_only: bool = False) -> SqlStore:
@@ -89,6 +90,7 @@ class SqliteDatabase(Database):
         self.path, self.read_only = path, read_only
         self._closed = False
         self._writing = threading.RLock()
+        self._listing = threading.Lock()  # of the list of readers: nobody who reads waits for a transaction
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         if sqlite3.sqlite_version_info < (3, 35):
@@ -147,12 +149,28 @@ class SqliteDatabase(Database):
             except BaseException:
                 connection.close()
                 raise
-            with self._writing:
-                keep = len(self._readers) < IDLE_READERS and not self._closed
-                if keep:
-                    self._readers.append(connection)
-            if not keep:
+            self._keep(connection)
+
+    def event_rows(self, ids: Sequence[bytes]) -> list[Row]:
+        """One event, which every ranking looks for, without a transaction of its own."""
+        if len(ids) != 1 or getattr(self._held, "session", None) is not None:
+            return super().event_rows(ids)
+        with explained(self.path):
+            connection = self._reader()
+            try:
+                rows = connection.execute(_SELECT_ONE, ids).fetchall()
+            except BaseException:
                 connection.close()
+                raise
+            self._keep(connection)
+            return rows
+
+    def _keep(self, connection: sqlite3.Connection) -> None:
+        with self._listing:
+            if keep := len(self._readers) < IDLE_READERS and not self._closed:
+                self._readers.append(connection)
+        if not keep:
+            connection.close()
 
     def _reader(self) -> sqlite3.Connection:
         try:
@@ -177,7 +195,7 @@ class SqliteDatabase(Database):
         return connection
 
     def close(self) -> None:
-        with self._writing:
+        with self._writing, self._listing:
             self._closed = True
             claim, self._claim = self._claim, None
             connections = [self._writer, *self._readers, claim]

@@ -40,3 +40,7 @@ CREATE TABLE history (
     clicked INTEGER NOT NULL, squares INTEGER NOT NULL, late INTEGER NOT NULL,
     PRIMARY KEY (surface_id, minute, segment, arm)
 ) WITHOUT ROWID;
+
+-- version 3: which slots were pinned, and the last reset of a segment
+ALTER TABLE events ADD COLUMN pinned INTEGER;
+CREATE INDEX adjustments_resets ON adjustments (surface_id, segment, at) WHERE reason = 'reset';
