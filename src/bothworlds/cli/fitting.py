@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +31,13 @@ def fit_log(
     method: Annotated[str, typer.Option(help="newton, or em for expectation-maximisation.")] = "newton",
     iterations: Annotated[int | None, typer.Option(min=1, help="Stop EM after so many passes.")] = None,
     per_query: Annotated[bool, typer.Option("--per-query", help="A curve for every query.")] = False,
-    prior: Annotated[float, typer.Option(min=0.0, help="Pseudo-clicks for every pair that was shown.")] = 0.0,
+    prior: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Pseudo-clicks, in twice as many pseudo-impressions, for every pair that was shown; they pull rates to 1/2.",
+        ),
+    ] = 0.0,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read.")] = False,
     clip: Annotated[bool, typer.Option("--clip", help="Clip clicks to impressions.")] = False,
     engine: Annotated[str, typer.Option(help="What counts: duckdb or ray.")] = "duckdb",
@@ -49,6 +56,10 @@ def fit_log(
     for path, endings in ((plot, ENDINGS), (out, (".json",))):
         if path is not None and path.suffix not in endings:
             refuse(f"{path} must end in {' or '.join(endings)}")
+    if method not in ("newton", "em"):
+        refuse(f"--method must be newton or em; got {method!r}")
+    if plot is not None and find_spec("matplotlib") is None:
+        refuse("figures need matplotlib: pip install 'bothworlds[figures]'")
     from ..clicks import fit
     from ..clicks.surprise import as_counts
 

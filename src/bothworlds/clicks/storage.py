@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import numpy as np
 
+from ..core import save_text
 from ..worlds.fitted import models_in, plain, read
 
 if TYPE_CHECKING:
@@ -51,16 +51,7 @@ def write_document(document: Mapping[str, Any], path: str | Path) -> Path:
     """Write JSON: either the whole new file or what was there before."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Opened as any other file, so that those may read it who may read others.
-    temporary = path.with_name(f".{path.name}-{uuid4().hex}")
-    try:
-        with temporary.open("x", encoding="utf-8") as file:
-            json.dump({"format": FORMAT, "version": VERSION, **document}, file, allow_nan=False)
-            file.write("\n")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    save_text(path, json.dumps({"format": FORMAT, "version": VERSION, **document}, allow_nan=False) + "\n")
     return path
 
 

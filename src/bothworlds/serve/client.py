@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import queue
 import random
 import threading
@@ -24,6 +25,8 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 __all__ = ["AsyncClient", "Client", "ClientError", "Page"]
+
+logger = logging.getLogger("bothworlds.client")
 
 T = TypeVar("T")
 WORTH_ANOTHER_TRY = (408, 429, 502, 503, 504)
@@ -122,9 +125,10 @@ class Client:
         path = f"/v1/surfaces/{quote(surface, safe='')}/rank"
         try:
             return Page.of(self.call("POST", path, body, tries=self._tries if fallback is None else 1))
-        except ClientError:
+        except ClientError as error:
             if fallback is None:
                 raise
+            logger.warning("the page's own order is shown: %s", error)
             return Page.own([item for item in fallback if item not in set(exclude)], surface)
 
     def feedback(self, events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -179,6 +183,7 @@ class Client:
                 self._take_back(events)
             else:
                 self.dropped += len(events)
+                logger.warning("the service refused %d events: %s", len(events), error)
             return False
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from .auth import Keyring, create_key, list_keys, revoke_key
 from .config import Limits
-from .engine_types import Unknown
+from .engine_types import Invalid, Unknown
 from .limits import decode, media_type, read_body
 from .managing import answer
 from .shapes import KeyRequest, KeyView, rfc3339
@@ -45,6 +45,10 @@ class Doorkeeping:
     async def create_key(self, request: Request, actor: str) -> Response:
         media_type(request.scope, [b"application/json"])
         asked = decode(await read_body(request.scope, request.receive, self._limits), _key_request)
+        kept = await asyncio.to_thread(list_keys, self._store)
+        if "admin" not in asked.roles and not any("admin" in key["roles"] and not key["revoked_at"] for key in kept):
+            wrong = {"pointer": "/roles", "detail": "has no admin"}
+            raise Invalid("the first key must have the role admin: with any other nobody could make another", [wrong])
         key = await asyncio.to_thread(create_key, self._store, asked.roles, asked.note, _now(), actor)
         await self._keyring.load()
         return answer({"key": key}, 201, {"cache-control": "no-store"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -213,6 +214,8 @@ def _claimed(path: Path) -> sqlite3.Connection:
         raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
     if not there:
         raise StoreError(f"there is no folder {path.parent}: make it, or choose another place for the store")
+    # It will hold the secret that signs tokens: for its owner alone.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     claim = sqlite3.connect(f"{path}.lock", isolation_level=None, check_same_thread=False, timeout=0.0)
     try:
         claim.execute("BEGIN EXCLUSIVE")
