@@ -133,7 +133,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(read, tmp_path):
     assert "there is no file" in refused("fit", tmp_path / "nowhere.csv")
     assert "must end in .svg" in refused("fit", log, "--plot", "fit.txt")
     assert "must end in .json" in refused("fit", log, "--out", "model.txt")
-    assert "method must be one of" in refused("fit", log, "--method", "svd")
+    assert "--method must be newton or em" in refused("fit", log, "--method", "svd")
     assert "iterations are passes" in refused("fit", log, "--iterations", "5")
     assert "there is no file" in refused("play", "-w", tmp_path / "nowhere.json")
 

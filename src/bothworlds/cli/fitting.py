@@ -35,7 +35,7 @@ def fit_log(
         float,
         typer.Option(
             min=0.0,
-            help="Pseudo-clicks, in twice as many pseudo-impressions, for every pair that was shown; they pull rates to 1/2.",
+            help="Pseudo-clicks, in twice as many pseudo-impressions, for every pair; they pull rates to 1/2.",
         ),
     ] = 0.0,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read.")] = False,

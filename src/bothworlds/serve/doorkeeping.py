@@ -47,8 +47,7 @@ class Doorkeeping:
         asked = decode(await read_body(request.scope, request.receive, self._limits), _key_request)
         kept = await asyncio.to_thread(list_keys, self._store)
         if "admin" not in asked.roles and not any("admin" in key["roles"] and not key["revoked_at"] for key in kept):
-            wrong = {"pointer": "/roles", "detail": "has no admin"}
-            raise Invalid("the first key must have the role admin: with any other nobody could make another", [wrong])
+            raise Invalid("the first key must have the role admin: with any other nobody could make another", "/roles")
         key = await asyncio.to_thread(create_key, self._store, asked.roles, asked.note, _now(), actor)
         await self._keyring.load()
         return answer({"key": key}, 201, {"cache-control": "no-store"})

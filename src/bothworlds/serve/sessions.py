@@ -34,8 +34,8 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Sign in - 
 input,button{{font:inherit;width:100%;box-sizing:border-box;padding:.5rem;margin:.5rem 0}}</style>
 <h1>Sign in</h1><p>The dashboard needs a key with the role <code>read</code>:
 an administrator
-makes one with <code>POST /v1/keys</code>, or with <code>bothworlds keys create --role read</code> while the service does
-not run.</p><p role="alert">{message}</p>
+makes one with <code>POST /v1/keys</code>, or with <code>bothworlds keys create --role read</code> while the service
+does not run.</p><p role="alert">{message}</p>
 <form method="post" action="/sign-in"><label>Key <input name="key" type="password" autocomplete="current-password"
 required autofocus></label><button>Sign in</button></form></html>"""
 

@@ -209,13 +209,12 @@ class SqliteDatabase(Database):
 def _claimed(path: Path) -> sqlite3.Connection:
     """Hold a lock that ends with this process, however it ends; SQLite knows how to on every system."""
     try:
-        there = path.parent.is_dir()
+        if not path.parent.is_dir():
+            raise StoreError(f"there is no folder {path.parent}: make it, or choose another place for the store")
+        # It will hold the secret that signs tokens: for its owner alone.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
-    if not there:
-        raise StoreError(f"there is no folder {path.parent}: make it, or choose another place for the store")
-    # It will hold the secret that signs tokens: for its owner alone.
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     claim = sqlite3.connect(f"{path}.lock", isolation_level=None, check_same_thread=False, timeout=0.0)
     try:
         claim.execute("BEGIN EXCLUSIVE")
