@@ -96,6 +96,11 @@ def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
     assert skipped.notes == ("1 pages with a position or an item that is there twice were skipped",)
 
 
+def test_nothing_is_left_if_all_pages_are_skipped(tmp_path):
+    path = write(tmp_path, "event,position,item,click\n1,1,a,0\n1,1,b,0\n")
+    assert complaint(path, skip_bad=True).startswith("nothing is left of log")
+
+
 @pytest.mark.parametrize("results", [2, 10, 70])
 def test_a_page_with_an_item_twice_is_refused_and_the_same_page_without_is_not(tmp_path, results):
     rows = [f"p,{k},item-{k},0" for k in range(results)]

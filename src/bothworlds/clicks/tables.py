@@ -192,7 +192,7 @@ def find_pages(
         progress,
     )
     bad = _drop_bad_pages(connection, log, rows, table)
-    total, keeping = run(connection, f"SELECT count(*), count_if(kept) FROM {table}")[0]
+    total, keeping = run(connection, f"SELECT count(*), count(*) FILTER (kept) FROM {table}")[0]
     if chosen.items is None and not bad:
         run(connection, f"DROP TABLE {table}")
         return Pages(None, keeping, 0)
