@@ -50,7 +50,7 @@ class FakeEngine:
 
     def __init__(self):
         self.kept, self.events, self.rows, self.actors = {}, {}, [], []
-        self.rotations = []
+        self.rotations, self.elsewhere = [], {}
         self.away, self.started, self.stopped, self.fault = False, False, False, None
         self.reason = "the store is away"
 
@@ -59,6 +59,11 @@ class FakeEngine:
 
     def knows(self, surface):
         return True
+
+    async def catch_up(self):
+        """Take over what another process has done, once."""
+        self.kept |= self.elsewhere
+        self.elsewhere = {}
 
     async def stop(self):
         self.stopped = True

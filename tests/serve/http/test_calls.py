@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from bothworlds.serve.config import Config, Limits
@@ -229,3 +230,9 @@ def test_a_secret_is_rotated_and_the_old_ones_are_forgotten_if_asked_for(call, e
         assert call("POST", "/v1/secret/rotate", **options).status_code == 204
     assert engine.rotations == [False, False, True]
     assert call("POST", "/v1/secret/rotate", json={"forget": "yes"}).status_code == 422
+
+
+@pytest.mark.parametrize("made_for", [{"headers": {"if-match": '"7"'}, "json": {}}, {"json": {"version": 7}}])
+def test_a_change_made_by_another_worker_is_known_to_who_builds_on_it(call, engine, made_for):
+    engine.elsewhere["home"] = msgspec.structs.replace(engine.surface("home"), version=7)
+    assert call("PATCH", "/v1/surfaces/home", **made_for).status_code == 200

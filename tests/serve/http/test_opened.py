@@ -47,3 +47,14 @@ def test_the_dashboard_tells_who_changed_what(opened):
     assert shown.status_code == 200
     assert re.search(r"<td>local</td><td>pause[^<]*\bb\b", shown.text)
     assert "No changes." not in shown.text
+
+
+def test_the_first_page_shows_what_the_engine_says_of_each_surface(opened):
+    call = opened()
+    call.run(call.service.start())
+    call("PUT", "/v1/surfaces/home", json={"slots": 2, "items": ["a", "b", "c"]})
+    assert "No visitors yet" in call("GET", "/").text
+    page = call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}).json()
+    piece = {"event_id": page["event_id"], "token": page["token"], "clicks": [0], "final": True}
+    call("POST", "/v1/feedback", json={"events": [piece]})
+    assert "1 pages, 1.00 clicks per page" in call("GET", "/").text
