@@ -53,13 +53,13 @@ class Managing:
         return answer({"surfaces": [view_of(surface) for surface in self._engine.surfaces()]})
 
     async def get_surface(self, request: Request, actor: str) -> Response:
-        surface = self._engine.surface(await self._newest(request))
+        surface = self._engine.surface(_path(request, "surface"))
         if etag(surface) in _tags(request, "if-none-match"):
             return Response(status_code=304, headers={"etag": etag(surface)})
         return _shown(surface)
 
     async def put_surface(self, request: Request, actor: str) -> Response:
-        name, body = await self._newest(request), await self._body(request, _surface_request)
+        name, body = _path(request, "surface"), await self._body(request, _surface_request)
         self._check_limits(name, body)
         expected = self._expected(request, name, body)
         surface, created = await _guarded(request, self._engine.put_surface)(
@@ -68,14 +68,14 @@ class Managing:
         return _shown(surface, 201 if created else 200)
 
     async def patch_surface(self, request: Request, actor: str) -> Response:
-        name, body = await self._newest(request), await self._body(request, _surface_changes)
+        name, body = _path(request, "surface"), await self._body(request, _surface_changes)
         self._check_limits(name, body)
         expected = self._expected(request, name, body)
         change = _guarded(request, self._engine.patch_surface)
         return _shown(await change(name, body, actor=actor, if_version=expected))
 
     async def put_item(self, request: Request, actor: str) -> Response:
-        name, item = await self._newest(request), _path(request, "item")
+        name, item = _path(request, "surface"), _path(request, "item")
         known = {kept.name for kept in self._engine.surface(name).items if kept.state != "removed"}
         self._check_limits(name, {"items": [item]})
         surface = await self._change_item(request, self._engine.put_item, actor)
@@ -109,7 +109,7 @@ class Managing:
         return Response(status_code=204)
 
     async def _change_item(self, request: Request, change: Callable[..., Any], actor: str) -> Surface:
-        name = await self._newest(request)
+        name = _path(request, "surface")
         self._expected(request, name, {})
         surface: Surface = await _guarded(request, change)(name, _path(request, "item"), actor=actor)
         return surface
@@ -131,11 +131,6 @@ class Managing:
         if current is not None and version not in (None, current.version):
             raise Problem(409, _stale(current))
         return current.version if current is not None and tags - {"*"} else version
-
-    async def _newest(self, request: Request) -> str:
-        """The name of the surface, once what other processes have done to it is known: versions are compared next."""
-        await self._engine.catch_up()
-        return _path(request, "surface")
 
     def _find(self, name: str) -> Surface | None:
         try:

@@ -58,9 +58,6 @@ class FakeEngine:
     def knows(self, surface):
         return True
 
-    async def catch_up(self):
-        pass
-
     async def stop(self):
         self.stopped = True
 
