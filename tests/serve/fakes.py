@@ -99,6 +99,15 @@ class FakeStore:
             self._add(adjustment.increments)
         self.entries += audit
 
+    @safely
+    def adjust_by(
+        self,
+        surface_id: int,
+        make: Callable[[list[Segment]], Sequence[Adjustment]],
+        audit: Sequence[dict[str, Any]],
+    ) -> None:
+        self.adjust(make(self.segments(surface_id)), audit)
+
     def _add(self, increments: Increments | None) -> None:
         if increments is None:
             return

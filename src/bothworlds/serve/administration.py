@@ -11,7 +11,7 @@ import msgspec
 from . import exchange, surfaces
 from .engine_types import Conflict, Invalid, Unknown
 from .ids import checked_name
-from .records import Segment, Surface
+from .records import Adjustment, Segment, Surface
 from .refreshing import Refresher
 from .shelves import Display
 from .stores.base import Store, StoreError, Unstorable, VersionConflict
@@ -116,12 +116,16 @@ class Administration:
             known = self.surface(surface)
             if segment is not None and segment not in self._display(surface).shelves:
                 raise Unknown(f"surface {surface!r} has no segment {segment!r}")
-            all_of_it = await self._in_thread(self._store.segments, known.id)
-            chosen = [one for one in all_of_it if segment is None or one.name == segment]
-            back = surfaces.reset(known, chosen, self._clock(), actor)
             entry = self._entry(known.id, actor, "reset", "all segments" if segment is None else f"segment {segment!r}")
-            await self._in_thread(self._store.adjust, back, [entry])
-            await self._in_thread(self._forget_absences, known, {one.name for one in chosen})
+            chosen: set[str] = set()
+
+            def back(segments: list[Segment]) -> tuple[Adjustment, ...]:
+                found = [one for one in segments if segment is None or one.name == segment]
+                chosen.update(one.name for one in found)
+                return surfaces.reset(known, found, self._clock(), actor)
+
+            await self._in_thread(self._store.adjust_by, known.id, back, [entry])
+            await self._in_thread(self._forget_absences, known, chosen)
             await self._in_thread(self._refresher.install, known)
 
     async def warm_start(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -347,3 +348,21 @@ def check_a_fact_is_replaced_only_if_it_is_as_expected(store: Store) -> None:
     assert store.put("secret", b"two", expected=b"one") == b"two" == store.get("secret")
     assert store.put("absent", b"two", expected=b"one") == b""
     assert store.get("absent") is None
+
+
+@check
+def check_two_resets_at_once_take_away_what_is_there_once(store: Store) -> None:
+    started(store)
+    store.report([a_report(number) for number in range(1, 40)], NOON)
+
+    def reset() -> None:
+        store.adjust_by(1, lambda found: surfaces.reset(store_surface, found, NOON, "ann"), [{"action": "reset"}])
+
+    store_surface = store.surfaces()[0]
+    resets = [threading.Thread(target=reset) for _ in range(4)]
+    for thread in resets:
+        thread.start()
+    for thread in resets:
+        thread.join()
+    assert counters(store) == {"": (0, {}, {}, {}), "phone": (0, {}, {}, {})}
+    assert clean(store)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -80,6 +82,13 @@ class ForgetsResets(SqlStore):
         super().adjust([structs.replace(one, reason="other") for one in adjustments], [])
 
 
+class LooksBeforeItLocks(SqlStore):
+    def adjust_by(self, surface_id: int, make: Any, audit: object) -> None:  # type: ignore[override]
+        adjustments = make(self.segments(surface_id))
+        time.sleep(0.2)
+        self.adjust(adjustments, [])
+
+
 class ReplacesAnyFact(SqlStore):
     def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
         return super().put(key, value, only_if_absent=only_if_absent)
@@ -93,6 +102,7 @@ BROKEN = {
     SettlesTooEarly: contract.check_silence_settles_when_the_deadline_has_passed,
     TakesClicksOnAnyList: contract.check_clicks_on_another_list_than_the_stored_one_are_rejected,
     ForgetsResets: contract.check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away,
+    LooksBeforeItLocks: contract.check_two_resets_at_once_take_away_what_is_there_once,
     ReplacesAnyFact: contract.check_a_fact_is_replaced_only_if_it_is_as_expected,
     TakesAnyVersion: contract.check_a_change_of_an_old_version_is_refused,
 }

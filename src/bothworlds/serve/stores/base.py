@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from ..records import Adjustment, Event, Report, Segment, Status, Surface
@@ -51,6 +51,13 @@ class Store(Protocol):
     # Counters
     def segments(self, surface_id: int, since: int = -1) -> list[Segment]: ...  # those with revision > since
     def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None: ...
+    # `adjust` by what is made of the counters as they are, with nobody counting in between.
+    def adjust_by(
+        self,
+        surface_id: int,
+        make: Callable[[list[Segment]], Sequence[Adjustment]],
+        audit: Sequence[dict[str, Any]],
+    ) -> None: ...
 
     # Events
     def remember(self, events: Sequence[Event]) -> list[Event]: ...  # insert those absent; as stored, in order

@@ -40,7 +40,8 @@ class EventTables:
         return self.database.write(work, durable=False)
 
     def find(self, ids: Sequence[bytes]) -> dict[bytes, Event]:
-        return {row[0]: event_of(row) for row in self.database.event_rows(sorted(set(ids)))} if ids else {}
+        wanted = ids if len(ids) == 1 else sorted(set(ids))
+        return {row[0]: event_of(row) for row in self.database.event_rows(wanted)} if ids else {}
 
     def report(self, reports: Sequence[Report], now: int) -> list[Status]:
         """Apply reports in one transaction; what the token tells is stored where the event is not known yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -48,27 +48,8 @@ class SurfaceTables:
             return int(session.run("SELECT value FROM numbers WHERE name = 'revision'")[0][0])
 
     def segments(self, surface_id: int, since: int = -1) -> list[Segment]:
-        values = (surface_id, since)
         with self.database.reading() as session:
-            found = session.run(
-                "SELECT segment, rounds, revision FROM segments WHERE surface_id = ? AND revision > ? ORDER BY segment",
-                values,
-            )
-            cells = session.run(
-                "SELECT c.segment, c.item, c.slot, c.loss, c.shown, c.clicked FROM counters c JOIN segments s"
-                " ON s.surface_id = c.surface_id AND s.segment = c.segment WHERE s.surface_id = ? AND s.revision > ?",
-                values,
-            )
-        segments = {
-            name: Segment(
-                surface_id=surface_id, name=name, rounds=rounds, revision=revision, loss={}, shown={}, clicked={}
-            )
-            for name, rounds, revision in found
-        }
-        for name, item, slot, loss, shown, clicked in cells:
-            segment = segments[name]
-            segment.loss[item, slot], segment.shown[item, slot], segment.clicked[item, slot] = loss, shown, clicked
-        return list(segments.values())
+            return _segments(session, surface_id, since)
 
     def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None:
         def work(session: Session) -> None:
@@ -77,10 +58,49 @@ class SurfaceTables:
 
         self.database.write(work)
 
+    def adjust_by(
+        self,
+        surface_id: int,
+        make: Callable[[list[Segment]], Sequence[Adjustment]],
+        audit: Sequence[dict[str, Any]],
+    ) -> None:
+        """Adjust by what is made of the counters as they are, with nobody counting in between."""
+
+        def work(session: Session) -> None:
+            if self.database.shared:  # locked in the order in which all others change them
+                session.run(
+                    "SELECT 1 FROM counters WHERE surface_id = ? ORDER BY segment, item, slot FOR UPDATE", (surface_id,)
+                )
+            _adjusted(session, make(_segments(session, surface_id, -1)))
+            write_entries(session, audit)
+
+        self.database.write(work)
+
     def adjustments(self) -> Iterator[Adjustment]:
         with self.database.reading() as session:
             rows = session.stream(f"SELECT {ADJUSTMENT_COLUMNS} FROM adjustments ORDER BY id")
             yield from map(adjustment_of, rows)
+
+
+def _segments(session: Session, surface_id: int, since: int) -> list[Segment]:
+    values = (surface_id, since)
+    found = session.run(
+        "SELECT segment, rounds, revision FROM segments WHERE surface_id = ? AND revision > ? ORDER BY segment",
+        values,
+    )
+    segments = {
+        name: Segment(surface_id=surface_id, name=name, rounds=rounds, revision=revision, loss={}, shown={}, clicked={})
+        for name, rounds, revision in found
+    }
+    cells = session.run(
+        "SELECT c.segment, c.item, c.slot, c.loss, c.shown, c.clicked FROM counters c JOIN segments s"
+        " ON s.surface_id = c.surface_id AND s.segment = c.segment WHERE s.surface_id = ? AND s.revision > ?",
+        values,
+    )
+    for name, item, slot, loss, shown, clicked in cells:
+        if segment := segments.get(name):  # one that was made between two statements has been missed
+            segment.loss[item, slot], segment.shown[item, slot], segment.clicked[item, slot] = loss, shown, clicked
+    return list(segments.values())
 
 
 def add_counters(session: Session, additions: Additions) -> None:

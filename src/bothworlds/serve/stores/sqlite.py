@@ -156,15 +156,16 @@ class SqliteDatabase(Database):
         """One event, which every ranking looks for, without a transaction of its own."""
         if len(ids) != 1 or getattr(self._held, "session", None) is not None:
             return super().event_rows(ids)
-        with explained(self.path):
+        connection = None
+        try:
             connection = self._reader()
-            try:
-                rows = connection.execute(_SELECT_ONE, ids).fetchall()
-            except BaseException:
+            rows = connection.execute(_SELECT_ONE, ids).fetchall()
+        except sqlite3.DatabaseError as error:
+            if connection is not None:
                 connection.close()
-                raise
-            self._keep(connection)
-            return rows
+            raise StoreError(_sentence(self.path, error)) from error
+        self._keep(connection)
+        return rows
 
     def _keep(self, connection: sqlite3.Connection) -> None:
         with self._listing:
