@@ -134,7 +134,7 @@ def test_what_is_not_a_number_is_null_in_the_file(tmp_path):
 def test_a_failing_write_leaves_the_old_file(model, tmp_path, monkeypatch):
     path = model.save(tmp_path / "m.json")
     before = path.read_text()
-    monkeypatch.setattr("json.dump", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("os.fsync", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.save(path)
     assert path.read_text() == before

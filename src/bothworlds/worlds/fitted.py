@@ -83,9 +83,7 @@ def from_document(document: Mapping[str, Any], query: str | None = None) -> Stoc
 def _chosen(names: list[str], query: str | None) -> str:
     some = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
     if query is None and len(names) != 1:
-        raise ValueError(
-            f"the model has {len(names):,} queries; name one, as in model.json:query={names[0]}: {some}"
-        )
+        raise ValueError(f"the model has {len(names):,} queries; name one, as in model.json:query={names[0]}: {some}")
     if query is not None and str(query) not in names:
         raise ValueError(f"the model has no query {query!r}; there are {some}")
     return names[0] if query is None else str(query)
