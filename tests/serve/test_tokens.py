@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hmac
 
 import msgspec
 import pytest
@@ -232,3 +233,11 @@ def test_a_process_signs_with_the_secret_that_another_has_made():
             assert engine._signer.number == 2
 
     asyncio.run(whole())
+
+
+@pytest.mark.parametrize("length", [0, 1, 32, 64, 65, 200])
+def test_signatures_are_hmac_sha256(length: int) -> None:
+    from bothworlds.serve.tokens import SIGNATURE, _signature
+
+    key, body = bytes(range(length)), b"a page and its probabilities"
+    assert _signature(key, body) == hmac.digest(key, body, "sha256")[:SIGNATURE]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -55,7 +56,13 @@ def rfc3339(ms: int) -> str:
     >>> rfc3339(1_700_000_000_123)
     '2023-11-14T22:13:20.123Z'
     """
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    seconds, rest = divmod(ms, 1000)
+    return f"{_to_the_second(seconds)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _to_the_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")[:-6]
 
 
 class Pin(Struct, frozen=True, forbid_unknown_fields=True):

@@ -95,7 +95,8 @@ class Writer(threading.Thread):
     def run(self) -> None:
         pause = PAUSE[0]
         while not (self._stopping and not self._reports and not self._decisions):
-            if not self._reports and not self._stopping and not self._overdue:
+            idle = not self._reports and len(self._decisions) < BATCH and not self._overdue
+            if idle and not self._stopping:
                 self._wake.wait(LAZY)
             self._wake.clear()
             if self._reports and len(self._reports) < BATCH // 8 and not self._stopping:
