@@ -19,10 +19,12 @@ __all__ = ["SqliteDatabase", "open_sqlite"]
 
 T = TypeVar("T")
 CHUNK = 500  # values in one statement; old builds of SQLite allow 999
+ROWS = 512  # of fifteen values; since 3.32 a statement may have 32766
 IDLE_READERS = 8
 WRITER_CACHE = 16_384  # KiB; ids of events are spread over the whole index
 
-_INSERT = f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * 15)})"
+_INSERT = f"INSERT INTO events ({EVENT_COLUMNS})"
+_VALUES = f"({', '.join('?' * 15)})"
 _SELECT_ONE = f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?"
 
 
@@ -70,7 +72,10 @@ class SqliteSession:
     def insert_events(self, rows: Sequence[Row]) -> set[bytes]:
         known = {row[0] for row in self.select_events([row[0] for row in rows])}
         new = [row for row in rows if row[0] not in known]
-        self.many(_INSERT, new)
+        for start in range(0, len(new), ROWS):
+            chunk = new[start : start + ROWS]
+            # One statement for many rows: between statements the thread would have to wait for its turn every time.
+            self.run(f"{_INSERT} VALUES {', '.join([_VALUES] * len(chunk))}", [value for row in chunk for value in row])
         return {row[0] for row in new}
 
     def update_events(self, rows: Sequence[Row]) -> None:
