@@ -120,6 +120,6 @@ def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
             }
         )
     remarks = [
-        "Processor time. Cost per (query, item, position) stays level, whatever the pages: only different ones count."
+        "Processor time. Cost per (query, item, position) stays level, whatever the pages."
     ]
     return "Fitting the position-based model to counts", rows, [*remarks, *against_sessions()]

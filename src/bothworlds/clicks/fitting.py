@@ -2,7 +2,7 @@ r"""Fitting the position-based model to counts.
 
 With :math:`a = \log \alpha` and :math:`b = \log \beta` the log-likelihood :math:`\sum S (a_i + b_j) + F \log(1 -
 e^{a_i + b_j})` of clicks S and missing clicks F is concave: there is one maximum, and only its products are determined.
-Once a log is counted, the cost depends on the number of different (query, item, position), not on the number of pages.
+Once a log is counted, the cost grows with the number of different (query, item), not with the number of pages.
 """
 
 from __future__ import annotations
