@@ -119,7 +119,5 @@ def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
                 "steps": fit(counts, per_query=per_query, standard_errors=None).iterations,
             }
         )
-    remarks = [
-        "Processor time. Cost per (query, item, position) stays level, whatever the pages."
-    ]
+    remarks = ["Processor time. Cost per (query, item, position) stays level, whatever the pages."]
     return "Fitting the position-based model to counts", rows, [*remarks, *against_sessions()]
