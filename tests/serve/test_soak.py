@@ -16,7 +16,7 @@ from bothworlds.serve.app import Service
 from bothworlds.serve.config import Config
 from bothworlds.serve.stores.opening import open_store
 
-VISITS, PARTS = 400, 8  # growth is measured over the second half
+VISITS, PARTS = 400, 14  # growth is measured over the second half
 ALLOWANCE = 60  # bytes a visit: an answer that was kept would take a thousand
 
 

@@ -72,10 +72,14 @@ class SqliteSession:
     def insert_events(self, rows: Sequence[Row]) -> set[bytes]:
         known = {row[0] for row in self.select_events([row[0] for row in rows])}
         new = [row for row in rows if row[0] not in known]
-        for start in range(0, len(new), ROWS):
-            chunk = new[start : start + ROWS]
+        start = 0
+        while start < len(new):
             # One statement for many rows: between statements the thread would have to wait for its turn every time.
-            self.run(f"{_INSERT} VALUES {', '.join([_VALUES] * len(chunk))}", [value for row in chunk for value in row])
+            # Powers of two, so that there are few different ones to be kept.
+            size = min(ROWS, 1 << ((len(new) - start).bit_length() - 1))
+            values = [value for row in new[start : start + size] for value in row]
+            self.run(f"{_INSERT} VALUES {', '.join([_VALUES] * size)}", values)
+            start += size
         return {row[0] for row in new}
 
     def update_events(self, rows: Sequence[Row]) -> None:
