@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from itertools import permutations
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 
 from bothworlds.clicks import MemoryLog
 
@@ -71,14 +68,6 @@ def by_the_formulas(ranking, clicks, marginals, x, clip):
         "snips": (snips, np.sqrt(((w * (clicks - snips)) ** 2).sum(axis=0) * n / (n - 1)) / w.sum(axis=0)),
         "clipped": ((cut * clicks).mean(axis=0), (cut * clicks).std(axis=0, ddof=1) / np.sqrt(n)),
     }
-
-
-def real_data(name):
-    """A file of real clicks, or skip."""
-    folder = Path(os.environ.get("BOTHWORLDS_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
-    if not (folder / name).is_file():
-        pytest.skip(f"no {name} in {folder}: set BOTHWORLDS_DATA to where the real click logs are")
-    return folder / name
 
 
 class ObdFile:

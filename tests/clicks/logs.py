@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from bothworlds.clicks import Counts
+from tests.clicks.real import real_file
 
-DATA = Path(os.environ.get("BOTHWORLDS_DATA") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 YANDEX = ("trainSample", "testSample", "oneQueryTrain", "oneQueryTest")
 CHALLENGE = ("relpred_train.tsv", "relpred_test.tsv")
 BANDIT = tuple(f"{policy}_{part}.csv" for policy in ("random", "bts") for part in ("all", "men", "women"))
@@ -29,9 +26,7 @@ WITH_QUERIES = ("yandex/trainSample", "yandex/testSample", "yandex_counts/counts
 
 def real(name, **options):
     """Counts of a real log; the test is skipped where there is none."""
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"no {name}: set BOTHWORLDS_DATA to the folder with real logs")
+    path = real_file(name)
     if name.startswith("obd"):
         return _bandit(path)
     if name.endswith("counts.csv"):

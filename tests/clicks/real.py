@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(os.environ.get("BOTHWORLDS_DATA", Path(__file__).parents[3] / "shared" / "data"))
+ROOT = Path(os.environ.get("BOTHWORLDS_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 
 needs_real_logs = pytest.mark.skipif(
     not (ROOT / "yandex" / "trainSample").exists(), reason="real logs are not here; BOTHWORLDS_DATA names their folder"
 )
+
+
+def real_file(name: str) -> Path:
+    """A file of real clicks; the test is skipped where there is none."""
+    if not (ROOT / name).is_file():
+        pytest.skip(f"no {name} here; BOTHWORLDS_DATA names the folder of real logs")
+    return ROOT / name

@@ -10,7 +10,8 @@ import pytest
 import bothworlds
 from bothworlds.clicks import Counts, fit, load_model
 from bothworlds.clicks.model import Model, Models
-from tests.clicks.logs import DATA, generated
+from tests.clicks.logs import generated
+from tests.clicks.real import real_file
 
 
 @pytest.fixture(scope="module")
@@ -185,10 +186,7 @@ def test_models_that_list_parameters_only_are_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["pbm_10Q.json", "pbm_60Q.json"])
 def test_public_models_are_read(name):
-    path = DATA / "pbm_models" / name
-    if not path.exists():
-        pytest.skip(f"no {name}: set BOTHWORLDS_DATA to the folder with real logs")
-    models = load_model(path)
+    models = load_model(real_file(f"pbm_models/{name}"))
     assert len(models) == int(name[4:6])
     assert all(models.world(query).n_positions == 10 for query in models)
 

@@ -12,7 +12,8 @@ import numpy as np
 from ..arena.figures import PALETTE, drawing, label_ends
 from ..core import Shape, decides, learns
 from ..geometry.assignment import assign
-from ..geometry.sampling import Urn, draw, make_urn, prepare
+from ..geometry.follow import show
+from ..geometry.sampling import Urn, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel
 from ..policies import CompiledPolicy, policy
 from ..worlds import world
@@ -75,9 +76,7 @@ class FrankWolfeLeader(CompiledPolicy):
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    draw(state.marginals, rng, state.urn, ranking)
-    for j in range(ranking.size):
-        propensity[j] = state.marginals[ranking[j], j]
+    show(state, rng, ranking, propensity)
 
 
 @learns(State)

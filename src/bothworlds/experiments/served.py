@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns
-from ..geometry.follow import Leading, lead, lead_afresh, make_leading, reset
+from ..geometry.follow import Leading, lead, lead_afresh, make_leading, reset, show
 from ..geometry.regularizers import Tsallis
-from ..geometry.sampling import Urn, draw, make_urn, prepare
+from ..geometry.sampling import Urn, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..policies import CompiledPolicy
 from ..policies.settings import choice, number, whole
@@ -110,9 +110,7 @@ class ServedFtrl(CompiledPolicy):
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    draw(state.marginals, rng, state.urn, ranking)
-    for j in range(ranking.size):
-        propensity[j] = state.marginals[ranking[j], j]
+    show(state, rng, ranking, propensity)
 
 
 @learns(State)

@@ -111,8 +111,8 @@ def ready(leading: Leading) -> None:
 
 
 @spliced_kernel
-def show(leading: Leading, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    """Draw a list with the marginals; they are its propensities."""
+def show(leading: Any, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    """Draw a list with the marginals of anything that has some and an urn for them; they are its propensities."""
     draw(leading.marginals, rng, leading.urn, ranking)
     for j in range(ranking.size):
         propensity[j] = leading.marginals[ranking[j], j]

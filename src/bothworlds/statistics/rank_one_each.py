@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..kernels import Floats, Ints, inner_kernel, kernel
+from .network import eliminate, substitute
 from .rank_one_em import click_rates, em
-from .rank_one_newton import Workspace, choose, derive, eliminate, newton, substitute
+from .rank_one_newton import Workspace, choose, derive, newton
 
 __all__ = ["Bench", "em_each", "make_bench", "newton_each", "variances_each"]
 

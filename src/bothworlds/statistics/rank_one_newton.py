@@ -1,9 +1,8 @@
 r"""The rank-one fit by Newton's method in log-parameters, where it is a concave problem.
 
 The positions' Schur complement is the Laplacian of a graph: its edges say how strongly two positions are compared by
-the items shown at both. Taking out one position after the other, as one simplifies a network of resistors, needs no
-subtraction at all, so the step is accurate however unevenly the lists were shown, and the free scale falls out as the
-position that is left over.
+the items shown at both. Solved as a network of resistors, the step is accurate however unevenly the lists were shown,
+and the free scale falls out as the position that is left over.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..kernels import Floats, Ints, inner_kernel, kernel
+from .network import eliminate, substitute
 
 __all__ = [
     "EDGE",
@@ -22,10 +22,8 @@ __all__ = [
     "cell",
     "choose",
     "derive",
-    "eliminate",
     "make_workspace",
     "newton",
-    "substitute",
 ]
 
 EDGE = 1e-6  # missing clicks that any pair has at least: keeps probabilities below 1
@@ -297,39 +295,6 @@ def _by_block(w: Workspace, i: int) -> None:
     for j in range(w.row.size):
         if w.block[j] >= 0:
             w.row[w.block[j]] += w.curvature[i, j]
-
-
-@inner_kernel
-def eliminate(edges: Floats, blocks: int) -> None:
-    """Take out one position after the other, the last first; a row then holds its edges at the time, and their sum."""
-    for step in range(blocks):
-        k = blocks - 1 - step
-        total = 0.0
-        for other in range(k):
-            total += edges[k, other]
-        edges[k, k] = total
-        if total > 0.0:
-            for other in range(k):
-                share = edges[k, other] / total
-                for third in range(other):
-                    edges[other, third] += share * edges[k, third]
-
-
-@inner_kernel
-def substitute(edges: Floats, drive: Floats, blocks: int) -> None:
-    """Solve Laplacian x = drive in place, after elimination. What hangs on nothing before it stays put."""
-    for step in range(blocks):
-        k = blocks - 1 - step
-        if edges[k, k] > 0.0:
-            for other in range(k):
-                drive[other] += edges[k, other] / edges[k, k] * drive[k]
-    for k in range(blocks):
-        if edges[k, k] > 0.0:
-            for other in range(k):
-                drive[k] += edges[k, other] * drive[other]
-            drive[k] /= edges[k, k]
-        else:
-            drive[k] = 0.0
 
 
 @inner_kernel
