@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from bothworlds.serve.app import Service
@@ -85,11 +85,11 @@ def test_a_token_that_was_tampered_with_changes_nothing(client, data):
     shown = client("POST", "/v1/surfaces/home/rank", json={"request_id": data.draw(st.uuids()).hex}).json()
     token = shown["token"]
     place, other = data.draw(st.integers(0, len(token) - 1)), data.draw(st.sampled_from("AZaz09_-=. \u00e9"))
+    assume(other != token[place])
     forged = token[:place] + other + token[place + 1 :]
     before = losses(client)
-    status = feedback(client, event_id=shown["event_id"], token=forged, clicks=[0], final=True)
-    assert status == ("accepted" if forged == token else "rejected")
-    assert forged == token or losses(client) == before
+    assert feedback(client, event_id=shown["event_id"], token=forged, clicks=[0], final=True) == "rejected"
+    assert losses(client) == before
 
 
 def losses(client):
