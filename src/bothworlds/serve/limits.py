@@ -21,10 +21,10 @@ class Gone(Exception):
 
 def header(scope: Scope, name: bytes) -> bytes:
     """The first header of that name, in lower case; empty if there is none."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return bytes(value)
-    return b""
+    headers: dict[bytes, bytes] | None = scope.get("bothworlds.headers")
+    if headers is None:
+        headers = scope["bothworlds.headers"] = dict(reversed(scope["headers"]))
+    return headers.get(name, b"")
 
 
 def media_type(scope: Scope, expected: Iterable[bytes]) -> bytes:
