@@ -62,7 +62,7 @@ class Writer(threading.Thread):
         future = asyncio.get_running_loop().create_future()
         self._sent += len(reports)
         self._reports.append((reports, future))
-        self._wake.set()
+        self._call()
         return future
 
     def remember(self, event: Event) -> None:
@@ -77,8 +77,13 @@ class Writer(threading.Thread):
             raise Unavailable("the store cannot keep up with decisions; show the page's own order for now")
         future = asyncio.get_running_loop().create_future()
         self._decisions.append((event, future))
-        self._wake.set()
+        self._call()
         return future
+
+    def _call(self) -> None:
+        """Wake the thread; one that has been called and has not yet looked will find what was added since."""
+        if not self._wake.is_set():
+            self._wake.set()
 
     @property
     def queue_length(self) -> int:
