@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 8.0
-CONNECTIONS = 32
+CONNECTIONS = 128
 BATCH = 20  # events in one call of feedback
 ITEMS, SLOTS, SURFACES = 20, 5, 50
 SETTLED = 1_000_000

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from bothworlds.serve import reporting, surfaces
+from bothworlds.serve import reporting, surfaces, writer
 from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, TooMany, Unavailable, Unknown
 from bothworlds.serve.records import Event
 from bothworlds.serve.stores.base import StoreError
@@ -625,3 +625,23 @@ async def test_losses_that_grow_too_large_are_reported_long_before(engine, store
     assert (await engine.rank("home", "r1")).slots
     await engine.reset("home", segment=None, actor="test")
     assert engine.health()["reasons"] == []
+
+
+def test_decisions_wait_for_each_other_only_where_there_is_company():
+    async def whole():
+        store, sizes = FakeStore(), []
+        remember = store.remember
+        store.remember = lambda events: sizes.append(len(events)) or remember(events)
+        async with running(store, shared=True) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(writer, "MOMENT", 3600.0)  # whoever is alone would wait for ever
+                for k in range(5):
+                    await asyncio.wait_for(engine.rank("home", f"alone{k}"), 60)
+                assert sizes == [1] * 5
+                patch.setattr(writer, "MOMENT", 0.2)
+                engine._writer._company = 50
+                await asyncio.gather(*(engine.rank("home", f"r{k}") for k in range(50)))
+        assert sizes[5:] == [50]
+
+    asyncio.run(whole())

@@ -21,7 +21,9 @@ PROBE = "last probe"  # a fact that is written to see whether a store that faile
 
 BATCH = 512  # reports or decisions in one transaction
 BACKLOG = 20_000  # that may wait before more is refused
-GATHER = 0.002  # seconds to wait for company
+GATHER = 0.002  # seconds for which reports wait for company
+MOMENT = 0.001  # and decisions, where there was company the last time
+COMPANY = 3  # decisions that are company
 LAZY = 0.05  # seconds a decision may wait that nobody waits for
 SETTLE = 0.25  # seconds between looks for events past their deadline
 COUNT = 5.0  # seconds between counts of open events
@@ -45,6 +47,7 @@ class Writer(threading.Thread):
         self._wake = threading.Event()
         self._stopping = False
         self._lazy_since = self._settled_at = self._counted_at = 0.0
+        self._company = 0  # decisions in the last batch
         self._overdue = False  # are there more events past their deadline than fit into a batch?
         self.open_events = 0
         self.last_error: str | None = None
@@ -104,8 +107,8 @@ class Writer(threading.Thread):
             if idle and not self._stopping:
                 self._wake.wait(LAZY)
             self._wake.clear()
-            if self._reports and len(self._reports) < BATCH // 8 and not self._stopping:
-                time.sleep(GATHER)
+            if not self._stopping:
+                self._gather()
             try:
                 self._write()
                 pause = PAUSE[0]
@@ -116,6 +119,13 @@ class Writer(threading.Thread):
                 time.sleep(pause)
                 pause = min(2 * pause, PAUSE[1])
         self._try_to_settle()
+
+    def _gather(self) -> None:
+        """Let others join: a transaction costs as much for many as for one. A lonely visitor does not wait for it."""
+        if self._reports and len(self._reports) < BATCH // 8:
+            time.sleep(GATHER)
+        elif self._company >= COMPANY and len(self._decisions) < self._company:
+            time.sleep(MOMENT)
 
     def _write(self) -> None:
         started = time.perf_counter()
@@ -140,7 +150,7 @@ class Writer(threading.Thread):
         stored = self._store.remember([event for event, _ in batch])
         for _ in batch:
             self._decisions.popleft()
-        self._lazy_since = time.monotonic()
+        self._lazy_since, self._company = time.monotonic(), len(batch)
         _resolve([(future, event) for (_, future), event in zip(batch, stored) if future is not None])
         return True
 
