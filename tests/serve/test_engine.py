@@ -60,6 +60,19 @@ async def test_feedback_counts_once_however_often_it_is_sent(engine, store, cloc
     assert store.totals() == store.rebuilt()
 
 
+def test_the_state_tells_of_feedback_as_soon_as_it_is_acknowledged():
+    async def whole():
+        store = FakeStore()
+        async with running(store, shared=True, refresh_ms=60_000) as one, running(store, shared=True) as two:
+            await one.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            await two.catch_up()
+            for k in range(1, 5):
+                await visit(two, f"r{k}", {"a"})
+                assert [(await engine.state("home"))["rounds"] for engine in (one, two)] == [k, k]
+
+    asyncio.run(whole())
+
+
 @with_engine()
 async def test_a_batch_may_hold_anything_and_each_part_is_answered(engine, store, clock):
     one, two = await engine.rank("home", "r1"), await engine.rank("home", "r2")

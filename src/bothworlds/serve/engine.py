@@ -18,7 +18,7 @@ from . import exchange, reporting
 from .administration import Administration
 from .engine_types import Feedback, Invalid, Ranked, Result, Slot, TooMany, Unavailable, Unknown
 from .ids import REQUEST_LENGTH, checked_name, event_id_of, now_ms, parse_event_id, seed_of
-from .learner import rehearse
+from .learner import rehearse, sums_of
 from .records import Event, Report, Surface
 from .refreshing import Refresher
 from .shelves import Choice, Display, Shelf, signature_of
@@ -289,7 +289,10 @@ class Engine(Administration):
         shelf = display.shelves.get(segment)
         if shelf is None:
             raise Unknown(f"surface {surface!r} has no segment {segment!r}")
-        return reporting.state_of(display.surface, segment, shelf, self._clock())
+        # The counters as they are now: whoever was told that feedback is kept must find it here at once.
+        newer = await self._in_thread(self._store.segments, display.surface.id, shelf.sums.revision)
+        sums = next((sums_of(one, display.surface) for one in newer if one.name == segment), shelf.sums)
+        return reporting.state_of(display.surface, segment, shelf, sums, self._clock())
 
     async def report(
         self, surface: str, *, since: int | None = None, until: int | None = None, segment: str | None = None

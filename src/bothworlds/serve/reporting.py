@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from .ids import as_time
+from .learner import Sums
 from .records import ONE, Event, Surface
 from .shelves import Display, Shelf
 from .stores.base import Store
@@ -340,9 +341,9 @@ def _warnings(surface: Surface) -> list[str]:
     return said
 
 
-def state_of(surface: Surface, segment: str, shelf: Shelf, now: int) -> dict[str, Any]:
+def state_of(surface: Surface, segment: str, shelf: Shelf, sums: Sums, now: int) -> dict[str, Any]:
     """What has been learned of a segment, and what is served."""
-    policy, sums = shelf.plain.learner, shelf.sums
+    policy = shelf.plain.learner
     return {
         "surface": surface.name,
         "segment": segment,
