@@ -160,8 +160,9 @@ class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewKey(Struct, frozen=True):
-    """A key, which is told once and never again."""
+    """A key, which is told once and never again, and the id by which it is listed and revoked."""
 
+    id: str
     key: str
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
@@ -57,6 +58,20 @@ def _work(config: Config, ready: Any) -> None:
         sys.exit(f"bothworlds: {error}")
 
 
+def _begin(work: Callable[[Config, Any], None], config: Config, ready: Any) -> None:
+    """Where a worker begins: it is watched over even while it starts."""
+    threading.Thread(target=_end_with_supervisor, name="bothworlds watch", daemon=True).start()
+    work(config, ready)
+
+
+def _end_with_supervisor() -> None:
+    """Stop as if told to once the supervisor is gone, even by kill -9: nobody else would ever stop this worker."""
+    supervisor = multiprocessing.parent_process()
+    if supervisor is not None:
+        supervisor.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 class _Worker(NamedTuple):
     process: BaseProcess
     ready: Any  # an event that says that it serves
@@ -90,7 +105,7 @@ class _Crew:
 
     def _start(self) -> _Worker:
         ready = self._context.Event()
-        process = self._context.Process(target=self._work, args=(self._config, ready))
+        process = self._context.Process(target=_begin, args=(self._work, self._config, ready))
         process.start()
         return _Worker(process, ready)
 

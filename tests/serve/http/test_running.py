@@ -139,6 +139,14 @@ def test_workers_share_a_port_and_their_figures_and_one_that_dies_is_replaced():
         assert "stopped" in out
 
 
+def test_workers_end_in_peace_when_their_supervisor_is_killed():
+    with service(workers=2) as (process, address):
+        assert httpx.get(f"{address}/healthz").status_code == 200
+        process.kill()
+        out, _ = process.communicate(timeout=PATIENCE)  # until nobody is left who could write
+        assert out.count("stopped") == 2
+
+
 def requests_counted(address):
     """Each request on a connection of its own, so that both workers get some."""
     httpx.get(f"{address}/healthz")
