@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from bothworlds.serve import reporting, surfaces
+from bothworlds.serve import rating, surfaces
 from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, TooMany, Unavailable, Unknown
 from bothworlds.serve.records import Event
 from bothworlds.serve.stores.base import StoreError
@@ -550,7 +550,7 @@ async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engi
         await visit(engine, f"v{k}", {"a", "b"})
     report = await engine.report("home", until=clock() + 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reporting, "latest", None)
+        patch.setattr(rating, "latest", None)
         headline = await engine.headline("home")
     assert headline["uplift"] == report["uplift"]
     assert headline["pages"] == report["headline"]["pages"] > 0
@@ -562,9 +562,9 @@ async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engi
 @with_engine()
 async def test_those_who_watch_a_dashboard_do_not_read_the_log_again_and_again(engine, store, clock):
     await visit(engine, "v", {"a"})
-    read, latest = [], reporting.latest
+    read, latest = [], rating.latest
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reporting, "latest", lambda *arguments: read.append(arguments) or latest(*arguments))
+        patch.setattr(rating, "latest", lambda *arguments: read.append(arguments) or latest(*arguments))
         for _ in range(5):
             clock.at += 1000
             await engine.report("home")

@@ -136,7 +136,9 @@ def run(
         except ClientError as error:
             if error.status not in (401, 403):
                 raise
-            raise ValueError(f"{where} has keys, and the visitors of a demo have none: choose another --store") from error
+            raise ValueError(
+                f"{where} has keys, and the visitors of a demo have none: choose another --store"
+            ) from error
         say(_greeting(address, where, found, visitors, rate))
         try:
             for _ in paced(rate, seconds):

@@ -83,7 +83,7 @@ def take_rows(surface: Surface, rows: Iterable[Mapping[str, Any]], store: Store,
 
 
 def _with_own_ids(events: Iterable[Event], store: Store) -> Iterator[Event]:
-    """Events under another id where theirs is that of another surface: one log may teach several surfaces of a store."""
+    """Events under another id where theirs belongs to another surface: one log may teach several of a store."""
     for batch in batches(events, TOGETHER):
         known = store.find([event.id for event in batch])
         for event in batch:

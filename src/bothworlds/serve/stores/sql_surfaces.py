@@ -52,7 +52,9 @@ class SurfaceTables:
 
         def work(session: Session) -> int:
             lock = " FOR UPDATE" if self.database.shared else ""
-            if not session.run(f"SELECT 1 FROM surfaces WHERE id = ? AND version = ?{lock}", (surface.id, surface.version)):
+            if not session.run(
+                f"SELECT 1 FROM surfaces WHERE id = ? AND version = ?{lock}", (surface.id, surface.version)
+            ):
                 raise VersionConflict(f"surface {surface.name!r} has been changed by somebody else: read it again")
             which = "FROM events WHERE surface_id = ?"
             n_open = session.run(f"SELECT count(*) {which} AND settled_at IS NULL", (surface.id,))[0][0]
