@@ -69,7 +69,7 @@ def routes(engine: Observed, *, latency: Figures | None = None, audit: Audit | N
         if not surfaces:
             return page(request, "welcome.html", address=_address(request))
         headlines = await asyncio.gather(*(_headline_or_none(engine, surface) for surface in surfaces))
-        names = {surface.id: surface.name for surface in surfaces}
+        names: dict[Any, str] = {surface.id: surface.name for surface in surfaces}
         latest = await asyncio.to_thread(audit, None, 20) if audit else []
         changes = [{**entry, "where": names.get(entry.get("surface_id"), "")} for entry in latest]
         return page(request, "surfaces.html", lines=list(zip(surfaces, headlines, strict=True)), audit=changes)

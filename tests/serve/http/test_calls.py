@@ -44,7 +44,7 @@ def test_an_error_has_the_pinned_shape(call):
     [
         ({"pins": [{"slot": "x", "item": "a"}]}, "/pins/0/slot"),
         ({"exclude": ["a", 3]}, "/exclude/1"),
-        ({"exlude": []}, ""),
+        ({"exlude": []}, "/exlude"),
         ({"request_id": ""}, "/request_id"),
         ({"pins": [{"slot": 0, "item": "a"}, {"slot": 0, "item": "b"}]}, "/pins"),
     ],
