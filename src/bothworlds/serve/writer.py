@@ -80,6 +80,10 @@ class Writer(threading.Thread):
         self._wake.set()
         return future
 
+    def holds(self, surface_id: int) -> bool:
+        """Whether decisions of a surface are not stored yet."""
+        return any(event.surface_id == surface_id for event, _ in self._decisions.copy())
+
     @property
     def queue_length(self) -> int:
         """Reports and decisions that wait."""
