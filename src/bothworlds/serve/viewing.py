@@ -126,7 +126,7 @@ def story(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _notes(slot: Mapping[str, Any]) -> str:
-    said = ["clicked after the page had settled"] if slot.get("late") else []
+    said = ["late click"] if slot.get("late") else []
     if slot.get("pinned"):
         said.append("pinned by the request")
     elif not slot.get("learn", True):

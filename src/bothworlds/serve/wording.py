@@ -24,6 +24,7 @@ __all__ = [
     "moment",
     "number",
     "percent",
+    "sentence",
     "shift",
     "verdict",
 ]
@@ -236,7 +237,7 @@ def shift(told: Shift) -> Verdict:
     >>> shift({"alarm": True, "recent": 0.2, "long_run": 0.4, "z": -6.0, "note": ""}).tone
     'bad'
     """
-    lately, before, note = number(told["recent"]), number(told["long_run"]), _sentence(told["note"])
+    lately, before, note = number(told["recent"]), number(told["long_run"]), sentence(told["note"])
     if not known(told["recent"]) or not known(told["long_run"]):
         return Verdict("none", "Too early to tell whether visitors have changed", note)
     if told["alarm"]:
@@ -244,7 +245,12 @@ def shift(told: Shift) -> Verdict:
     return Verdict("good", f"Visitors click as usual: {lately} clicks per page lately, {before} before", note)
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """A text as a sentence.
+
+    >>> sentence("there is no event"), sentence("")
+    ('There is no event.', '')
+    """
     return text[:1].upper() + text[1:] + ("" if not text or text.endswith(".") else ".")
 
 
