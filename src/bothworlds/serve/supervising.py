@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,9 @@ import msgspec
 
 from .config import Config
 from .engine_types import ServiceError
-from .running import COMPILING, is_postgres, listen, run, where
+from .running import COMPILING, NO_KEYS, is_postgres, listen, run, where
 from .stores.base import StoreError
+from .stores.opening import open_store
 
 __all__ = ["supervise"]
 
@@ -37,16 +39,20 @@ def supervise(
         crew = _Crew(held, work or _work, folder)
         before = {sign: signal.signal(sign, crew.stop) for sign in (signal.SIGTERM, signal.SIGINT)}
         try:
-            crew.run(lambda: announce(_listening(held, where(held, holder))))
+            crew.run(lambda: _tell(announce, held, where(held, holder)))
         finally:
             for sign, handler in before.items():
                 signal.signal(sign, handler)
             del os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
 
-def _listening(config: Config, address: str) -> str:
+def _tell(announce: Callable[[str], None], config: Config, address: str) -> None:
     kind = "PostgreSQL" if is_postgres(config.store) else config.store
-    return f"bothworlds serves {kind} with {config.workers} workers at {address}; dashboard: {address}/"
+    announce(f"bothworlds serves {kind} with {config.workers} workers at {address}; dashboard: {address}/")
+    if is_postgres(config.store):
+        with suppress(StoreError), closing(open_store(config.store, read_only=True)) as store:
+            if not store.keys():
+                announce(NO_KEYS)
 
 
 def _work(config: Config, ready: Any) -> None:

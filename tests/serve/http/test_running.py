@@ -10,12 +10,14 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from bothworlds.serve import supervising
 from bothworlds.serve.config import Config
-from bothworlds.serve.running import check_host, check_workers, is_loopback, listen
+from bothworlds.serve.running import NO_KEYS, check_host, check_workers, is_loopback, listen
 
 SCRIPT = Path(__file__).parent / "serve_fake.py"
 PATIENCE = 60.0  # a machine that is busy with other tests may take long
@@ -109,6 +111,16 @@ def test_several_workers_need_postgresql():
     with pytest.raises(ValueError, match="2 workers need PostgreSQL"):
         check_workers(Config(workers=2))
     check_workers(Config(workers=2, store="postgresql://db/shop"))
+
+
+@pytest.mark.parametrize("keys", [[], [{"id": "k"}]])
+def test_several_workers_say_so_too_if_there_are_no_keys(keys, monkeypatch):
+    store = SimpleNamespace(keys=lambda: keys, close=lambda: None)
+    monkeypatch.setattr(supervising, "open_store", lambda place, *, read_only: store)
+    said = []
+    supervising._tell(said.append, Config(workers=2, store="postgresql://db/shop"), "http://127.0.0.1:8080")
+    assert "2 workers at http://127.0.0.1:8080" in said[0]
+    assert said[1:] == ([] if keys else [NO_KEYS])
 
 
 def children_of(process):
