@@ -167,6 +167,13 @@ async def test_whoever_asks_about_all_segments_is_shown_the_one_that_most_was_le
     assert (await engine.report("home", segment=""))["marginals"]["segment"] == ""
 
 
+def test_pages_that_are_all_alike_do_not_make_a_rate_certain():
+    for pages, most in ((7, 1.0), (1000, 0.01)):
+        low, high = told_of(Pages(pages, pages, pages))["interval"]
+        assert low < 1.0 < high < 1.0 + most
+    assert uplift_of(Pages(200, 200, 200), Pages(200, 200, 200))["low"] < 0.0
+
+
 def test_the_alarm_rings_when_visitors_change_and_not_before(rng):
     class History:
         def __init__(self, recent):

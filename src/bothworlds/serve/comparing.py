@@ -27,11 +27,17 @@ class Pages(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Of the mean number of clicks per page."""
+        """Of the mean number of clicks per page.
+
+        Pages that are all alike do not show that others would be: one is counted as if it had a click more or less.
+
+        >>> Pages(100, 100, 100).variance > 0.0
+        True
+        """
         if self.pages < 2:
             return math.inf
-        spread = (self.squares - self.clicks * self.rate) / (self.pages - 1)
-        return max(spread, 0.0) / self.pages
+        squares = max(self.squares - self.clicks * self.rate, 1.0)
+        return squares / (self.pages - 1) / self.pages
 
 
 def total_of(rows: Iterable[Mapping[str, Any]], arm: str) -> Pages:
@@ -103,10 +109,7 @@ def change_of(recent: Pages, long_run: Pages) -> dict[str, Any]:
     }
     if min(recent.pages, long_run.pages) < ALARM_PAGES:
         return {**told, "note": f"not enough data: {ALARM_PAGES} pages are needed in the last hour and before"}
-    noise = math.sqrt(recent.variance + long_run.variance)
-    if noise <= 0.0:
-        return {**told, "note": "no noise to compare with"}
-    z = (recent.rate - long_run.rate) / noise
+    z = (recent.rate - long_run.rate) / math.sqrt(recent.variance + long_run.variance)
     way = "more" if z > 0.0 else "less"
     note = f"visitors click {way} than in the week before" if abs(z) > ALARM_Z else "visitors click as they used to"
     return {**told, "alarm": abs(z) > ALARM_Z, "z": z, "note": f"{note} (alarm beyond {ALARM_Z:g} standard errors)"}
