@@ -233,6 +233,8 @@ async def test_an_event_can_be_looked_up(engine, store, clock):
     assert [slot["item"] for slot in told["slots"]] == [slot.item for slot in ranked.slots]
     assert told["settled_by"] == "final"
     assert told["slots"][0]["pinned"]
+    assert "pinned slots were asked for" in told["why"]
+    assert "pinned" not in (await engine.event((await visit(engine, "r2", set())).event_id))["why"]
     assert all(slot["clicked"] for slot in told["slots"])
     for nonsense in ("", "zz", "0" * 32, "é"):
         with pytest.raises(Unknown):

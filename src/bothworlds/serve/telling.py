@@ -70,4 +70,5 @@ def _why(event: Event, policy: bytes | None) -> str:
     if event.arm == "holdout":
         return "this visitor was held out and saw the baseline order"
     rounds = f" after {msgspec.msgpack.decode(policy)['rounds']} rounds" if policy else ""
-    return f"drawn with the probabilities p of the learner{rounds}; pinned slots were asked for"
+    pinned = "; pinned slots were asked for" if event.pinned else ""
+    return f"drawn with the probabilities p of the learner{rounds}{pinned}"
