@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bothworlds.progress import progress_bar
 from bothworlds.serve.records import Event, Report
 from bothworlds.serve.stores.opening import open_store
 from bothworlds.serve.stores.sql import SqlStore
@@ -168,8 +169,13 @@ def kill_again_and_again(place: str, kills: int, seed: int = 0, hasty: bool = Fa
 
 def kill_in_rounds(fresh_place: Callable[[], str], kills: int, seed: int) -> int:
     """Kill this often, with a new store after every round."""
-    rounds = [min(ROUND, kills - done) for done in range(0, kills, ROUND)]
-    return sum(kill_again_and_again(fresh_place(), count, seed + k) for k, count in enumerate(rounds))
+    batches = 0
+    with progress_bar("kills", kills) as report:
+        for k, done in enumerate(range(0, kills, ROUND)):
+            count = min(ROUND, kills - done)
+            batches += kill_again_and_again(fresh_place(), count, seed + k)
+            report(count)
+    return batches
 
 
 def main() -> None:

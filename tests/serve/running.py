@@ -10,6 +10,7 @@ from typing import Any
 
 from bothworlds.serve.engine import Engine
 from bothworlds.serve.engine_types import Feedback, Ranked, Result
+from bothworlds.serve.tokens import DRAW_KEY
 
 from .fakes import FakeStore
 
@@ -28,8 +29,10 @@ class Clock:
 
 @asynccontextmanager
 async def running(store: FakeStore | None = None, **options: Any):
-    """An engine that is started and stopped."""
-    engine = Engine(store or FakeStore(), **options)
+    """An engine that is started and stopped, and that draws the same lists in every run of the tests."""
+    store = store or FakeStore()
+    store.put(DRAW_KEY, bytes(32), only_if_absent=True)
+    engine = Engine(store, **options)
     await engine.start()
     try:
         yield engine

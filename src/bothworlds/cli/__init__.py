@@ -11,6 +11,7 @@ import typer
 from . import simulating, bounding, generating, fitting, evaluating, serving  # noqa: F401
 
 # isort: on
+from ..progress import hear_interrupts
 from .common import app
 
 __all__ = ["app", "main"]
@@ -30,4 +31,5 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
+    hear_interrupts()
     app()

@@ -26,10 +26,10 @@ class Gone(Exception):
 
 def header(scope: Scope, name: bytes) -> bytes:
     """The first header of that name, in lower case; empty if there is none."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return bytes(value)
-    return b""
+    headers: dict[bytes, bytes] | None = scope.get("bothworlds.headers")
+    if headers is None:
+        headers = scope["bothworlds.headers"] = dict(reversed(scope["headers"]))
+    return headers.get(name, b"")
 
 
 def media_type(scope: Scope, expected: Iterable[bytes]) -> bytes:
@@ -45,7 +45,8 @@ def media_type(scope: Scope, expected: Iterable[bytes]) -> bytes:
 
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     """The whole body, unless it is larger than allowed or takes too long."""
-    await _check_length(scope, receive, limits.body_bytes)
+    if _length(scope) > limits.body_bytes:
+        raise await _announced(scope, receive, limits.body_bytes)
     message = await receive()
     if message["type"] == "http.disconnect":
         raise Gone
@@ -62,7 +63,8 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
 
 async def chunks(scope: Scope, receive: Receive, most: int, seconds: float) -> AsyncIterator[bytes]:
     """The body piece by piece; each piece may take that many seconds to arrive."""
-    await _check_length(scope, receive, most)
+    if _length(scope) > most:
+        raise await _announced(scope, receive, most)
     async for part in _further(receive, most, 0, seconds):
         yield part
 
@@ -87,12 +89,15 @@ async def _further(receive: Receive, most: int, size: int, seconds: float) -> As
 _CLOSE = {"connection": "close"}  # what is left of the body is not read
 
 
-async def _check_length(scope: Scope, receive: Receive, most: int) -> None:
+def _length(scope: Scope) -> int:
     said = header(scope, b"content-length")
-    if said.isdigit() and int(said[:20]) > most:
-        # Whoever asks before sending, or means to send without end, is answered at once.
-        waits = bool(header(scope, b"expect")) or int(said[:20]) > LINGER_BYTES
-        raise await _too_large(receive, most, {"more_body": not waits})
+    return int(said[:20]) if said.isdigit() else 0
+
+
+async def _announced(scope: Scope, receive: Receive, most: int) -> Problem:
+    """Whoever asks before sending, or means to send without end, is answered at once."""
+    heard_out = not header(scope, b"expect") and _length(scope) <= LINGER_BYTES
+    return await _too_large(receive, most, {"more_body": heard_out})
 
 
 async def _too_large(receive: Receive, most: int, last: Message) -> Problem:

@@ -17,6 +17,7 @@ import uvicorn
 from .config import Config
 from .logs import set_up_logs
 from .stores.base import Store
+from .wire import OneWrite
 
 if TYPE_CHECKING:
     from .app import Service
@@ -190,7 +191,7 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 self._remembering(app),
                 loop=loop,
-                http="httptools",
+                http=OneWrite,
                 ws="none",
                 lifespan="on",
                 access_log=False,

@@ -62,7 +62,7 @@ class Writer(threading.Thread):
         future = asyncio.get_running_loop().create_future()
         self._sent += len(reports)
         self._reports.append((reports, future))
-        self._wake.set()
+        self._call()
         return future
 
     def remember(self, event: Event) -> None:
@@ -77,12 +77,17 @@ class Writer(threading.Thread):
             raise Unavailable("the store cannot keep up with decisions; show the page's own order for now")
         future = asyncio.get_running_loop().create_future()
         self._decisions.append((event, future))
-        self._wake.set()
+        self._call()
         return future
 
     def holds(self, surface_id: int) -> bool:
         """Whether decisions of a surface are not stored yet."""
         return any(event.surface_id == surface_id for event, _ in self._decisions.copy())
+
+    def _call(self) -> None:
+        """Wake the thread; one that has been called and has not yet looked will find what was added since."""
+        if not self._wake.is_set():
+            self._wake.set()
 
     @property
     def queue_length(self) -> int:

@@ -26,20 +26,20 @@ class MemoryLog:
     ``event`` says which impressions were on one page; None where that is not known. A propensity may be missing (None).
     """
 
-    item: Sequence[Any]
+    item: ArrayLike
     position: ArrayLike
     click: ArrayLike
     propensity: ArrayLike | None = None
-    event: Sequence[Any] | None = None
-    query: Sequence[Any] | None = None
-    timestamp: Sequence[Any] | None = None
+    event: ArrayLike | None = None
+    query: ArrayLike | None = None
+    timestamp: ArrayLike | None = None
     layout: str = "memory"
 
     def __post_init__(self) -> None:
         names = ("item", "position", "click", "propensity", "event", "query", "timestamp")
         columns = {name: np.asarray(getattr(self, name)) for name in names if getattr(self, name) is not None}
         shapes = {name: column.shape for name, column in columns.items()}
-        if len({(len(self.item),), *shapes.values()}) > 1:
+        if len({columns["item"].shape[:1], *shapes.values()}) > 1:
             raise ValueError(f"the columns of a log must be lists as long as each other; their shapes are {shapes}")
         item = columns["item"].astype(object)
         _check("item", item, ~(_missing(item) | (item == "")))
@@ -63,7 +63,7 @@ class MemoryLog:
         """The impressions as a DuckDB relation: event, query, item, position, click, propensity, timestamp."""
         import pyarrow
 
-        n = len(self.item)
+        n = np.shape(self.item)[0]
         columns = {name: getattr(self, name) for name in ("event", "query", "item", "position", "click", "propensity")}
         stamps = pyarrow.array(self.timestamp) if self.timestamp is not None else pyarrow.nulls(n, pyarrow.int64())
         filled = {

@@ -1,0 +1,89 @@
+"""An answer leaves in one write, and nothing is held back for long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from bothworlds.serve.answering import send_answer
+from bothworlds.serve.wire import ENOUGH, Gathering, OneWrite
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+class Transport:
+    """Notes what is done with it."""
+
+    def __init__(self):
+        self.written, self.closed = [], False
+
+    def write(self, data):
+        self.written.append(data)
+
+    def close(self):
+        self.closed = True
+
+    def is_closing(self):
+        return self.closed
+
+    def get_extra_info(self, name):
+        return None
+
+    def pause_reading(self): ...
+
+    def resume_reading(self): ...
+
+
+def written_for_an_answer(protocol_class):
+    async def app(scope, receive, send):
+        await send_answer(send, 200, b"hello", b"text/plain", [])
+
+    async def play():
+        config, transport = Config(app, log_config=None), Transport()
+        config.load()
+        protocol = protocol_class(config, ServerState(), {})
+        protocol.connection_made(transport)
+        protocol.data_received(REQUEST)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        protocol.connection_lost(None)
+        return transport.written
+
+    return asyncio.run(play())
+
+
+def test_an_answer_is_one_write():
+    (written,) = written_for_an_answer(OneWrite)
+    assert written.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert written.endswith(b"\r\n\r\nhello")
+
+
+def test_without_it_an_answer_is_two_writes():
+    """If this fails, Uvicorn has mended it, and the class is not needed any more."""
+    assert len(written_for_an_answer(HttpToolsProtocol)) == 2
+
+
+@pytest.fixture
+def gathering():
+    loop = asyncio.new_event_loop()
+    transport = Transport()
+    yield Gathering(transport, loop), transport
+    loop.close()
+
+
+def test_what_is_held_is_written_before_the_end(gathering):
+    gathered, transport = gathering
+    gathered.write(b"last ")
+    gathered.write(b"words")
+    gathered.close()
+    assert (transport.written, transport.closed) == ([b"last words"], True)
+
+
+def test_much_is_not_held_back(gathering):
+    gathered, transport = gathering
+    gathered.write(bytes(ENOUGH + 1))
+    assert len(transport.written) == 1
