@@ -94,6 +94,7 @@ def report_of(surface, segment=None, holdout=True, **changes):
 
 def audit(surface_id, limit):
     """What ``Store.audit`` tells."""
+    surface_id = surface_id or 1
     return [
         {"id": 2, "surface_id": surface_id, "at": NOW, "actor": "key 3f", "action": "pause", "detail": "Bar stool"},
         {"id": 1, "surface_id": surface_id, "at": NOW - MINUTE, "actor": "local", "action": "create"},
@@ -128,7 +129,7 @@ class FakeEngine:
         if event_id != "ab" * 16:
             raise Unknown(f"there is no event {event_id!r}")
         slots = [
-            {"slot": 0, "item": "Oak desk", "p": 0.41, "pinned": False, "learn": True, "clicked": True},
+            {"slot": 0, "item": "Oak desk", "p": 0.41, "pinned": False, "learn": True, "clicked": True, "late": True},
             {"slot": 1, "item": "Wool rug", "p": 1.0, "pinned": True, "learn": False, "clicked": False},
         ]
         return {

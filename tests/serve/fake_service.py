@@ -19,7 +19,7 @@ class FakeService:
     """Ranks items in reverse order; ``failing`` is a list of statuses to answer with first (0: no answer in time)."""
 
     def __init__(self, items=("a", "b", "c", "d"), slots=3, more_routes=(), engine=None):
-        self.items, self.slots = list(items), slots
+        self.items, self.slots, self.rejecting = list(items), slots, False
         self.failing, self.ranks, self.batches, self.headers, self.surfaces = [], [], [], [], {}
         self.app = Starlette(
             routes=[
@@ -76,7 +76,8 @@ class FakeService:
         if failure := await self.failure(request):
             return failure
         self.batches.append(events)
-        return JSONResponse({"results": [{"event_id": event["event_id"], "status": "accepted"} for event in events]})
+        status = "rejected" if self.rejecting else "accepted"
+        return JSONResponse({"results": [{"event_id": event["event_id"], "status": status} for event in events]})
 
     async def surface(self, request):
         name = request.path_params["name"]

@@ -230,6 +230,22 @@ def test_an_attached_list_is_put_in_order_and_its_clicks_reported(shop, service)
     assert service.clicks == {page["event_id"]: ({1}, False)}
 
 
+def test_an_element_that_is_attached_again_reports_clicks_on_its_new_list_only(shop, service):
+    first = shop.run("bw.attach(document.querySelector('#list'))")
+    service.items = ["d", "c", "b", "a"]
+    second = shop.run("bw.attach(document.querySelector('#list'))")
+    assert second["items"] == shop.run(VISIBLE) == ["a", "b", "c"]
+    shop.run("document.querySelector('[data-bw-item=c] a').click()")
+    assert shop.run("bw.flush()") is True
+    assert service.clicks == {second["event_id"]: ({2}, False)}
+    service.failing = [503]  # the second list stays, and so do reports of clicks on it
+    shop.run("bw.attach(document.querySelector('#list'))")
+    shop.run("document.querySelector('[data-bw-item=a] a').click()")
+    assert shop.run("bw.flush()") is True
+    assert service.clicks == {second["event_id"]: ({0, 2}, False)}
+    assert first["event_id"] != second["event_id"]
+
+
 def test_an_attached_list_stays_as_it_is_when_the_service_is_away(shop, service):
     service.failing = [503]
     shop.run("bw.attach(document.querySelector('#list'))")

@@ -57,6 +57,15 @@ def test_every_point_can_be_pointed_at():
     assert drawing.get("aria-label").startswith("Clicks per page over time: learned order from")
 
 
+@given(st.floats(1e-6, 1e9))
+def test_what_is_written_at_an_axis_is_where_it_is_written(value):
+    top = charts.nice(value)
+    ticks = charts.ticks(top)
+    assert 4 <= len(ticks) <= 6
+    assert [float(said.replace(",", "")) for _, said in ticks] == pytest.approx([at for at, _ in ticks], rel=1e-9)
+    assert ticks[-1][0] == top >= value * (1 - 1e-6)
+
+
 def test_names_in_drawings_are_escaped():
     now = {"items": ["<b>&\"'"], "slots": 1, "x": [[1.0]]}
     (strip,) = charts.strips(now, [{"at": NOW, "x": [[0.5]]}, {"at": NOW + 1, "x": [[0.7]]}], [0])

@@ -147,6 +147,14 @@ def test_clicks_that_the_service_refuses_are_counted_as_dropped(client, service)
     assert client.dropped == 1
 
 
+def test_clicks_that_the_service_rejects_one_by_one_are_counted_as_dropped(client, service, caplog):
+    service.rejecting = True
+    client.click(client.rank("home"), 0)
+    assert client.flush() is True
+    assert client.dropped == 1
+    assert "rejected 1 events" in caplog.text
+
+
 def test_clicks_are_sent_by_themselves_after_a_while(address, service):
     arrived = threading.Event()
     service.batches = Noticed(arrived)

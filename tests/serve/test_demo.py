@@ -16,6 +16,7 @@ import pytest
 from bothworlds import worlds
 from bothworlds.serve import demo
 from bothworlds.serve.client import Client
+from bothworlds.serve.config import load_config
 from tests.serve.fake_service import FakeService
 from tests.serve.listening import listening
 
@@ -121,6 +122,21 @@ def test_a_port_that_is_taken_is_said_plainly(client, service, tmp_path, fake_co
 def test_a_service_that_does_not_start_is_said_plainly(tmp_path):
     with pytest.raises(ValueError, match="did not start"):
         demo.run(store=str(tmp_path / "s"), port=a_free_port(), command=[sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_a_store_with_keys_is_not_for_a_demo(tmp_path, fake_command, monkeypatch):
+    def refused(visitors):
+        raise demo.ClientError(401, "send a key")
+
+    monkeypatch.setattr(demo.Visitors, "prepare", refused)
+    with pytest.raises(ValueError, match="has keys, and the visitors of a demo have none: choose another --store"):
+        demo.run(store=str(tmp_path / "s"), port=a_free_port(), command=fake_command)
+
+
+def test_visitors_of_a_demo_need_no_key():
+    config = load_config(None, demo.SETTINGS)
+    assert config.public_rank
+    assert config.public_feedback
 
 
 @pytest.fixture

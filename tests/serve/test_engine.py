@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from bothworlds.serve import reporting, surfaces, writer
-from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, TooMany, Unavailable, Unknown
+from bothworlds.serve import rating, surfaces, writer
+from bothworlds.serve.engine_types import Conflict, Feedback, InUse, Invalid, TooMany, Unavailable, Unknown
 from bothworlds.serve.records import Event
 from bothworlds.serve.stores.base import StoreError
 
@@ -58,6 +58,19 @@ async def test_feedback_counts_once_however_often_it_is_sent(engine, store, cloc
     rounds, loss, shown, clicked = store.totals()[1, ""]
     assert (rounds, loss, sum(shown.values()), sum(clicked.values())) == (1, {}, 3, 3)
     assert store.totals() == store.rebuilt()
+
+
+def test_the_state_tells_of_feedback_as_soon_as_it_is_acknowledged():
+    async def whole():
+        store = FakeStore()
+        async with running(store, shared=True, refresh_ms=60_000) as one, running(store, shared=True) as two:
+            await one.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            await two.catch_up()
+            for k in range(1, 5):
+                await visit(two, f"r{k}", {"a"})
+                assert [(await engine.state("home"))["rounds"] for engine in (one, two)] == [k, k]
+
+    asyncio.run(whole())
 
 
 @with_engine()
@@ -149,9 +162,9 @@ async def test_segments_learn_apart(engine, store, clock):
         await visit(engine, f"m{k}", {"a"}, segment="mobile")
         await visit(engine, f"d{k}", {"f"}, segment="desktop")
     await refreshed(engine)
-    for segment, best in (("mobile", 0), ("desktop", 5)):
-        x = np.array((await engine.state("home", segment))["marginals"]["x"])
-        assert x.sum(axis=1).argmax() == best
+    for segment, best, other in (("mobile", 0, 5), ("desktop", 5, 0)):
+        shown = np.array((await engine.state("home", segment))["marginals"]["x"]).sum(axis=1)
+        assert shown[best] > shown[other]
 
 
 @with_engine(max_segments=3)
@@ -220,6 +233,8 @@ async def test_an_event_can_be_looked_up(engine, store, clock):
     assert [slot["item"] for slot in told["slots"]] == [slot.item for slot in ranked.slots]
     assert told["settled_by"] == "final"
     assert told["slots"][0]["pinned"]
+    assert "pinned slots were asked for" in told["why"]
+    assert "pinned" not in (await engine.event((await visit(engine, "r2", set())).event_id))["why"]
     assert all(slot["clicked"] for slot in told["slots"])
     for nonsense in ("", "zz", "0" * 32, "é"):
         with pytest.raises(Unknown):
@@ -278,6 +293,41 @@ async def test_changes_follow_each_other_whichever_process_makes_them(one, two, 
     assert not created
     _, created = await one.put_surface("home", {"slots": 2}, actor="test")
     assert not created
+
+
+@with_engine()
+async def test_a_surface_whose_pages_wait_for_clicks_is_not_deleted_by_accident(engine, store, clock):
+    ranked = await engine.rank("home", "r1")
+    with pytest.raises(InUse, match="have just been shown"):
+        await engine.delete_surface("home", actor="test")
+    while engine._writer.holds(1):
+        await asyncio.sleep(0.01)
+    with pytest.raises(InUse, match="pages wait"):
+        await engine.delete_surface("home", actor="test")
+    assert (await answer(engine, ranked, [])).status == "accepted"
+    await engine.delete_surface("home", actor="test")
+    assert store.totals() == store.rebuilt() == {}
+
+
+@two_engines
+async def test_a_deleted_surface_is_gone_everywhere_and_its_name_is_free(one, two, store, clock):
+    await two.catch_up()
+    open_page = await two.rank("home", "r1")
+    with pytest.raises(Conflict, match="wait until their time is over, or delete with force=true"):
+        await one.delete_surface("home", actor="ann")
+    await one.pause_item("home", "f", actor="ann")
+    await one.delete_surface("home", actor="ann", force=True)
+    assert (store.entries[-1]["actor"], store.entries[-1]["action"]) == ("ann", "delete surface")
+    assert not any(key.startswith("standing without") for key in store.facts)
+    with pytest.raises(Unknown):
+        await one.rank("home", "r2")
+    await refreshed(two)
+    assert one.surfaces() == two.surfaces() == []
+    assert (await answer(two, open_page, [0])).status == "rejected"
+    await two.put_surface("home", {"slots": 2, "items": ["x", "y"]}, actor="test")
+    assert (await answer(two, open_page, [0])).status == "rejected"
+    assert (await two.rank("home", "r1")).event_id != open_page.event_id
+    assert (await two.state("home"))["rounds"] == 0
 
 
 @two_engines
@@ -516,7 +566,7 @@ async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engi
         await visit(engine, f"v{k}", {"a", "b"})
     report = await engine.report("home", until=clock() + 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reporting, "latest", None)
+        patch.setattr(rating, "latest", None)
         headline = await engine.headline("home")
     assert headline["uplift"] == report["uplift"]
     assert headline["pages"] == report["headline"]["pages"] > 0
@@ -528,9 +578,9 @@ async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engi
 @with_engine()
 async def test_those_who_watch_a_dashboard_do_not_read_the_log_again_and_again(engine, store, clock):
     await visit(engine, "v", {"a"})
-    read, latest = [], reporting.latest
+    read, latest = [], rating.latest
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reporting, "latest", lambda *arguments: read.append(arguments) or latest(*arguments))
+        patch.setattr(rating, "latest", lambda *arguments: read.append(arguments) or latest(*arguments))
         for _ in range(5):
             clock.at += 1000
             await engine.report("home")

@@ -36,6 +36,31 @@ async def test_an_exported_log_teaches_another_store_the_same(engine, store, clo
         assert sorted(map(str, second.export("home"))) == sorted(map(str, rows))
 
 
+@with_engine()
+async def test_a_log_teaches_another_surface_of_the_same_store_once(engine, store, clock):
+    for k in range(30):
+        await visit(engine, f"v{k}", {"a", "b"})
+    await engine.put_surface("twin", {"slots": 3, "items": ITEMS}, actor="test")
+    rows = list(engine.export("home"))
+    for taken, known in ((30, 0), (0, 30)):
+        told = await engine.import_rows("twin", iter(rows), actor="test")
+        assert (told["taken"], told["known"], told["refused"]) == (taken, known, 0)
+        assert (await engine.state("twin"))["loss"] == (await engine.state("home"))["loss"]
+    assert (await engine.import_rows("home", iter(rows), actor="test"))["known"] == 30
+    assert store.totals() == store.rebuilt()
+
+
+@with_engine()
+async def test_a_log_that_counts_positions_from_one_is_learned_from(engine, store, clock):
+    rows = [
+        {"event": event, "position": position, "item": "abc"[position - 1], "click": 0, "propensity": 0.5}
+        for event in (0, 1)
+        for position in (1, 2, 3)
+    ]
+    assert (await engine.import_rows("home", rows, actor="test"))["taken"] == 2
+    assert np.diag((await engine.state("home"))["loss"]).tolist() == [4.0, 4.0, 4.0]
+
+
 @with_engine(max_segments=2)
 async def test_rows_that_make_no_sense_are_counted_and_left_out(engine, store, clock):
     good = [
@@ -44,7 +69,7 @@ async def test_rows_that_make_no_sense_are_counted_and_left_out(engine, store, c
     ]
     bad = {
         "no name": [{**good[0], "event": None}],
-        "order": [{**good[1], "event": "2"}],
+        "order": [{**good[2], "event": "2"}],
         "item": [{**good[0], "event": "3", "item": "zzz"}],
         "twice": [{**good[0], "event": "4"}, {**good[1], "event": "4", "item": "a"}],
         "arm": [{**good[0], "event": "5", "arm": "leg"}],

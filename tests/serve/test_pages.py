@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 
 from bothworlds.serve import pages
 from bothworlds.serve.engine_types import Unavailable
+from bothworlds.serve.operations import OPERATIONS
 from tests.serve.fake_engine import NAMES, NOW, FakeEngine, audit, item_line, report_of, surface_of
 from tests.serve.markup import Markup, drawings
 
@@ -237,14 +238,52 @@ def test_the_changing_part_is_the_same_as_on_the_page():
 
 def test_an_event_is_told_as_a_story():
     page = read(Browsing(FakeEngine()), "/event?id=" + "ab" * 16)
-    for said in ("drawn at random", "settled by final feedback", "Oak desk", "41.0%", "pinned by the request"):
+    for said in ("drawn at random", "settled by final feedback", "Oak desk", "41.0%", "pinned by the request",
+                 "late click", "from 0 in the API"):  # fmt: skip
         assert said in page.text
     assert "Paste one here" in read(Browsing(FakeEngine()), "/event").text
 
 
+def test_a_mistyped_event_id_can_be_mended():
+    page = read(Browsing(FakeEngine()), "/event?id=abab+", 404)
+    assert page.count("input", name="id", value="abab") == 1
+    assert "There is no event 'abab'. Event ids have 32 digits" in page.text
+
+
+def test_the_api_is_shown_to_people_as_a_table_with_every_call():
+    page = read(Browsing(FakeEngine()), "/api")
+    assert page.count("tr") == len(OPERATIONS) + 1
+    assert "POST /v1/surfaces/{surface}/rank" in page.text
+    assert 'href="/openapi.json"' in page.source
+    assert 'href="/api"' in read(Browsing(FakeEngine()), "/").source
+
+
+def test_one_page_is_not_said_as_several():
+    one = {"pages": 1, "clicks_per_page": 2.0, "interval": None}
+    page = dashboard(headline=one, holdout=False, learning=report_of(surface_of())["learning"] | {"rounds": 1})
+    assert "over 1 page" in page.text
+    assert "after 1 page" in page.text
+    assert "1 pages" not in page.text
+
+
+def test_the_page_says_what_it_leaves_out_and_how_it_counts():
+    page = dashboard(surfaces=[surface_of([f"item {i}" for i in range(12)])])
+    assert "The 10 likeliest of 12 items." in page.text
+    assert "Slots are counted from 1 here, and from 0 in the API." in page.text
+    assert "Repeated feedback since the last start" in page.text
+    assert "Pages waiting, all surfaces, every 5 s" in page.text
+    assert "likeliest of" not in dashboard().text
+
+
+def test_the_first_page_tells_what_was_changed_anywhere():
+    page = read(Browsing(FakeEngine()), "/")
+    assert "home, pause: Bar stool" in page.text
+    assert "key 3f" in page.text
+
+
 @pytest.mark.parametrize("path", ["/surfaces/nowhere", "/live/nowhere", "/event?id=nothing"])
 def test_what_is_not_there_is_said_on_a_page(path):
-    assert "there is no" in read(Browsing(FakeEngine()), path, 404).text
+    assert "there is no" in read(Browsing(FakeEngine()), path, 404).text.lower()
 
 
 def test_a_store_that_is_away_is_said_on_a_page():

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from bothworlds.serve import reporting
+from bothworlds.serve.comparing import Pages, told_of, uplift_of
 from bothworlds.serve.engine_types import Invalid, Unknown
+from bothworlds.serve.rating import Asked, weighted_rates
 from bothworlds.serve.records import Event
-from bothworlds.serve.reporting import Pages, shift_of, told_of, uplift_of, weighted_rates
+from bothworlds.serve.reporting import shift_of
 
 from .running import ITEMS, answer, refreshed, visit, with_engine
 
@@ -27,7 +29,7 @@ KEYS = {
         "duplicates",
     },
     "shift": {"alarm", "recent", "long_run", "z", "note"},
-    "marginals": {"items", "slots", "x"},
+    "marginals": {"items", "segment", "slots", "x"},
 }
 
 
@@ -152,6 +154,26 @@ def test_weighted_click_rates_are_right_and_their_intervals_cover(rng):
     assert (covered > 0.85 * 100).all()
 
 
+@with_engine()
+async def test_whoever_asks_about_all_segments_is_shown_the_one_that_most_was_learned_of(engine, store, clock):
+    assert (await engine.report("home"))["marginals"]["segment"] == ""
+    for k in range(30):
+        await visit(engine, f"m{k}", {"a"}, segment="mobile")
+    await refreshed(engine)
+    report, mobile = await engine.report("home"), await engine.state("home", "mobile")
+    assert report["marginals"]["segment"] == "mobile"
+    assert report["marginals"]["x"] == mobile["marginals"]["x"]
+    assert report["learning"]["policy_id"] == mobile["policy_id"]
+    assert (await engine.report("home", segment=""))["marginals"]["segment"] == ""
+
+
+def test_pages_that_are_all_alike_do_not_make_a_rate_certain():
+    for pages, most in ((7, 1.0), (1000, 0.01)):
+        low, high = told_of(Pages(pages, pages, pages))["interval"]
+        assert low < 1.0 < high < 1.0 + most
+    assert uplift_of(Pages(200, 200, 200), Pages(200, 200, 200))["low"] < 0.0
+
+
 def test_the_alarm_rings_when_visitors_change_and_not_before(rng):
     class History:
         def __init__(self, recent):
@@ -168,7 +190,7 @@ def test_the_alarm_rings_when_visitors_change_and_not_before(rng):
     class Display:
         surface = Surface()
 
-    asked = reporting.Asked(Display(), None, 0, 1, 10 * reporting.DAY, reporting.Rates())
+    asked = Asked(Display(), None, 0, 1, 10 * reporting.DAY)
     alarms = [shift_of(History(pages_of(rng, 0.5, 1000)), asked)["alarm"] for _ in range(200)]
     assert not any(alarms)
     changed = shift_of(History(pages_of(rng, 0.35, 1000)), asked)

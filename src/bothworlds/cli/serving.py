@@ -15,6 +15,7 @@ from .common import app, plainly
 
 if TYPE_CHECKING:
     from ..serve.stores.base import Store as AnyStore
+    from ..serve.verifying import Verification
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,12 +113,16 @@ def verify(store: Store = "bothworlds.db") -> None:
         f"compared {found.counters} counters of {found.segments} segments "
         f"with {found.events} settled events and {found.adjustments} adjustments"
     )
-    for difference in found.differences:
-        typer.echo(str(difference))
+    _list_differences(found)
     if not found.clean:
         typer.echo(f"{found.n_differences} counters differ", err=True)
         raise typer.Exit(1)
     typer.echo("all are equal")
+
+
+def _list_differences(found: Verification) -> None:
+    for difference in found.differences:
+        typer.echo(str(difference))
 
 
 @app.command()
@@ -127,7 +132,10 @@ def migrate(
     source: Annotated[str, typer.Option("--from", metavar=PLACE, help="The store to copy.")],
     target: Annotated[str, typer.Option("--to", metavar=PLACE, help="An empty store, or a file that does not exist.")],
 ) -> None:
-    """Copy a store to another one, such as a file to PostgreSQL, and verify both; nothing in the first is changed."""
+    """Copy a store to another one, such as a file to PostgreSQL, and verify both; nothing in the first is changed.
+
+    The exit status is 1 if counters differ from the log, as in verify.
+    """
     from ..progress import progress_bar
     from ..serve.moving import migrate as move
 
@@ -137,7 +145,16 @@ def migrate(
         progress_bar("copying", old.count_rows()) as progress,
     ):
         moved = move(old, new, progress)
-    typer.echo(f"copied {moved.rows} rows; {moved.target.counters} counters verified in both stores")
+    if moved.target.clean:
+        typer.echo(f"copied {moved.rows} rows; {moved.target.counters} counters verified in both stores")
+        return
+    _list_differences(moved.target)
+    typer.echo(
+        f"copied {moved.rows} rows as they are; {moved.target.n_differences} counters differ from the log, in both "
+        "stores alike: look into the source before you use the copy",
+        err=True,
+    )
+    raise typer.Exit(1)
 
 
 @keys.command("create")
@@ -166,7 +183,10 @@ def list_keys(store: Store = "bothworlds.db") -> None:
     from ..serve.shapes import rfc3339
 
     with _opened(store, read_only=True) as opened:
-        for key in kept(opened):
+        found = kept(opened)
+        if not found:
+            typer.echo(f"{store} has no keys; 'bothworlds keys create --role admin' makes the first", err=True)
+        for key in found:
             state = f"revoked {rfc3339(key['revoked_at'])}" if key["revoked_at"] else "in use"
             typer.echo(f"{key['id']}  {','.join(key['roles'])}  {rfc3339(key['created_at'])}  {state}  {key['note']}")
 

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from . import exchange, surfaces
-from .engine_types import Conflict, Invalid, Unknown
+from .engine_types import Conflict, InUse, Invalid, Unknown
 from .ids import checked_name
 from .records import Adjustment, Segment, Surface
 from .refreshing import Refresher
 from .shelves import Display
-from .stores.base import Store, StoreError, Unstorable, VersionConflict
+from .stores.base import StillOpen, Store, StoreError, Unstorable, VersionConflict
 from .surfaces import Absence, Change, Standing
-from .writer import unavailable
+from .writer import Writer, unavailable
 
 __all__ = ["Administration"]
 
@@ -33,6 +33,7 @@ class Administration:
 
     _store: Store
     _refresher: Refresher
+    _writer: Writer
     _clock: Callable[[], int]
     _shared: bool
 
@@ -82,6 +83,24 @@ class Administration:
             return surfaces.with_settings(self._expected(name, if_version), changes, self._clock())
 
         return await self._change(change, actor, if_version)
+
+    async def delete_surface(
+        self, name: str, *, actor: str, if_version: int | None = None, force: bool = False
+    ) -> None:
+        """Delete a surface and its log; Conflict while pages of it wait for clicks, unless ``force``."""
+        async with self._one_at_a_time:
+            await self.catch_up()
+            known = self._expected(name, if_version)
+            facts = [_absence_key(known, item.index) for item in known.items]
+            entry = self._entry(None, actor, "delete surface", f"{name!r} with its log")
+            remedy = "wait until their time is over, or delete with force=true"
+            if self._writer.holds(known.id) and not force:
+                raise InUse(f"pages of surface {name!r} have just been shown: {remedy}")
+            try:
+                await self._in_thread(lambda: self._store.delete_surface(known, facts, [entry], force=force))
+            except StillOpen as error:
+                raise InUse(f"{error}: {remedy}") from error
+            self._refresher.remove(known.id)
 
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Add an item at the median of the others, or bring back one that was paused or removed."""

@@ -26,7 +26,7 @@ from .stores.base import Store, StoreError
 __all__ = ["ROLES", "Keyring", "create_key", "list_keys", "revoke_key"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
-REFRESH_SECONDS = 5.0  # how soon a key that was revoked elsewhere is refused here
+REFRESH_SECONDS = 1.0  # how soon a key that was revoked elsewhere is refused here
 RETRY_SECONDS = 0.5  # how soon the store is asked again about a key that is not known
 LOCAL, PUBLIC, COMMAND_LINE = "local", "public", "command line"  # who acts, where no key says it
 
@@ -60,6 +60,14 @@ class Keyring:
         """The id of the key that the request carries and that allows this role; refuses it otherwise."""
         if time.monotonic() - self._loaded > REFRESH_SECONDS:
             await self._refresh()
+        found = await self._known(scope, role, public)
+        if role == "admin":
+            # Another process may have made the first key, or revoked this one, a moment ago.
+            await self._load_quietly()
+            found = await self._known(scope, role, public)
+        return found
+
+    async def _known(self, scope: Scope, role: Role, public: bool) -> str:
         if not self._closed:
             return LOCAL
         text = header(scope, b"authorization").decode("latin-1")

@@ -12,11 +12,13 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from .report_types import Marginals, Point, Snapshot
-from .wording import known, moment, number, percent
+from .wording import known, many, moment, number, percent
 
 __all__ = ["merged", "rates", "strips"]
 
 DAY = 86_400_000
+# Round numbers, and into how many parts each divides without a remainder that would have to be rounded.
+PARTS = {1.0: 5, 1.5: 3, 2.0: 4, 3.0: 3, 4.0: 4, 5.0: 5, 6.0: 3, 8.0: 4, 10.0: 5}
 ARMS = {"learner": "learned order", "holdout": "holdout (the page's own order)"}
 
 
@@ -95,27 +97,37 @@ def nice(value: float) -> float:
     (0.4, 1.5, 8.0)
     """
     unit = 10.0 ** math.floor(math.log10(value))
-    steps = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-    return round(unit * next(s for s in steps if s >= value / unit - 1e-9), 12)
+    return round(unit * next(s for s in PARTS if s >= value / unit - 1e-9), 12)
+
+
+def ticks(top: float) -> list[tuple[float, str]]:
+    """Where the lines of the grid are, and what is written there: round numbers, as they are.
+
+    >>> [said for _, said in ticks(nice(2.6))], [said for _, said in ticks(nice(0.13))]
+    (['0', '1', '2', '3'], ['0', '0.05', '0.10', '0.15'])
+    """
+    unit = 10.0 ** math.floor(math.log10(top) + 1e-9)
+    parts = PARTS[min(PARTS, key=lambda step: abs(step - top / unit))]
+    places = max(0, -math.floor(math.log10(top / parts) + 1e-9))
+    return [(top * part / parts, f"{top * part / parts:,.{places}f}" if part else "0") for part in range(parts + 1)]
 
 
 def _grid(frame: Frame) -> Markup:
     lines = []
-    for part in range(5):
-        value = frame.top * part / 4
+    for value, text in ticks(frame.top):
         y = frame.y(value)
         lines += [
             _tag("line", x1=frame.left, x2=frame.width - 10, y1=y, y2=y, class_="grid"),
-            _tag("text", number(value, 2), x=frame.left - 6, y=y + 4, class_="axis end"),
+            _tag("text", text, x=frame.left - 6, y=y + 4, class_="axis end"),
         ]
     days = frame.last - frame.first > DAY
-    ticks = max(2, frame.width // 160)
+    last = max(2, frame.width // 160)
     said: dict[str, int] = {}  # short spans have fewer minutes than there is room for
-    for tick in range(ticks + 1) if frame.last > frame.first else (0,):
-        at = frame.first + (frame.last - frame.first) * tick / ticks
+    for tick in range(last + 1) if frame.last > frame.first else (0,):
+        at = frame.first + (frame.last - frame.first) * tick / last
         if said.setdefault(moment(at, days), tick) != tick:
             continue
-        side = "middle" if frame.last == frame.first else {0: "start", ticks: "end"}.get(tick, "middle")
+        side = "middle" if frame.last == frame.first else {0: "start", last: "end"}.get(tick, "middle")
         lines.append(_tag("text", moment(at, days), x=frame.x(at), y=frame.height - 6, class_=f"axis {side}"))
     return Markup("").join(lines)
 
@@ -139,7 +151,8 @@ def _curve(frame: Frame, arm: str, curve: Sequence[Spot]) -> Markup:
 
 def _spot_title(arm: str, spot: Spot) -> str:
     interval = f"95% interval {number(spot.low)} to {number(spot.high)}"
-    return f"{moment(spot.at)} UTC, {ARMS[arm]}: {number(spot.rate)} clicks per page, {interval}, {spot.pages:,} pages"
+    when, pages = f"{moment(spot.at)} UTC", many(spot.pages, "page")
+    return f"{when}, {ARMS[arm]}: {number(spot.rate)} clicks per page, {interval}, {pages}"
 
 
 def strips(now: Marginals, history: Sequence[Snapshot], rows: Sequence[int], most: int = 30) -> list[Markup]:

@@ -105,7 +105,7 @@ class Client:
         self._sending = threading.Lock()  # held while events are on their way: they are in nobody's hands then
         self._timer: threading.Timer | None = None
         self._closed = False
-        self.dropped = 0  # events given up because too many were waiting, or because the service refused them
+        self.dropped = 0  # events given up because too many were waiting, or because the service did not take them
 
     def rank(
         self,
@@ -175,8 +175,7 @@ class Client:
                 self._timer = None
             events, self._waiting = list(self._waiting.values()), {}
         try:
-            if events:
-                self.feedback(events)
+            self._note_rejected(self.feedback(events))
             return True
         except ClientError as error:
             if error.status in WORTH_ANOTHER_TRY or not error.status:
@@ -185,6 +184,13 @@ class Client:
                 self.dropped += len(events)
                 logger.warning("the service refused %d events: %s", len(events), error)
             return False
+
+    def _note_rejected(self, results: Sequence[Mapping[str, Any]]) -> None:
+        """The service says so of each event by itself, and whoever has only noted clicks would never hear of it."""
+        rejected = [result for result in results if result["status"] == "rejected"]
+        if rejected:
+            self.dropped += len(rejected)
+            logger.warning("the service rejected %d events: %s", len(rejected), rejected[0].get("reason", ""))
 
     def close(self) -> None:
         """Send what waits, and what another thread could not send just now; then hang up."""
@@ -305,6 +311,11 @@ class AsyncClient:
     def __init__(self, url: str, key: str = "", *, connections: int = 16, **settings: Any) -> None:
         self._client = Client(url, key, **settings)
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="bothworlds-client")
+
+    @property
+    def dropped(self) -> int:
+        """As ``Client.dropped``."""
+        return self._client.dropped
 
     async def rank(self, surface: str, request_id: str | None = None, **options: Any) -> Page:
         """As ``Client.rank``."""

@@ -57,12 +57,22 @@ def load_config(path: Path | None, environment: Mapping[str, str] | None = None,
     10
     """
     said = _read(path) if path is not None else {}
-    _merge(said, _from_environment(os.environ if environment is None else environment))
+    variables = os.environ if environment is None else environment
+    _merge(said, _from_environment(variables))
     _merge(said, {name: value for name, value in given.items() if value is not None})
     try:
         return msgspec.convert(said, Config, strict=False)
     except msgspec.ValidationError as error:
-        raise ValueError(f"the settings of the service are wrong: {error}") from None
+        raise ValueError(_fault(error, variables)) from None
+
+
+def _fault(error: msgspec.ValidationError, environment: Mapping[str, str]) -> str:
+    """What is wrong with a setting, by the name under which it was given."""
+    detail, _, place = str(error).partition(" - at ")
+    setting = place.strip("`$.")
+    variable = PREFIX + setting.upper().replace(".", "_")
+    name = f"the variable {variable}" if variable in environment else f"the setting {setting or 'of the service'}"
+    return f"{name} is wrong: {detail[:1].lower() + detail[1:]}"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -30,6 +30,12 @@ ITEMS = (
     "Armchair", "Floor mirror", "Coat rack", "Bedside lamp", "Bookcase", "Footstool", "Picture frame", "Throw blanket",
 )  # fmt: skip
 SURFACE = "demo"
+# Somebody may try out keys meanwhile: visitors go on, as those of a page without a key would.
+SETTINGS = {
+    "BOTHWORLDS_REQUEST_LOG": "false",
+    "BOTHWORLDS_PUBLIC_RANK": "true",
+    "BOTHWORLDS_PUBLIC_FEEDBACK": "true",
+}
 SILENT = 0.02  # visitors without a click who leave without a word, so that deadlines have something to do
 REPEATED = 0.01  # feedback that is sent twice, as impatient phones do
 
@@ -125,7 +131,14 @@ def run(
         visitors = Visitors(
             client, found, surface=SURFACE if world is None else found.name.replace("/", "-") or SURFACE
         )
-        visitors.prepare()
+        try:
+            visitors.prepare()
+        except ClientError as error:
+            if error.status not in (401, 403):
+                raise
+            raise ValueError(
+                f"{where} has keys, and the visitors of a demo have none: choose another --store"
+            ) from error
         say(_greeting(address, where, found, visitors, rate))
         try:
             for _ in paced(rate, seconds):
@@ -178,8 +191,7 @@ def _service(command: Sequence[str], address: str) -> Iterator[None]:
     """The service as a process of its own; it is asked to stop at the end, and drains."""
     if not _falls_silent(address):
         raise ValueError(f"something listens at {address} already; choose another --port, or stop it")
-    quiet = {"BOTHWORLDS_REQUEST_LOG": "false", **os.environ}
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=quiet)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env={**SETTINGS, **os.environ})
     try:
         _wait_until_ready(process, address)
         yield

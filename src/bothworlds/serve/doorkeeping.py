@@ -14,7 +14,7 @@ from .config import Limits
 from .engine_types import Invalid, Unknown
 from .limits import decode, media_type, read_body
 from .managing import answer
-from .shapes import KeyRequest, KeyView, rfc3339
+from .shapes import KeyRequest, KeyView, NewKey, rfc3339
 from .stores.base import Store
 
 __all__ = ["Doorkeeping"]
@@ -50,7 +50,7 @@ class Doorkeeping:
             raise Invalid("the first key must have the role admin: with any other nobody could make another", "/roles")
         key = await asyncio.to_thread(create_key, self._store, asked.roles, asked.note, _now(), actor)
         await self._keyring.load()
-        return answer({"key": key}, 201, {"cache-control": "no-store"})
+        return answer(NewKey(key.split("_")[1], key), 201, {"cache-control": "no-store"})
 
     async def revoke_key(self, request: Request, actor: str) -> Response:
         try:

@@ -14,11 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import exchange, reporting
+from . import exchange, reporting, telling
 from .administration import Administration
 from .engine_types import Feedback, Invalid, Ranked, Result, Slot, TooMany, Unavailable, Unknown
 from .ids import REQUEST_LENGTH, checked_name, event_id_of, now_ms, parse_event_id, seed_of
-from .learner import rehearse
+from .learner import rehearse, sums_of
+from .rating import Asked, Rates
 from .records import Event, Report, Surface
 from .refreshing import Refresher
 from .shelves import Choice, Display, Shelf, signature_of
@@ -59,7 +60,7 @@ class Engine(Administration):
         self._writer = Writer(store, clock, self._refresher.changed)
         self._recent: dict[bytes, Ranked] = {}
         self._results: Counter[tuple[int, str]] = Counter()
-        self._rates = reporting.Rates()
+        self._rates = Rates()
         self._running = False
         self._secrets_read = self._secrets_followed = -math.inf
 
@@ -267,7 +268,7 @@ class Engine(Administration):
         if display is None:
             raise Unknown(f"the surface of event {event_id!r} is not known here")
         kept = await self._in_thread(self._store.policy, found.policy_id)
-        return reporting.told_of_event(found, display.surface, kept)
+        return telling.told_of_event(found, display.surface, kept)
 
     def export(self, surface: str) -> Iterator[dict[str, Any]]:
         """One row for every slot of every settled event."""
@@ -289,7 +290,10 @@ class Engine(Administration):
         shelf = display.shelves.get(segment)
         if shelf is None:
             raise Unknown(f"surface {surface!r} has no segment {segment!r}")
-        return reporting.state_of(display.surface, segment, shelf, self._clock())
+        # The counters as they are now: whoever was told that feedback is kept must find it here at once.
+        newer = await self._in_thread(self._store.segments, display.surface.id, shelf.sums.revision)
+        sums = next((sums_of(one, display.surface) for one in newer if one.name == segment), shelf.sums)
+        return telling.state_of(display.surface, segment, shelf, sums, self._clock())
 
     async def report(
         self, surface: str, *, since: int | None = None, until: int | None = None, segment: str | None = None
@@ -299,12 +303,10 @@ class Engine(Administration):
         if segment is not None and segment not in display.shelves:
             raise Unknown(f"surface {surface!r} has no segment {segment!r}")
         now = self._clock()
-        asked = reporting.Asked(
-            display, segment, since if since is not None else now - reporting.DAY, until or now, now, self._rates
-        )
+        asked = Asked(display, segment, since if since is not None else now - reporting.DAY, until or now, now)
         if asked.since >= asked.until:
             raise Invalid("since must be before until", "/since")
-        report = await self._in_thread(reporting.report_of, self._store, asked, self._results)
+        report = await self._in_thread(reporting.report_of, self._store, asked, self._rates, self._results)
         report["warnings"] += self._complaints()
         return report
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
-from starlette.types import Receive, Scope
+from starlette.types import Message, Receive, Scope
 
 from .config import Limits
 from .problems import Problem, decoding_problem
 
 __all__ = ["Gone", "check_count", "chunks", "decode", "header", "media_type", "read_body"]
+
+
+LINGER_BYTES = 32 << 20  # of a body that is too large, read so that its sender comes to hear the answer
+LINGER_SECONDS = 1.0  # without any of it, after which the sender is thought to listen
 
 
 class Gone(Exception):
@@ -40,13 +45,14 @@ def media_type(scope: Scope, expected: Iterable[bytes]) -> bytes:
 
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     """The whole body, unless it is larger than allowed or takes too long."""
-    _check_length(scope, limits.body_bytes)
+    if _length(scope) > limits.body_bytes:
+        raise await _announced(scope, receive, limits.body_bytes)
     message = await receive()
     if message["type"] == "http.disconnect":
         raise Gone
     body: bytes = message.get("body", b"")
     if len(body) > limits.body_bytes:
-        raise _too_large(limits.body_bytes)
+        raise await _too_large(receive, limits.body_bytes, message)
     if not message.get("more_body", False):
         return body
     parts = [body]
@@ -57,7 +63,8 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
 
 async def chunks(scope: Scope, receive: Receive, most: int, seconds: float) -> AsyncIterator[bytes]:
     """The body piece by piece; each piece may take that many seconds to arrive."""
-    _check_length(scope, most)
+    if _length(scope) > most:
+        raise await _announced(scope, receive, most)
     async for part in _further(receive, most, 0, seconds):
         yield part
 
@@ -74,7 +81,7 @@ async def _further(receive: Receive, most: int, size: int, seconds: float) -> As
         part = message.get("body", b"")
         size += len(part)
         if size > most:
-            raise _too_large(most)
+            raise await _too_large(receive, most, message)
         yield part
         more = message.get("more_body", False)
 
@@ -82,13 +89,24 @@ async def _further(receive: Receive, most: int, size: int, seconds: float) -> As
 _CLOSE = {"connection": "close"}  # what is left of the body is not read
 
 
-def _check_length(scope: Scope, most: int) -> None:
+def _length(scope: Scope) -> int:
     said = header(scope, b"content-length")
-    if said.isdigit() and int(said[:20]) > most:
-        raise _too_large(most)
+    return int(said[:20]) if said.isdigit() else 0
 
 
-def _too_large(most: int) -> Problem:
+async def _announced(scope: Scope, receive: Receive, most: int) -> Problem:
+    """Whoever asks before sending, or means to send without end, is answered at once."""
+    heard_out = not header(scope, b"expect") and _length(scope) <= LINGER_BYTES
+    return await _too_large(receive, most, {"more_body": heard_out})
+
+
+async def _too_large(receive: Receive, most: int, last: Message) -> Problem:
+    """The refusal, once the rest has arrived and been thrown away: many programs send all of it before they listen."""
+    left = LINGER_BYTES
+    with suppress(TimeoutError):
+        while last.get("more_body", False) and left > 0:
+            last = await asyncio.wait_for(receive(), LINGER_SECONDS)
+            left -= len(last.get("body", b""))
     return Problem(413, f"the body may have {most} bytes at most", headers=_CLOSE)
 
 

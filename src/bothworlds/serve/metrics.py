@@ -11,7 +11,14 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -38,6 +45,7 @@ class Metrics:
     """Counters of one process."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call] # when each was first counted: twice the series for nothing
         self._registry = registry = CollectorRegistry()
         self._shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
         self._requests = Counter(

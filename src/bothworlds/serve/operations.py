@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .answers import Alive, EventView, Imported, ReportView, StateView
 from .shapes import (
     Answer,
     FeedbackBatch,
     FeedbackResults,
     Health,
-    Import,
     KeyRequest,
     Keys,
     NewKey,
@@ -75,7 +75,9 @@ OPERATIONS = (
         "POST", "/v1/feedback", "feedback", "ingest", "What visitors clicked", {200: FeedbackResults},
         (*READ_BODY, 429), FeedbackBatch,
     ),
-    Operation("GET", "/v1/events/{event_id}", "get_event", "read", "One decision and what became of it", {200: Answer}),
+    Operation(
+        "GET", "/v1/events/{event_id}", "get_event", "read", "One decision and what became of it", {200: EventView}
+    ),
     Operation("GET", "/v1/surfaces", "list_surfaces", "admin", "All surfaces", {200: Surfaces}),
     Operation("GET", SURFACE, "get_surface", "admin", "One surface", {200: SurfaceView, 304: None}),
     Operation(
@@ -102,11 +104,11 @@ OPERATIONS = (
         READ_BODY, WarmStart,
     ),
     Operation(
-        "GET", SURFACE + "/state", "get_state", "read", "Counters and probabilities", {200: Answer}, (422,),
+        "GET", SURFACE + "/state", "get_state", "read", "Counters and probabilities", {200: StateView}, (422,),
         query=SEGMENT,
     ),
     Operation(
-        "GET", SURFACE + "/report", "get_report", "read", "How well it does", {200: Answer}, (422,),
+        "GET", SURFACE + "/report", "get_report", "read", "How well it does", {200: ReportView}, (422,),
         query={**PERIOD, **SEGMENT},
     ),
     Operation(
@@ -114,8 +116,12 @@ OPERATIONS = (
         (406, 422), query={"format": "ndjson or parquet; otherwise the header Accept decides"},
     ),
     Operation(
-        "POST", SURFACE + "/import", "import_log", "admin", "Learn from a log", {200: Import}, READ_BODY,
+        "POST", SURFACE + "/import", "import_log", "admin", "Learn from a log", {200: Imported}, READ_BODY,
         (NDJSON, PARQUET),
+    ),
+    Operation(
+        "DELETE", SURFACE, "delete_surface", "admin", "Delete a surface and its log", {204: None}, (422, *VERSIONED),
+        query={"force": "true to delete it although pages of it still wait for clicks"},
     ),
     Operation("GET", "/v1/keys", "list_keys", "admin", "All keys", {200: Keys}),
     Operation("POST", "/v1/keys", "create_key", "admin", "Make a key", {201: NewKey}, READ_BODY, KeyRequest),
@@ -124,7 +130,7 @@ OPERATIONS = (
         "POST", "/v1/secret/rotate", "rotate_secret", "admin", "Sign tokens with a new secret", {204: None},
         READ_BODY, Rotation, False,
     ),
-    Operation("GET", "/healthz", "alive", None, "Is the process alive?", {200: Answer}),
+    Operation("GET", "/healthz", "alive", None, "Is the process alive?", {200: Alive}),
     Operation("GET", "/readyz", "ready", None, "Can the service work?", {200: Health}, (503,)),
     Operation("GET", "/metrics", "metrics", "read", "Figures for Prometheus", {200: ("text/plain",)}),
     Operation("GET", "/openapi.json", "openapi", None, "This description", {200: Answer}),

@@ -21,13 +21,16 @@ from starlette.staticfiles import StaticFiles
 
 from . import charts, wording
 from .engine_types import Invalid, ServiceError, Unavailable, Unknown
+from .operations import OPERATIONS
 from .records import Surface
 from .report_types import Headline, SurfaceReport
 from .viewing import RANGES, View, heat_table, likeliest, pages_of_items, story
 
-__all__ = ["HEADERS", "Observed", "page", "routes"]
+__all__ = ["HEADERS", "SESSION", "Observed", "page", "routes"]
 
 HERE = Path(__file__).parent
+SESSION = "bothworlds_session"  # the cookie of somebody who has signed in
+TRACED = 10  # items whose probabilities are drawn over time
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -38,7 +41,7 @@ HEADERS = {
 }
 
 Figures = Callable[[], Mapping[str, Any]]
-Audit = Callable[[int, int], Sequence[Mapping[str, Any]]]  # of a surface's id, so many
+Audit = Callable[[int | None, int], Sequence[Mapping[str, Any]]]  # of a surface's id, or of all; so many
 
 
 class Observed(Protocol):
@@ -66,7 +69,10 @@ def routes(engine: Observed, *, latency: Figures | None = None, audit: Audit | N
         if not surfaces:
             return page(request, "welcome.html", address=_address(request))
         headlines = await asyncio.gather(*(_headline_or_none(engine, surface) for surface in surfaces))
-        return page(request, "surfaces.html", lines=list(zip(surfaces, headlines, strict=True)))
+        names: dict[Any, str] = {surface.id: surface.name for surface in surfaces}
+        latest = await asyncio.to_thread(audit, None, 20) if audit else []
+        changes = [{**entry, "where": names.get(entry.get("surface_id"), "")} for entry in latest]
+        return page(request, "surfaces.html", lines=list(zip(surfaces, headlines, strict=True)), audit=changes)
 
     async def surface(request: Request) -> Response:
         return page(request, "surface.html", **await _seen(engine, request, latency, audit))
@@ -77,21 +83,30 @@ def routes(engine: Observed, *, latency: Figures | None = None, audit: Audit | N
     async def event(request: Request) -> Response:
         event_id = request.query_params.get("id", "").strip()
         if not event_id:
-            return page(request, "event.html", event_id="", story=None, slots=[], rest=[])
-        return page(request, "event.html", event_id=event_id, **story(await engine.event(event_id)))
+            return page(request, "event.html", event_id="", story=None, problem="")
+        try:
+            told = story(await engine.event(event_id))
+        except Unknown as error:
+            return page(request, "event.html", 404, event_id=event_id, story=None, problem=str(error))
+        return page(request, "event.html", event_id=event_id, problem="", **told)
+
+    async def api(request: Request) -> Response:
+        return page(request, "api.html", operations=OPERATIONS)
 
     return [
         Route("/", _said(home)),
         Route("/surfaces/{surface:path}", _said(surface)),
         Route("/live/{surface:path}", _said(live)),
         Route("/event", _said(event)),
+        Route("/api", _said(api)),
         Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),
     ]
 
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
     """A rendered page, with the headers that every page has."""
-    rendered = _environment().get_template(template).render(root=request.scope.get("root_path", ""), **context)
+    root, signed_in = request.scope.get("root_path", ""), SESSION in request.cookies
+    rendered = _environment().get_template(template).render(root=root, signed_in=signed_in, **context)
     return HTMLResponse(rendered, status, HEADERS)
 
 
@@ -105,7 +120,8 @@ async def _seen(engine: Observed, request: Request, latency: Figures | None, aud
         "report": report,
         "ranges": RANGES,
         "heat": heat_table(report["marginals"], shown),
-        "strips": charts.strips(report["marginals"], report["marginals_history"], shown[:8])[:6],
+        "strips": charts.strips(report["marginals"], report["marginals_history"], shown[:TRACED])[:6],
+        "traced": min(TRACED, len(shown)),
         "items": pages_of_items(report["items"], view.all_items),
         "health": {**await asyncio.to_thread(engine.health), **(latency() if latency else {})},
         "audit": await asyncio.to_thread(audit, surface.id, 50) if audit else [],
@@ -157,6 +173,7 @@ def _environment() -> Environment:
         made.globals |= {"wording": wording, "charts": charts, "urlencode": urlencode}
         made.filters |= {
             "count": wording.count,
+            "many": wording.many,
             "number": wording.number,
             "percent": wording.percent,
             "duration": wording.duration,

@@ -11,7 +11,7 @@ import msgspec
 from .engine_types import Conflict, Invalid, ServiceError, TooMany, Unavailable, Unknown
 from .stores.base import StoreError, VersionConflict
 
-__all__ = ["MEDIA_TYPE", "Problem", "decoding_problem", "problem_of"]
+__all__ = ["MEDIA_TYPE", "Problem", "decoding_fault", "decoding_problem", "problem_of"]
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = "1"
@@ -103,11 +103,19 @@ def decoding_problem(error: Exception) -> Problem:
     """
     if not isinstance(error, msgspec.ValidationError):
         return Problem(400, f"the body cannot be read as JSON: {_lowered(str(error))}")
+    detail, pointer = decoding_fault(error)
+    return Problem(422, f"the body is not as expected: {detail}", errors=[{"pointer": pointer, "detail": detail}])
+
+
+def decoding_fault(error: msgspec.ValidationError) -> tuple[str, str]:
+    """What msgspec finds wrong, and where: a field that is unknown or missing is pointed to as well.
+
+    >>> decoding_fault(msgspec.ValidationError("Object contains unknown field `name`"))
+    ('object contains unknown field `name`', '/name')
+    """
     sentence, _, path = str(error).partition(" - at ")
-    detail = _lowered(sentence)
-    return Problem(
-        422, f"the body is not as expected: {detail}", errors=[{"pointer": _pointer(path), "detail": detail}]
-    )
+    field = re.search(r"(?:unknown|required) field `([^`]+)`", sentence)
+    return _lowered(sentence), _pointer(path) + (f"/{field[1]}" if field else "")
 
 
 def _pointer(path: str) -> str:
@@ -116,4 +124,9 @@ def _pointer(path: str) -> str:
 
 
 def _lowered(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
+    """A sentence to go on with; names in capitals stay as they are.
+
+    >>> _lowered("Expected `int`"), _lowered("JSON is malformed")
+    ('expected `int`', 'JSON is malformed')
+    """
+    return sentence if sentence[:2].isupper() else sentence[:1].lower() + sentence[1:]

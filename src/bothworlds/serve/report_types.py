@@ -76,11 +76,12 @@ class Point(TypedDict):
 
 
 class Marginals(TypedDict):
-    """How likely each item is at each slot now: ``x[i][j]`` for ``items[i]`` at slot j of ``slots``."""
+    """How likely each item is at each slot now, in one segment: ``x[i][j]`` for ``items[i]`` at slot j of ``slots``."""
 
     items: list[str]
     slots: int
     x: list[list[float]]
+    segment: NotRequired[str]
 
 
 class Snapshot(TypedDict):
@@ -100,7 +101,7 @@ class Learning(TypedDict):
     rounds: int
     outstanding: int  # pages that wait for clicks or for their deadline
     late: int
-    duplicates: int
+    duplicates: int  # since the process that is asked was started
 
 
 class Shift(TypedDict):

@@ -27,6 +27,7 @@ __all__ = ["Opened", "listen", "open_service", "run", "serve"]
 BACKLOG = 2048
 PATIENCE_SECONDS = 4.0
 COMPILING = "Still starting: the first start of an installation compiles for about a minute, later ones do not."
+NO_KEYS = "The store has no keys: everybody on this machine may do everything, and nobody else can connect."
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 Announce = Callable[[str], None]
 
@@ -171,7 +172,7 @@ def _tell(announce: Announce, config: Config, listener: socket.socket, opened: O
     address = where(config, listener)
     announce(f"bothworlds serves {_without_password(config.store)} at {address}; dashboard: {address}/")
     if not opened.service.keyring.needed:
-        announce("The store has no keys: everybody on this machine may do everything, and nobody else can connect.")
+        announce(NO_KEYS)
 
 
 def _without_password(store: str) -> str:

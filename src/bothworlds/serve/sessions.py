@@ -10,34 +10,23 @@ import asyncio
 import hmac
 import secrets
 import time
-from html import escape
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
 from .auth import LOCAL, Keyring
 from .config import Limits
 from .limits import header, media_type, read_body
+from .pages import SESSION, page
 from .problems import Problem
 from .stores.base import Store
 
 __all__ = ["Sessions"]
 
-COOKIE = "bothworlds_session"
 LIFETIME_SECONDS = 12 * 3600
-PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Sign in - bothworlds</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
-<style>body{{font:1rem/1.5 system-ui,sans-serif;max-width:26rem;margin:15vh auto;padding:0 1rem}}
-input,button{{font:inherit;width:100%;box-sizing:border-box;padding:.5rem;margin:.5rem 0}}</style>
-<h1>Sign in</h1><p>The dashboard needs a key with the role <code>read</code>:
-an administrator
-makes one with <code>POST /v1/keys</code>, or with <code>bothworlds keys create --role read</code> while the service
-does not run.</p><p role="alert">{message}</p>
-<form method="post" action="/sign-in"><label>Key <input name="key" type="password" autocomplete="current-password"
-required autofocus></label><button>Sign in</button></form></html>"""
 
 
 class Sessions:
@@ -57,7 +46,7 @@ class Sessions:
 
     async def show(self, request: Request) -> Response:
         """The form."""
-        return _page("")
+        return page(request, "sign-in.html", message="")
 
     async def sign_in(self, request: Request) -> Response:
         """Take a key, and answer with a cookie."""
@@ -67,17 +56,17 @@ class Sessions:
         try:
             key_id = await self._keyring.owner(sent, "read") if self._keyring.needed else LOCAL
         except Problem as problem:
-            return _page(problem.detail, problem.status)
+            return page(request, "sign-in.html", problem.status, message=problem.detail)
         response = RedirectResponse("/", 303)
         secure = request.url.scheme == "https"
         value = await self._sign(key_id, int(time.time()) + LIFETIME_SECONDS)
-        response.set_cookie(COOKIE, value, LIFETIME_SECONDS, httponly=True, samesite="strict", secure=secure)
+        response.set_cookie(SESSION, value, LIFETIME_SECONDS, httponly=True, samesite="strict", secure=secure)
         return response
 
     async def sign_out(self, request: Request) -> Response:
         """Forget the cookie."""
         response = RedirectResponse("/sign-in", 303)
-        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        response.delete_cookie(SESSION, httponly=True, samesite="strict")
         return response
 
     async def _sign(self, key_id: str, deadline: int) -> str:
@@ -100,13 +89,9 @@ class Sessions:
         return self._secret
 
 
-def _page(message: str, status: int = 200) -> HTMLResponse:
-    return HTMLResponse(PAGE.format(message=escape(message)), status, {"cache-control": "no-store"})
-
-
 def _cookie(scope: Scope) -> str:
     try:
-        found = SimpleCookie(header(scope, b"cookie").decode("latin-1")).get(COOKIE)
+        found = SimpleCookie(header(scope, b"cookie").decode("latin-1")).get(SESSION)
     except CookieError:
         return ""
     return found.value if found is not None else ""

@@ -18,7 +18,6 @@ __all__ = [
     "FeedbackEvent",
     "FeedbackResults",
     "Health",
-    "Import",
     "KeyRequest",
     "KeyView",
     "Keys",
@@ -160,8 +159,9 @@ class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewKey(Struct, frozen=True):
-    """A key, which is told once and never again."""
+    """A key, which is told once and never again, and the id by which it is listed and revoked."""
 
+    id: str
     key: str
 
 
@@ -197,12 +197,8 @@ class Health(Struct, frozen=True):
     reasons: list[str] = []
 
 
-class Import(Struct, frozen=True):
-    """How many events of an import were taken; further fields say why others were not."""
-
-
 class Answer(Struct, frozen=True):
-    """Figures about a surface or an event; see the documentation of the service."""
+    """This description."""
 
 
 class FieldError(Struct, frozen=True):

@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +19,9 @@ import msgspec
 
 from .config import Config
 from .engine_types import ServiceError
-from .running import COMPILING, is_postgres, listen, run, where
+from .running import COMPILING, NO_KEYS, is_postgres, listen, run, where
 from .stores.base import StoreError
+from .stores.opening import open_store
 
 __all__ = ["supervise"]
 
@@ -36,16 +39,20 @@ def supervise(
         crew = _Crew(held, work or _work, folder)
         before = {sign: signal.signal(sign, crew.stop) for sign in (signal.SIGTERM, signal.SIGINT)}
         try:
-            crew.run(lambda: announce(_listening(held, where(held, holder))))
+            crew.run(lambda: _tell(announce, held, where(held, holder)))
         finally:
             for sign, handler in before.items():
                 signal.signal(sign, handler)
             del os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
 
-def _listening(config: Config, address: str) -> str:
+def _tell(announce: Callable[[str], None], config: Config, address: str) -> None:
     kind = "PostgreSQL" if is_postgres(config.store) else config.store
-    return f"bothworlds serves {kind} with {config.workers} workers at {address}; dashboard: {address}/"
+    announce(f"bothworlds serves {kind} with {config.workers} workers at {address}; dashboard: {address}/")
+    if is_postgres(config.store):
+        with suppress(StoreError), closing(open_store(config.store, read_only=True)) as store:
+            if not store.keys():
+                announce(NO_KEYS)
 
 
 def _work(config: Config, ready: Any) -> None:
@@ -55,6 +62,20 @@ def _work(config: Config, ready: Any) -> None:
         run(config, listen(config, shared=True), lambda said: None if said is COMPILING else ready.set())
     except (ValueError, OSError, ServiceError, StoreError) as error:
         sys.exit(f"bothworlds: {error}")
+
+
+def _begin(work: Callable[[Config, Any], None], config: Config, ready: Any) -> None:
+    """Where a worker begins: it is watched over even while it starts."""
+    threading.Thread(target=_end_with_supervisor, name="bothworlds watch", daemon=True).start()
+    work(config, ready)
+
+
+def _end_with_supervisor() -> None:
+    """Stop as if told to once the supervisor is gone, even by kill -9: nobody else would ever stop this worker."""
+    supervisor = multiprocessing.parent_process()
+    if supervisor is not None:
+        supervisor.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class _Worker(NamedTuple):
@@ -90,7 +111,7 @@ class _Crew:
 
     def _start(self) -> _Worker:
         ready = self._context.Event()
-        process = self._context.Process(target=self._work, args=(self._config, ready))
+        process = self._context.Process(target=_begin, args=(self._work, self._config, ready))
         process.start()
         return _Worker(process, ready)
 

@@ -16,6 +16,7 @@ import msgspec
 from .engine_types import Conflict, Invalid, TooMany, Unknown
 from .ids import checked_name
 from .learner import policy_of
+from .problems import decoding_fault
 from .records import RESET, Adjustment, Cell, Increments, Item, Segment, Surface, SurfaceSettings
 
 __all__ = [
@@ -282,14 +283,12 @@ def item_names(items: Any) -> list[str]:
 def _settings(body: Mapping[str, Any]) -> SurfaceSettings:
     try:
         settings = msgspec.convert(dict(body), SurfaceSettings)
-    except (msgspec.ValidationError, TypeError) as error:
-        detail, _, path = str(error).partition(" - at ")
-        pointer = "/" + path.strip("`").lstrip("$.").replace(".", "/").replace("[", "/").replace("]", "")
-        raise Invalid(detail, pointer) from error
+    except msgspec.ValidationError as error:
+        raise Invalid(*decoding_fault(error)) from error
     for key, (low, high) in LIMITS.items():
         value = getattr(settings, key)
         if not (math.isfinite(value) and low <= value <= high):
-            raise Invalid(f"{key} must be from {low:g} to {high:g}; got {value!r}", f"/{key}")
+            raise Invalid(f"{key} must be from {low:.10g} to {high:.10g}; got {value!r}", f"/{key}")
     return settings
 
 

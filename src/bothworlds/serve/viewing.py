@@ -121,7 +121,17 @@ def pages_of_items(lines: Sequence[ItemLine], everything: bool) -> ItemPage:
 def story(event: Mapping[str, Any]) -> dict[str, Any]:
     """One event for its page: sentences, the slots, and whatever else is known of it."""
     rest = [wording.plain(key, value) for key, value in event.items() if key not in _TOLD_ELSEWHERE]
-    return {"story": _why(event), "slots": event.get("slots", []), "rest": rest}
+    slots = [{**slot, "notes": _notes(slot)} for slot in event.get("slots", [])]
+    return {"story": _why(event), "slots": slots, "rest": rest}
+
+
+def _notes(slot: Mapping[str, Any]) -> str:
+    said = ["late click"] if slot.get("late") else []
+    if slot.get("pinned"):
+        said.append("pinned by the request")
+    elif not slot.get("learn", True):
+        said.append("not learned from")
+    return "; ".join(said)
 
 
 _TOLD_ELSEWHERE = {"event_id", "policy", "settled", "slots", "token", "why"}
@@ -132,7 +142,7 @@ def _why(event: Mapping[str, Any]) -> list[str]:
         why = "This visitor was in the holdout, so the page's own order was shown; nothing is learned from it."
     else:
         rounds = (event.get("policy") or {}).get("rounds")
-        learned = f", as learned from {wording.count(rounds)} pages" if rounds else ""
+        learned = f", as learned from {wording.many(rounds, 'page')}" if rounds else ""
         why = f"This list was drawn at random, each item at each slot with the probability given below{learned}."
     if event.get("settled_at") is None:
         return [why, "It is still open: clicks are waited for."]

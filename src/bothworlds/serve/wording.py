@@ -20,9 +20,11 @@ __all__ = [
     "duration",
     "in_short",
     "learning",
+    "many",
     "moment",
     "number",
     "percent",
+    "sentence",
     "shift",
     "verdict",
 ]
@@ -55,6 +57,15 @@ def count(value: Any) -> str:
     ('12,345', True)
     """
     return f"{value:,.0f}" if known(value) else DASH
+
+
+def many(value: Any, one: str, more: str = "") -> str:
+    """A whole number of things.
+
+    >>> many(1, "page"), many(1200, "page"), many(None, "page") == f"{DASH} pages"
+    ('1 page', '1,200 pages', True)
+    """
+    return f"{count(value)} {one if value == 1 else more or one + 's'}"
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -123,7 +134,7 @@ def verdict(report: SurfaceReport) -> Verdict:
     if not headline["pages"] and not (holdout and holdout["pages"]):
         return _quiet(report["learning"]["outstanding"])
     if holdout is None or uplift is None:
-        return Verdict("none", f"{rate_of(headline)}, over {count(headline['pages'])} pages", _NO_HOLDOUT)
+        return Verdict("none", f"{rate_of(headline)}, over {many(headline['pages'], 'page')}", _NO_HOLDOUT)
     if not _is_enough(uplift):
         said = f"Not enough data yet: {count(holdout['pages'])} of about {count(uplift['needed_pages'])} holdout pages"
         return Verdict("none", said, "A comparison made now would mostly be chance.")
@@ -153,9 +164,7 @@ def _is_enough(uplift: Uplift) -> bool:
 def _quiet(waiting: int) -> Verdict:
     if waiting:
         meaning = "A page counts once its feedback is final, or once the time for clicks has passed."
-        return Verdict(
-            "none", f"{count(waiting)} {'page is' if waiting == 1 else 'pages are'} waiting for clicks", meaning
-        )
+        return Verdict("none", f"{many(waiting, 'page is', 'pages are')} waiting for clicks", meaning)
     return Verdict("none", "No visitors in this time range", "Send a rank request, or choose a longer range.")
 
 
@@ -213,8 +222,8 @@ def learning(told: Learning) -> Verdict:
     if not rounds:
         return Verdict("none", "Nothing learned yet", "It learns when feedback arrives or when deadlines pass.")
     if settled is None:
-        return Verdict("none", f"Learned from {count(rounds)} pages")
-    sentence = f"The order is {percent(settled, 0)} settled after {count(rounds)} pages"
+        return Verdict("none", f"Learned from {many(rounds, 'page')}")
+    sentence = f"The order is {percent(settled, 0)} settled after {many(rounds, 'page')}"
     if settled < 0.05:
         return Verdict("none", sentence, "All orders are still about equally likely: it is trying everything out.")
     if settled < 0.5:
@@ -228,7 +237,7 @@ def shift(told: Shift) -> Verdict:
     >>> shift({"alarm": True, "recent": 0.2, "long_run": 0.4, "z": -6.0, "note": ""}).tone
     'bad'
     """
-    lately, before, note = number(told["recent"]), number(told["long_run"]), _sentence(told["note"])
+    lately, before, note = number(told["recent"]), number(told["long_run"]), sentence(told["note"])
     if not known(told["recent"]) or not known(told["long_run"]):
         return Verdict("none", "Too early to tell whether visitors have changed", note)
     if told["alarm"]:
@@ -236,7 +245,12 @@ def shift(told: Shift) -> Verdict:
     return Verdict("good", f"Visitors click as usual: {lately} clicks per page lately, {before} before", note)
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """A text as a sentence.
+
+    >>> sentence("there is no event"), sentence("")
+    ('There is no event.', '')
+    """
     return text[:1].upper() + text[1:] + ("" if not text or text.endswith(".") else ".")
 
 
@@ -255,6 +269,8 @@ def plain(key: str, value: Any) -> tuple[str, str]:
     >>> plain("commit_lag_ms", 3.2), plain("policy_age_seconds", 61), plain("ready", True)
     (('commit lag', '3.2 ms'), ('policy age', '1 min'), ('ready', 'yes'))
     """
+    if key in _NAMED:
+        return _NAMED[key], _text(value)
     for ending, said in _SAID.items():
         if key.endswith(ending) and not isinstance(value, bool):
             label = key if ending == "_until" else key.removesuffix(ending)
@@ -262,6 +278,8 @@ def plain(key: str, value: Any) -> tuple[str, str]:
     return key.replace("_", " "), _text(value)
 
 
+# All surfaces are counted together, now and then: on the page of one of them that would look like a contradiction.
+_NAMED = {"open_events": "pages waiting, all surfaces, every 5 s"}
 _SAID: dict[str, Callable[[Any], str]] = {
     "_ms": lambda value: f"{number(value, 2)} ms" if known(value) else DASH,
     "_seconds": duration,

@@ -12,6 +12,27 @@ from bothworlds.serve.records import Item, Surface, SurfaceSettings
 
 NOW = 1_700_000_000_000
 
+# Answers of the documented shape, with as little in them as can be.
+SLOT = {"slot": 0, "item": "a", "p": 0.5, "learn": True, "pinned": False, "clicked": False, "late": False}
+EVENT = {
+    "segment": "", "arm": "learner", "policy_id": "p1", "created_at": NOW, "expires_at": "2023-11-14T22:13:20.000Z",
+    "late_until": NOW, "slots": [SLOT], "settled": False, "settled_at": None, "settled_by": "", "why": "",
+    "policy": None,
+}  # fmt: skip
+STATE = {
+    "items": ["a"], "states": ["active"], "rounds": 0, "loss": [[0.0]], "shown": [[0]], "clicked": [[0]],
+    "marginals": {"items": ["a"], "x": [[1.0]]}, "policy_id": "p1", "policy_age_seconds": 0.0, "entropy": 0.0,
+    "revision": 0,
+}  # fmt: skip
+REPORT = {
+    "headline": {"pages": 0, "clicks_per_page": None, "interval": None}, "holdout": None, "uplift": None, "items": [],
+    "series": [{"at": NOW, "arm": "learner", "pages": 0, "clicks": 0}], "marginals_history": [{"at": NOW, "x": [None]}],
+    "marginals": {"items": [], "slots": 1, "x": [], "segment": ""}, "warnings": [], "segments": [""],
+    "learning": {"entropy": None, "entropy_start": None, "policy_id": "", "policy_age_seconds": None, "rounds": 0,
+                 "outstanding": 0, "late": 0, "duplicates": 0},
+    "shift": {"alarm": False, "recent": None, "long_run": None, "z": None, "note": ""},
+}  # fmt: skip
+
 
 class FakeStore:
     """Facts, keys and audit; ``away`` makes it fail."""
@@ -50,7 +71,7 @@ class FakeEngine:
 
     def __init__(self):
         self.kept, self.events, self.rows, self.actors = {}, {}, [], []
-        self.rotations, self.elsewhere = [], {}
+        self.rotations, self.forced, self.elsewhere = [], [], {}
         self.away, self.started, self.stopped, self.fault = False, False, False, None
         self.reason = "the store is away"
 
@@ -88,7 +109,7 @@ class FakeEngine:
             Slot(k, pins[k], 1.0, True, False) if k in pins else Slot(k, free.pop(0), 0.5, False, True)
             for k in range(found.settings.slots)
         ]
-        self.events.setdefault(event_id, {"event_id": event_id, "surface": surface, "created_at": NOW, "clicks": []})
+        self.events.setdefault(event_id, {**EVENT, "event_id": event_id, "surface": surface, "clicks": []})
         return Ranked(event_id, surface, "learner", "p1", NOW, sign(event_id), slots)
 
     async def feedback(self, events):
@@ -144,6 +165,12 @@ class FakeEngine:
         self.kept[name] = msgspec.structs.replace(surface, version=surface.version + 1, settings=settings)
         return self.kept[name]
 
+    async def delete_surface(self, name, *, actor, if_version=None, force=False):
+        self.check()
+        self.actors.append(actor)
+        self.forced.append(force)
+        del self.kept[self.surface(name).name]
+
     async def put_item(self, surface, item, *, actor):
         return self._changed(surface, item, "active", new=True)
 
@@ -191,7 +218,7 @@ class FakeEngine:
         self.check()
         taken = list(rows)
         self.rows += taken
-        return {"events": len(taken), "refused": {}}
+        return {"taken": len(taken), "known": 0, "refused": 0, "reasons": {}}
 
     def export(self, surface):
         self.check()
@@ -199,11 +226,12 @@ class FakeEngine:
 
     async def state(self, surface, segment=""):
         self.check()
-        return {"surface": self.surface(surface).name, "segment": segment, "rounds": 0}
+        return {**STATE, "surface": self.surface(surface).name, "segment": segment}
 
     async def report(self, surface, *, since, until, segment=None):
         self.check()
-        return {"surface": self.surface(surface).name, "since": since or 0, "until": until or NOW}
+        named = {"surface": self.surface(surface).name, "segment": segment}
+        return {**REPORT, **named, "since": since or 0, "until": until or NOW}
 
     def health(self):
         reasons = [self.reason] if self.away else []

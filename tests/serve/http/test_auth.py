@@ -82,6 +82,15 @@ def test_a_key_made_elsewhere_is_known_at_once_and_a_revoked_one_soon_refused(as
     assert 401 in answers
 
 
+def test_an_administrator_meets_keys_that_another_process_has_made_or_revoked_a_moment_ago(asked, call, store):
+    assert asked("admin", None).status_code == 200
+    key = create_key(store, ["admin"], "", 0)
+    assert asked("admin", None).status_code == 401
+    assert asked("admin", key).status_code == 200
+    revoke_key(store, key.split("_")[1], 1)
+    assert asked("admin", key).status_code == 401
+
+
 def test_a_store_that_is_away_does_not_lock_out_who_was_known(asked, call, store, monkeypatch):
     key = create_key(store, ["admin"], "", 0)
     call.run(call.service.keyring.load())
@@ -122,6 +131,7 @@ def test_the_actor_of_a_change_is_the_key(asked, call, engine, store):
 def test_keys_are_made_and_revoked_over_http(call, asked):
     made = call("POST", "/v1/keys", json={"roles": ["admin"], "note": "first"})
     key = made.json()["key"]
+    assert made.json()["id"] == key.split("_")[1]
     assert made.headers["cache-control"] == "no-store"
     assert call("GET", "/v1/keys").status_code == 401
     call.sign(key)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from bothworlds.serve.config import Config, Limits
+from bothworlds.serve.engine_types import InUse
 
 from .fakes import sign
 
@@ -44,7 +45,7 @@ def test_an_error_has_the_pinned_shape(call):
     [
         ({"pins": [{"slot": "x", "item": "a"}]}, "/pins/0/slot"),
         ({"exclude": ["a", 3]}, "/exclude/1"),
-        ({"exlude": []}, ""),
+        ({"exlude": []}, "/exlude"),
         ({"request_id": ""}, "/request_id"),
         ({"pins": [{"slot": 0, "item": "a"}, {"slot": 0, "item": "b"}]}, "/pins"),
     ],
@@ -162,6 +163,20 @@ def test_items_come_and_go(call):
     assert call("POST", f"{item}/resume").json()["items"][-1]["state"] == "active"
     assert call("DELETE", item).json()["items"][-1]["state"] == "removed"
     assert call("POST", "/v1/surfaces/home/items/nobody/pause").status_code == 404
+
+
+def test_a_surface_is_deleted_unless_somebody_has_changed_it_since(call, engine):
+    stale = call("GET", "/v1/surfaces/home").headers["etag"]
+    assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1}).status_code == 200
+    assert call("DELETE", "/v1/surfaces/home", headers={"if-match": stale}).status_code == 412
+    assert call("DELETE", "/v1/surfaces/home?force=perhaps").status_code == 422
+    engine.fault, fresh = InUse("pages wait"), call("GET", "/v1/surfaces/home").headers["etag"]
+    refused = call("DELETE", "/v1/surfaces/home", headers={"if-match": fresh})
+    assert (refused.status_code, refused.json()["title"]) == (409, "Still in use")
+    engine.fault = None
+    assert call("DELETE", "/v1/surfaces/home?force=true").status_code == 204
+    assert engine.forced == [True]
+    assert [call(method, "/v1/surfaces/home").status_code for method in ("GET", "DELETE")] == [404, 404]
 
 
 def test_names_may_hold_anything_printable(call):

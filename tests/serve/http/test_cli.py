@@ -83,12 +83,27 @@ def test_verify_says_what_it_compared_and_fails_if_anything_differs(kept, monkey
 def test_migrate_copies_from_one_store_to_the_other(kept, monkeypatch):
     def move(source, target, progress):
         progress(7)
-        return SimpleNamespace(rows=7, target=SimpleNamespace(counters=40))
+        return SimpleNamespace(rows=7, target=SimpleNamespace(counters=40, clean=True))
 
     monkeypatch.setitem(sys.modules, "bothworlds.serve.moving", SimpleNamespace(migrate=move))
     result = run("migrate", "--from", "a.db", "--to", "postgresql://db/shop")
     assert "copied 7 rows" in result.output
     assert kept.opened == [("a.db", True), ("postgresql://db/shop", False)]
+
+
+def test_migrate_does_not_call_a_store_verified_whose_counters_differ(kept, monkeypatch):
+    target = SimpleNamespace(counters=40, clean=False, n_differences=1, differences=("L of item 3 is 4",))
+    moved = SimpleNamespace(rows=7, target=target)
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.moving", SimpleNamespace(migrate=lambda *_: moved))
+    result = run("migrate", "--from", "a.db", "--to", "b.db")
+    assert result.exit_code == 1
+    assert "L of item 3 is 4" in result.output
+    assert "1 counters differ from the log" in result.output
+    assert "verified" not in result.output
+
+
+def test_a_store_without_keys_says_so(kept):
+    assert "has no keys" in run("keys", "list").output
 
 
 def test_demo_hands_on_what_was_asked_for(monkeypatch):

@@ -44,5 +44,8 @@ def test_a_wrong_file_is_refused_with_what_is_wrong_in_it(tmp_path, text, what):
 def test_a_missing_file_and_a_wrong_variable_are_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no file"):
         load_config(tmp_path / "nothing.toml", {})
-    with pytest.raises(ValueError, match="port"):
-        load_config(None, {"BOTHWORLDS_PORT": "many"})
+    for variable in ("BOTHWORLDS_PORT", "BOTHWORLDS_LIMITS_BATCH"):
+        with pytest.raises(ValueError, match=f"the variable {variable} is wrong: expected `int`"):
+            load_config(None, {variable: "many"})
+    with pytest.raises(ValueError, match="the setting port is wrong"):
+        load_config(None, {}, port="many")

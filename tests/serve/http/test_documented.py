@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import msgspec
 
+from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.records import SurfaceSettings
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -24,3 +26,15 @@ def _written(default):
     if isinstance(default, str):
         return default
     return f"{default:g}" if isinstance(default, int | float) else ""
+
+
+def test_the_settings_of_the_service_are_documented_with_their_defaults():
+    text = (DOCS / "operations.md").read_text(encoding="utf-8")
+    said = tomllib.loads(text.split("```toml")[1].split("```")[0])
+    for kind, given in ((Config, said), (Limits, said["limits"])):
+        defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
+        assert set(given) == set(defaults)
+        examples = {"store", "host", "allowed_origins", "limits"}
+        assert {name: given[name] for name in given if name not in examples} == {
+            name: default for name, default in defaults.items() if name not in examples
+        }

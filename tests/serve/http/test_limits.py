@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bothworlds.serve import limits
 from bothworlds.serve.app import HUNG_UP, Service
 from bothworlds.serve.config import Config, Limits
 
@@ -41,15 +42,27 @@ def test_a_body_in_pieces_is_put_together():
     assert (sent[0]["status"], sent[1]["body"]) == (200, b'{"results":[]}')
 
 
-def test_a_body_that_says_it_is_too_large_is_not_read():
-    sent, left, _ = answered([piece(b"x", more=False)], headers=[(b"content-length", b"101")])
-    assert (sent[0]["status"], len(left)) == (413, 1)
+def test_whoever_sends_too_much_is_heard_out_and_then_refused():
+    sent, left, _ = answered([piece(b"x"), piece(b"x", more=False)], headers=[(b"content-length", b"101")])
+    assert (sent[0]["status"], len(left)) == (413, 0)
     assert (b"connection", b"close") in sent[0]["headers"]
+    sent, left, _ = answered([piece(b"x" * 40)] * 9 + [piece(b"x", more=False)])
+    assert (sent[0]["status"], len(left)) == (413, 0)
 
 
-def test_a_body_that_does_not_say_so_is_read_no_further_than_the_limit():
+def test_whoever_sends_without_end_is_not_heard_out(monkeypatch):
+    monkeypatch.setattr(limits, "LINGER_BYTES", 200)
     sent, left, _ = answered([piece(b"x" * 40)] * 10)
-    assert (sent[0]["status"], len(left)) == (413, 7)
+    assert (sent[0]["status"], len(left)) == (413, 2)
+    for told in ((b"content-length", b"201"), (b"expect", b"100-continue")):
+        sent, left, _ = answered([piece(b"x")], headers=[told, (b"content-length", b"150")])
+        assert (sent[0]["status"], len(left)) == (413, 1)
+
+
+def test_whoever_listens_before_sending_the_rest_is_answered(monkeypatch):
+    monkeypatch.setattr(limits, "LINGER_SECONDS", 0.01)
+    sent, _, _ = answered([piece(b"x")], headers=[(b"content-length", b"101")])
+    assert sent[0]["status"] == 413
 
 
 @pytest.mark.parametrize("path", ["/v1/feedback", "/v1/surfaces/home/rank", "/v1/keys"])

@@ -88,7 +88,7 @@ def test_requests_feedback_and_health_are_counted(call):
         "bothworlds_ready 1.0",
     ):
         assert line in text.splitlines()
-    assert not [word for word in ("home", "nowhere", event, "visitor-7") if word in text]
+    assert not [word for word in ("home", "nowhere", event, "visitor-7", "_created") if word in text]
 
 
 def test_the_latest_rankings_are_timed_for_the_dashboard(call):

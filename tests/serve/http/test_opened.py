@@ -57,4 +57,4 @@ def test_the_first_page_shows_what_the_engine_says_of_each_surface(opened):
     page = call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}).json()
     piece = {"event_id": page["event_id"], "token": page["token"], "clicks": [0], "final": True}
     call("POST", "/v1/feedback", json={"events": [piece]})
-    assert "1 pages, 1.00 clicks per page" in call("GET", "/").text
+    assert "1 page, 1.00 clicks per page" in call("GET", "/").text

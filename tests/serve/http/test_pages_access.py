@@ -9,6 +9,7 @@ from starlette.routing import Route
 from bothworlds.serve import sessions
 from bothworlds.serve.auth import create_key, revoke_key
 from bothworlds.serve.config import Config
+from bothworlds.serve.pages import routes
 
 HTML = {"accept": "text/html"}
 
@@ -45,6 +46,19 @@ def test_with_keys_one_has_to_sign_in(site, store):
     assert key.split("_", 2)[2].lower() not in said
     assert site("GET", "/", headers=cookie).text == "hello"
     assert site("GET", "/", headers={"authorization": f"Bearer {key}"}).text == "hello"
+
+
+def test_the_way_in_looks_like_the_rest_and_there_is_a_way_out(serving, store, engine):
+    site = serving(pages=routes(engine))
+    key = create_key(store, ["read"], "", 0)
+    site.run(site.service.keyring.load())
+    form = site("GET", "/sign-in")
+    assert "/static/style.css" in form.text
+    assert "unsafe" not in form.headers["content-security-policy"]
+    assert "Sign out" not in form.text
+    _, cookie = signed_in(site, key)
+    assert "Sign out" in site("GET", "/event", headers=cookie).text
+    assert "not known" in signed_in(site, key + "x")[0].text
 
 
 def test_a_session_opens_no_call_of_the_api(site, store):

@@ -10,12 +10,14 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from bothworlds.serve import supervising
 from bothworlds.serve.config import Config
-from bothworlds.serve.running import check_host, check_workers, is_loopback, listen
+from bothworlds.serve.running import NO_KEYS, check_host, check_workers, is_loopback, listen
 
 SCRIPT = Path(__file__).parent / "serve_fake.py"
 PATIENCE = 60.0  # a machine that is busy with other tests may take long
@@ -111,6 +113,16 @@ def test_several_workers_need_postgresql():
     check_workers(Config(workers=2, store="postgresql://db/shop"))
 
 
+@pytest.mark.parametrize("keys", [[], [{"id": "k"}]])
+def test_several_workers_say_so_too_if_there_are_no_keys(keys, monkeypatch):
+    store = SimpleNamespace(keys=lambda: keys, close=lambda: None)
+    monkeypatch.setattr(supervising, "open_store", lambda place, *, read_only: store)
+    said = []
+    supervising._tell(said.append, Config(workers=2, store="postgresql://db/shop"), "http://127.0.0.1:8080")
+    assert "2 workers at http://127.0.0.1:8080" in said[0]
+    assert said[1:] == ([] if keys else [NO_KEYS])
+
+
 def children_of(process):
     text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
     found = [int(pid) for pid in text.split()]
@@ -137,6 +149,14 @@ def test_workers_share_a_port_and_their_figures_and_one_that_dies_is_replaced():
         out, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
         assert "stopped" in out
+
+
+def test_workers_end_in_peace_when_their_supervisor_is_killed():
+    with service(workers=2) as (process, address):
+        assert httpx.get(f"{address}/healthz").status_code == 200
+        process.kill()
+        out, _ = process.communicate(timeout=PATIENCE)  # until nobody is left who could write
+        assert out.count("stopped") == 2
 
 
 def requests_counted(address):

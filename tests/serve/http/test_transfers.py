@@ -63,7 +63,7 @@ def test_an_empty_log_is_a_log(call, kind):
 def test_what_was_exported_can_be_imported(call, engine, rows, kind, written):
     body, engine.rows = written(rows), []
     answer = call("POST", IMPORT, content=body, headers={"content-type": kind})
-    assert answer.json() == {"events": 5000, "refused": {}}
+    assert answer.json() == {"taken": 5000, "known": 0, "refused": 0, "reasons": {}}
     assert engine.rows == rows
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from bothworlds.serve.answers import EventView, ReportView, StateView
 from bothworlds.serve.app import Service
 from bothworlds.serve.config import Config
 
@@ -21,6 +24,7 @@ engine_room = pytest.importorskip("bothworlds.serve.engine")
 opening = pytest.importorskip("bothworlds.serve.stores.opening")
 
 SURFACE = {"slots": 2, "items": ["a", "b", "c", "d"], "holdout": 0.2}
+DELETION = "DELETE /v1/surfaces/{surface}"
 QUIET = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 
 
@@ -60,12 +64,18 @@ def test_no_call_is_answered_with_a_fault_or_in_an_undocumented_way(name, client
     @settings(max_examples=12, **QUIET)
     def check(case):
         if "surface" in case.path_parameters and len(str(case.path_parameters["surface"])) % 3:
-            case.path_parameters["surface"] = "home"
+            case.path_parameters["surface"] = "home" if name != DELETION else spare(client)
         sent = case.as_transport_kwargs(base_url="http://127.0.0.1")
         answer = client(sent["method"], sent["url"], **_options(sent))
         case.validate_response(schemathesis.Response.from_any(answer), checks=CHECKS[:-1])
 
     check()
+
+
+def spare(client):
+    """A surface that may go."""
+    assert client("PUT", "/v1/surfaces/spare", json=SURFACE).status_code in (200, 201)
+    return "spare"
 
 
 def _options(sent):
@@ -103,6 +113,21 @@ def test_feedback_twice_is_counted_once(client, final):
     event = {"event_id": shown["event_id"], "token": shown["token"], "clicks": [1], "final": final}
     assert feedback(client, **event) == "accepted"
     assert feedback(client, **event) == "duplicate"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("events/{event}", EventView), ("surfaces/home/state", StateView), ("surfaces/home/report", ReportView)],
+)
+def test_what_is_told_is_described_to_the_last_field(client, path, kind):
+    for k in range(3):
+        shown = client("POST", "/v1/surfaces/home/rank", json={"request_id": f"told-{kind.__name__}-{k}"}).json()
+        feedback(client, event_id=shown["event_id"], token=shown["token"], clicks=[0], final=True)
+    client.run(asyncio.sleep(1.2))  # policies are kept once a second
+    told = client("GET", "/v1/" + path.format(event=shown["event_id"])).json()
+    assert json.loads(msgspec.json.encode(msgspec.convert(told, kind))) == told
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({**told, "surface": None}, kind)
 
 
 def test_what_was_exported_is_known_when_it_comes_back(client):

@@ -33,6 +33,13 @@ def test_a_second_process_is_refused_and_a_reader_is_not(tmp_path: Path) -> None
     open_store(path).close()
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_folder_is_no_store_and_is_called_by_its_name(tmp_path: Path, read_only: bool) -> None:
+    with pytest.raises(StoreError, match="is a folder: name the file in it"):
+        open_store(str(tmp_path), read_only=read_only)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_reader_sees_what_is_committed_and_cannot_write(place: str) -> None:
     store = open_store(place)
     store.save_surface(a_surface(), [], [])

@@ -23,6 +23,7 @@
       this._waiting = new Map(); // event id -> {event_id, token, clicks, final}
       this._open = new Map(); // event id -> page that may still be clicked
       this._beaconed = new WeakSet();
+      this._attached = new WeakMap(); // element -> what ends the reports of clicks on the list it showed before
       this._inFlight = null;
       this._timer = null;
       this._failures = 0;
@@ -70,11 +71,13 @@
       if (page) this._open.delete(page.event_id);
     }
 
-    /* Put the children of an element that carry data-bw-item in the ranked order, hide the others, report clicks. */
+    /* Put the children of an element that carry data-bw-item in the ranked order, hide the others, report clicks.
+     * Attached again, the element gets a new list, and clicks are reported on that one from then on. */
     async attach(element, options = {}) {
       const children = [...element.querySelectorAll("[data-bw-item]")];
       const byName = new Map(children.map((child) => [child.dataset.bwItem, child]));
       const page = await this.rank({ fallback: [...byName.keys()], ...options });
+      const slots = new Map(); // child -> its slot on this page; another list may come to the same element later
       if (page.learned) {
         const shown = page.items.map((name) => byName.get(name));
         // A list with an item that this page cannot show would be learned from as if it had been shown.
@@ -83,21 +86,29 @@
           this.page = { ...page, event_id: "", learned: false };
           this.onError(new Error("the service ranks items that this page does not have"));
         } else {
-          children.forEach((child) => (child.hidden = !shown.includes(child)));
+          children.forEach((child) => {
+            child.hidden = !shown.includes(child);
+            delete child.dataset.bwSlot;
+          });
           shown.forEach((child, slot) => {
-            child.dataset.bwSlot = slot;
+            slots.set(child, slot);
+            child.dataset.bwSlot = slot; // for style sheets
             child.parentNode.append(child);
           });
         }
       }
       const attached = this.page;
       const report = (event) => {
-        const child = event.target.closest && event.target.closest("[data-bw-slot]");
-        if (child && element.contains(child)) this.click(Number(child.dataset.bwSlot), attached);
+        const child = event.target.closest && event.target.closest("[data-bw-item]");
+        if (slots.has(child)) this.click(slots.get(child), attached);
       };
       if (attached.learned) {
-        element.addEventListener("click", report, true);
-        element.addEventListener("auxclick", (event) => event.button === 1 && report(event), true);
+        if (this._attached.has(element)) this._attached.get(element).abort();
+        const reports = new AbortController();
+        this._attached.set(element, reports);
+        const options = { capture: true, signal: reports.signal };
+        element.addEventListener("click", report, options);
+        element.addEventListener("auxclick", (event) => event.button === 1 && report(event), options);
       }
       return attached;
     }

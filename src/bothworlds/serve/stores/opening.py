@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from .base import StoreError
 from .sql import SqlStore
 
@@ -36,4 +38,7 @@ def _opened(place: str, read_only: bool) -> SqlStore:
         )
     from .sqlite import open_sqlite
 
-    return open_sqlite(rest.removeprefix("/") if separator else place, read_only=read_only)
+    path = Path(rest.removeprefix("/") if separator else place).expanduser()
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder: name the file in it, such as {path / 'bothworlds.db'}")
+    return open_sqlite(path, read_only=read_only)

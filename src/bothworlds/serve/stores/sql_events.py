@@ -26,18 +26,20 @@ class EventTables:
         """Insert what is absent. Not synced to disk: the token holds all that would be lost in a power cut."""
         if not events:
             return []
-        told = _first_of_each(events)
+        try:
+            return self.database.write(partial(_remembered, events=events), durable=False)
+        except Exception:
+            # Those of a surface that has been deleted meanwhile must not keep the others from being stored.
+            surface_ids = self._surface_ids()
+            there = [event for event in events if event.surface_id in surface_ids]
+            if len(there) == len(events):
+                raise
+            stored = {event.id: event for event in self.remember(there)}
+            return [stored.get(event.id, event) for event in events]
 
-        def work(session: Session) -> list[Event]:
-            new = session.insert_events([row_of(told[id]) for id in sorted(told)])
-            additions = Additions()
-            for id in new:
-                additions.arrived(told[id])
-            add_history(session, additions)
-            stored = told | _selected(session, sorted(told.keys() - new))
-            return [stored[event.id] for event in events]
-
-        return self.database.write(work, durable=False)
+    def _surface_ids(self) -> set[int]:
+        with self.database.reading() as session:
+            return {id for (id,) in session.run("SELECT id FROM surfaces")}
 
     def find(self, ids: Sequence[bytes]) -> dict[bytes, Event]:
         wanted = ids if len(ids) == 1 else sorted(set(ids))
@@ -110,6 +112,17 @@ class EventTables:
     def open_events(self) -> int:
         with self.database.reading() as session:
             return int(session.run("SELECT count(*) FROM events WHERE settled_at IS NULL")[0][0])
+
+
+def _remembered(session: Session, events: Sequence[Event]) -> list[Event]:
+    told = _first_of_each(events)
+    new = session.insert_events([row_of(told[id]) for id in sorted(told)])
+    additions = Additions()
+    for id in new:
+        additions.arrived(told[id])
+    add_history(session, additions)
+    stored = told | _selected(session, sorted(told.keys() - new))
+    return [stored[event.id] for event in events]
 
 
 def _selected(session: Session, ids: Sequence[bytes], *, lock: bool = False) -> dict[bytes, Event]:
