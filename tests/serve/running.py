@@ -77,3 +77,15 @@ async def visit(engine: Engine, request: str, likes: set[str], **asked: Any) -> 
 async def refreshed(engine: Engine) -> None:
     """Wait until policies are up to date."""
     await asyncio.to_thread(engine._refresher.refresh)
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until something is so, however slow the machine."""
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+async def written(engine: Engine) -> None:
+    """Wait until all decisions are in the store."""
+    await eventually(lambda: engine._writer.queue_length == 0)

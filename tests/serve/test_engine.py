@@ -16,7 +16,7 @@ from bothworlds.serve.records import Event
 from bothworlds.serve.stores.base import StoreError
 
 from .fakes import FakeStore
-from .running import ITEMS, Clock, answer, refreshed, running, visit, with_engine
+from .running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written
 
 
 @with_engine()
@@ -86,9 +86,9 @@ async def test_a_batch_may_hold_anything_and_each_part_is_answered(engine, store
 @with_engine(attribution_seconds=60, late_seconds=600)
 async def test_silence_means_no_click_and_a_late_click_takes_it_back(engine, store, clock):
     ranked = await engine.rank("home", "r1")
-    await asyncio.sleep(0.1)  # until it is written
+    await written(engine)
     clock.at += 61_000
-    await asyncio.sleep(0.6)
+    await eventually(lambda: store.open_events() == 0)
     rounds, loss, *_ = store.totals()[1, ""]
     assert (rounds, len(loss)) == (1, 3)
     assert (await answer(engine, ranked, [0, 1, 2])).status == "late_applied"
@@ -106,8 +106,8 @@ async def test_clocks_may_jump(engine, store, clock):
         clock.at += jump
         await answer(engine, out[k // 2], [s.slot for s in out[k // 2].slots if s.item in likes], k % 2 == 0)
     clock.at += 10_000_000
-    await asyncio.sleep(0.6)
-    assert store.open_events() == 0
+    await written(engine)
+    await eventually(lambda: store.open_events() == 0)
     assert store.totals() == store.rebuilt()
     assert engine.health()["ready"]
 
@@ -247,10 +247,7 @@ def test_several_engines_on_one_store_give_one_list():
         options = {"clock": clock, "shared": True, "refresh_ms": 5}
         async with running(store, **options) as one, running(store, **options) as two:
             await one.put_surface("home", {"slots": 3, "items": ITEMS, "floor": 0.02}, actor="test")
-            for _ in range(200):
-                if two.surfaces():
-                    break
-                await asyncio.sleep(0.01)
+            await eventually(two.surfaces)
             for k in range(100):
                 await visit(one, f"v{k}", {"a"})
             first = await one.rank("home", "r1")
@@ -300,8 +297,7 @@ async def test_a_surface_whose_pages_wait_for_clicks_is_not_deleted_by_accident(
     ranked = await engine.rank("home", "r1")
     with pytest.raises(InUse, match="have just been shown"):
         await engine.delete_surface("home", actor="test")
-    while engine._writer.holds(1):
-        await asyncio.sleep(0.01)
+    await written(engine)
     with pytest.raises(InUse, match="pages wait"):
         await engine.delete_surface("home", actor="test")
     assert (await answer(engine, ranked, [])).status == "accepted"
@@ -379,7 +375,7 @@ def test_clicks_on_a_list_that_was_lost_do_not_count_for_another():
         async with running(store, clock=clock) as engine:
             await engine.patch_surface("home", {"floor": 0.5, "policy": "uniform"}, actor="test")
             again = await engine.rank("home", "r1", exclude=[lost.slots[0].item])
-            await asyncio.sleep(0.1)
+            await written(engine)
             result = await answer(engine, lost, [0])
             assert (result.status, "another one" in result.reason) == ("rejected", True)
             assert (await answer(engine, again, [0])).status == "accepted"
@@ -406,7 +402,7 @@ async def test_a_late_click_after_a_reset_takes_nothing_back(engine, store, cloc
 async def test_pins_are_told_alike_at_first_and_from_the_store(engine, store, clock):
     pages = {k: await engine.rank("home", f"r{k}", pins={1: "c"}) for k in range(20)}
     assert {page.arm for page in pages.values()} == {"learner", "holdout"}
-    await asyncio.sleep(0.2)
+    await written(engine)
     engine._recent.clear()
     for k, page in pages.items():
         assert [slot.pinned for slot in page.slots] == [False, True, False]
@@ -420,7 +416,7 @@ async def test_pins_are_told_alike_at_first_and_from_the_store(engine, store, cl
 @with_engine()
 async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, clock):
     ranked = [await engine.rank("home", f"r{k}") for k in range(4)]
-    await asyncio.sleep(0.1)
+    await written(engine)
     store.broken = "the disk is full"
     results = await asyncio.gather(*(answer(engine, page, [0]) for page in ranked), return_exceptions=True)
     assert {type(result) for result in results} == {Unavailable}
@@ -437,7 +433,7 @@ async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, cl
             await call
         assert "the disk is full" not in str(caught.value)
     store.broken = ""
-    await asyncio.sleep(0.5)
+    await eventually(lambda: engine.health()["ready"])
     assert [(await answer(engine, page, [0])).status for page in ranked] == ["accepted"] * 4
     assert engine.health()["ready"]
     assert store.totals()[1, ""][0] == 4
@@ -483,18 +479,14 @@ def test_a_service_that_cannot_write_is_not_ready_until_it_can():
         async with running(store, clock=Clock()) as engine:
             await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
             ranked = await engine.rank("home", "r1")
-            await asyncio.sleep(0.1)
+            await written(engine)
             store.full = True
             with pytest.raises(Unavailable):
                 await answer(engine, ranked, [0])
             await asyncio.sleep(0.8)  # passes in which there is nothing to write
             assert not engine.health()["ready"]
             store.full = False
-            for _ in range(100):
-                await asyncio.sleep(0.05)
-                if engine.health()["ready"]:
-                    break
-            assert engine.health()["ready"]
+            await eventually(lambda: engine.health()["ready"])
             engine._writer.stop()
             await asyncio.to_thread(engine._writer.join)
             assert not engine.health()["ready"]
@@ -502,7 +494,7 @@ def test_a_service_that_cannot_write_is_not_ready_until_it_can():
     asyncio.run(whole())
 
 
-def test_overdue_events_do_not_hold_up_feedback():
+def test_overdue_events_do_not_hold_up_feedback(monkeypatch):
     class Slow(FakeStore):
         order: ClassVar[list[str]] = []
         left = 40
@@ -521,15 +513,11 @@ def test_overdue_events_do_not_hold_up_feedback():
         store = Slow()
         async with running(store, clock=Clock()) as engine:
             await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
-            while "settle" not in store.order:
-                await asyncio.sleep(0.001)
+            await eventually(lambda: "settle" in store.order)
+            monkeypatch.setattr(writer, "SETTLE", 3600.0)
             assert (await answer(engine, await engine.rank("home", "r1"), [0])).status == "accepted"
             assert store.order.index("report") < 30
-            for _ in range(200):
-                if store.left <= 0:
-                    break
-                await asyncio.sleep(0.01)
-            assert store.left <= 0  # all were settled without waiting in between
+            await eventually(lambda: store.left <= 0)  # all are settled without waiting in between
 
     asyncio.run(whole())
 
@@ -618,7 +606,7 @@ async def test_more_than_can_be_written_is_refused(engine, store, clock):
     from bothworlds.serve import writer
 
     ranked = await engine.rank("home", "r1")
-    await asyncio.sleep(0.1)
+    await written(engine)
     with store.lock:
         many = [Feedback(ranked.event_id, ranked.token, [0], True)] * (writer.BACKLOG - 1)
         first = asyncio.ensure_future(engine.feedback(many))

@@ -91,9 +91,12 @@ async def test_reports_of_segments_and_of_all_together(engine, store, clock):
         await engine.report("home", since=10, until=5)
 
 
-@with_engine(minimum_exposure=0.9)
-async def test_an_exposure_that_cannot_be_reached_is_said(engine, store, clock):
+@with_engine(minimum_exposure=0.5)
+async def test_an_exposure_that_cannot_be_reached_any_more_is_said(engine, store, clock):
+    assert "cannot be reached" not in " ".join((await engine.report("home"))["warnings"])
+    await engine.put_item("home", "g", actor="test")
     assert "cannot be reached" in " ".join((await engine.report("home"))["warnings"])
+    await engine.patch_surface("home", {"floor": 0.1}, actor="test")
 
 
 def test_intervals_of_uplift_cover_the_truth(rng):

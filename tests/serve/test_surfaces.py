@@ -44,6 +44,7 @@ def segment(losses, name=""):
         ({"floor": float("nan")}, "/floor", "from 0.001"),
         ({"holdout": 1.0}, "/holdout", "0.99"),
         ({"minimum_exposure": -0.1}, "/minimum_exposure", "from 0 to 1"),
+        ({"minimum_exposure": 0.8}, "/minimum_exposure", "with 3 items and 2 slots each item can be on 0.667"),
         ({"attribution_seconds": 1e9}, "/attribution_seconds", "from 1 to 2592000;"),
         ({"baseline": ["a", "z"]}, "/baseline", "'z' is no item"),
         ({"baseline": ["a", "a"]}, "/baseline", "twice"),
@@ -54,7 +55,11 @@ def segment(losses, name=""):
         ({"policy_settings": {"restart": 100}}, "/policy_settings", "depends on the order"),
         ({"policy_settings": {"rate": -1}}, "/policy_settings", "rate must be"),
         ({"policy_settings": {"speed": 1}}, "/policy_settings", "speed"),
-        ({"policy": "pbm-ucb"}, "/policy", "needs examination"),
+        (
+            {"policy": "pbm-ucb"},
+            "/policy",
+            "needs examination.*; the service can use comb-ts, comb-ucb, fixed",
+        ),
         ({"policy": "pbm-ucb", "policy_settings": {"examination": [1.0]}}, "/policy_settings", "examination"),
     ],
 )

@@ -25,7 +25,7 @@ from bothworlds.serve.tokens import (
 )
 
 from .fakes import FakeStore
-from .running import Clock, answer, running, with_engine
+from .running import Clock, answer, eventually, running, with_engine, written
 
 EVENT = Event(
     id=bytes(range(16)),
@@ -211,7 +211,7 @@ def moved(at):
 @with_engine()
 async def test_forgetting_secrets_gives_new_tokens_to_requests_that_are_sent_again(engine, store, clock):
     ranked = await engine.rank("home", "r1")
-    await asyncio.sleep(0.1)
+    await written(engine)
     await engine.rotate_secret(actor="test", forget=True)
     assert (await answer(engine, ranked, [0])).status == "rejected"
     again = await engine.rank("home", "r1")
@@ -226,11 +226,7 @@ def test_a_process_signs_with_the_secret_that_another_has_made():
             await engine.put_surface("home", {"slots": 1, "items": ["a"]}, actor="test")
             rotate_secret(store, clock())
             engine._secrets_followed = -1e9
-            for _ in range(200):
-                if engine._signer.number == 2:
-                    break
-                await asyncio.sleep(0.01)
-            assert engine._signer.number == 2
+            await eventually(lambda: engine._signer.number == 2)
 
     asyncio.run(whole())
 

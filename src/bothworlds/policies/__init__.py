@@ -53,6 +53,7 @@ class Description(NamedTuple):
     sentence: str
     needs: tuple[str, ...]
     settings: dict[str, Any]
+    additive: bool  # can its state be made from sums over events, as the service needs it?
 
 
 def describe(name: str) -> Description:
@@ -62,7 +63,8 @@ def describe(name: str) -> Description:
     ()
     """
     known = _known()[name]
-    return Description(sentence_of(known), getattr(known, "needs", ()), defaults_of(known))
+    additive = getattr(known, "resumed", Policy.resumed) is not Policy.resumed
+    return Description(sentence_of(known), getattr(known, "needs", ()), defaults_of(known), additive)
 
 
 def resolve(given: str | Policy) -> Policy:

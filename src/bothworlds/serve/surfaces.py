@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from .. import policies
 from .engine_types import Conflict, Invalid, TooMany, Unknown
 from .ids import checked_name
 from .learner import policy_of
@@ -88,6 +89,7 @@ def created(name: str, body: Mapping[str, Any], now: int) -> Change:
     )
     surface = Surface(id=0, name=name, version=1, settings=settings, items=items, created_at=now, changed_at=now)
     _check(surface)
+    _check_exposure(surface)
     return Change(surface, action="create surface", detail=f"{len(items)} items, {settings.slots} slots")
 
 
@@ -104,6 +106,8 @@ def with_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> Cha
         return Change(surface)
     changed = _changed(surface, now, settings=settings)
     _check(changed)
+    if not {"minimum_exposure", "slots"}.isdisjoint(changes):
+        _check_exposure(changed)
     return Change(changed, action="change settings", detail="; ".join(said)[:2000])
 
 
@@ -310,4 +314,17 @@ def _check(surface: Surface) -> None:
     try:
         policy_of(settings)
     except ValueError as error:
-        raise Invalid(str(error), "/policy_settings" if settings.policy_settings else "/policy") from error
+        able = ", ".join(name for name in policies.names() if policies.describe(name).additive)
+        pointer = "/policy_settings" if settings.policy_settings else "/policy"
+        raise Invalid(f"{error}; the service can use {able}", pointer) from error
+
+
+def _check_exposure(surface: Surface) -> None:
+    """Refuse what cannot be reached when it is asked for; items that come later are not refused because of it."""
+    settings, active = surface.settings, sum(item.state == "active" for item in surface.items)
+    if settings.minimum_exposure * active > settings.slots:
+        detail = f"with {active} items and {settings.slots} slots each item can be on {settings.slots / active:.3g}"
+        raise Invalid(
+            f"minimum_exposure {settings.minimum_exposure:g} cannot be reached: {detail} of the pages",
+            "/minimum_exposure",
+        )
