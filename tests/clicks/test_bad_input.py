@@ -8,7 +8,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import counts, read
+from bothworlds.clicks import counts, fit, read
 
 PAGE = "event,position,item,click,propensity\n1,1,a,0,0.5\n1,2,b,1,0.5\n"
 
@@ -268,9 +268,36 @@ def test_filters_must_be_whole_numbers(tmp_path, option, value):
     assert complaint(write(tmp_path, PAGE), **{option: value}).startswith(f"{option} must be a whole number")
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['[{"position": 1, "item": "a", "click": 1}]', '{\n"a": [\n1]}', '{"a":\n 1}', '{"a": "' + 70_000 * "x" + '"}'],
+)
+def test_a_document_of_json_is_no_log(tmp_path, text):
+    assert complaint(write(tmp_path, text)).endswith(
+        "is one JSON document; a log in JSON has an object for every result, each on a line"
+    )
+
+
+def test_a_first_line_that_is_broken_is_no_document(tmp_path):
+    assert "line 1: this looks like JSON but is malformed" in complaint(write(tmp_path, '{"a" 1}\n{"a": 2}\n'))
+
+
+def test_a_fitted_model_is_no_log(tmp_path):
+    path = fit(([[9, 9]], [[3, 2]])).save(tmp_path / "model.json")
+    assert "is a fitted model and not a log; bothworlds play --world" in complaint(path)
+
+
+@pytest.mark.parametrize("text", [PAGE, "0\t0\tQ\t1\t0\t5\t6\n" * 50_000])
+def test_a_packed_file_that_ends_too_early_is_named(tmp_path, text):
+    whole = gzip.compress((text * 20).encode())
+    for end in (len(whole) // 2, len(whole) - 4):
+        (tmp_path / "cut.gz").write_bytes(whole[:end])
+        assert "cut.gz" in complaint(tmp_path / "cut.gz")
+
+
 def test_options_are_for_reading(tmp_path):
     log = read(write(tmp_path, PAGE))
-    assert complaint(log, top_items=3) == "options such as top_items belong to read() when a log is given"
+    assert complaint(log, top_items=3) == "top_items says how to read a log, and this one has been read already"
     assert complaint(log, engine="abacus") == "there is no engine 'abacus'; there are duckdb and ray"
 
 
@@ -284,5 +311,5 @@ def test_a_query_of_text_logs_is_named_with_its_region(tmp_path):
 
 def test_counts_and_text_have_no_rows(tmp_path):
     for text in ("item,position,impressions,clicks\na,1,2,1\n", GOOD):
-        with pytest.raises(ValueError, match="it can only be counted"):
+        with pytest.raises(ValueError, match="fit a model to it instead"):
             read(write(tmp_path, text)).rows(None)

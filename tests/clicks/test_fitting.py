@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bothworlds.clicks import Counts, MemoryLog, fit
+from bothworlds.clicks import Counts, fit, read
 from bothworlds.clicks.intervals import nothing
 from bothworlds.clicks.maximising import start
 from bothworlds.statistics.rank_one import fit_em, fit_newton
@@ -195,15 +195,23 @@ def test_impossible_settings_are_refused(options, said):
         fit(generated(), **options)
 
 
-@pytest.mark.parametrize("given", [generated(), ([[9]], [[3]]), MemoryLog(["a"], [1], [1])])
-def test_settings_that_nobody_knows_are_refused(given):
-    with pytest.raises(ValueError, match="priors is no setting"):
-        fit(given, priors=0.1)
+ONE = {"item": ["a"], "position": [1], "click": [1]}
+
+
+@pytest.mark.parametrize("given", [generated(), ([[9]], [[3]]), read(ONE)])
+def test_what_has_been_read_is_not_read_otherwise(given):
+    with pytest.raises(ValueError, match="positions says how to read a log, and this one has been read already"):
+        fit(given, positions=1)
+
+
+def test_settings_that_nobody_knows_are_refused():
+    with pytest.raises(TypeError, match="priors"):
+        fit(ONE, priors=0.1)
 
 
 def test_a_log_in_memory_is_fitted_like_its_counts():
-    log = MemoryLog(["10", "9", "10", "9"], [1, 2, 2, 1], [1, 0, 0, 1], event=[1, 1, 2, 2], query=["q"] * 4)
-    model = fit(log)
+    pages = {"event": [1, 1, 2, 2], "item": ["10", "9", "10", "9"], "position": [1, 2, 2, 1], "query": ["q"] * 4}
+    model = fit({**pages, "click": [1, 0, 0, 1]})
     assert (model.items, model.queries, model.positions) == (("9", "10"), ("q", "q"), (1, 2))
     assert model.item_counts.tolist() == [[2, 2], [1, 1]]
 

@@ -58,8 +58,8 @@ def bad_page(connection: Any, log: Log, event: object, what: str, which: str) ->
 
 
 def place(head: Head, row: int) -> str:
-    """The file and the line of a row, counted from 0; of a Parquet file, the row from 1 up."""
-    if head.kind == "parquet":
+    """The file and the line of a row, counted from 0; of a table that has no lines, the row from 1 up."""
+    if head.kind in ("parquet", "memory"):
         return f"{head.path}, row {row + 1}"
     quote, header = (0, 0) if head.kind == "ndjson" else (QUOTE, 1)
     state = np.array([row + header, 1, 0, 1], np.int64)

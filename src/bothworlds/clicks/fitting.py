@@ -21,7 +21,7 @@ from .intervals import Spread, bootstrap, delta, nothing
 from .maximising import Settings, maximise, start, value
 from .model import Components, Model, Models
 from .remarks import remarks
-from .surprise import Flat, as_counts
+from .surprise import Flat
 
 __all__ = ["fit"]
 
@@ -64,7 +64,8 @@ def fit(
     Parameters
     ----------
     log_or_counts
-        Counts, a log, its path or paths, or a pair of tables (shown, clicked) of shape (n_items, n_positions).
+        A log, its path or paths, or a table in memory, such as a data frame; counts, or a pair of tables (shown,
+        clicked) of shape (n_items, n_positions).
     method
         ``"newton"``, or ``"em"`` for expectation-maximisation, with values capped at 1 - 1e-6.
     per_query
@@ -94,8 +95,10 @@ def fit(
     >>> fit(([[1000, 0], [0, 1000]], [[800, 0], [0, 400]])).identified
     False
     """
+    from .counting import counts as count
+
     settings = _checked(Settings(method, iterations, prior, ordered), standard_errors, replications)
-    counts = as_counts(log_or_counts, **reading)
+    counts = count(log_or_counts, **reading)
     design = design_of(counts, per_query)
     links = links_of(design, settings.prior)
     bench = start(design)

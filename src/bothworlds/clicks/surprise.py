@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy.special import xlog1py, xlogy
 from ..kernels import Floats, Ints
 from .tally import Counts
 
-__all__ = ["Flat", "Perplexity", "as_counts", "perplexity", "probabilities"]
+__all__ = ["Flat", "Perplexity", "perplexity", "probabilities"]
 
 
 class Flat(NamedTuple):
@@ -55,30 +54,11 @@ class Perplexity(float):
     __str__ = __repr__
 
 
-def as_counts(given: Any, **reading: Any) -> Counts:
-    """Counts, from counts, a log on disk or in memory, files, or a pair of tables (shown, clicked)."""
-    from .log import Log
-
-    tables = isinstance(given, tuple) and len(given) == 2 and not any(isinstance(one, (str, Path)) for one in given)
-    in_memory = hasattr(given, "rows") and hasattr(given, "has_pages") and not isinstance(given, Log)
-    if reading and (tables or in_memory or isinstance(given, Counts)):
-        raise ValueError(f"{next(iter(reading))} is no setting of a fit, unless it says how to read a log on disk")
-    if isinstance(given, Counts):
-        return given
-    if tables:
-        return Counts.from_tables(*given)
-    if in_memory:
-        from .offpolicy.impressions import count_impressions
-
-        return count_impressions(given)
-    from .counting import counts
-
-    return counts(given, **reading)
-
-
 def perplexity(model: Flat, other: Any) -> Perplexity:
     """2 to the minus mean log2-likelihood per impression, over the pairs that the model knows."""
-    counts = as_counts(other)
+    from .counting import counts as count
+
+    counts = count(other)
     p = probabilities(model, counts)
     known = ~np.isnan(p)
     shown, clicked, p = counts.shown[known], counts.clicked[known], p[known]
