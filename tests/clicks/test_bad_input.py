@@ -40,8 +40,8 @@ BAD_ROWS = {
     "2,1,a,0,nan": "line 4: propensity must be above 0 and at most 1; got 'nan'",
     "2,1,a,0,half": "line 4: propensity must be above 0 and at most 1; got 'half'",
     ",1,a,0,0.5": "line 4: event must not be missing",
-    "2,1,a": "line 4: Expected Number of Columns: 5 Found: 3",
-    "2,1,a,0,0.5,7": "line 4: Expected Number of Columns: 5 Found: 6",
+    "2,1,a": "line 4: the line has fewer columns than the table",
+    "2,1,a,0,0.5,7": "line 4: the line has more columns than the table",
 }
 
 
@@ -59,10 +59,10 @@ def test_lines_are_skipped_for_reasons_of_their_own(tmp_path):
     text = f'{PAGE}2,1,a\n3,1,a\n2,1,a,0,0.5,7\n4,1,"a"x,1,0.5\n'.encode() + b"5,1,\xff,1,0.5\n"
     (tmp_path / "log").write_bytes(text)
     assert counts(tmp_path / "log", skip_bad=True).notes == (
-        "1 lines were skipped: they are not text in UTF-8",
+        "1 lines were skipped: they have letters that are not UTF-8",
         "2 lines were skipped: they have fewer columns than the table",
         "1 lines were skipped: they have more columns than the table",
-        "1 lines were skipped: a quote in them is out of place or not closed",
+        "1 lines were skipped: they have a quote out of place or not closed",
     )
 
 
@@ -136,7 +136,7 @@ BAD_COUNTS = {
     "a,1,-1,0": "impressions must be a whole number from 0 up; got '-1'",
     "a,1,10,-1": "clicks must be a whole number from 0 up; got '-1'",
     "a,1,2.5,1": "impressions must be a whole number from 0 up; got '2.5'",
-    "a,1,,1": "impressions must be a whole number from 0 up",
+    "a,1,,1": "impressions must be a whole number from 0 up; it is missing",
     "a,x,10,1": "position must be a whole number from 0 up; got 'x'",
 }
 

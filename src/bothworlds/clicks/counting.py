@@ -179,4 +179,5 @@ def _labels(connection: Any, name: str) -> tuple[Any, ...]:
 def _nothing_left(log: Log) -> str:
     if log.queries:
         return f"nothing is left of {log.origin}: there is no query {literal(log.queries)[1:-1]}, or all its pages go"
-    return f"nothing is left of {log.origin}: it has no rows, or its filters keep none"
+    skipped = ", or all of it was skipped" if log.skip_bad else ""
+    return f"nothing is left of {log.origin}: it has no rows, or its filters keep none{skipped}"

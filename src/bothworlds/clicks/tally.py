@@ -65,6 +65,11 @@ class Counts:
     def __len__(self) -> int:
         return self.shown.size
 
+    def __repr__(self) -> str:
+        queries = f"{len(self.queries):,} queries, " if len(self.queries) > 1 else ""
+        size = f"{queries}{len(self.items):,} items at {len(self.positions):,} positions"
+        return f"<Counts: {size}, {self.shown.sum():,} impressions, {self.clicked.sum():,} clicks>"
+
     @classmethod
     def from_tables(
         cls,
