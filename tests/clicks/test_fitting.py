@@ -85,9 +85,42 @@ def test_em_makes_exactly_the_passes_it_is_asked_for():
 def test_a_prior_keeps_items_without_clicks_off_zero():
     counts = Counts.from_tables([[50, 50], [50, 50]], [[20, 10], [0, 0]])
     assert fit(counts).attraction[1] == 0.0
-    model = fit(counts, prior=0.1)
-    np.testing.assert_allclose(products(model), products(fit_newton(*tables(counts), prior=0.1)), rtol=1e-9)
+    model = fit(counts, prior=2.0)
+    shown, clicked = tables(counts)
+    np.testing.assert_allclose(products(model), products(fit_newton(shown + 2.0, clicked + 2.0 * 30 / 200)), rtol=1e-9)
     assert model.attraction[1] > 0.0
+
+
+@pytest.mark.parametrize("options", [{}, {"per_query": True}, {"method": "em"}, {"standard_errors": "bootstrap"}])
+def test_a_strong_prior_pulls_to_the_mean_rate_of_the_log(options):
+    counts = generated(3, 5, 4, 100)
+    mean = counts.clicked.sum() / counts.shown.sum()
+    assert fit(counts, prior=1e7, **options).attraction == pytest.approx(mean, rel=1e-3)
+
+
+def test_a_prior_predicts_better_what_was_shown_seldom(rng):
+    rates = np.outer(rng.beta(1.0, 9.0, 200), [1.0, 0.6, 0.3])
+    shown = rng.poisson(4.0, rates.shape) + 1
+    clicked = rng.binomial(shown, rates)
+    without, with_prior = (np.square(products(fit((shown, clicked), prior=p)) - rates).mean() for p in (0.0, 1.0))
+    assert with_prior < 0.8 * without
+
+
+# Counts that are many orders of magnitude apart. The first once ended 53,000 nats below its maximum.
+STEEP = (
+    ([[0, 10**7, 10, 1000, 1000], [1, 10**4, 1, 0, 1], [10**8, 10**5, 10**6, 0, 0]],
+     [[0, 0, 0, 998, 1000], [1, 10**4, 1, 0, 0], [0, 99889, 0, 0, 0]]),
+    ([[10**6, 10**7]], [[1, 0]]),
+    ([[10**7], [1], [10**6]], [[10**7], [0], [1]]),
+    ([[10, 10**8, 1, 10, 10], [1000, 10**6, 1, 0, 0]], [[10, 0, 0, 10, 10], [0, 2, 1, 0, 0]]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("steep", STEEP)
+def test_counts_of_all_sizes_have_a_maximum_and_it_is_found(steep):
+    model, em = fit(steep), fit(steep, method="em", iterations=5000)
+    assert model.converged
+    assert model.log_likelihood >= em.log_likelihood - 1e-3
 
 
 def test_em_gives_what_has_no_clicks_zero_and_an_interval_as_newton_does():

@@ -37,7 +37,7 @@ def fit_log(
         float,
         typer.Option(
             min=0.0,
-            help="Pseudo-clicks, in twice as many pseudo-impressions, for every pair; they pull rates to 1/2.",
+            help="Imagined impressions of every pair, clicked at the log's mean rate, to which they pull.",
         ),
     ] = 0.0,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read.")] = False,

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..kernels import Floats
 from ..statistics.rank_one_each import Bench
-from .design import Design, Links, design_of, links_of
+from .design import Design, Links, design_of, links_of, smoothed
 from .intervals import Spread, bootstrap, delta, nothing
 from .maximising import Settings, maximise, start, value
 from .model import Components, Model, Models
@@ -73,7 +73,8 @@ def fit(
     iterations
         Stop EM after exactly so many passes; to convergence if not given.
     prior
-        Pseudo-clicks, in twice as many pseudo-impressions, added to every pair that was shown.
+        Impressions to imagine for every pair that was shown, clicked as often as those of the whole log: they pull what
+        was shown seldom towards the average.
     ordered
         Ask that examination does not rise from one position to the next (Newton only). Standard errors do not use it.
     standard_errors
@@ -100,7 +101,7 @@ def fit(
     settings = _checked(Settings(method, iterations, prior, ordered), standard_errors, replications)
     counts = count(log_or_counts, **reading)
     design = design_of(counts, per_query)
-    links = links_of(design, settings.prior)
+    links = links_of(smoothed(design, settings.prior))
     bench = start(design)
     with np.errstate(invalid="ignore"):  # groups without clicks have no normal form
         maximise(design, links, settings, bench)
