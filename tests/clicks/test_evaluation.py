@@ -238,6 +238,13 @@ def test_a_model_that_clicks_do_not_follow_is_doubted(rng):
         assert any("do not follow its model" in warning for warning in found.warnings) == doubted
 
 
+def test_a_list_without_clicks_says_nothing_against_the_model(rng):
+    logging = logging_policy(4, 2, rng)
+    log = as_log(*pages(rng, logging, 0.004 * RATES, 3000), logging.marginals)
+    log["click"][(log["item"] == "a") | (log["item"] == "b") & (log["position"] == 2)] = 0
+    assert not any("do not follow" in warning for warning in evaluate(log, list("ab")).warnings)
+
+
 def test_warnings_call_estimates_what_tables_call_them(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), {"a": [0.5, 0], "b": [0, 1], "new": [0.5, 0]})

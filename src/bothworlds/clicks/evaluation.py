@@ -135,7 +135,11 @@ def _judge(
     warnings = doubts_about_model(impressions, unknown + target.unknown)
     if impressions.weighable:
         estimates = [estimate for estimate in weighed if estimate.estimator != "dr"] + direct + weighed[-len(direct) :]
-        warnings = [*doubts_about_support(support), *warnings, *doubts_about_fit(direct[-1], estimates[-1])]
+        warnings = [
+            *doubts_about_support(support),
+            *warnings,
+            *doubts_about_fit(direct[-1], estimates[-1], support[-1]),
+        ]
     else:
         estimates, support = [estimate for estimate in weighed if estimate.estimator == "logged"] + direct, ()
         warnings.append("The log has no propensities: there is only the direct method, which is as good as its model.")

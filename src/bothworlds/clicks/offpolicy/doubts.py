@@ -118,9 +118,10 @@ def doubts_about_model(impressions: Impressions, unknown: Floats) -> list[str]:
     ]
 
 
-def doubts_about_fit(direct: Estimate, robust: Estimate) -> list[str]:
-    """Whether the direct method is off by more than chance: what corrects it is a mean of residuals."""
-    if not abs(direct.value - robust.value) > FAR * robust.standard_error > 0.0:
+def doubts_about_fit(direct: Estimate, robust: Estimate, whole: Support) -> list[str]:
+    """Whether the direct method is off by more than chance, where clicks are enough for standard errors to hold."""
+    few = whole.effective_clicks < FEWEST_CLICKS
+    if few or not abs(direct.value - robust.value) > FAR * robust.standard_error:
         return []
     return [
         f"The direct method ({direct.value:.4g}) is further from doubly robust ({robust.value:.4g}) than chance "
