@@ -144,7 +144,8 @@ def test_every_query_has_its_curve_where_each_is_fitted_alone(read, tmp_path):
     for query, model in zip(LOGS["queries"].queries, fit(LOGS["queries"], per_query=True).values()):
         row = next(line for line in text.splitlines() if f"{query} " in line)
         assert all(f"{beta:.2f}" in row for beta in model.examination)
-    assert "0 of 1 are identified" in answer("fit", tmp_path / "list.csv", "--per-query")
+    assert "0 of 1 are identified" in answer("fit", tmp_path / "list.csv", "--per-query", "--plot", tmp_path / "f.svg")
+    assert "no query has a whole curve" in (tmp_path / "f.svg").read_text()
 
 
 def test_a_fitted_model_is_a_world_to_play_in(read, tmp_path):
