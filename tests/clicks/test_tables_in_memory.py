@@ -65,6 +65,11 @@ def test_two_tables_have_been_counted_already(made):
     assert counts(counted) is counted
 
 
+def test_two_logs_in_memory_are_not_two_tables_of_counts():
+    with pytest.raises(ValueError, match="must be tables of numbers, items by positions"):
+        counts([frame(PAGES), frame(PAGES)])
+
+
 @pytest.mark.parametrize("given", [None, 3, [1, 2, 3]])
 def test_what_is_no_log_is_refused(given):
     with pytest.raises(ValueError, match="a log is a path, several of them, or a table with named columns; got"):

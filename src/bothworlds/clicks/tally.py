@@ -85,6 +85,8 @@ class Counts:
         if a.ndim != 2 or a.shape != b.shape:
             raise ValueError(f"shown and clicked must be tables of one shape; got {a.shape} and {b.shape}")
         n, m = a.shape
+        if not all(table.dtype.kind in "iufb" for table in (a, b)):
+            raise ValueError("impressions and clicks must be tables of numbers, items by positions")
         if any((table != np.floor(table)).any() for table in (a, b)):
             raise ValueError("impressions and clicks must be whole numbers")
         if (b[a == 0] != 0).any():
