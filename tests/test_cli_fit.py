@@ -30,6 +30,8 @@ def read(monkeypatch, tmp_path):
     asked = {}
 
     def counts(path, **options):
+        if isinstance(path, Counts):
+            return path
         asked.update(options)
         return LOGS[find_files(path)[-1].stem]
 
@@ -71,13 +73,24 @@ def test_it_says_what_was_read_and_prints_curve_and_items(read, tmp_path):
 
 
 def test_options_of_reading_are_passed_on(read, tmp_path):
-    answer("fit", tmp_path / "good.csv", "--format", "tidy", "--top-items", "10", "--positions", "5", "--query", "q")
+    filters = (
+        "--top-items",
+        "10",
+        "--positions",
+        "5",
+        "--query",
+        "q",
+        "--columns",
+        "item=product, click = was clicked",
+    )
+    answer("fit", tmp_path / "good.csv", "--format", "tidy", *filters)
     assert read == {
         "engine": "duckdb",
         "format": "tidy",
         "top_items": 10,
         "positions": 5,
         "query": "q",
+        "columns": {"item": "product", "click": "was clicked"},
         "skip_bad": False,
         "clip": False,
     }
@@ -118,6 +131,21 @@ def test_only_so_many_items_are_printed(read, tmp_path):
     text = answer("fit", tmp_path / "queries.csv", "--top", "3", "--per-query")
     assert "3 of 48 items" in text
     assert text.count("item") < 10
+
+
+def test_columns_are_written_as_pairs(read, tmp_path):
+    for text in ("item", "item=", "=product", "item=product,"):
+        assert "--columns is written like item=product" in refused("fit", tmp_path / "good.csv", "--columns", text)
+
+
+def test_every_query_has_its_curve_where_each_is_fitted_alone(read, tmp_path):
+    text = answer("fit", tmp_path / "queries.csv", "--per-query")
+    assert "query by query: 6 of 6 are identified" in text
+    for query, model in zip(LOGS["queries"].queries, fit(LOGS["queries"], per_query=True).values()):
+        row = next(line for line in text.splitlines() if f"{query} " in line)
+        assert all(f"{beta:.2f}" in row for beta in model.examination)
+    assert "0 of 1 are identified" in answer("fit", tmp_path / "list.csv", "--per-query", "--plot", tmp_path / "f.svg")
+    assert "no query has a whole curve" in (tmp_path / "f.svg").read_text()
 
 
 def test_a_fitted_model_is_a_world_to_play_in(read, tmp_path):

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bothworlds.clicks import MemoryLog
-
 NAMES = np.array(list("abcdefghijklmnopqrstuvwxyz"))
 
 
@@ -41,7 +39,7 @@ def pages(rng, logging, rates, count, mood=0.0):
 def as_log(ranking, clicks, marginals, *, paged=True, propensity=True, **more):
     """The log of these pages, an impression a row; positions count from 1."""
     count, m = ranking.shape
-    return MemoryLog(
+    columns = dict(
         item=NAMES[ranking.ravel()],
         position=np.tile(np.arange(1, m + 1), count),
         click=clicks.ravel(),
@@ -50,6 +48,7 @@ def as_log(ranking, clicks, marginals, *, paged=True, propensity=True, **more):
         timestamp=np.repeat(np.arange(count), m),
         **more,
     )
+    return {name: column for name, column in columns.items() if column is not None}
 
 
 def as_marginals(x):
@@ -68,18 +67,3 @@ def by_the_formulas(ranking, clicks, marginals, x, clip):
         "snips": (snips, np.sqrt(((w * (clicks - snips)) ** 2).sum(axis=0) * n / (n - 1)) / w.sum(axis=0)),
         "clipped": ((cut * clicks).mean(axis=0), (cut * clicks).std(axis=0, ddof=1) / np.sqrt(n)),
     }
-
-
-class ObdFile:
-    """Impressions of the Open Bandit Dataset, as a log."""
-
-    has_propensities, has_pages, layout = True, False, "obd"
-
-    def __init__(self, path):
-        self.path = path
-
-    def rows(self, connection):
-        return connection.sql(
-            f"""SELECT NULL::VARCHAR AS event, '' AS query, item_id::VARCHAR AS item, position::INTEGER AS position,
-            click::TINYINT AS click, propensity_score::DOUBLE AS propensity, timestamp FROM '{self.path}'"""
-        )

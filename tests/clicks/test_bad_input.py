@@ -8,7 +8,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import counts, read
+from bothworlds.clicks import counts, fit, read
 
 PAGE = "event,position,item,click,propensity\n1,1,a,0,0.5\n1,2,b,1,0.5\n"
 
@@ -40,8 +40,8 @@ BAD_ROWS = {
     "2,1,a,0,nan": "line 4: propensity must be above 0 and at most 1; got 'nan'",
     "2,1,a,0,half": "line 4: propensity must be above 0 and at most 1; got 'half'",
     ",1,a,0,0.5": "line 4: event must not be missing",
-    "2,1,a": "line 4: Expected Number of Columns: 5 Found: 3",
-    "2,1,a,0,0.5,7": "line 4: Expected Number of Columns: 5 Found: 6",
+    "2,1,a": "line 4: the line has fewer columns than the table",
+    "2,1,a,0,0.5,7": "line 4: the line has more columns than the table",
 }
 
 
@@ -59,10 +59,10 @@ def test_lines_are_skipped_for_reasons_of_their_own(tmp_path):
     text = f'{PAGE}2,1,a\n3,1,a\n2,1,a,0,0.5,7\n4,1,"a"x,1,0.5\n'.encode() + b"5,1,\xff,1,0.5\n"
     (tmp_path / "log").write_bytes(text)
     assert counts(tmp_path / "log", skip_bad=True).notes == (
-        "1 lines were skipped: they are not text in UTF-8",
+        "1 lines were skipped: they have letters that are not UTF-8",
         "2 lines were skipped: they have fewer columns than the table",
         "1 lines were skipped: they have more columns than the table",
-        "1 lines were skipped: a quote in them is out of place or not closed",
+        "1 lines were skipped: they have a quote out of place or not closed",
     )
 
 
@@ -136,7 +136,7 @@ BAD_COUNTS = {
     "a,1,-1,0": "impressions must be a whole number from 0 up; got '-1'",
     "a,1,10,-1": "clicks must be a whole number from 0 up; got '-1'",
     "a,1,2.5,1": "impressions must be a whole number from 0 up; got '2.5'",
-    "a,1,,1": "impressions must be a whole number from 0 up",
+    "a,1,,1": "impressions must be a whole number from 0 up; it is missing",
     "a,x,10,1": "position must be a whole number from 0 up; got 'x'",
 }
 
@@ -268,9 +268,36 @@ def test_filters_must_be_whole_numbers(tmp_path, option, value):
     assert complaint(write(tmp_path, PAGE), **{option: value}).startswith(f"{option} must be a whole number")
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['[{"position": 1, "item": "a", "click": 1}]', '{\n"a": [\n1]}', '{"a":\n 1}', '{"a": "' + 70_000 * "x" + '"}'],
+)
+def test_a_document_of_json_is_no_log(tmp_path, text):
+    assert complaint(write(tmp_path, text)).endswith(
+        "is one JSON document; a log in JSON has an object for every result, each on a line"
+    )
+
+
+def test_a_first_line_that_is_broken_is_no_document(tmp_path):
+    assert "line 1: this looks like JSON but is malformed" in complaint(write(tmp_path, '{"a" 1}\n{"a": 2}\n'))
+
+
+def test_a_fitted_model_is_no_log(tmp_path):
+    path = fit(([[9, 9]], [[3, 2]])).save(tmp_path / "model.json")
+    assert "is a fitted model and not a log; bothworlds play --world" in complaint(path)
+
+
+@pytest.mark.parametrize("text", [PAGE, "0\t0\tQ\t1\t0\t5\t6\n" * 50_000])
+def test_a_packed_file_that_ends_too_early_is_named(tmp_path, text):
+    whole = gzip.compress((text * 20).encode())
+    for end in (len(whole) // 2, len(whole) - 4):
+        (tmp_path / "cut.gz").write_bytes(whole[:end])
+        assert "cut.gz" in complaint(tmp_path / "cut.gz")
+
+
 def test_options_are_for_reading(tmp_path):
     log = read(write(tmp_path, PAGE))
-    assert complaint(log, top_items=3) == "options such as top_items belong to read() when a log is given"
+    assert complaint(log, top_items=3) == "top_items says how to read a log, and this one has been read already"
     assert complaint(log, engine="abacus") == "there is no engine 'abacus'; there are duckdb and ray"
 
 
@@ -284,5 +311,5 @@ def test_a_query_of_text_logs_is_named_with_its_region(tmp_path):
 
 def test_counts_and_text_have_no_rows(tmp_path):
     for text in ("item,position,impressions,clicks\na,1,2,1\n", GOOD):
-        with pytest.raises(ValueError, match="it can only be counted"):
+        with pytest.raises(ValueError, match="fit a model to it instead"):
             read(write(tmp_path, text)).rows(None)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
 import pytest
 
-from bothworlds.clicks import MemoryLog, compare, evaluate
+from bothworlds.clicks import compare, evaluate, read
 from tests.clicks.evaluation_logs import as_log, as_marginals, by_the_formulas, logging_policy, pages
 
 RATES = np.outer([0.5, 0.4, 0.3, 0.2], [1.0, 0.5])
@@ -162,10 +161,9 @@ def test_clipping_beyond_all_weights_changes_nothing(logged):
 def test_rows_without_propensity_are_not_weighed_and_counted(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
-    propensity = np.array(log.propensity)
-    propensity[1::4] = np.nan
-    partly = dataclasses.replace(log, propensity=[None if p != p else p for p in propensity.tolist()])
-    found = evaluate(partly, list("ab"))
+    stated = np.arange(8000) % 4 != 1
+    propensity = [p if known else None for p, known in zip(log["propensity"].tolist(), stated)]
+    found = evaluate({**log, "propensity": propensity}, list("ab"))
     assert found.support_at(2).impressions == 2000
     assert found.support_at(1).impressions == 4000
     assert any("2,000 of 8,000" in note for note in found.notes)
@@ -232,14 +230,42 @@ def test_clip_weights_must_be_above_zero(logged, clip):
         evaluate(as_log(ranking, clicks, logging.marginals), list("ab"), clip_weights=clip)
 
 
+def test_a_model_that_clicks_do_not_follow_is_doubted(rng):
+    wild = np.array([[0.1, 0.5], [0.5, 0.1], [0.3, 0.3], [0.2, 0.4]])
+    logging = logging_policy(4, 2, rng)
+    for rates, doubted in ((RATES, False), (wild, True)):
+        found = evaluate(as_log(*pages(rng, logging, rates, 20_000), logging.marginals), list("ab"))
+        assert any("do not follow its model" in warning for warning in found.warnings) == doubted
+
+
+def test_a_list_without_clicks_says_nothing_against_the_model(rng):
+    logging = logging_policy(4, 2, rng)
+    log = as_log(*pages(rng, logging, 0.1 * RATES, 500), logging.marginals)
+    log["click"][np.isin(np.char.add(log["item"], log["position"].astype(str)), ["a1", "b2"])] = 0
+    assert not any("do not follow" in warning for warning in evaluate(log, list("ab")).warnings)
+
+
+def test_warnings_call_estimates_what_tables_call_them(logged):
+    logging, ranking, clicks = logged
+    found = evaluate(as_log(ranking, clicks, logging.marginals), {"a": [0.5, 0], "b": [0, 1], "new": [0.5, 0]})
+    said = " ".join(found.warnings)
+    assert "Inverse propensity and clipped know no clicks there" in said
+    assert not any(f"{name} " in said for name in ("ips", "snips", "dr"))
+
+
+def test_the_name_of_a_policy_is_no_policy(logged):
+    with pytest.raises(ValueError, match=r"bothworlds.policy\('ftrl-pbm'\) makes a policy"):
+        evaluate(as_log(logged[1], logged[2], logged[0].marginals), "ftrl-pbm")
+
+
 def test_an_empty_log_is_refused():
     with pytest.raises(ValueError, match="no impressions"):
-        evaluate(MemoryLog(item=np.empty(0, str), position=[], click=[], propensity=[]), ["a"])
+        evaluate({"item": np.empty(0, str), "position": [], "click": [], "propensity": []}, ["a"])
 
 
 def test_a_log_of_one_page_is_refused():
     with pytest.raises(ValueError, match="too few pages"):
-        evaluate(MemoryLog(item=["a"], position=[1], click=[1], propensity=[0.5], event=[1]), ["a"])
+        evaluate({"item": ["a"], "position": [1], "click": [1], "propensity": [0.5], "event": [1]}, ["a"])
 
 
 def test_asking_for_an_estimate_that_is_not_there_says_what_is(logged):
@@ -262,20 +288,22 @@ def uneven(rng):
     rate = np.where(position == 1, np.where(item == "a", 0.6, 0.3), 0.4) * np.where(length[event] == 3, 1.0, 0.8)
     click = (rng.random(event.size) < rate).astype(np.int64)
     propensity = np.where(position == 1, 0.5, 1.0)
-    return MemoryLog(item=item, position=position, click=click, propensity=propensity, event=event)
+    return {"item": item, "position": position, "click": click, "propensity": propensity, "event": event}
 
 
 def by_page(log, worth):
-    return np.bincount(np.asarray(log.event), worth)
+    return np.bincount(log["event"], worth)
 
 
 def test_clicks_are_per_page_where_pages_differ_in_length(uneven):
     found = evaluate(uneven, ["a", "2", "3"])
-    logged, clicks = found.estimate("logged"), by_page(uneven, uneven.click)
+    logged, clicks = found.estimate("logged"), by_page(uneven, uneven["click"])
     assert logged.value == pytest.approx(clicks.mean())
     assert logged.standard_error == pytest.approx(clicks.std(ddof=1) / np.sqrt(4000), rel=1e-3)
-    assert found.estimate("logged", 2).value == pytest.approx(np.mean(uneven.click[uneven.position == 2]) / 4)
-    earned = by_page(uneven, np.where(np.isin(uneven.item, ["a", "2", "3"]), uneven.click / uneven.propensity, 0.0))
+    assert found.estimate("logged", 2).value == pytest.approx(np.mean(uneven["click"][uneven["position"] == 2]) / 4)
+    earned = by_page(
+        uneven, np.where(np.isin(uneven["item"], ["a", "2", "3"]), uneven["click"] / uneven["propensity"], 0.0)
+    )
     assert found.estimate("ips").value == pytest.approx(earned.mean())
     assert found.estimate("ips").standard_error == pytest.approx(earned.std(ddof=1) / np.sqrt(4000), rel=1e-3)
     for name in ("snips", "dr", "direct"):
@@ -313,12 +341,12 @@ def in_order(log):
     ],
 )
 def test_times_are_ordered_as_times_and_not_as_text(stamps):
-    log = MemoryLog(item=list("bac"), position=[1, 1, 1], click=[0, 1, 0], timestamp=stamps)
+    log = {"item": list("bac"), "position": [1, 1, 1], "click": [0, 1, 0], "timestamp": stamps}
     assert in_order(log) == ("abc", ())
 
 
 def test_times_that_are_none_leave_the_order_of_the_log_and_it_says_so():
-    log = MemoryLog(item=list("bac"), position=[1, 1, 1], click=[0, 1, 0], timestamp=["10", "9", "noon"])
+    log = {"item": list("bac"), "position": [1, 1, 1], "click": [0, 1, 0], "timestamp": ["10", "9", "noon"]}
     order, notes = in_order(log)
     assert order == "bac"
     assert "1 timestamps are neither numbers nor dates, such as 'noon'" in notes[0]
@@ -327,10 +355,5 @@ def test_times_that_are_none_leave_the_order_of_the_log_and_it_says_so():
 def test_what_reading_has_to_say_is_among_the_notes(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
-
-    class Skipping(MemoryLog):
-        def checked(self, connection):
-            return self.rows(connection), ("3 rows were skipped",)
-
-    fields = {field.name: getattr(log, field.name) for field in dataclasses.fields(log)}
-    assert "3 rows were skipped" in evaluate(Skipping(**fields), list("ab")).notes
+    log["click"][0] = 7
+    assert "1 rows were skipped: click must be 0 or 1" in evaluate(read(log, skip_bad=True), list("ab")).notes

@@ -62,13 +62,15 @@ def test_several_targets_are_compared():
 
 
 def test_filters_are_handed_on(a_log):
-    answer("log.csv", "-r", "a,b", "--format", "tidy", "--query", "shoes", "--positions", "2", "--top-items", "4")
+    filters = ("--query", "shoes", "--positions", "2", "--top-items", "4", "--columns", "item=product")
+    answer("log.csv", "-r", "a,b", "--format", "tidy", *filters)
     assert a_log == {
         "path": "log.csv",
         "format": "tidy",
         "query": "shoes",
         "positions": 2,
         "top_items": 4,
+        "columns": {"item": "product"},
         "skip_bad": False,
     }
 
@@ -112,7 +114,7 @@ def test_replay_is_played_when_asked_for():
 
 
 def test_warnings_are_printed_in_plain_words():
-    assert "Warning: Clipping" in answer("log.csv", "-r", "a,b", "--clip-weights", "2")
+    assert "warning: Clipping" in answer("log.csv", "-r", "a,b", "--clip-weights", "2")
 
 
 def test_results_and_figure_are_written(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.clicks import MemoryLog, evaluate, from_obp, to_obp
+from bothworlds.clicks import counts, evaluate, from_obp, to_obp
 from tests.clicks.evaluation_logs import as_log, logging_policy, pages
 
 FIELDS = {"n_rounds", "n_actions", "action", "position", "reward", "pscore", "context", "action_context"}
@@ -45,8 +45,8 @@ def test_what_came_back_is_judged_as_what_went(logged):
 
 def test_feedback_without_names_and_positions_is_one_position_of_numbered_items():
     log = from_obp({"action": [0, 1, 1], "reward": [0, 1, 0], "pscore": [0.5, 0.5, 0.5]})
-    assert list(log.item) == ["0", "1", "1"]
-    assert list(log.position) == [0, 0, 0]
+    counted = counts(log)
+    assert (counted.items, counted.positions, counted.shown.tolist()) == (("0", "1"), (0,), [1, 2])
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_impressions_without_propensity_cannot_go(logged):
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("propensity", 0.0, "row 1 of the log: propensity must be above 0 and at most 1; got 0.0"),
+        ("propensity", 0.0, "the table, row 2: propensity must be above 0 and at most 1; got '0.0'"),
         ("propensity", -1.0, "propensity must be above 0"),
         ("propensity", 1.5, "propensity must be above 0"),
         ("propensity", float("nan"), "propensity must be above 0"),
-        ("propensity", "x", "propensity must be numbers"),
-        ("click", 0.6, "click must be 0 or 1; got 0.6"),
+        ("propensity", "x", "the table cannot be read"),
+        ("click", 0.6, "click must be 0 or 1; got '0.6'"),
         ("click", None, "click must be 0 or 1"),
         ("position", 1.5, "position must be a whole number"),
         ("position", -1, "position must be a whole number"),
@@ -90,8 +90,8 @@ def test_impressions_without_propensity_cannot_go(logged):
 )
 def test_a_log_in_memory_is_checked_like_a_file(column, value, said):
     columns = {"item": ["a", "b"], "position": [1, 2], "click": [0, 1], "propensity": [0.5, None]}
-    MemoryLog(**columns)
+    assert counts(columns).shown.tolist() == [1, 1]
     with pytest.raises(ValueError, match=said):
-        MemoryLog(**columns | {column: [columns[column][0], value]})
-    with pytest.raises(ValueError, match="as long as each other"):
-        MemoryLog(**columns | {"click": [1]})
+        counts(columns | {column: [columns[column][0], value]})
+    with pytest.raises(ValueError, match=r"the table cannot be read: .*length"):
+        counts(columns | {"click": [1]})

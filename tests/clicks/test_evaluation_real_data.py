@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.clicks import evaluate, to_obp
-from tests.clicks.evaluation_logs import ObdFile
+from bothworlds.clicks import evaluate, read, to_obp
 from tests.clicks.real import real_file
 
 CAMPAIGNS = ("all", "men", "women")
@@ -22,7 +21,7 @@ def shares(feedback):
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_random_lists_judged_on_their_own_log_earn_what_they_earned(campaign):
-    log = ObdFile(real_file(f"obd/random_{campaign}.csv"))
+    log = read(real_file(f"obd/random_{campaign}.csv"))
     n = to_obp(log)["n_actions"]
     uniform = {name: [1.0 / n] * 3 for name in map(str, to_obp(log)["action_names"])}
     found = evaluate(log, uniform)
@@ -34,7 +33,7 @@ def test_random_lists_judged_on_their_own_log_earn_what_they_earned(campaign):
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_thompson_sampling_judged_on_random_lists_earns_what_it_earned_live(campaign):
-    random, live = (ObdFile(real_file(f"obd/{who}_{campaign}.csv")) for who in ("random", "bts"))
+    random, live = (read(real_file(f"obd/{who}_{campaign}.csv")) for who in ("random", "bts"))
     found = evaluate(random, shares(to_obp(live)))
     earned = evaluate(live, bothworlds.policy("uniform")).estimate("logged")
     for name in ("ips", "snips", "dr"):
@@ -44,12 +43,12 @@ def test_thompson_sampling_judged_on_random_lists_earns_what_it_earned_live(camp
 
 
 def test_one_list_out_of_eighty_items_is_too_little_to_trust():
-    found = evaluate(ObdFile(real_file("obd/random_all.csv")), ["1", "2", "3"])
+    found = evaluate(read(real_file("obd/random_all.csv")), ["1", "2", "3"])
     assert any("Too few clicks" in warning for warning in found.warnings)
     assert any("Too few impressions" in warning for warning in found.warnings)
 
 
 def test_policies_learn_from_single_impressions():
-    found = evaluate(ObdFile(real_file("obd/random_men.csv")), bothworlds.policy("ftrl-pbm"), draws=2000)
+    found = evaluate(read(real_file("obd/random_men.csv")), bothworlds.policy("ftrl-pbm"), draws=2000)
     assert any("put together" in note for note in found.notes)
     assert found.estimate("dr").standard_error > 0.0

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from bothworlds.clicks import MemoryLog, evaluate
+from bothworlds.clicks import evaluate
 from tests.clicks.evaluation_logs import as_log, as_marginals, logging_policy, pages
 
 REPLICATIONS = 100
@@ -79,7 +79,7 @@ def single_positions():
         place = np.repeat(np.arange(100), 800)
         item = (rng.random((place.size, 1)) > logged.cumsum(axis=1)[place, :3]).sum(axis=1)
         click = (rng.random(place.size) < rates[place, item]).astype(np.int64)
-        log = MemoryLog(item=place * 4 + item, position=place, click=click, propensity=logged[place, item])
+        log = {"item": place * 4 + item, "position": place, "click": click, "propensity": logged[place, item]}
         x = np.zeros((400, 100))
         x[np.arange(400), np.arange(400) // 4] = target.ravel()
         judged = evaluate(log, {str(i): row for i, row in enumerate(x.tolist())})

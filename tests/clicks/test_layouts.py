@@ -54,7 +54,7 @@ def test_an_unknown_format_is_refused_with_a_list():
 
 
 def test_a_file_in_no_known_format_is_refused_with_a_list(tmp_path):
-    with pytest.raises(ValueError, match=r"none that is known here, starting 'name,age': tidy \(columns event"):
+    with pytest.raises(ValueError, match="has the columns name, age, and they fit no format; say which is which"):
         read(write(tmp_path, "name,age\nada,36\n"))
 
 

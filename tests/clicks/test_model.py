@@ -67,9 +67,18 @@ def test_pairs_that_the_model_does_not_know_are_left_out_and_it_says_so(model):
     assert str(model.perplexity(generated(seed=2))) == repr(float(model.perplexity(generated(seed=2))))
 
 
-def test_what_the_model_holds_impossible_surprises_it_without_bound():
+def test_what_the_model_holds_impossible_surprises_it_like_one_in_a_million():
     held = fit(([[10], [10]], [[5], [0]]))
-    assert held.perplexity(([[10], [10]], [[5], [1]])) == np.inf
+    found = held.perplexity(([[10], [10]], [[5], [1]]))
+    assert found == pytest.approx((2.0**10 * 1e6) ** (1 / 20))
+    assert found.impossible == 1
+    assert "1 of 20 impressions are impossible by the model" in str(found)
+    assert held.perplexity(([[10], [10]], [[5], [0]])).impossible == 0
+
+
+def test_models_and_counts_say_what_they_are_in_a_line(model):
+    assert repr(model).startswith("<Model: 6 items at 4 positions, log-likelihood -")
+    assert repr(generated(seed=2)).startswith("<Counts: 6 items at 4 positions, ")
 
 
 def test_pairs_across_parts_that_cannot_be_compared_are_left_out(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import typer
 
-__all__ = ["app", "console", "parse", "plainly", "refuse"]
+__all__ = ["app", "column_names", "console", "parse", "plainly", "refuse"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,6 +63,20 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     except (SyntaxError, ValueError) as error:
         raise ValueError(advice) from error
     return name, settings
+
+
+def column_names(text: str | None) -> dict[str, str] | None:
+    """Which column stands for which name, from ``name=column,...``.
+
+    >>> column_names("item=product, click=was clicked")
+    {'item': 'product', 'click': 'was clicked'}
+    """
+    if text is None:
+        return None
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name.strip() and column.strip() for name, _, column in pairs):
+        raise ValueError(f"--columns is written like item=product,click=clicked; got {text!r}")
+    return {name.strip(): column.strip() for name, _, column in pairs}
 
 
 def console() -> Any:

@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import app, console, parse, plainly
+from .common import app, column_names, console, parse, plainly
 
 if TYPE_CHECKING:
     from ..clicks import Evaluation
-
-NAMES = {
-    "logged": "the log itself",
-    "ips": "inverse propensity",
-    "snips": "self-normalised",
-    "clipped": "clipped at {clip:.4g}",
-    "direct": "direct method",
-    "dr": "doubly robust",
-}
 
 
 @app.command()
@@ -40,10 +31,13 @@ def evaluate(
     ] = None,
     format: Annotated[str | None, typer.Option("--format", help="Layout of the log, if it is not recognised.")] = None,
     query: Annotated[str | None, typer.Option("--query", help="Only this query.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAME=COLUMN,...", help="Columns of other names: item=product,click=clicked.")
+    ] = None,
     top_items: Annotated[int | None, typer.Option("--top-items", min=1, help="Only the most frequent items.")] = None,
     positions: Annotated[int | None, typer.Option("--positions", min=1, help="Only the first positions.")] = None,
     clip_weights: Annotated[
-        float | None, typer.Option("--clip-weights", help="Largest weight of the clipped estimate; a root of the log.")
+        float | None, typer.Option(help="Largest weight of the clipped estimate, else the root of the impressions.")
     ] = None,
     replay: Annotated[
         bool, typer.Option("--replay", help="Also play policies on the pages they agree with; for uniform logs.")
@@ -77,6 +71,7 @@ def evaluate(
         top_items=top_items,
         positions=positions,
         query=query,
+        columns=column_names(columns),
         skip_bad=skip_bad,
     )
     played = _replay(opened, policies, seed) if replay else []
@@ -121,6 +116,8 @@ def _print_table(found: Evaluation) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from ..clicks.offpolicy.result import WORDS
+
     table = Table("clicks per page", title=Text(found.target, style="table.title"), title_justify="left")
     for position in found.positions:
         table.add_column(f"position {position}", justify="right")
@@ -129,7 +126,7 @@ def _print_table(found: Evaluation) -> None:
     for name in found.estimators:
         parts = [found.estimate(name, position) for position in (*found.positions, None)]
         between = f"{_number(parts[-1].lower)} to {_number(parts[-1].upper)}"
-        said = NAMES[name].format(clip=found.clip_weights)
+        said = WORDS[name] + (f" at {found.clip_weights:.4g}" if name == "clipped" else "")
         table.add_row(
             said, *(_number(part.value) for part in parts), between, style="dim" if name == "logged" else None
         )
@@ -153,7 +150,7 @@ def _print_sentences(found: Any) -> None:
     for note in found.notes:
         console().print(note, style="dim", markup=False, highlight=False)
     for warning in found.warnings:
-        console().print(f"Warning: {warning}", style="yellow", markup=False, highlight=False)
+        console().print(f"warning: {warning}", style="yellow", markup=False, highlight=False)
 
 
 def _replay(log: Any, policies: Sequence[Any], seed: int) -> list[Any]:

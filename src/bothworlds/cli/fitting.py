@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import app, console, plainly, refuse
+from .common import app, column_names, plainly, refuse
 
 if TYPE_CHECKING:
     from ..clicks import Counts, Model, Models
@@ -28,6 +27,9 @@ def fit_log(
     top_items: Annotated[int | None, typer.Option(min=1, help="Only pages made of the most frequent items.")] = None,
     positions: Annotated[int | None, typer.Option(min=1, help="Only the first positions.")] = None,
     query: Annotated[str | None, typer.Option(help="Only this query.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAME=COLUMN,...", help="Columns of other names: item=product,click=clicked.")
+    ] = None,
     method: Annotated[str, typer.Option(help="newton, or em for expectation-maximisation.")] = "newton",
     iterations: Annotated[int | None, typer.Option(min=1, help="Stop EM after so many passes.")] = None,
     per_query: Annotated[bool, typer.Option("--per-query", help="A curve for every query.")] = False,
@@ -35,7 +37,7 @@ def fit_log(
         float,
         typer.Option(
             min=0.0,
-            help="Pseudo-clicks, in twice as many pseudo-impressions, for every pair; they pull rates to 1/2.",
+            help="Imagined impressions of every pair, clicked at the log's mean rate, to which they pull.",
         ),
     ] = 0.0,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read.")] = False,
@@ -61,102 +63,27 @@ def fit_log(
     if plot is not None and find_spec("matplotlib") is None:
         refuse("figures need matplotlib: pip install 'bothworlds[figures]'")
     from ..clicks import fit
-    from ..clicks.surprise import as_counts
+    from ..clicks.counting import counts as count
+    from .fitting_tables import print_counts, print_model
 
-    counts = as_counts(
+    counts = count(
         log[0] if len(log) == 1 else log,
         engine=engine,
         format=format,
         top_items=top_items,
         positions=positions,
         query=query,
+        columns=column_names(columns),
         skip_bad=skip_bad,
         clip=clip,
     )
-    _print_counts(counts)
+    print_counts(counts)
     model = fit(counts, method=method, iterations=iterations, per_query=per_query, prior=prior)
-    _print_model(model, counts, top)
+    print_model(model, counts, top)
     if plot is not None:
         typer.echo(f"figure:  {_draw(model, counts, plot)}")
     if out is not None:
         typer.echo(f"model:   {model.save(out)}")
-
-
-def _print_counts(counts: Counts) -> None:
-    pages = "" if counts.pages is None else f"{counts.pages:,} pages, "
-    clicks, shown = int(counts.clicked.sum()), int(counts.shown.sum())
-    queries = f"{len(counts.queries):,} queries, " if len(counts.queries) > 1 else ""
-    typer.echo(
-        f"read:    {pages}{shown:,} impressions, {clicks:,} clicks: {queries}{len(counts.items):,} items at "
-        f"{len(counts.positions):,} positions, {len(counts):,} different pairs"
-    )
-    for note in counts.notes:
-        typer.echo(f"note:    {note}")
-
-
-def _print_model(model: Model | Models, counts: Counts, top: int) -> None:
-    steps = "passes" if getattr(model, "method", "") == "em" else "steps"
-    typer.echo(
-        f"fitted:  log-likelihood {model.log_likelihood:,.2f}, perplexity {_surprise(model, counts)}, "
-        f"{'' if model.converged else 'not '}converged in {model.iterations:,} {steps}"
-    )
-    from ..clicks import Model
-
-    if isinstance(model, Model):
-        _print_rows("examination of positions", "position", "examination", model.curve())
-    # By what is sure: most of the items with the highest estimates were shown once and clicked.
-    rows = sorted(model.table(), key=lambda row: (-row["low"] if row["low"] >= 0.0 else 1.0, -row["clicks"]))
-    if top:
-        shown = f"{top:,} of {len(rows):,} items" if top < len(rows) else "items"
-        shown += ", those whose attraction is surely high first"
-        _print_rows(shown, "item", "attraction", rows[:top])
-    for warning in model.warnings:
-        typer.secho(f"warning: {warning}", fg="yellow")
-
-
-def _surprise(model: Model | Models, counts: Counts) -> str:
-    try:
-        found = model.perplexity(counts)
-    except ValueError:  # without clicks there is no curve, and nothing to be surprised at
-        return "unknown"
-    return f"{float(found):.4f}" + (f" ({found.left_out:,} impressions left out)" if found.left_out else "")
-
-
-def _print_rows(title: str, name: str, value: str, rows: Sequence[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    groups = len({row["component"] for row in rows}) > 1
-    queries = any(row.get("query") for row in rows)
-    table = Table(title=title, title_justify="left", pad_edge=False)
-    heads = [*(["query"] if queries else []), name, value, "95% interval", "clicks", "impressions"]
-    for head in [*heads, *(["group"] if groups else [])]:
-        table.add_column(head, justify="left" if head in ("query", "item") else "right", no_wrap=True)
-    for row in rows:
-        # Names are shown as they are: brackets in them are no markup.
-        cells: list[Any] = [Text(str(row["query"]))] if queries else []
-        cells += [
-            Text(str(row[name])),
-            _number(row[value]),
-            _interval(row),
-            f"{row['clicks']:,}",
-            f"{row['impressions']:,}",
-        ]
-        table.add_row(*cells, *([str(row["component"] + 1) if row["component"] >= 0 else "-"] if groups else []))
-    console().print(table)
-
-
-def _number(value: float) -> str:
-    return "unknown" if value != value else f"{value:.4f}"
-
-
-def _interval(row: dict[str, Any]) -> str:
-    low, high = row["low"], row["high"]
-    if low != low or high != high:
-        return "unknown"
-    if low == high == 1.0:
-        return "set to 1"
-    return f"{low:.4f} to {high:.4f}" if high < 1000.0 else f"{low:.4f} or more"
 
 
 def _draw(model: Model | Models, counts: Counts, path: Path) -> Path:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .generating import generate
     from .log import Log, read
     from .model import Model, Models
-    from .offpolicy.interchange import MemoryLog, from_obp, to_obp
+    from .offpolicy.interchange import from_obp, to_obp
     from .offpolicy.replaying import replay
     from .offpolicy.result import Evaluation
     from .storage import load_model
@@ -22,7 +22,6 @@ __all__ = [
     "Counts",
     "Evaluation",
     "Log",
-    "MemoryLog",
     "Model",
     "Models",
     "compare",
@@ -41,7 +40,6 @@ _HOME = {
     "Counts": "tally",
     "Evaluation": "offpolicy.result",
     "Log": "log",
-    "MemoryLog": "offpolicy.interchange",
     "Model": "model",
     "Models": "model",
     "compare": "evaluation",

@@ -17,11 +17,11 @@ __all__ = ["bad_page", "bad_row", "must", "rejected_lines", "why_rejected"]
 QUOTE, NEWLINE, RETURN = 34, 10, 13
 BLOCK = 1 << 22
 REJECTED = {
-    "MISSING COLUMNS": "they have fewer columns than the table",
-    "TOO MANY COLUMNS": "they have more columns than the table",
-    "UNQUOTED VALUE": "a quote in them is out of place or not closed",
-    "INVALID ENCODING": "they are not text in UTF-8",
-    "LINE SIZE OVER MAXIMUM": "they are too long",
+    "MISSING COLUMNS": "fewer columns than the table",
+    "TOO MANY COLUMNS": "more columns than the table",
+    "UNQUOTED VALUE": "a quote out of place or not closed",
+    "INVALID ENCODING": "letters that are not UTF-8",
+    "LINE SIZE OVER MAXIMUM": "more letters than a line may",
 }
 
 
@@ -40,6 +40,8 @@ def bad_row(connection: Any, log: Log) -> str:
             cells = dict(zip(names, row))
             role = REASONS[cells["reason"]][0]
             got = f"; got {cells[f'raw_{role}']!r}" if role and cells[f"raw_{role}"] is not None else ""
+            if role in ("position", "click", "impressions", "clicks") and not got:
+                got = "; it is missing"
             if cells["reason"] == 9:
                 got += f" and {cells['raw_impressions']!r}; clip takes it for as many"
             return f"{place(head, cells['number'])}: {must(log, cells['reason'])}{got}"
@@ -58,8 +60,8 @@ def bad_page(connection: Any, log: Log, event: object, what: str, which: str) ->
 
 
 def place(head: Head, row: int) -> str:
-    """The file and the line of a row, counted from 0; of a Parquet file, the row from 1 up."""
-    if head.kind == "parquet":
+    """The file and the line of a row, counted from 0; of a table that has no lines, the row from 1 up."""
+    if head.kind in ("parquet", "memory"):
         return f"{head.path}, row {row + 1}"
     quote, header = (0, 0) if head.kind == "ndjson" else (QUOTE, 1)
     state = np.array([row + header, 1, 0, 1], np.int64)
@@ -92,8 +94,8 @@ def find_record(text: Any, quote: int, state: Any) -> bool:
 
 
 def why_rejected(kind: str) -> str:
-    """What is wrong with lines that DuckDB rejects, in words."""
-    return REJECTED.get(kind, f"they cannot be read ({kind.lower()})")
+    """What lines have that DuckDB rejects, in words."""
+    return REJECTED.get(kind, f"something that cannot be read ({kind.lower()})")
 
 
 def rejected_lines(connection: Any, log: Log) -> dict[str, int]:
@@ -102,17 +104,17 @@ def rejected_lines(connection: Any, log: Log) -> dict[str, int]:
         return {}
     lines = (
         "(SELECT scans.file_path AS file, errors.line_byte_position AS place, "
-        "arg_min(errors.error_message, errors.error_type) AS why, min(errors.error_type)::VARCHAR AS kind "
+        "min(errors.error_type)::VARCHAR AS kind "
         "FROM reject_errors errors JOIN reject_scans scans USING (scan_id, file_id) "
         f"WHERE scans.file_path IN {among(log.paths)} GROUP BY 1, 2)"
     )
     kinds = dict(run(connection, f"SELECT kind, count(*) FROM {lines} GROUP BY 1 ORDER BY 1"))
     number = sum(kinds.values())
     if number and not log.skip_bad:
-        file, at, why = run(connection, f"SELECT file, place, why FROM {lines} ORDER BY 1, 2 LIMIT 1")[0]
+        file, at, kind = run(connection, f"SELECT file, place, kind FROM {lines} ORDER BY 1, 2 LIMIT 1")[0]
         head = next(head for head in log.heads if str(head.path) == file)
         more = f" ({number - 1:,} more lines are bad)" if number > 1 else ""
-        raise ValueError(f"{file}, line {_line_at(head, at)}: {why.splitlines()[0]}{more}")
+        raise ValueError(f"{file}, line {_line_at(head, at)}: the line has {why_rejected(kind)}{more}")
     return kinds
 
 

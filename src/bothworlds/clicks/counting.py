@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..progress import progress_bar
-from .heads import Head, Paths, needs
+from .heads import Head, needs
 from .layouts import TextLayout
 from .log import Log, read
+from .memory import as_pair
 from .records import Found, Keep, Partial, Span, chunks, query_key, scan_all, total
 from .scanning import REGIONS
 from .sources import connect, literal, run
@@ -22,9 +23,10 @@ __all__ = ["counts"]
 ENGINES = ("duckdb", "ray")
 
 
-def counts(log: Log | Paths, *, engine: str = "duckdb", progress: bool | None = None, **options: Any) -> Counts:
-    """Count a log, given as :func:`read` gives it or as a path with the options of :func:`read`.
+def counts(log: Any, *, engine: str = "duckdb", progress: bool | None = None, **options: Any) -> Counts:
+    """Count a log, given as :func:`read` gives it, or as what :func:`read` takes, with its options.
 
+    A pair of tables (shown, clicked) of shape (n_items, n_positions) has been counted already, as counts have.
     Memory stays bounded whatever the size of the log. ``engine="ray"`` shares the work over the machines of a Ray
     cluster, with the same result.
 
@@ -38,10 +40,15 @@ def counts(log: Log | Paths, *, engine: str = "duckdb", progress: bool | None = 
     """
     if engine not in ENGINES:
         raise ValueError(f"there is no engine {engine!r}; there are {' and '.join(ENGINES)}")
+    pair = as_pair(log)
+    if options and (pair is not None or isinstance(log, (Counts, Log))):
+        raise ValueError(f"{next(iter(options))} says how to read a log, and this one has been read already")
+    if isinstance(log, Counts):
+        return log
+    if pair is not None:
+        return Counts.from_tables(*pair)
     if not isinstance(log, Log):
         log = read(log, **options)
-    elif options:
-        raise ValueError(f"options such as {next(iter(options))} belong to read() when a log is given")
     with connect() as connection:
         if engine == "ray":
             from . import distributed
@@ -172,4 +179,5 @@ def _labels(connection: Any, name: str) -> tuple[Any, ...]:
 def _nothing_left(log: Log) -> str:
     if log.queries:
         return f"nothing is left of {log.origin}: there is no query {literal(log.queries)[1:-1]}, or all its pages go"
-    return f"nothing is left of {log.origin}: it has no rows, or its filters keep none"
+    skipped = ", or all of it was skipped" if log.skip_bad else ""
+    return f"nothing is left of {log.origin}: it has no rows, or its filters keep none{skipped}"

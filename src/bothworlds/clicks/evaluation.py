@@ -10,7 +10,7 @@ import numpy as np
 from ..kernels import Floats
 from ..progress import progress_bar
 from .offpolicy.direct import Rates, fit_rates, variances
-from .offpolicy.doubts import doubts_about_model, doubts_about_support, notes_on_log
+from .offpolicy.doubts import doubts_about_fit, doubts_about_model, doubts_about_support, notes_on_log
 from .offpolicy.impressions import Cells, Impressions, cells_of, opened, share_of_folds, spread_of_lengths
 from .offpolicy.result import Estimate, Evaluation, interval
 from .offpolicy.targets import Target, from_marginals, from_ranking
@@ -34,8 +34,8 @@ def evaluate(
     Parameters
     ----------
     log
-        A log from :func:`bothworlds.clicks.read`, a path to one, or anything else that has ``rows``. Where its pages
-        differ in length, a position counts as often as there are pages that have it.
+        A log from :func:`bothworlds.clicks.read`, or what that takes: a path, a table in memory. Where its pages differ
+        in length, a position counts as often as there are pages that have it.
     target
         A list of item names, one for every position of the log; or marginals, a dictionary that gives every item a
         probability for every position; or a policy. A policy learns from one half of the log and is judged, as it then
@@ -113,7 +113,8 @@ def _target(target: Any, impressions: Impressions, seed: int, draws: int | None,
         return from_policy(target, impressions, seed, draws)
     if isinstance(target, Sequence) and not isinstance(target, (str, bytes)):
         return from_ranking(target, impressions)
-    raise ValueError(f"target must be a list of items, a dictionary of marginals, or a policy; got {target!r}")
+    made = f"; bothworlds.policy({target!r}) makes a policy" if isinstance(target, str) else ""
+    raise ValueError(f"target must be a list of items, a dictionary of marginals, or a policy; got {target!r}{made}")
 
 
 def _judge(
@@ -134,12 +135,14 @@ def _judge(
     warnings = doubts_about_model(impressions, unknown + target.unknown)
     if impressions.weighable:
         estimates = [estimate for estimate in weighed if estimate.estimator != "dr"] + direct + weighed[-len(direct) :]
-        warnings = [*doubts_about_support(support), *warnings]
+        warnings = [
+            *doubts_about_support(support),
+            *warnings,
+            *doubts_about_fit(direct[-1], estimates[-1], support[-1]),
+        ]
     else:
         estimates, support = [estimate for estimate in weighed if estimate.estimator == "logged"] + direct, ()
-        warnings.append(
-            "The log has no propensities: there is only the direct estimate, which is as good as its model."
-        )
+        warnings.append("The log has no propensities: there is only the direct method, which is as good as its model.")
     return Evaluation(
         target=target.label,
         positions=impressions.positions,

@@ -52,14 +52,15 @@ def _draw_one(panel: Axes, model: Model) -> None:
 def _draw_many(panel: Axes, models: Models) -> None:
     curves = models.flat().examination
     good = curves[models.each_identified & ~np.isnan(curves).any(axis=1)]
-    if not len(good):
-        return
-    x = np.array(models.flat().positions)
-    low, middle, high = np.quantile(good, (0.25, 0.5, 0.75), axis=0)
-    panel.fill_between(x, low, high, color=INK, alpha=0.2, linewidth=0)
-    panel.plot(x, middle, "o-", color=INK, markersize=3, linewidth=1.2)
+    said = "no query has a whole curve"
+    if len(good):
+        said = f"median and middle half of the\n{len(good):,} of {len(models):,} queries with a whole curve"
+        x = np.array(models.flat().positions)
+        low, middle, high = np.quantile(good, (0.25, 0.5, 0.75), axis=0)
+        panel.fill_between(x, low, high, color=INK, alpha=0.2, linewidth=0)
+        panel.plot(x, middle, "o-", color=INK, markersize=3, linewidth=1.2)
     panel.annotate(
-        f"median and middle half of the\n{len(good):,} of {len(models):,} queries with a whole curve",
+        said,
         (0.98, 0.98),
         xycoords="axes fraction",
         ha="right",

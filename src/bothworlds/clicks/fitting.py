@@ -16,12 +16,12 @@ import numpy as np
 
 from ..kernels import Floats
 from ..statistics.rank_one_each import Bench
-from .design import Design, Links, design_of, links_of
+from .design import Design, Links, design_of, links_of, smoothed
 from .intervals import Spread, bootstrap, delta, nothing
 from .maximising import Settings, maximise, start, value
 from .model import Components, Model, Models
 from .remarks import remarks
-from .surprise import Flat, as_counts
+from .surprise import Flat
 
 __all__ = ["fit"]
 
@@ -64,7 +64,8 @@ def fit(
     Parameters
     ----------
     log_or_counts
-        Counts, a log, its path or paths, or a pair of tables (shown, clicked) of shape (n_items, n_positions).
+        A log, its path or paths, or a table in memory, such as a data frame; counts, or a pair of tables (shown,
+        clicked) of shape (n_items, n_positions).
     method
         ``"newton"``, or ``"em"`` for expectation-maximisation, with values capped at 1 - 1e-6.
     per_query
@@ -72,7 +73,8 @@ def fit(
     iterations
         Stop EM after exactly so many passes; to convergence if not given.
     prior
-        Pseudo-clicks, in twice as many pseudo-impressions, added to every pair that was shown.
+        Impressions to imagine for every pair that was shown, clicked as often as those of the whole log: they pull what
+        was shown seldom towards the average.
     ordered
         Ask that examination does not rise from one position to the next (Newton only). Standard errors do not use it.
     standard_errors
@@ -94,10 +96,12 @@ def fit(
     >>> fit(([[1000, 0], [0, 1000]], [[800, 0], [0, 400]])).identified
     False
     """
+    from .counting import counts as count
+
     settings = _checked(Settings(method, iterations, prior, ordered), standard_errors, replications)
-    counts = as_counts(log_or_counts, **reading)
+    counts = count(log_or_counts, **reading)
     design = design_of(counts, per_query)
-    links = links_of(design, settings.prior)
+    links = links_of(smoothed(design, settings.prior))
     bench = start(design)
     with np.errstate(invalid="ignore"):  # groups without clicks have no normal form
         maximise(design, links, settings, bench)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import glob
 import json
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Head", "Paths", "find_files", "look_at", "needs"]
+__all__ = ["Head", "Paths", "find_files", "look_at", "needs", "unpacking", "with_names"]
 
 Paths = str | Path | Sequence[str | Path]
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -25,12 +25,14 @@ class Head:
     """What the start of a file says about all of it."""
 
     path: Path
-    kind: str  # "parquet", "ndjson" or "text"
+    kind: str  # "parquet", "ndjson", "text" or "memory"
     compression: str | None  # "gzip", "zstd" or None
     first: str = ""  # the first line
     delimiter: str = ","
     columns: tuple[str, ...] = ()
     blank: int = 0  # empty lines before the first
+    called: tuple[tuple[str, str], ...] = ()  # names that are known here, and the columns that go by another
+    table: Any = field(default=None, compare=False, repr=False)  # of Arrow, if it is in memory
 
 
 def needs(module: str, extra: str = "clicks") -> Any:
@@ -46,6 +48,8 @@ def needs(module: str, extra: str = "clicks") -> Any:
 def find_files(path: Paths) -> tuple[Path, ...]:
     """The files meant by a path: a file, several, a pattern such as ``day-*.csv``, or a folder of parts."""
     if not isinstance(path, (str, Path)):
+        if not isinstance(path, Iterable):
+            raise ValueError(f"a log is a path, several of them, or a table with named columns; got {path!r}")
         found = tuple(file for one in path for file in find_files(one))
         if not found:
             raise ValueError("no log was given; give a file, a folder, or a pattern such as 'day-*.csv'")
@@ -90,13 +94,39 @@ def look_at(path: Path) -> Head:
     first = lines.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r")
     if not first:
         raise ValueError(f"{path} is empty, or has nothing but empty lines at its start")
-    if first.startswith("{"):
+    if first.startswith(("{", "[")):
+        _check_lines(path, first, whole=b"\n" in lines)
         if text.startswith(BOM):
             raise ValueError(f"{path} starts with a byte order mark, which JSON must not have; save it without one")
         return Head(path, "ndjson", compression, first, columns=_keys(path, lines))
     delimiter = max(DELIMITERS, key=first.count)
     blank = text[: -len(lines)].count(b"\n")
     return Head(path, "text", compression, first, delimiter, _header(path, first, delimiter), blank)
+
+
+def with_names(head: Head, columns: Mapping[str, str], known: Sequence[str]) -> Head:
+    """The head of a table whose columns have names of their own: ``columns`` says which stands for which known one."""
+    for name, column in columns.items():
+        if name not in known:
+            raise ValueError(f"columns may name {', '.join(known)}; got {name!r}")
+        if column not in head.columns:
+            raise ValueError(f"{head.path} has no column {column!r}; it has {', '.join(head.columns)}")
+    return replace(head, called=tuple(columns.items()))
+
+
+def _check_lines(path: Path, first: str, whole: bool) -> None:
+    """Refuse JSON that is one document, and not an object on every line. ``whole`` says if the first line is."""
+    from .storage import FORMAT
+
+    if FORMAT in first[:100]:
+        raise ValueError(f"{path} is a fitted model and not a log; bothworlds play --world {path} plays in it")
+    try:
+        json.loads(first)
+        document = first.startswith("[")
+    except json.JSONDecodeError as error:
+        document = not whole or error.pos >= len(first.rstrip())
+    if document:
+        raise ValueError(f"{path} is one JSON document; a log in JSON has an object for every result, each on a line")
 
 
 def _header(path: Path, line: str, delimiter: str) -> tuple[str, ...]:
@@ -115,9 +145,19 @@ def _parquet_columns(path: Path) -> tuple[str, ...]:
         raise ValueError(f"{path} starts like a Parquet file but cannot be read as one: {error}") from error
 
 
+@contextmanager
+def unpacking(path: str | Path) -> Iterator[None]:
+    """Say of the file what is wrong with how it is packed."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError):
+        raise
+    except OSError as error:
+        raise ValueError(f"{path} cannot be unpacked: {error}") from error
+
+
 def _start(path: Path, compression: str | None) -> bytes:
-    pyarrow = needs("pyarrow")
-    with pyarrow.input_stream(str(path), compression=compression) as stream:
+    with unpacking(path), needs("pyarrow").input_stream(str(path), compression=compression) as stream:
         text: bytes = stream.read(LOOK)
     if b"\0" in text:
         raise ValueError(f"{path} is not a text file, nor Parquet")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .heads import Head, Paths, find_files, look_at
-from .layouts import LAYOUTS, Layout, TableLayout, TextLayout, detect
+from .heads import Head, Paths, find_files, look_at, with_names
+from .layouts import LAYOUTS, NAMES, Layout, TableLayout, TextLayout, detect
+from .memory import as_table, look_at_table
 
 __all__ = ["Log", "read"]
 
 
 @dataclass(frozen=True)
 class Log:
-    """A click log on disk with the filters it is to be read through; nothing but its head has been read yet."""
+    """A click log, on disk or in memory, with the filters it is to be read through; only its head has been read yet."""
 
     heads: tuple[Head, ...]
     layout: str  # its name
@@ -66,14 +67,20 @@ class Log:
     def checked(self, connection: Any) -> tuple[Any, tuple[str, ...]]:
         """The rows, as :meth:`rows` gives them, and in sentences what was skipped or changed to get them."""
         if not isinstance(self.form, TableLayout) or self.layout == "counts":
-            raise ValueError(f"a log in the format {self.layout} has no rows to go through; it can only be counted")
+            raise ValueError(
+                f"{self.origin} is in the format {self.layout}, which has no row for every result with the probability "
+                "of showing it there: fit a model to it instead, and play rankings and policies in its world"
+            )
         from .tables import checked_rows
 
         return checked_rows(self, connection)
 
+    def __repr__(self) -> str:
+        return f"<Log {self.origin!r}: {self.layout}>"
+
 
 def read(
-    path: Paths,
+    path: Paths | Any,
     format: str | None = None,
     *,
     top_items: int | None = None,
@@ -81,8 +88,12 @@ def read(
     query: str | int | Iterable[str | int] | None = None,
     skip_bad: bool = False,
     clip: bool = False,
+    columns: Mapping[str, str] | None = None,
 ) -> Log:
     """Look at a click log: a file, several, a pattern or a folder of parts, in a layout that is found or named.
+
+    A table in memory is a log too: a data frame, columns by name, records. Where columns have names of their own,
+    ``columns`` says which is which: ``{"item": "product", "click": "clicked"}``.
 
     Of the log, ``query`` keeps one query or several, ``positions`` then cuts pages to their first positions, and
     ``top_items`` then keeps the pages made only of the most frequent items of what is left; where rows do not form
@@ -96,11 +107,16 @@ def read(
     ...     log = read(path)
     >>> log.layout, log.has_pages, log.has_propensities
     ('tidy', True, False)
+    >>> read({"rank": [1, 2], "item": ["tea", "milk"], "click": [0, 1]}, columns={"position": "rank"})
+    <Log 'the table': tidy>
     """
     for name, value in (("top_items", top_items), ("positions", positions)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
-    heads = tuple(look_at(file) for file in find_files(path))
+    table = as_table(path)
+    heads = (look_at_table(table),) if table is not None else tuple(look_at(file) for file in find_files(path))
+    if columns:
+        heads = tuple(with_names(head, columns, NAMES) for head in heads)
     layouts = {detect(head, format).name: head.path for head in heads}
     if len(layouts) > 1:
         said = ", ".join(f"{name} like {file}" for name, file in layouts.items())
@@ -110,6 +126,8 @@ def read(
         _check_columns(head, LAYOUTS[next(iter(layouts))])
     several = query if isinstance(query, Iterable) and not isinstance(query, str) else (query,)
     queries = () if query is None else tuple(map(str, several))
+    if query is not None and not queries:
+        raise ValueError("query names no query; leave it out to keep all of them")
     return Log(heads, next(iter(layouts)), top_items, positions, queries, skip_bad, clip)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..kernels import Floats, Ints
 from ..statistics.rank_one_each import Bench, em_each, make_bench, newton_each, variances_each
-from .design import Design, Links
+from .design import Design, Links, smoothed
 
 __all__ = ["PASSES", "Settings", "anchors", "maximise", "normalise", "start", "value", "variances"]
 
@@ -36,19 +36,19 @@ def start(design: Design) -> Bench:
 
 def maximise(design: Design, links: Links, settings: Settings, bench: Bench, warm: bool = False) -> None:
     """Fit every group; on the bench are then the logs of attraction and examination in their normal form."""
-    prior, tolerance = float(settings.prior), TOLERANCES[settings.method]
+    design, tolerance = smoothed(design, settings.prior), TOLERANCES[settings.method]
 
     def newton(shown: Floats, clicked: Floats, starts: Ints, part: Bench) -> None:
-        newton_each(shown, clicked, starts, prior, settings.ordered, warm, tolerance, part)
+        newton_each(shown, clicked, starts, settings.ordered, warm, tolerance, part)
 
     def em(shown: Floats, clicked: Floats, starts: Ints, part: Bench) -> None:
         passes, end = (PASSES, tolerance) if settings.iterations is None else (settings.iterations, -1.0)
         sums = np.empty((4, max(np.diff(starts).max(), shown.shape[1])))
-        em_each(shown, clicked, starts, prior, passes, end, part, sums)
+        em_each(shown, clicked, starts, passes, end, part, sums)
 
     np.copyto(bench.joined, links.identified)
     _in_threads(design, bench, newton if settings.method == "newton" else em)
-    if settings.method == "em" and settings.iterations is None and not prior:
+    if settings.method == "em" and settings.iterations is None:
         _to_zero(design, bench)
     normalise(design, links, bench)
 
@@ -83,15 +83,14 @@ def anchors(links: Links, bench: Bench) -> Ints:
 
 def variances(design: Design, links: Links, settings: Settings, bench: Bench) -> tuple[Floats, Floats]:
     """Variances of the logs of attraction (R,) and examination (G, m), by the information in the counts."""
+    design = smoothed(design, settings.prior)
     anchor, of_items, of_positions = anchors(links, bench), np.empty(bench.a.size), np.empty(bench.b.shape)
 
     def each(shown: Floats, clicked: Floats, starts: Ints, part: Bench) -> None:
         # The views of a thread say where in the whole it works.
         first, group = _offset(part.a, bench.a), _offset(part.b[:, 0], bench.b[:, 0])
         rows, groups = slice(first, first + part.a.size), slice(group, group + len(part.b))
-        variances_each(
-            shown, clicked, starts, float(settings.prior), anchor[groups], part, of_items[rows], of_positions[groups]
-        )
+        variances_each(shown, clicked, starts, anchor[groups], part, of_items[rows], of_positions[groups])
 
     _in_threads(design, bench, each)
     return of_items, of_positions
@@ -105,7 +104,8 @@ def value(design: Design, bench: Bench) -> Floats:
     missed = shown - clicked
     with np.errstate(divide="ignore", invalid="ignore"):
         likelihood = np.where(clicked > 0.0, clicked * u, 0.0)
-        likelihood += np.where(missed > 0.0, missed * np.log(-np.expm1(u)), 0.0)
+        log_miss = np.where(u < -1.0, np.log1p(-np.exp(u)), np.log(-np.expm1(u)))
+        likelihood += np.where(missed > 0.0, missed * log_miss, 0.0)
     return np.bincount(group, likelihood, len(design.groups)).astype(np.float64)
 
 

@@ -78,10 +78,10 @@ class Model:
     def perplexity(self, other: Counts | str | Path | Any) -> Perplexity:
         """How surprised the model is by a click or a missing click of other counts: 1 not at all, 2 like a coin.
 
-        It is 2 to the minus mean log2-likelihood per impression, infinite if something happened that the model holds
-        impossible (a click on an item that had none). Impressions of pairs that the model does not know, or
-        that are in parts it cannot compare, are left out; the number says so when printed, and has them as
-        ``left_out``.
+        It is 2 to the minus mean log2-likelihood per impression. What the model holds impossible (a click on an item
+        that had none) counts as one in a million: it would be infinite otherwise, and is on most logs. Impressions of
+        pairs that the model does not know, or that are in parts it cannot compare, are left out. The number says so
+        when printed, and has them as ``impossible`` and ``left_out``.
         """
         return perplexity(self.flat(), other)
 
@@ -99,6 +99,11 @@ class Model:
     def save(self, path: str | Path) -> Path:
         """Write the model as JSON; :func:`load_model` reads it, and ``bothworlds play --world`` plays in it."""
         return write_document(document_of(self), path)
+
+    def __repr__(self) -> str:
+        size = f"{len(self.items):,} items at {len(self.positions):,} positions"
+        sure = "identified" if self.identified else "not identified"
+        return f"<Model: {size}, log-likelihood {self.log_likelihood:,.1f}, {sure}>"
 
 
 class Models:

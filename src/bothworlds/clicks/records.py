@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..kernels import Ints
 from ..progress import Report
-from .heads import BOM, needs
+from .heads import BOM, needs, unpacking
 from .layouts import TextLayout
 from .scanning import (
     BAD,
@@ -91,7 +91,7 @@ def query_key(query: str) -> int:
 def chunks(span: Span, cut: Callable[[bytes], int], report: Report | None = None) -> Iterator[bytes]:
     """The text of a span, in pieces that end between sessions."""
     pyarrow = needs("pyarrow")
-    with pyarrow.OSFile(span.path) as file:
+    with unpacking(span.path), pyarrow.OSFile(span.path) as file:
         file.seek(span.start)
         stream = pyarrow.CompressedInputStream(file, span.compression) if span.compression else file
         carried, told, left = b"", span.start, span.stop - span.start if span.stop is not None else None

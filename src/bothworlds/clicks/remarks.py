@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtri
 
 from ..kernels import Ints
 from ..statistics.rank_one_each import LIMIT
@@ -85,6 +86,10 @@ def _order(model: Model) -> Iterator[str]:
         return
     first, best = known[0], known[np.argmax(beta[known])]
     sure = model.position_spread.high[first] < 1.0
+    if beta[first] > 0.0:
+        # The best of several is more than the first by chance alone the more there are: Bonferroni's correction.
+        margin = ndtri(1.0 - 0.025 / (known.size - 1)) * model.position_spread.error[first] / beta[first]
+        sure = np.log(beta[first]) + margin < 0.0
     if not sure and beta[first] > 0.95:
         return
     chance = "beyond" if sure else "but within"

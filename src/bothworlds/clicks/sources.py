@@ -119,6 +119,8 @@ def made_rows(connection: Any, log: Log, heads: tuple[Head, ...] | None = None, 
     row in its file from 0 up and the columns as they were written, as ``raw_item`` and so on.
     """
     heads = heads or log.heads
+    if heads[0].kind == "memory":
+        connection.register("in_memory", heads[0].table)
     alike: dict[Any, list[Head]] = {}
     for head in heads:
         alike.setdefault((head.compression, head.delimiter, head.blank), []).append(head)
@@ -163,6 +165,8 @@ def _late(log: Log) -> list[str]:
 def _scan(heads: list[Head], log: Log) -> str:
     """The reader of DuckDB for files of one kind."""
     files, first = literal([pattern(str(head.path)) for head in heads]), heads[0]
+    if first.kind == "memory":
+        return "in_memory"
     if first.kind == "parquet":
         return f"read_parquet({files}, union_by_name = true, file_row_number = true, {FOLDERS})"
     packed = literal(first.compression or "none")
@@ -188,7 +192,7 @@ def _once(names: Sequence[str]) -> list[str]:
 
 def _kinds(connection: Any, log: Log, scan: str) -> dict[str, str]:
     """The type of the column of every role."""
-    if log.heads[0].kind != "parquet":
+    if log.heads[0].kind not in ("parquet", "memory"):
         return dict.fromkeys(log.columns, "VARCHAR")
     described = run(connection, f"DESCRIBE {scan}")
     types = {name: kind for name, kind, *_ in described}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import xlog1py, xlogy
+from scipy.special import xlogy
 
 from ..kernels import Floats, Ints
 from .tally import Counts
 
-__all__ = ["Flat", "Perplexity", "as_counts", "perplexity", "probabilities"]
+__all__ = ["Flat", "Perplexity", "perplexity", "probabilities"]
+
+RARE = 1e-6  # the least chance that a model is taken to give to what happened
 
 
 class Flat(NamedTuple):
@@ -28,7 +29,8 @@ class Flat(NamedTuple):
 
 
 class Perplexity(float):
-    """A number that says what it is about: ``impressions`` it was measured on, and those ``left_out``.
+    """A number that says what it is about: ``impressions`` it was measured on, those ``left_out``, and how many of the
+    clicks and missing clicks it was measured on are ``impossible`` by the model.
 
     >>> Perplexity(1.5, 90, 10)
     1.5 (10 of 100 impressions left out: the model does not know their items or positions, or cannot compare them)
@@ -36,58 +38,44 @@ class Perplexity(float):
 
     impressions: int
     left_out: int
+    impossible: int
 
-    def __new__(cls, value: float, impressions: int, left_out: int) -> Perplexity:
+    def __new__(cls, value: float, impressions: int, left_out: int, impossible: int = 0) -> Perplexity:
         made = super().__new__(cls, value)
-        made.impressions, made.left_out = impressions, left_out
+        made.impressions, made.left_out, made.impossible = impressions, left_out, impossible
         return made
 
     def __repr__(self) -> str:
-        plain = float.__repr__(self)
-        if not self.left_out:
-            return plain
-        whole = self.impressions + self.left_out
-        return (
-            f"{plain} ({self.left_out:,} of {whole:,} impressions left out: the model does not know their items or "
-            "positions, or cannot compare them)"
-        )
+        said, whole = [], self.impressions + self.left_out
+        if self.left_out:
+            said.append(
+                f"{self.left_out:,} of {whole:,} impressions left out: the model does not know their items or "
+                "positions, or cannot compare them"
+            )
+        if self.impossible:
+            said.append(
+                f"{self.impossible:,} of {whole:,} impressions are impossible by the model and count as one in a "
+                "million: a prior would have foreseen them"
+            )
+        return float.__repr__(self) + (f" ({'; '.join(said)})" if said else "")
 
     __str__ = __repr__
 
 
-def as_counts(given: Any, **reading: Any) -> Counts:
-    """Counts, from counts, a log on disk or in memory, files, or a pair of tables (shown, clicked)."""
-    from .log import Log
-
-    tables = isinstance(given, tuple) and len(given) == 2 and not any(isinstance(one, (str, Path)) for one in given)
-    in_memory = hasattr(given, "rows") and hasattr(given, "has_pages") and not isinstance(given, Log)
-    if reading and (tables or in_memory or isinstance(given, Counts)):
-        raise ValueError(f"{next(iter(reading))} is no setting of a fit, unless it says how to read a log on disk")
-    if isinstance(given, Counts):
-        return given
-    if tables:
-        return Counts.from_tables(*given)
-    if in_memory:
-        from .offpolicy.impressions import count_impressions
-
-        return count_impressions(given)
-    from .counting import counts
-
-    return counts(given, **reading)
-
-
 def perplexity(model: Flat, other: Any) -> Perplexity:
     """2 to the minus mean log2-likelihood per impression, over the pairs that the model knows."""
-    counts = as_counts(other)
+    from .counting import counts as count
+
+    counts = count(other)
     p = probabilities(model, counts)
     known = ~np.isnan(p)
     shown, clicked, p = counts.shown[known], counts.clicked[known], p[known]
     impressions, everything = int(shown.sum()), int(counts.shown.sum())
     if not impressions:
         raise ValueError("the model knows none of the pairs of query, item and position in these counts")
-    with np.errstate(divide="ignore"):
-        likelihood = float((xlogy(clicked, p) + xlog1py(shown - clicked, -p)).sum())
-    return Perplexity(float(np.exp(-likelihood / impressions)), impressions, everything - impressions)
+    likelihood = (xlogy(clicked, np.maximum(p, RARE)) + xlogy(shown - clicked, np.maximum(1.0 - p, RARE))).sum()
+    impossible = int(clicked[p <= 0.0].sum() + (shown - clicked)[p >= 1.0].sum())
+    return Perplexity(float(np.exp(-likelihood / impressions)), impressions, everything - impressions, impossible)
 
 
 def probabilities(model: Flat, counts: Counts) -> Floats:

@@ -118,7 +118,9 @@ def count_rows(
 
 def complain(connection: Any, log: Log, counted: str, rejected: Mapping[str, int]) -> tuple[str, ...]:
     """Refuse bad rows, or say how many were skipped."""
-    notes = tuple(f"{number:,} lines were skipped: {why_rejected(kind)}" for kind, number in sorted(rejected.items()))
+    notes = tuple(
+        f"{number:,} lines were skipped: they have {why_rejected(kind)}" for kind, number in sorted(rejected.items())
+    )
     reasons = run(
         connection, f"SELECT reason, sum(number)::BIGINT FROM {counted} WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"
     )

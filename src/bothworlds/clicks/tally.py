@@ -65,6 +65,11 @@ class Counts:
     def __len__(self) -> int:
         return self.shown.size
 
+    def __repr__(self) -> str:
+        queries = f"{len(self.queries):,} queries, " if len(self.queries) > 1 else ""
+        size = f"{queries}{len(self.items):,} items at {len(self.positions):,} positions"
+        return f"<Counts: {size}, {self.shown.sum():,} impressions, {self.clicked.sum():,} clicks>"
+
     @classmethod
     def from_tables(
         cls,
@@ -80,6 +85,8 @@ class Counts:
         if a.ndim != 2 or a.shape != b.shape:
             raise ValueError(f"shown and clicked must be tables of one shape; got {a.shape} and {b.shape}")
         n, m = a.shape
+        if not all(table.dtype.kind in "iufb" for table in (a, b)):
+            raise ValueError("impressions and clicks must be tables of numbers, items by positions")
         if any((table != np.floor(table)).any() for table in (a, b)):
             raise ValueError("impressions and clicks must be whole numbers")
         if (b[a == 0] != 0).any():

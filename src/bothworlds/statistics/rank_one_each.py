@@ -18,7 +18,8 @@ import numpy as np
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from .network import eliminate, substitute
 from .rank_one_em import click_rates, em
-from .rank_one_newton import Workspace, choose, derive, newton
+from .rank_one_likelihood import Workspace, choose, derive
+from .rank_one_newton import newton
 
 __all__ = ["Bench", "em_each", "make_bench", "newton_each", "variances_each"]
 
@@ -83,7 +84,6 @@ def newton_each(
     shown: Floats,
     clicked: Floats,
     starts: Ints,
-    prior: float,
     ordered: bool,
     warm: bool,
     tolerance: float,
@@ -94,7 +94,7 @@ def newton_each(
         first, last = starts[g], starts[g + 1]
         w = _of_group(bench, g, first, last)
         n, s, sparse = shown[first:last], clicked[first:last], bench.joined[g] == 1 and not ordered
-        done = newton(n, s, prior, ordered, warm, tolerance, w, True, sparse)
+        done = newton(n, s, 0.0, ordered, warm, tolerance, w, True, sparse)
         bench.effort[g, 0] = done.steps
         bench.effort[g, 1] = 1 if done.converged else 0
 
@@ -104,7 +104,6 @@ def em_each(
     shown: Floats,
     clicked: Floats,
     starts: Ints,
-    prior: float,
     passes: int,
     tolerance: float,
     bench: Bench,
@@ -116,7 +115,7 @@ def em_each(
         n, s = shown[first:last], clicked[first:last]
         alpha, beta = bench.a[first:last], bench.b[g]
         click_rates(n, s, alpha, beta)
-        done = em(n, s, prior, passes, tolerance, alpha, beta, sums[:, : max(last - first, beta.size)])
+        done = em(n, s, 0.0, passes, tolerance, alpha, beta, sums[:, : max(last - first, beta.size)])
         bench.effort[g, 0] = done.steps
         bench.effort[g, 1] = 1 if done.converged else 0
         for i in range(alpha.size):
@@ -130,7 +129,6 @@ def variances_each(
     shown: Floats,
     clicked: Floats,
     starts: Ints,
-    prior: float,
     anchor: Ints,
     bench: Bench,
     of_items: Floats,
@@ -144,12 +142,12 @@ def variances_each(
     for g in range(starts.size - 1):
         first, last = starts[g], starts[g + 1]
         w = _of_group(bench, g, first, last)
-        choose(shown[first:last], clicked[first:last], prior, False, w)
+        choose(shown[first:last], clicked[first:last], 0.0, False, w)
         for i in range(w.a.size):
             # What is at the limit is held there by the limit and not by its clicks.
             if w.a[i] > LIMIT:
                 w.fitted[i] = 0
-        derive(shown[first:last], clicked[first:last], prior, w)
+        derive(shown[first:last], clicked[first:last], 0.0, w)
         _resistances(shown[first:last], anchor[g], w, bench.resistance)
         for j in range(w.b.size):
             of_positions[g, j] = bench.resistance[j, j]

@@ -11,9 +11,12 @@ from .service import SERVICE
 from .tidy import TIDY
 from .yandex import YANDEX
 
-__all__ = ["LAYOUTS", "Layout", "TableLayout", "TextLayout", "detect", "layout_of"]
+__all__ = ["LAYOUTS", "NAMES", "Layout", "TableLayout", "TextLayout", "detect", "layout_of"]
 
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (TIDY, COUNTS, OBD, RELPRED, SERVICE, YANDEX)}
+# All names that a column may have.
+_TABLES = [layout for layout in LAYOUTS.values() if isinstance(layout, TableLayout)]
+NAMES = tuple(dict.fromkeys(name for layout in _TABLES for names in layout.roles.values() for name in names))
 
 
 def layout_of(name: str) -> Layout:
@@ -40,4 +43,15 @@ def detect(head: Head, name: str | None = None) -> Layout:
     known = "; ".join(f"{layout.name} ({layout.sentence})" for layout in found or LAYOUTS.values())
     if found:
         raise ValueError(f"the format of {head.path} is not clear; name the one that is meant: {known}")
+    if _names_columns(head):
+        raise ValueError(
+            f"{head.path} has the columns {', '.join(head.columns[:20])}, and they fit no format; say which is which, "
+            "as in --columns position=rank,item=product,click=clicked (in Python, columns=...); a log has the "
+            f"{TIDY.sentence}, and a table of counts the {COUNTS.sentence}"
+        )
     raise ValueError(f"the format of {head.path} is none that is known here, starting {head.first[:60]!r}: {known}")
+
+
+def _names_columns(head: Head) -> bool:
+    """Whether a file looks like a table with a line of names: several, and none of them a number."""
+    return len(head.columns) > 1 and not any(name.replace(".", "").isdigit() for name in head.columns)

@@ -59,7 +59,7 @@ class TableLayout(Layout):
 
     def columns(self, head: Head) -> dict[str, str]:
         """Which column plays which role, whatever the case of its letters."""
-        here = {column.lower(): column for column in reversed(head.columns)}
+        here = {column.lower(): column for column in reversed(head.columns)} | dict(head.called)
         found = (
             (role, next((here[name] for name in names if name in here), None)) for role, names in self.roles.items()
         )
@@ -79,7 +79,7 @@ class TextLayout(Layout):
         """Why a file cannot have this layout; None if it has."""
         if head.kind == "text" and self.matches(head.first):
             return None
-        return f"its first line {head.first[:60]!r} is not {self.sentence}" if head.first else "it is a Parquet file"
+        return f"its first line {head.first[:60]!r} is not {self.sentence}" if head.first else "it is a table"
 
 
 def columns_of(batch: Batch) -> dict[str, Any]:

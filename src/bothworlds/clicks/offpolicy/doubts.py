@@ -8,9 +8,9 @@ import numpy as np
 
 from ...kernels import Floats
 from .impressions import Impressions
-from .result import Support
+from .result import Estimate, Support
 
-__all__ = ["doubts_about_model", "doubts_about_support", "notes_on_log"]
+__all__ = ["doubts_about_fit", "doubts_about_model", "doubts_about_support", "notes_on_log"]
 
 FEWEST_IMPRESSIONS = 100  # effective, per position
 FEWEST_CLICKS = 30  # effective, on the whole page; below, the normal approximation of the interval is poor too
@@ -68,8 +68,9 @@ def _unsupported(positions: Sequence[Support]) -> list[str]:
         return []
     said = ", ".join(f"{share:.1%} at position {position}" for position, share in missing)
     return [
-        f"The log never shows part of what the target would show: {said}. The estimates ips and clipped know no "
-        "clicks there and are too low; snips puts the average of the rest in its place, dr the word of its model."
+        f"The log never shows part of what the target would show: {said}. Inverse propensity and clipped know no "
+        "clicks there and are too low; self-normalised puts the average of the rest in its place, doubly robust the "
+        "word of its model."
     ]
 
 
@@ -112,6 +113,17 @@ def doubts_about_model(impressions: Impressions, unknown: Floats) -> list[str]:
         return []
     said = ", ".join(f"{share:.1%} at position {position}" for position, share in missing)
     return [
-        f"The log does not determine the model's click rates for part of the target: {said}. The direct estimate knows "
+        f"The log does not determine the model's click rates for part of the target: {said}. The direct method knows "
         "no clicks there and is too low."
+    ]
+
+
+def doubts_about_fit(direct: Estimate, robust: Estimate, whole: Support) -> list[str]:
+    """Whether the direct method is off by more than chance, where clicks are enough for standard errors to hold."""
+    few = whole.effective_clicks < FEWEST_CLICKS
+    if few or not abs(direct.value - robust.value) > FAR * robust.standard_error:
+        return []
+    return [
+        f"The direct method ({direct.value:.4g}) is further from doubly robust ({robust.value:.4g}) than chance "
+        "explains: clicks of this log do not follow its model, and doubly robust is the one to trust."
     ]

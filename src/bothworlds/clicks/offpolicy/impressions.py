@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...kernels import Floats
+from ..log import Log, read
 from ..sources import connect
-from ..tally import Counts
 
-__all__ = ["Cells", "Impressions", "cells_of", "count_impressions", "opened", "share_of_folds", "spread_of_lengths"]
+__all__ = ["Cells", "Impressions", "cells_of", "opened", "share_of_folds", "spread_of_lengths"]
 
 # Dates and numbers in columns of text: as text, 10 would come before 9.
 TIME = "coalesce(try_cast(timestamp AS DOUBLE), epoch(try_cast(timestamp AS TIMESTAMPTZ)))"
@@ -51,20 +50,15 @@ class Impressions:
 
 @contextmanager
 def opened(log: Any) -> Iterator[Impressions]:
-    """Open a log, or the log at a path, in a database of its own, which moves to disk what does not fit into memory."""
-    if isinstance(log, (str, Path)):
-        from .. import read
-
-        log = read(log)
+    """Open a log, or what `read` takes for one, in a database of its own, which moves to disk what does not fit."""
     with connect() as connection:
-        yield _impressions(log, connection)
+        yield _impressions(log if isinstance(log, Log) else read(log), connection)
 
 
-def _impressions(log: Any, connection: Any) -> Impressions:
-    checked = getattr(log, "checked", None)
-    relation, notes = checked(connection) if checked is not None else (log.rows(connection), ())
+def _impressions(log: Log, connection: Any) -> Impressions:
+    relation, notes = log.checked(connection)
     relation.create_view("logged")
-    notes = (*notes, *_make_tables(connection, bool(log.has_pages)))
+    notes = (*notes, *_make_tables(connection, log.has_pages))
     total, weighable, queries = connection.execute(
         "SELECT coalesce(sum(shown), 0), coalesce(sum(weighable), 0), count(DISTINCT query) FROM cells"
     ).fetchall()[0]
@@ -72,9 +66,9 @@ def _impressions(log: Any, connection: Any) -> Impressions:
         raise ValueError("the log has no impressions, or its filters leave none")
     items = _column(connection, "item", "TRY_CAST(item AS BIGINT) NULLS LAST, item")
     positions = _column(connection, "position", "position")
-    pages, reach = _reach(connection, bool(log.has_pages))
+    pages, reach = _reach(connection, log.has_pages)
     numbers = int(total), int(weighable), pages
-    return Impressions(connection, items, positions, queries, bool(log.has_pages), *numbers, reach, tuple(notes))
+    return Impressions(connection, items, positions, queries, log.has_pages, *numbers, reach, tuple(notes))
 
 
 def _make_tables(connection: Any, has_pages: bool) -> tuple[str, ...]:
@@ -173,21 +167,3 @@ def share_of_folds(cells: tuple[Cells, Cells]) -> Floats:
     """(2, n_positions) the share of a position's impressions that is in each fold."""
     shown = np.array([fold.shown.sum(axis=0) for fold in cells])
     return np.asarray(shown / shown.sum(axis=0))
-
-
-def count_impressions(log: Any) -> Counts:
-    """The counts of a log that has ``rows``, such as one in memory."""
-    with opened(log) as impressions:
-        queries = _column(impressions.connection, "query", "TRY_CAST(query AS BIGINT) NULLS LAST, query")
-        labels = {"query": queries, "item": impressions.items, "position": impressions.positions}
-        rows = impressions.connection.execute(
-            "SELECT query, item, position, sum(shown) AS shown, sum(clicked) AS clicked FROM cells GROUP BY ALL"
-        ).fetchnumpy()
-        codes: dict[str, Any] = {}
-        for name, values in labels.items():
-            code = {value: k for k, value in enumerate(values)}
-            codes[name] = np.array([code[value] for value in rows[name].tolist()], dtype=np.int64)
-        codes |= {name: np.asarray(rows[name], dtype=np.int64) for name in ("shown", "clicked")}
-        pages = impressions.pages if impressions.has_pages else None
-        named = impressions.items, queries, impressions.positions
-        return Counts(*named, **codes, origin="memory", pages=pages, notes=impressions.notes)

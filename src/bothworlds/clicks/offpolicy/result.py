@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Estimate", "Evaluation", "Support", "interval"]
+__all__ = ["WORDS", "Estimate", "Evaluation", "Support", "interval"]
 
+# What people call the estimators.
+WORDS = {
+    "logged": "the log itself",
+    "ips": "inverse propensity",
+    "snips": "self-normalised",
+    "clipped": "clipped",
+    "direct": "direct method",
+    "dr": "doubly robust",
+}
 Z95 = 1.959963984540054  # the normal distribution is within so many standard deviations 95 times out of 100
 
 

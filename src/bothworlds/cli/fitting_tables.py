@@ -1,0 +1,121 @@
+"""What the command that fits a model prints: what was read, the curve or the curves, the items, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+
+from .common import console
+
+if TYPE_CHECKING:
+    from ..clicks import Counts, Model, Models
+
+__all__ = ["print_counts", "print_model"]
+
+LARGEST = 10  # queries whose curves are printed
+FIRST = 10  # positions of these
+
+
+def print_counts(counts: Counts) -> None:
+    pages = "" if counts.pages is None else f"{counts.pages:,} pages, "
+    clicks, shown = int(counts.clicked.sum()), int(counts.shown.sum())
+    queries = f"{len(counts.queries):,} queries, " if len(counts.queries) > 1 else ""
+    typer.echo(
+        f"read:    {pages}{shown:,} impressions, {clicks:,} clicks: {queries}{len(counts.items):,} items at "
+        f"{len(counts.positions):,} positions, {len(counts):,} different pairs"
+    )
+    for note in counts.notes:
+        typer.echo(f"note:    {note}")
+
+
+def print_model(model: Model | Models, counts: Counts, top: int) -> None:
+    steps = "passes" if getattr(model, "method", "") == "em" else "steps"
+    typer.echo(
+        f"fitted:  log-likelihood {model.log_likelihood:,.2f}, perplexity {_surprise(model, counts)}, "
+        f"{'' if model.converged else 'not '}converged in {model.iterations:,} {steps}"
+    )
+    from ..clicks import Model
+
+    if isinstance(model, Model):
+        _print_rows("examination of positions", "position", "examination", model.curve())
+    else:
+        _print_curves(model, counts)
+    # By what is sure: most of the items with the highest estimates were shown once and clicked.
+    rows = sorted(model.table(), key=lambda row: (-row["low"] if row["low"] >= 0.0 else 1.0, -row["clicks"]))
+    if top:
+        shown = f"{top:,} of {len(rows):,} items" if top < len(rows) else "items"
+        shown += ", those whose attraction is surely high first"
+        _print_rows(shown, "item", "attraction", rows[:top])
+    for warning in model.warnings:
+        typer.secho(f"warning: {warning}", fg="yellow")
+
+
+def _print_curves(models: Models, counts: Counts) -> None:
+    """The curves of the queries with the most clicks, one to a row."""
+    from rich.table import Table
+    from rich.text import Text
+
+    clicks, shown = (np.bincount(counts.query, number) for number in (counts.clicked, counts.shown))
+    largest = np.argsort(-clicks, kind="stable")[:LARGEST].tolist()
+    title = f"examination, query by query: {int(models.each_identified.sum()):,} of {len(models):,} are identified"
+    title += f", these have the most clicks (of {len(models):,})" if len(models) > LARGEST else ""
+    table = Table(title=title, title_justify="left", pad_edge=False)
+    table.add_column("query", no_wrap=True)
+    for position in models.positions[:FIRST]:
+        table.add_column(f"at {position}", justify="right", no_wrap=True)
+    for name in ("clicks", "impressions", "identified"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for k in largest:
+        model = models[counts.queries[k]]
+        curve = ["-" if beta != beta else f"{beta:.2f}" for beta in model.examination[:FIRST].tolist()]
+        sure = "yes" if model.identified else "no"
+        table.add_row(Text(counts.queries[k]), *curve, f"{int(clicks[k]):,}", f"{int(shown[k]):,}", sure)
+    console().print(table)
+
+
+def _surprise(model: Model | Models, counts: Counts) -> str:
+    try:
+        found = model.perplexity(counts)
+    except ValueError:  # without clicks there is no curve, and nothing to be surprised at
+        return "unknown"
+    return f"{float(found):.4f}" + (f" ({found.left_out:,} impressions left out)" if found.left_out else "")
+
+
+def _print_rows(title: str, name: str, value: str, rows: Sequence[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    groups = len({row["component"] for row in rows}) > 1
+    queries = any(row.get("query") for row in rows)
+    table = Table(title=title, title_justify="left", pad_edge=False)
+    heads = [*(["query"] if queries else []), name, value, "95% interval", "clicks", "impressions"]
+    for head in [*heads, *(["group"] if groups else [])]:
+        table.add_column(head, justify="left" if head in ("query", "item") else "right", no_wrap=True)
+    for row in rows:
+        # Names are shown as they are: brackets in them are no markup.
+        cells: list[Any] = [Text(str(row["query"]))] if queries else []
+        cells += [
+            Text(str(row[name])),
+            _number(row[value]),
+            _interval(row),
+            f"{row['clicks']:,}",
+            f"{row['impressions']:,}",
+        ]
+        table.add_row(*cells, *([str(row["component"] + 1) if row["component"] >= 0 else "-"] if groups else []))
+    console().print(table)
+
+
+def _number(value: float) -> str:
+    return "unknown" if value != value else f"{value:.4f}"
+
+
+def _interval(row: dict[str, Any]) -> str:
+    low, high = row["low"], row["high"]
+    if low != low or high != high:
+        return "unknown"
+    if low == high == 1.0:
+        return "set to 1"
+    return f"{low:.4f} to {high:.4f}" if high < 1000.0 else f"{low:.4f} or more"

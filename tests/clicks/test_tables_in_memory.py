@@ -1,0 +1,129 @@
+"""Tables in memory are logs, and columns may have names of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow
+import pytest
+
+from bothworlds.clicks import counts, evaluate, fit, read
+
+PAGES = {
+    "event": [1, 1, 2, 2],
+    "position": [1, 2, 1, 2],
+    "item": ["tea", "milk", "milk", "tea"],
+    "click": [1, 0, 1, 0],
+}
+TALLIED = {"item": ["a", "a", "b"], "position": [1, 2, 1], "impressions": [9, 8, 7], "clicks": [3, 2, 1]}
+
+
+def records(columns):
+    return [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+
+def structured(columns):
+    kinds = [(name, np.asarray(column).dtype) for name, column in columns.items()]
+    return np.array(list(zip(*columns.values())), dtype=kinds)
+
+
+def frame(columns):
+    return pytest.importorskip("pandas").DataFrame(columns)
+
+
+def indexed(columns):
+    return frame(columns).set_index(["item", "position"])
+
+
+@pytest.mark.parametrize("made", [dict, records, structured, pyarrow.table, frame, indexed])
+def test_whatever_has_named_columns_is_a_log(made):
+    counted = counts(made(PAGES))
+    assert (counted.items, counted.pages, counted.shown.tolist()) == (("milk", "tea"), 2, [1, 1, 1, 1])
+    counted = counts(made(TALLIED))
+    assert (counted.shown.tolist(), counted.clicked.tolist()) == ([9, 8, 7], [3, 2, 1])
+    assert fit(made(TALLIED)).items == ("a", "b")
+
+
+def test_filters_and_judging_go_for_tables_as_for_files():
+    assert counts(PAGES, positions=1).shown.tolist() == [1, 1]
+    many = {name: np.tile(column, 200) for name, column in PAGES.items()} | {"propensity": np.full(800, 0.5)}
+    many["event"] = np.repeat(np.arange(400), 2)
+    assert evaluate(many, ["tea", "milk"]).estimate("snips").value == 1.0
+
+
+def test_a_bad_row_of_a_table_is_named():
+    with pytest.raises(ValueError, match="the table, row 3: click must be 0 or 1; got '7'"):
+        counts(PAGES | {"click": [1, 0, 7, 0]})
+    assert counts(PAGES | {"click": [1, 0, 7, 0]}, skip_bad=True).notes == (
+        "1 rows were skipped: click must be 0 or 1",
+    )
+
+
+@pytest.mark.parametrize("made", [tuple, list, np.array])
+def test_two_tables_have_been_counted_already(made):
+    counted = counts(made([[[9, 8], [7, 0]], [[3, 2], [1, 0]]]))
+    assert (counted.shown.tolist(), counted.clicked.tolist()) == ([9, 8, 7], [3, 2, 1])
+    assert counts(counted) is counted
+
+
+def test_two_logs_in_memory_are_not_two_tables_of_counts():
+    with pytest.raises(ValueError, match="must be tables of numbers, items by positions"):
+        counts([frame(PAGES), frame(PAGES)])
+
+
+@pytest.mark.parametrize("given", [None, 3, [1, 2, 3]])
+def test_what_is_no_log_is_refused(given):
+    with pytest.raises(ValueError, match="a log is a path, several of them, or a table with named columns; got"):
+        counts(given)
+
+
+OWN = "session,rank,product,clicked\n1,1,tea,1\n1,2,milk,0\n2,1,milk,1\n2,2,tea,0\n"
+NAMES = {"event": "session", "position": "rank", "item": "product", "click": "clicked"}
+
+
+@pytest.fixture
+def own(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text(OWN)
+    return path
+
+
+def test_columns_may_have_names_of_their_own(own):
+    counted = counts(own, columns=NAMES)
+    assert (counted.items, counted.pages, counted.clicked.tolist()) == (("milk", "tea"), 2, [1, 0, 1, 0])
+    own.write_text(OWN.replace("2,2,tea,0", "2,2,tea,maybe"))
+    with pytest.raises(ValueError, match="line 5: clicked must be 0 or 1; got 'maybe'"):
+        counts(own, columns=NAMES)
+
+
+def test_a_name_that_is_given_goes_before_a_column_of_that_name(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("position,item,product,click\n1,x,tea,1\n")
+    assert counts(path, columns={"item": "product"}).items == ("tea",)
+
+
+def test_columns_of_lines_of_json_may_have_names_of_their_own(tmp_path):
+    path = tmp_path / "log.ndjson"
+    path.write_text('{"position": 1, "product": "tea", "click": 1}\n{"position": 1, "product": "milk", "click": 0}\n')
+    assert counts(path, columns={"item": "product"}).items == ("milk", "tea")
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (None, "has the columns session, rank, product, clicked, and they fit no format; say which is which"),
+        ({"thing": "product"}, "columns may name event, position, item, .*; got 'thing'"),
+        ({"item": "produkt"}, "has no column 'produkt'; it has session, rank, product, clicked"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(own, columns, said):
+    with pytest.raises(ValueError, match=said):
+        read(own, columns=columns)
+
+
+def test_no_query_is_not_every_query():
+    with pytest.raises(ValueError, match="query names no query"):
+        read(PAGES, query=[])
+
+
+def test_a_log_says_what_it_is_in_a_line(own):
+    assert repr(read(own, columns=NAMES)) == "<Log 'own.csv': tidy>"
