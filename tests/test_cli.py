@@ -450,3 +450,11 @@ def test_the_program_can_be_stopped():
             raise
     assert process.returncode == 130
     assert "Traceback" not in errors
+
+
+def test_whoever_has_seen_enough_ends_the_program_without_a_word():
+    endless = [sys.executable, "-m", "bothworlds", "policies"]
+    with subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(300) in (0, 1, 141)

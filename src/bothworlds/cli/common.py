@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar, cast
@@ -31,6 +32,9 @@ def plainly(command: F) -> F:
     def run(*arguments: Any, **options: Any) -> Any:
         try:
             return command(*arguments, **options)
+        except BrokenPipeError:  # whoever reads the output has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(141) from None
         except (ValueError, ImportError, OSError) as error:
             refuse(str(error))
         except KeyboardInterrupt:

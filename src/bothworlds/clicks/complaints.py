@@ -43,7 +43,7 @@ def bad_row(connection: Any, log: Log) -> str:
             if role in ("position", "click", "impressions", "clicks") and not got:
                 got = "; it is missing"
             if cells["reason"] == 9:
-                got += f" and {cells['raw_impressions']!r}; clip takes it for as many"
+                got += f" and {(most := cells['raw_impressions'])!r}; with clip, {most} are counted"
             return f"{place(head, cells['number'])}: {must(log, cells['reason'])}{got}"
     return "a bad row was found and could not be found again: is the log being written to?"
 

@@ -28,9 +28,7 @@ __all__ = ["Effort", "Workspace", "make_workspace", "newton"]
 
 STEPS = 200  # never needed, unless clicks and impressions are many orders of magnitude apart
 ROUNDING = 1e-13  # of a log-likelihood, relative to it
-FARTHEST = (
-    20.0  # that positions move apart in one whole step: beyond, probabilities may vanish, and their curvature too
-)
+FARTHEST = 20.0  # that positions move apart in a whole step: beyond, probabilities and curvature may vanish
 
 
 class Effort(NamedTuple):
