@@ -90,7 +90,7 @@ class FakeStore:
             raise VersionConflict(surface.name)
         events = [event for event in self.log.values() if event.surface_id == surface.id]
         if any(event.settled_at is None for event in events) and not force:
-            raise StillOpen("pages wait")
+            raise StillOpen("some")
         self.log = {key: event for key, event in self.log.items() if event.surface_id != surface.id}
         self.made = [one for one in self.made if one.increments.surface_id != surface.id]
         self.counters = {key: one for key, one in self.counters.items() if key[0] != surface.id}

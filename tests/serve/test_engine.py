@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bothworlds.serve import rating, surfaces, writer
-from bothworlds.serve.engine_types import Conflict, Feedback, InUse, Invalid, TooMany, Unavailable, Unknown
+from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, TooMany, Unavailable, Unknown
 from bothworlds.serve.records import Event
 from bothworlds.serve.stores.base import StoreError
 
@@ -290,19 +290,6 @@ async def test_changes_follow_each_other_whichever_process_makes_them(one, two, 
     assert not created
     _, created = await one.put_surface("home", {"slots": 2}, actor="test")
     assert not created
-
-
-@with_engine()
-async def test_a_surface_whose_pages_wait_for_clicks_is_not_deleted_by_accident(engine, store, clock):
-    ranked = await engine.rank("home", "r1")
-    with pytest.raises(InUse, match="have just been shown"):
-        await engine.delete_surface("home", actor="test")
-    await written(engine)
-    with pytest.raises(InUse, match="pages wait"):
-        await engine.delete_surface("home", actor="test")
-    assert (await answer(engine, ranked, [])).status == "accepted"
-    await engine.delete_surface("home", actor="test")
-    assert store.totals() == store.rebuilt() == {}
 
 
 @two_engines

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from . import exchange, surfaces
-from .engine_types import Conflict, InUse, Invalid, Unknown
+from .engine_types import Conflict, Invalid, Unknown
 from .ids import checked_name
 from .records import Adjustment, Segment, Surface
 from .refreshing import Refresher
 from .shelves import Display
 from .stores.base import StillOpen, Store, StoreError, Unstorable, VersionConflict
 from .surfaces import Absence, Change, Standing
-from .writer import Writer, unavailable
+from .writer import unavailable
 
 __all__ = ["Administration"]
 
@@ -33,7 +33,6 @@ class Administration:
 
     _store: Store
     _refresher: Refresher
-    _writer: Writer
     _clock: Callable[[], int]
     _shared: bool
 
@@ -93,13 +92,10 @@ class Administration:
             known = self._expected(name, if_version)
             facts = [_absence_key(known, item.index) for item in known.items]
             entry = self._entry(None, actor, "delete surface", f"{name!r} with its log")
-            remedy = "wait until their time is over, or delete with force=true"
-            if self._writer.holds(known.id) and not force:
-                raise InUse(f"pages of surface {name!r} have just been shown: {remedy}")
             try:
                 await self._in_thread(lambda: self._store.delete_surface(known, facts, [entry], force=force))
             except StillOpen as error:
-                raise InUse(f"{error}: {remedy}") from error
+                raise Conflict(f"{error}: wait until their time is over, or delete with force=true") from error
             self._refresher.remove(known.id)
 
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:

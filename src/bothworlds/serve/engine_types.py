@@ -10,7 +10,6 @@ from .records import Status
 __all__ = [
     "Conflict",
     "Feedback",
-    "InUse",
     "Invalid",
     "NotEnough",
     "Ranked",
@@ -99,12 +98,6 @@ class NotEnough(Invalid):
 
 class Conflict(ServiceError):
     """Somebody else has changed it meanwhile (409)."""
-
-
-class InUse(Conflict):
-    """Pages that somebody may still click on depend on it (409)."""
-
-    title = "Still in use"
 
 
 class TooMany(ServiceError):

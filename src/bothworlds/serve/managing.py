@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .config import Limits
-from .engine_types import Conflict, InUse, Unknown
+from .engine_types import Conflict, Unknown
 from .limits import check_count, decode, media_type, read_body
 from .problems import Problem
 from .records import Surface
 from .shapes import Reset, Rotation, SurfaceChanges, SurfaceRequest, WarmStart, view_of
-from .stores.base import VersionConflict
+from .stores.base import StillOpen, VersionConflict
 
 __all__ = ["Managing", "answer", "etag"]
 
@@ -164,7 +164,7 @@ def _guarded(request: Request, change: Callable[..., Any]) -> Callable[..., Any]
         try:
             return await change(*arguments, **options)
         except (Conflict, VersionConflict) as error:
-            if "if-match" not in request.headers or isinstance(error, InUse):
+            if "if-match" not in request.headers or isinstance(error.__cause__, StillOpen):
                 raise
             raise Problem(412, str(error)) from error
 

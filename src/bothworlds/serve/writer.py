@@ -83,10 +83,6 @@ class Writer(threading.Thread):
         self._call()
         return future
 
-    def holds(self, surface_id: int) -> bool:
-        """Whether decisions of a surface are not stored yet."""
-        return any(event.surface_id == surface_id for event, _ in self._decisions.copy())
-
     def _call(self) -> None:
         """Wake the thread; one that has been called and has not yet looked will find what was added since."""
         if not self._wake.is_set():

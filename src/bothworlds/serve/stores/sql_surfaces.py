@@ -59,7 +59,7 @@ class SurfaceTables:
             which = "FROM events WHERE surface_id = ?"
             n_open = session.run(f"SELECT count(*) {which} AND settled_at IS NULL", (surface.id,))[0][0]
             if n_open and not force:
-                raise StillOpen(f"surface {surface.name!r} has pages that wait for clicks ({n_open})")
+                raise StillOpen(f"{n_open} pages of surface {surface.name!r} still wait for clicks")
             count = session.run(f"SELECT count(*) {which}", (surface.id,))[0][0]
             for table in OF_SURFACE:
                 session.many(f"DELETE FROM {table} WHERE surface_id = ?", [(surface.id,)])
