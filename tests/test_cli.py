@@ -437,7 +437,10 @@ def test_the_program_refuses_in_one_line():
 
 
 def test_the_program_can_be_stopped():
-    code = "import sys; from bothworlds.cli import main; print('ready', flush=True); main()"
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # tests may run in the background
+        "from bothworlds.cli import main; print('ready', flush=True); main()"
+    )
     endless = [sys.executable, "-c", code, "play", "--rounds", "1000000000", "--seeds", "4", "--checkpoints", "100000"]
     with subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from bothworlds.serve.ids import imported_id
 from bothworlds.serve.records import RESET, Adjustment, Event, Increments, Report, Segment, Status, Surface
 from bothworlds.serve.settling import increments_of, judged, silent
-from bothworlds.serve.stores.base import StillOpen, StoreError, VersionConflict
+from bothworlds.serve.stores.base import StoreError, VersionConflict
 
 F = TypeVar("F", bound=Callable[..., Any])
 Counts = dict[tuple[int, int], int]
@@ -45,7 +46,6 @@ class FakeStore:
         self.saved: list[tuple[str, int, str, int, bytes]] = []
         self.count = 0
         self.commits = 0
-        self.last_id = 0
 
     def close(self) -> None:
         pass
@@ -73,32 +73,13 @@ class FakeStore:
         if surface.id == 0:
             if any(other.name == surface.name for other in self.by_id.values()):
                 raise VersionConflict(surface.name)
-            self.last_id += 1
-            surface = msgspec.structs.replace(surface, id=self.last_id)
+            surface = msgspec.structs.replace(surface, id=len(self.by_id) + 1)
         elif self.by_id[surface.id].version + 1 != surface.version:
             raise VersionConflict(surface.name)
         self.by_id[surface.id] = surface
         self.count += 1
         self.adjust(adjustments, [{**entry, "surface_id": surface.id} for entry in audit])
         return surface
-
-    @safely
-    def delete_surface(
-        self, surface: Surface, facts: Sequence[str], audit: Sequence[dict[str, Any]], *, force: bool = False
-    ) -> int:
-        if self.by_id[surface.id].version != surface.version:
-            raise VersionConflict(surface.name)
-        events = [event for event in self.log.values() if event.surface_id == surface.id]
-        if any(event.settled_at is None for event in events) and not force:
-            raise StillOpen("some")
-        self.log = {key: event for key, event in self.log.items() if event.surface_id != surface.id}
-        self.made = [one for one in self.made if one.increments.surface_id != surface.id]
-        self.counters = {key: one for key, one in self.counters.items() if key[0] != surface.id}
-        self.facts = {key: fact for key, fact in self.facts.items() if key not in facts}
-        del self.by_id[surface.id]
-        self.entries += audit
-        self.count += 1
-        return len(events)
 
     @safely
     def revision(self) -> int:
@@ -183,6 +164,9 @@ class FakeStore:
     def import_events(self, events: Iterable[Event]) -> int:
         taken = 0
         for event in events:
+            owner = self.log.get(event.id, event).surface_id
+            if owner != event.surface_id:
+                event = msgspec.structs.replace(event, id=imported_id(event.surface_id, event.id.hex()))
             if event.id not in self.log:
                 self.log[event.id] = event
                 self._add(increments_of(event))

@@ -69,6 +69,8 @@ def test_the_state_tells_of_feedback_as_soon_as_it_is_acknowledged():
             for k in range(1, 5):
                 await visit(two, f"r{k}", {"a"})
                 assert [(await engine.state("home"))["rounds"] for engine in (one, two)] == [k, k]
+            await visit(two, "r5", {"a"}, segment="new here")
+            assert (await one.state("home", "new here"))["rounds"] == 1
 
     asyncio.run(whole())
 
@@ -162,9 +164,9 @@ async def test_segments_learn_apart(engine, store, clock):
         await visit(engine, f"m{k}", {"a"}, segment="mobile")
         await visit(engine, f"d{k}", {"f"}, segment="desktop")
     await refreshed(engine)
-    for segment, best, other in (("mobile", 0, 5), ("desktop", 5, 0)):
-        shown = np.array((await engine.state("home", segment))["marginals"]["x"]).sum(axis=1)
-        assert shown[best] > shown[other]
+    for segment, best in (("mobile", 0), ("desktop", 5)):
+        x = np.array((await engine.state("home", segment))["marginals"]["x"])
+        assert x.sum(axis=1).argmax() == best
 
 
 @with_engine(max_segments=3)
@@ -290,27 +292,6 @@ async def test_changes_follow_each_other_whichever_process_makes_them(one, two, 
     assert not created
     _, created = await one.put_surface("home", {"slots": 2}, actor="test")
     assert not created
-
-
-@two_engines
-async def test_a_deleted_surface_is_gone_everywhere_and_its_name_is_free(one, two, store, clock):
-    await two.catch_up()
-    open_page = await two.rank("home", "r1")
-    with pytest.raises(Conflict, match="wait until their time is over, or delete with force=true"):
-        await one.delete_surface("home", actor="ann")
-    await one.pause_item("home", "f", actor="ann")
-    await one.delete_surface("home", actor="ann", force=True)
-    assert (store.entries[-1]["actor"], store.entries[-1]["action"]) == ("ann", "delete surface")
-    assert not any(key.startswith("standing without") for key in store.facts)
-    with pytest.raises(Unknown):
-        await one.rank("home", "r2")
-    await refreshed(two)
-    assert one.surfaces() == two.surfaces() == []
-    assert (await answer(two, open_page, [0])).status == "rejected"
-    await two.put_surface("home", {"slots": 2, "items": ["x", "y"]}, actor="test")
-    assert (await answer(two, open_page, [0])).status == "rejected"
-    assert (await two.rank("home", "r1")).event_id != open_page.event_id
-    assert (await two.state("home"))["rounds"] == 0
 
 
 @two_engines
@@ -664,6 +645,11 @@ def test_decisions_wait_for_each_other_only_where_there_is_company():
                 for k in range(5):
                     await asyncio.wait_for(engine.rank("home", f"alone{k}"), 60)
                 assert sizes == [1] * 5
+                patch.setattr(writer, "MOMENT", 0.001)
+                patch.setattr(writer, "LAZY", 3600.0)  # whoever is left over would wait for ever
+                many = (engine.rank("home", f"many{k}") for k in range(writer.BATCH + 100))
+                await asyncio.wait_for(asyncio.gather(*many), 60)
+                del sizes[5:]
                 patch.setattr(writer, "MOMENT", 0.2)
                 engine._writer._company = 50
                 await asyncio.gather(*(engine.rank("home", f"r{k}") for k in range(50)))

@@ -59,6 +59,9 @@ async def test_a_log_that_counts_positions_from_one_is_learned_from(engine, stor
     ]
     assert (await engine.import_rows("home", rows, actor="test"))["taken"] == 2
     assert np.diag((await engine.state("home"))["loss"]).tolist() == [4.0, 4.0, 4.0]
+    from_zero = [{**row, "event": f"{row['event']}-", "position": row["position"] - 1} for row in rows]
+    told = await engine.import_rows("home", [*from_zero, *({**row, "event": "x"} for row in rows[:2])], actor="test")
+    assert (told["taken"], told["reasons"]) == (2, {"positions of an event must be 0, 1, 2, ... in this order": 1})
 
 
 @with_engine(max_segments=2)

@@ -54,6 +54,7 @@ def segment(losses, name=""):
         ({"policy": "gibbs-ts"}, "/policy", "depends on the order of events"),
         ({"policy_settings": {"restart": 100}}, "/policy_settings", "depends on the order"),
         ({"policy_settings": {"rate": -1}}, "/policy_settings", "rate must be"),
+        ({"policy": "fixed", "policy_settings": {"ranking": [0, 10**13]}}, "/policy_settings", "so many items$"),
         ({"policy_settings": {"speed": 1}}, "/policy_settings", "speed"),
         (
             {"policy": "pbm-ucb"},

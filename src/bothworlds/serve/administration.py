@@ -14,7 +14,7 @@ from .ids import checked_name
 from .records import Adjustment, Segment, Surface
 from .refreshing import Refresher
 from .shelves import Display
-from .stores.base import StillOpen, Store, StoreError, Unstorable, VersionConflict
+from .stores.base import Store, StoreError, Unstorable, VersionConflict
 from .surfaces import Absence, Change, Standing
 from .writer import unavailable
 
@@ -82,21 +82,6 @@ class Administration:
             return surfaces.with_settings(self._expected(name, if_version), changes, self._clock())
 
         return await self._change(change, actor, if_version)
-
-    async def delete_surface(
-        self, name: str, *, actor: str, if_version: int | None = None, force: bool = False
-    ) -> None:
-        """Delete a surface and its log; Conflict while pages of it wait for clicks, unless ``force``."""
-        async with self._one_at_a_time:
-            await self.catch_up()
-            known = self._expected(name, if_version)
-            facts = [_absence_key(known, item.index) for item in known.items]
-            entry = self._entry(None, actor, "delete surface", f"{name!r} with its log")
-            try:
-                await self._in_thread(lambda: self._store.delete_surface(known, facts, [entry], force=force))
-            except StillOpen as error:
-                raise Conflict(f"{error}: wait until their time is over, or delete with force=true") from error
-            self._refresher.remove(known.id)
 
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Add an item at the median of the others, or bring back one that was paused or removed."""

@@ -58,8 +58,7 @@ class Keyring:
 
     async def actor(self, scope: Scope, role: Role, *, public: bool = False) -> str:
         """The id of the key that the request carries and that allows this role; refuses it otherwise."""
-        if time.monotonic() - self._loaded > REFRESH_SECONDS:
-            await self._refresh()
+        await self.refresh()
         found = await self._known(scope, role, public)
         if role == "admin":
             # Another process may have made the first key, or revoked this one, a moment ago.
@@ -125,8 +124,10 @@ class Keyring:
         self._closed = self._required or bool(kept)
         self._loaded = time.monotonic()
 
-    async def _refresh(self) -> None:
-        """Read the keys again: at once the first time, in the background later, while those known still count."""
+    async def refresh(self) -> None:
+        """Read the keys again if it is time: at once at first, in the background later, while those known count."""
+        if time.monotonic() - self._loaded <= REFRESH_SECONDS:
+            return
         if self._loaded < 0:
             await self.load()
         elif self._loading is None or self._loading.done():

@@ -286,6 +286,8 @@ class Engine(Administration):
 
     async def state(self, surface: str, segment: str = "") -> dict[str, Any]:
         """What has been learned of a segment, and what is served."""
+        if self._shared and segment not in self._display(surface).shelves:
+            await self._in_thread(self._refresher.refresh)
         display = self._display(surface)
         shelf = display.shelves.get(segment)
         if shelf is None:

@@ -6,22 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from hashlib import blake2b
 from itertools import groupby
 from typing import Any
 
-import msgspec
-
 from .engine_types import Invalid
-from .ids import NAME_LENGTH, as_time, checked_name, parse_event_id
+from .ids import NAME_LENGTH, as_time, checked_name, imported_id, parse_event_id
 from .records import ONE, Adjustment, Cell, Event, Increments, Surface
 from .stores.base import Store
-from .stores.rows import batches
 from .surfaces import middle
 
 __all__ = ["rows_of", "take_rows", "warm_start_of"]
 
-TOGETHER = 1000  # events whose ids are looked up at a time
 LEAST = 1e-7  # the smallest probability that is learned from
 MOST_ROUNDS = 100_000_000
 LAST = 253_370_764_800_000  # milliseconds from 1970 to 9999
@@ -65,9 +60,12 @@ def take_rows(surface: Surface, rows: Iterable[Mapping[str, Any]], store: Store,
 
     def events() -> Iterator[Event]:
         nonlocal made
+        base = None
         for _, group in groupby(rows, key=lambda row: row.get("event") if isinstance(row, Mapping) else None):
+            page = list(group)
+            base = _base_of(page) if base is None else base
             try:
-                event = _event_of(surface, index, list(group), now)
+                event = _event_of(surface, index, page, base, now)
                 segments.add(event.segment)
                 if len(segments) > surface.settings.max_segments:
                     segments.discard(event.segment)
@@ -78,28 +76,24 @@ def take_rows(surface: Surface, rows: Iterable[Mapping[str, Any]], store: Store,
             made += 1
             yield event
 
-    taken = store.import_events(_with_own_ids(events(), store))
+    taken = store.import_events(events())
     return {"taken": taken, "known": made - taken, "refused": sum(refused.values()), "reasons": dict(refused)}
 
 
-def _with_own_ids(events: Iterable[Event], store: Store) -> Iterator[Event]:
-    """Events under another id where theirs belongs to another surface: one log may teach several of a store."""
-    for batch in batches(events, TOGETHER):
-        known = store.find([event.id for event in batch])
-        for event in batch:
-            owner = known.get(event.id, event).surface_id
-            own = owner == event.surface_id
-            yield event if own else msgspec.structs.replace(event, id=_made_id(event.surface_id, event.id.hex()))
+def _base_of(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Whether positions count from 0 or from 1, by the first page."""
+    return int(isinstance(rows[0], Mapping) and _whole(rows[0].get("position")) == 1)
 
 
-def _event_of(surface: Surface, index: Mapping[str, int], rows: Sequence[Mapping[str, Any]], now: int) -> Event:
+def _event_of(
+    surface: Surface, index: Mapping[str, int], rows: Sequence[Mapping[str, Any]], base: int, now: int
+) -> Event:
     first = rows[0] if isinstance(rows[0], Mapping) else {}
     name = first.get("event")
     if not isinstance(name, (str, int)) or name == "":
         raise Refused("a row without the name of its event")
-    positions = [_whole(row.get("position")) for row in rows]
-    if positions not in ([*range(len(rows))], [*range(1, len(rows) + 1)]) or len(rows) > 50:
-        raise Refused("positions of an event must be 0, 1, 2, ... or 1, 2, 3, ... in this order")
+    if [_whole(row.get("position")) for row in rows] != [*range(base, base + len(rows))] or len(rows) > 50:
+        raise Refused(f"positions of an event must be {base}, {base + 1}, {base + 2}, ... in this order")
     items = tuple(index.get(str(row.get("item")), -1) for row in rows)
     if -1 in items:
         raise Refused("an item that the surface does not have")
@@ -148,11 +142,7 @@ def _mask(slots: Iterable[int]) -> int:
 
 
 def _id_of(surface: Surface, name: str) -> bytes:
-    return parse_event_id(name) or _made_id(surface.id, name)
-
-
-def _made_id(surface_id: int, name: str) -> bytes:
-    return blake2b(f"{surface_id}\x00{name}".encode(), digest_size=16, person=b"import").digest()
+    return parse_event_id(name) or imported_id(surface.id, name)
 
 
 def _whole(value: Any) -> int:

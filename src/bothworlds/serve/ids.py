@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from .engine_types import Invalid
 
-__all__ = ["as_time", "checked_name", "event_id_of", "now_ms", "parse_event_id", "seed_of"]
+__all__ = ["as_time", "checked_name", "event_id_of", "imported_id", "now_ms", "parse_event_id", "seed_of"]
 
 NAME_LENGTH, REQUEST_LENGTH = 128, 256
 HEX = re.compile(r"[0-9a-f]{32}")
@@ -37,6 +37,11 @@ def event_id_of(surface_id: int, request_id: str, key: bytes) -> bytes:
     True
     """
     return blake2b(b"%d\x00%b" % (surface_id, request_id.encode()), digest_size=16, key=key).digest()
+
+
+def imported_id(surface_id: int, name: str) -> bytes:
+    """The id under which a surface keeps an event that has a name elsewhere."""
+    return blake2b(f"{surface_id}\x00{name}".encode(), digest_size=16, person=b"import").digest()
 
 
 def seed_of(event_id: bytes, key: bytes) -> bytes:

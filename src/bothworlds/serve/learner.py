@@ -22,7 +22,7 @@ from ..kernels import Floats, Ints
 from ..policies import Policy
 from .drawing import Wheel, make_wheel, spin
 from .engine_types import Slot
-from .records import ONE, Item, Segment, Surface, SurfaceSettings
+from .records import MOST_EVER, ONE, Item, Segment, Surface, SurfaceSettings
 
 __all__ = [
     "Drawn",
@@ -126,6 +126,8 @@ def policy_of(settings: SurfaceSettings) -> Policy:
     n, m = settings.slots + 1, settings.slots
     positions = np.arange(m)
     listed = max(getattr(made, "ranking", None) or (0,)) + 1  # a fixed list speaks of items that must exist
+    if listed > MOST_EVER:
+        raise ValueError(f"ranking speaks of item {listed - 1}, and no surface can have so many items")
     made.part(np.arange(max(n, listed)), positions).resumed(Ledger(0, *np.zeros((3, max(n, listed), m))))
     return made
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from starlette.types import Message, Receive, Scope
+from starlette.types import Receive, Scope
 
 from .config import Limits
 from .problems import Problem, decoding_problem
@@ -16,8 +16,9 @@ from .problems import Problem, decoding_problem
 __all__ = ["Gone", "check_count", "chunks", "decode", "header", "media_type", "read_body"]
 
 
-LINGER_BYTES = 32 << 20  # of a body that is too large, read so that its sender comes to hear the answer
-LINGER_SECONDS = 1.0  # without any of it, after which the sender is thought to listen
+# Of a body that is too large so much is read, and for so long, so that its sender comes to hear the answer.
+LINGER_BYTES, LINGER_SECONDS = 32 << 20, 5.0
+SILENCE_SECONDS = 1.0  # after which the sender is thought to listen
 
 
 class Gone(Exception):
@@ -45,69 +46,85 @@ def media_type(scope: Scope, expected: Iterable[bytes]) -> bytes:
 
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     """The whole body, unless it is larger than allowed or takes too long."""
-    if _length(scope) > limits.body_bytes:
-        raise await _announced(scope, receive, limits.body_bytes)
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise Gone
-    body: bytes = message.get("body", b"")
-    if len(body) > limits.body_bytes:
-        raise await _too_large(receive, limits.body_bytes, message)
-    if not message.get("more_body", False):
-        return body
-    parts = [body]
-    async for part in _further(receive, limits.body_bytes, len(body), limits.body_seconds):
-        parts.append(part)
-    return b"".join(parts)
+    await _check_length(scope, receive, limits.body_bytes)
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            return await _whole(receive, limits.body_bytes)
+    except TimeoutError:
+        raise _late(limits.body_seconds) from None
+    except _Larger as found:
+        raise await _too_large(receive, limits.body_bytes, found.more) from None
 
 
 async def chunks(scope: Scope, receive: Receive, most: int, seconds: float) -> AsyncIterator[bytes]:
     """The body piece by piece; each piece may take that many seconds to arrive."""
-    if _length(scope) > most:
-        raise await _announced(scope, receive, most)
-    async for part in _further(receive, most, 0, seconds):
-        yield part
-
-
-async def _further(receive: Receive, most: int, size: int, seconds: float) -> AsyncIterator[bytes]:
-    more = True
+    await _check_length(scope, receive, most)
+    size, more = 0, True
     while more:
         try:
-            message = await asyncio.wait_for(receive(), seconds)
+            part, more = await asyncio.wait_for(_piece(receive, most - size), seconds)
         except TimeoutError:
-            raise Problem(408, f"the body did not arrive within {seconds:g} seconds", headers=_CLOSE) from None
-        if message["type"] == "http.disconnect":
-            raise Gone
-        part = message.get("body", b"")
+            raise _late(seconds) from None
+        except _Larger as found:
+            raise await _too_large(receive, most, found.more) from None
         size += len(part)
-        if size > most:
-            raise await _too_large(receive, most, message)
         yield part
-        more = message.get("more_body", False)
+
+
+async def _whole(receive: Receive, most: int) -> bytes:
+    body, more = await _piece(receive, most)
+    if not more:
+        return body
+    parts, size = [body], len(body)
+    while more:
+        part, more = await _piece(receive, most - size)
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+async def _piece(receive: Receive, most: int) -> tuple[bytes, bool]:
+    """What has arrived, and whether there is more to come."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise Gone
+    part, more = message.get("body", b""), message.get("more_body", False)
+    if len(part) > most:
+        raise _Larger(more)
+    return part, more
+
+
+class _Larger(Exception):
+    """A body is larger than allowed; is there more of it to come?"""
+
+    def __init__(self, more: bool) -> None:
+        self.more = more
 
 
 _CLOSE = {"connection": "close"}  # what is left of the body is not read
 
 
-def _length(scope: Scope) -> int:
+async def _check_length(scope: Scope, receive: Receive, most: int) -> None:
+    """Refuse a body that is said to be too large. Whoever asks before sending, or sends for long, hears it at once."""
     said = header(scope, b"content-length")
-    return int(said[:20]) if said.isdigit() else 0
+    length = int(said[:20]) if said.isdigit() else 0
+    if length > most:
+        raise await _too_large(receive, most, not header(scope, b"expect") and length <= LINGER_BYTES)
 
 
-async def _announced(scope: Scope, receive: Receive, most: int) -> Problem:
-    """Whoever asks before sending, or means to send without end, is answered at once."""
-    heard_out = not header(scope, b"expect") and _length(scope) <= LINGER_BYTES
-    return await _too_large(receive, most, {"more_body": heard_out})
-
-
-async def _too_large(receive: Receive, most: int, last: Message) -> Problem:
+async def _too_large(receive: Receive, most: int, more: bool) -> Problem:
     """The refusal, once the rest has arrived and been thrown away: many programs send all of it before they listen."""
     left = LINGER_BYTES
     with suppress(TimeoutError):
-        while last.get("more_body", False) and left > 0:
-            last = await asyncio.wait_for(receive(), LINGER_SECONDS)
-            left -= len(last.get("body", b""))
+        async with asyncio.timeout(LINGER_SECONDS):
+            while more and left > 0:
+                last = await asyncio.wait_for(receive(), SILENCE_SECONDS)
+                more, left = last.get("more_body", False), left - len(last.get("body", b""))
     return Problem(413, f"the body may have {most} bytes at most", headers=_CLOSE)
+
+
+def _late(seconds: float) -> Problem:
+    return Problem(408, f"the body did not arrive within {seconds:g} seconds", headers=_CLOSE)
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:

@@ -15,7 +15,7 @@ from .limits import check_count, decode, media_type, read_body
 from .problems import Problem
 from .records import Surface
 from .shapes import Reset, Rotation, SurfaceChanges, SurfaceRequest, WarmStart, view_of
-from .stores.base import StillOpen, VersionConflict
+from .stores.base import VersionConflict
 
 __all__ = ["Managing", "answer", "etag"]
 
@@ -74,12 +74,6 @@ class Managing:
         expected = self._expected(request, name, body)
         change = _guarded(request, self._engine.patch_surface)
         return _shown(await change(name, body, actor=actor, if_version=expected))
-
-    async def delete_surface(self, request: Request, actor: str) -> Response:
-        name, force = _path(request, "surface"), _switch(request, "force")
-        expected = self._expected(request, name, {})
-        await _guarded(request, self._engine.delete_surface)(name, actor=actor, if_version=expected, force=force)
-        return Response(status_code=204)
 
     async def put_item(self, request: Request, actor: str) -> Response:
         name, item = _path(request, "surface"), _path(request, "item")
@@ -164,7 +158,7 @@ def _guarded(request: Request, change: Callable[..., Any]) -> Callable[..., Any]
         try:
             return await change(*arguments, **options)
         except (Conflict, VersionConflict) as error:
-            if "if-match" not in request.headers or isinstance(error.__cause__, StillOpen):
+            if "if-match" not in request.headers:
                 raise
             raise Problem(412, str(error)) from error
 
@@ -174,14 +168,6 @@ def _guarded(request: Request, change: Callable[..., Any]) -> Callable[..., Any]
 def _path(request: Request, name: str) -> str:
     part: str = request.path_params[name]
     return part
-
-
-def _switch(request: Request, name: str) -> bool:
-    said = request.query_params.get(name, "false")
-    if said not in ("true", "false"):
-        detail = f"the query parameter {name!r} is wrong: it must be true or false"
-        raise Problem(422, detail, errors=[{"pointer": f"?{name}", "detail": "it must be true or false"}])
-    return said == "true"
 
 
 def _json(request: Request, body: bytes) -> bytes:

@@ -89,7 +89,6 @@ def _responses(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any
 
 _CHANGING = {"put_surface", "patch_surface", "put_item", "delete_item", "pause_item", "resume_item"}
 _VERSIONED = {"get_surface", *_CHANGING}
-_CONDITIONAL = {"delete_surface", *_CHANGING}
 
 
 def _content(said: Any, schema_of: dict[Any, Any]) -> dict[str, Any]:
@@ -121,12 +120,11 @@ _QUERY: dict[str, dict[str, Any]] = {
     "segment": {"type": "string", "maxLength": 128},
     "since": {"type": "string", "format": "date-time"},
     "until": {"type": "string", "format": "date-time"},
-    "force": {"type": "boolean"},
     "format": {"type": "string", "enum": ["ndjson", "parquet"]},
 }
 
 
 def _conditions(operation: Operation) -> list[dict[str, Any]]:
     """The headers by which nobody overwrites what somebody else has changed meanwhile."""
-    names = ["If-Match"] * (operation.name in _CONDITIONAL) + ["If-None-Match"] * (operation.name in _VERSIONED)
+    names = ["If-Match"] * (operation.name in _CHANGING) + ["If-None-Match"] * (operation.name in _VERSIONED)
     return [{"name": name, "in": "header", "schema": {"type": "string"}} for name in names]

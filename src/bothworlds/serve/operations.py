@@ -119,10 +119,6 @@ OPERATIONS = (
         "POST", SURFACE + "/import", "import_log", "admin", "Learn from a log", {200: Imported}, READ_BODY,
         (NDJSON, PARQUET),
     ),
-    Operation(
-        "DELETE", SURFACE, "delete_surface", "admin", "Delete a surface and its log", {204: None}, (422, *VERSIONED),
-        query={"force": "true to delete it although pages of it still wait for clicks"},
-    ),
     Operation("GET", "/v1/keys", "list_keys", "admin", "All keys", {200: Keys}),
     Operation("POST", "/v1/keys", "create_key", "admin", "Make a key", {201: NewKey}, READ_BODY, KeyRequest),
     Operation("DELETE", "/v1/keys/{key_id}", "revoke_key", "admin", "Revoke a key", {204: None}),

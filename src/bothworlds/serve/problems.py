@@ -112,10 +112,13 @@ def decoding_fault(error: msgspec.ValidationError) -> tuple[str, str]:
 
     >>> decoding_fault(msgspec.ValidationError("Object contains unknown field `name`"))
     ('object contains unknown field `name`', '/name')
+    >>> decoding_fault(msgspec.ValidationError("Object contains unknown field `a/b`"))[1]
+    '/a~1b'
     """
     sentence, _, path = str(error).partition(" - at ")
     field = re.search(r"(?:unknown|required) field `([^`]+)`", sentence)
-    return _lowered(sentence), _pointer(path) + (f"/{field[1]}" if field else "")
+    name = field[1].replace("~", "~0").replace("/", "~1") if field else ""
+    return _lowered(sentence), _pointer(path) + (f"/{name}" if field else "")
 
 
 def _pointer(path: str) -> str:

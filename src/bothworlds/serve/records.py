@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 ONE = 1 << 20  # losses are counted in units of 2^-20
+MOST_EVER = 20_000  # items of a surface, removed ones included: their rows of counters stay
 RESET = "reset"  # the reason of an adjustment that takes everything away
 SMALLEST = 2.0**-32  # a rarer placement is weighted like this one
 

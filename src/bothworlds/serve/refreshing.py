@@ -128,19 +128,8 @@ class Refresher(threading.Thread):
         shelf = display.shelves[segment] = display.blank.copy(self._clock())
         return shelf
 
-    def remove(self, surface_id: int) -> None:
-        """Serve a surface no longer."""
-        with self._guard:
-            display = self.by_id.pop(surface_id, None)
-            if display is not None and self.displays.get(display.surface.name) is display:
-                del self.displays[display.surface.name]
-                self.full.discard(display.surface.name)
-
     def _read_surfaces(self) -> None:
-        stored = self._store.surfaces()
-        for gone in self.by_id.keys() - {surface.id for surface in stored}:
-            self.remove(gone)
-        for surface in stored:
+        for surface in self._store.surfaces():
             known = self.by_id.get(surface.id)
             if known is None or known.surface.version < surface.version:
                 self.install(surface)
@@ -149,8 +138,8 @@ class Refresher(threading.Thread):
         surface = display.surface
         segments = self._store.segments(surface.id, self._read.get(surface.id, -1))
         with self._guard:
-            if self.by_id.get(surface.id) is not display:
-                return  # installed anew meanwhile, from newer counters, or gone
+            if self.by_id[surface.id] is not display:
+                return  # installed anew meanwhile, from newer counters
             for segment in segments:
                 self._shelve(display, segment, display.shelves.get(segment.name))
             if segments:

@@ -18,6 +18,7 @@ from .rating import MINUTE, Asked, Rates, step_of
 from .records import Surface
 from .shelves import Display, Shelf
 from .stores.base import Store
+from .surfaces import unreachable
 
 __all__ = ["DAY", "headline_of", "items_of", "report_of", "shift_of"]
 
@@ -157,14 +158,9 @@ def _learning(
 
 def _warnings(surface: Surface) -> list[str]:
     settings = surface.settings
-    active = sum(item.state == "active" for item in surface.items)
     said = []
-    if active and settings.minimum_exposure > settings.slots / active:
-        most = settings.slots / active
-        said.append(
-            f"minimum_exposure {settings.minimum_exposure:g} cannot be reached: with {active} items each can be on "
-            f"{most:.3g} of the pages; lists are uniform now, and nothing learned is used"
-        )
+    if reason := unreachable(surface):
+        said.append(f"{reason}; lists are uniform now, and nothing learned is used")
     if settings.holdout == 0.0:
         said.append("without a holdout nobody can tell how much is gained; 0.05 is a good start")
     return said

@@ -40,6 +40,7 @@ class Sessions:
         """Who looks at a page: the id of a key with the role read, from the header or from the cookie."""
         if header(scope, b"authorization") or not self._keyring.needed:
             return await self._keyring.actor(scope, "read")
+        await self._keyring.refresh()
         key_id = await self._signed_in(_cookie(scope))
         self._keyring.check_role(key_id, "read")
         return key_id

@@ -18,7 +18,7 @@ from .engine_types import Conflict, Invalid, TooMany, Unknown
 from .ids import checked_name
 from .learner import policy_of
 from .problems import decoding_fault
-from .records import RESET, Adjustment, Cell, Increments, Item, Segment, Surface, SurfaceSettings
+from .records import MOST_EVER, RESET, Adjustment, Cell, Increments, Item, Segment, Surface, SurfaceSettings
 
 __all__ = [
     "Absence",
@@ -35,12 +35,12 @@ __all__ = [
     "reset",
     "shifted",
     "standing_of",
+    "unreachable",
     "updated",
     "with_settings",
 ]
 
 MOST_ITEMS, MOST_SLOTS = 1000, 50
-MOST_EVER = 20_000  # items, removed ones included: their rows of counters stay
 DAY = 86400.0
 LIMITS: dict[str, tuple[float, float]] = {
     "slots": (1, MOST_SLOTS),
@@ -314,17 +314,25 @@ def _check(surface: Surface) -> None:
     try:
         policy_of(settings)
     except ValueError as error:
+        if settings.policy_settings:
+            raise Invalid(str(error), "/policy_settings") from error
         able = ", ".join(name for name in policies.names() if policies.describe(name).additive)
-        pointer = "/policy_settings" if settings.policy_settings else "/policy"
-        raise Invalid(f"{error}; the service can use {able}", pointer) from error
+        raise Invalid(f"{error}; the service can use {able}", "/policy") from error
 
 
 def _check_exposure(surface: Surface) -> None:
     """Refuse what cannot be reached when it is asked for; items that come later are not refused because of it."""
+    said = unreachable(surface)
+    if said:
+        raise Invalid(said, "/minimum_exposure")
+
+
+def unreachable(surface: Surface) -> str:
+    """Why not all active items can be on as many pages as asked for; empty if they can."""
     settings, active = surface.settings, sum(item.state == "active" for item in surface.items)
-    if settings.minimum_exposure * active > settings.slots:
-        detail = f"with {active} items and {settings.slots} slots each item can be on {settings.slots / active:.3g}"
-        raise Invalid(
-            f"minimum_exposure {settings.minimum_exposure:g} cannot be reached: {detail} of the pages",
-            "/minimum_exposure",
-        )
+    if settings.minimum_exposure * active <= settings.slots * (1.0 + 1e-9):
+        return ""
+    return (
+        f"minimum_exposure {settings.minimum_exposure:g} cannot be reached: with {active} items and {settings.slots} "
+        f"slots each item can be on {settings.slots / active:.3g} of the pages"
+    )

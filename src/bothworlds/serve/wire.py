@@ -30,8 +30,8 @@ class Gathering:
         self._transport.close()
 
     def _flush(self) -> None:
-        if self._held:
-            held, self._held = self._held, b""
+        held, self._held = self._held, b""
+        if held and not self._transport.is_closing():  # whoever hung up meanwhile is told nothing
             self._transport.write(held)
 
     def __getattr__(self, name: str) -> Any:

@@ -103,7 +103,7 @@ class Writer(threading.Thread):
     def run(self) -> None:
         pause = PAUSE[0]
         while not (self._stopping and not self._reports and not self._decisions):
-            idle = not self._reports and len(self._decisions) < BATCH and not self._overdue
+            idle = not (self._reports or self._overdue or len(self._decisions) >= BATCH or self._awaited())
             if idle and not self._stopping:
                 self._wake.wait(LAZY)
             self._wake.clear()
@@ -119,6 +119,10 @@ class Writer(threading.Thread):
                 time.sleep(pause)
                 pause = min(2 * pause, PAUSE[1])
         self._try_to_settle()
+
+    def _awaited(self) -> bool:
+        """Whether somebody waits for a decision."""
+        return bool(self._decisions) and self._decisions[0][1] is not None
 
     def _gather(self) -> None:
         """Let others join: a transaction costs as much for many as for one. A lonely visitor does not wait for it."""
@@ -144,7 +148,7 @@ class Writer(threading.Thread):
 
     def _write_decisions(self) -> bool:
         due = self._stopping or len(self._decisions) >= BATCH or time.monotonic() - self._lazy_since > LAZY
-        if not self._decisions or not (due or self._decisions[0][1] is not None):
+        if not self._decisions or not (due or self._awaited()):
             return False
         batch = [self._decisions[k] for k in range(min(BATCH, len(self._decisions)))]
         stored = self._store.remember([event for event, _ in batch])

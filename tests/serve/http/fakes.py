@@ -71,7 +71,7 @@ class FakeEngine:
 
     def __init__(self):
         self.kept, self.events, self.rows, self.actors = {}, {}, [], []
-        self.rotations, self.forced, self.elsewhere = [], [], {}
+        self.rotations, self.elsewhere = [], {}
         self.away, self.started, self.stopped, self.fault = False, False, False, None
         self.reason = "the store is away"
 
@@ -164,12 +164,6 @@ class FakeEngine:
         settings = msgspec.structs.replace(surface.settings, **changes)
         self.kept[name] = msgspec.structs.replace(surface, version=surface.version + 1, settings=settings)
         return self.kept[name]
-
-    async def delete_surface(self, name, *, actor, if_version=None, force=False):
-        self.check()
-        self.actors.append(actor)
-        self.forced.append(force)
-        del self.kept[self.surface(name).name]
 
     async def put_item(self, surface, item, *, actor):
         return self._changed(surface, item, "active", new=True)

@@ -164,16 +164,6 @@ def test_items_come_and_go(call):
     assert call("POST", "/v1/surfaces/home/items/nobody/pause").status_code == 404
 
 
-def test_a_surface_is_deleted_unless_somebody_has_changed_it_since(call, engine):
-    stale = call("GET", "/v1/surfaces/home").headers["etag"]
-    assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1}).status_code == 200
-    assert call("DELETE", "/v1/surfaces/home", headers={"if-match": stale}).status_code == 412
-    assert call("DELETE", "/v1/surfaces/home?force=perhaps").status_code == 422
-    assert call("DELETE", "/v1/surfaces/home?force=true").status_code == 204
-    assert engine.forced == [True]
-    assert [call(method, "/v1/surfaces/home").status_code for method in ("GET", "DELETE")] == [404, 404]
-
-
 def test_names_may_hold_anything_printable(call):
     assert call("PUT", "/v1/surfaces/menu%2Fleft%20%C3%A9", json={"slots": 1, "items": ["x/y"]}).status_code == 201
     assert call("GET", "/v1/surfaces/menu%2Fleft%20%C3%A9").json()["name"] == "menu/left é"

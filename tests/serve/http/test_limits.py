@@ -15,13 +15,12 @@ from .fakes import FakeEngine, FakeStore
 TINY = Config(limits=Limits(body_bytes=100, body_seconds=0.05), request_log=False)
 
 
-def answered(messages, path="/v1/feedback", headers=(), method="POST"):
+def answered(messages, path="/v1/feedback", headers=(), method="POST", pause=0.0):
     """Call the application with a body that comes in these pieces; the status, the answer, and the pieces left."""
     left, sent = list(messages), []
 
     async def receive():
-        if not left:
-            await asyncio.sleep(3600)
+        await asyncio.sleep(pause if left else 3600)
         return left.pop(0)
 
     async def send(message):
@@ -66,9 +65,18 @@ def test_whoever_listens_before_sending_the_rest_is_answered(monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/v1/feedback", "/v1/surfaces/home/rank", "/v1/keys"])
-def test_a_body_that_stops_arriving_is_given_up(path):
-    sent, _, _ = answered([piece(b"{")], path=path)
+@pytest.mark.parametrize("arrived", [[], [piece(b"{")]])
+def test_a_body_that_stops_arriving_is_given_up(path, arrived):
+    sent, _, _ = answered(arrived, path=path)
     assert sent[0]["status"] == 408
+
+
+@pytest.mark.parametrize("size", [b"50", b"150"])
+def test_whoever_sends_a_byte_now_and_then_does_not_stay_for_ever(size, monkeypatch):
+    monkeypatch.setattr(limits, "LINGER_SECONDS", 0.05)
+    sent, left, _ = answered([piece(b"x")] * 1000, headers=[(b"content-length", size)], pause=0.001)
+    assert sent[0]["status"] == (408 if size == b"50" else 413)
+    assert left
 
 
 @pytest.mark.parametrize("path", ["/v1/feedback", "/v1/keys"])

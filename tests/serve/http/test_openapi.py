@@ -150,7 +150,7 @@ def variants_of(operation, body):
         {**body, "headers": {"if-match": '"999"', **body.get("headers", {})}},
         {"json": {"version": 999, **body.get("json", {})}},
         {"headers": {"if-none-match": '"1", "2", "3", "4", "5", "6", "7", "8", "9"'}},
-        {"params": {"segment": "x" * 200, "format": "xml", "force": "perhaps"}},
+        {"params": {"segment": "x" * 200, "format": "xml"}},
         {"headers": {"accept": "image/png"}},
     ]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from bothworlds.serve import sessions
+from bothworlds.serve import auth, sessions
 from bothworlds.serve.auth import create_key, revoke_key
 from bothworlds.serve.config import Config
 from bothworlds.serve.pages import routes
@@ -72,8 +74,12 @@ def test_a_session_ends_with_its_key_and_with_its_time(site, store, monkeypatch)
     key = create_key(store, ["read"], "", 0)
     site.run(site.service.keyring.load())
     _, cookie = signed_in(site, key)
-    revoke_key(store, key.split("_")[1], 1)
-    site.run(site.service.keyring.load())
+    revoke_key(store, key.split("_")[1], 1)  # by another process
+    monkeypatch.setattr(auth, "REFRESH_SECONDS", 0.0)
+    for _ in range(6000):  # keys are read in the background
+        if site("GET", "/", headers=cookie).status_code == 401:
+            break
+        site.run(asyncio.sleep(0.01))
     assert site("GET", "/", headers=cookie).status_code == 401
     other = create_key(store, ["read"], "", 0)
     site.run(site.service.keyring.load())

@@ -83,6 +83,14 @@ def test_what_is_held_is_written_before_the_end(gathering):
     assert (transport.written, transport.closed) == ([b"last words"], True)
 
 
+def test_nothing_is_written_to_whoever_has_hung_up(gathering):
+    gathered, transport = gathering
+    gathered.write(b"unheard")
+    transport.closed = True
+    gathered._flush()
+    assert transport.written == []
+
+
 def test_much_is_not_held_back(gathering):
     gathered, transport = gathering
     gathered.write(bytes(ENOUGH + 1))

@@ -12,7 +12,7 @@ import pytest
 from bothworlds.serve import surfaces
 from bothworlds.serve.records import ONE, Adjustment, Cell, Event, Increments
 from bothworlds.serve.settling import increments_of
-from bothworlds.serve.stores.base import StillOpen, Store, VersionConflict
+from bothworlds.serve.stores.base import Store, VersionConflict
 from bothworlds.serve.verifying import verify
 
 from .samples import LATE, NOON, WINDOW, a_report, a_surface, an_event
@@ -234,6 +234,19 @@ def check_events_are_listed_by_surface_and_time(store: Store) -> None:
 
 
 @check
+def check_one_log_teaches_several_surfaces_each_once(store: Store) -> None:
+    started(store)
+    store.save_surface(a_surface("other"), [], [])
+    ours = [an_event(n, settled_at=NOON, settled_by="import") for n in range(1, 40)]
+    theirs = [msgspec.structs.replace(event, surface_id=2) for event in ours]
+    for log, new in ((theirs, 39), (ours, 39), (theirs, 0), (ours, 0)):
+        assert store.import_events(iter(log)) == new
+    assert [len(list(store.settled(id))) for id in (1, 2)] == [39, 39]
+    assert counters(store) == counted(list(store.settled()))
+    assert clean(store)
+
+
+@check
 def check_imported_events_are_counted_unless_they_are_there(store: Store) -> None:
     started(store)
     store.report([a_report(1)], NOON)
@@ -244,36 +257,6 @@ def check_imported_events_are_counted_unless_they_are_there(store: Store) -> Non
     with pytest.raises(ValueError, match="not settled"):
         store.import_events([an_event(9999)])
     assert counters(store) == counted(list(store.settled()))
-    assert clean(store)
-
-
-@check
-def check_a_deleted_surface_leaves_nothing_behind_and_harms_no_other(store: Store) -> None:
-    home = started(store).surfaces()[0]
-    other = store.save_surface(a_surface("other"), [], [])
-    store.report([a_report(n) for n in range(4)] + [a_report(9, surface_id=other.id)], NOON)
-    store.remember([an_event(5)])
-    store.put("note of home", b"1")
-    before, revision = counters(store, other.id), store.revision()
-    with pytest.raises(StillOpen):
-        store.delete_surface(home, [], [])
-    with pytest.raises(VersionConflict):
-        store.delete_surface(msgspec.structs.replace(home, version=home.version + 1), [], [], force=True)
-    assert (len(store.segments(home.id)), len(before)) == (2, 1)
-    assert store.delete_surface(home, ["note of home"], [{"action": "delete surface"}], force=True) == 5
-    assert store.revision() > revision
-    assert store.get("note of home") is None
-    assert (store.segments(home.id), list(store.events(home.id, 0, NOON * 2))) == ([], [])
-    assert store.history(home.id, 0, NOON * 2, 60_000) == []
-    assert (store.surfaces(), counters(store, other.id)) == ([other], before)
-    assert [entry["action"] for entry in store.audit(None, 1)] == ["delete surface"]
-    assert clean(store)
-    # Decisions and clicks that were under way come too late, and keep no other from being stored.
-    late, kept = an_event(6), an_event(7, surface_id=other.id)
-    assert store.remember([late, kept]) == [late, kept]
-    assert set(store.find([late.id, kept.id])) == {kept.id}
-    assert store.report([a_report(6), a_report(7, surface_id=other.id)], NOON) == ["rejected", "accepted"]
-    assert store.save_surface(a_surface(), [], []).id > other.id
     assert clean(store)
 
 

@@ -89,11 +89,6 @@ class LooksBeforeItLocks(SqlStore):
         self.adjust(adjustments, [])
 
 
-class DeletesInSilence(SqlStore):
-    def delete_surface(self, surface: Surface, facts: object, audit: object, *, force: bool = False) -> int:
-        return super().delete_surface(surface, facts, [], force=force)  # type: ignore[arg-type]
-
-
 class ReplacesAnyFact(SqlStore):
     def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
         return super().put(key, value, only_if_absent=only_if_absent)
@@ -108,7 +103,6 @@ BROKEN = {
     TakesClicksOnAnyList: contract.check_clicks_on_another_list_than_the_stored_one_are_rejected,
     ForgetsResets: contract.check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away,
     LooksBeforeItLocks: contract.check_two_resets_at_once_take_away_what_is_there_once,
-    DeletesInSilence: contract.check_a_deleted_surface_leaves_nothing_behind_and_harms_no_other,
     ReplacesAnyFact: contract.check_a_fact_is_replaced_only_if_it_is_as_expected,
     TakesAnyVersion: contract.check_a_change_of_an_old_version_is_refused,
 }

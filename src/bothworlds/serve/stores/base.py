@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ..records import Adjustment, Event, Report, Segment, Status, Surface
 
-__all__ = ["StillOpen", "Store", "StoreError", "Unstorable", "VersionConflict"]
+__all__ = ["Store", "StoreError", "Unstorable", "VersionConflict"]
 
 
 class StoreError(Exception):
@@ -20,10 +20,6 @@ class Unstorable(ValueError):
 
 class VersionConflict(Exception):
     """Somebody else has changed the surface since it was read."""
-
-
-class StillOpen(Exception):
-    """Pages of the surface wait for clicks, which nobody could count once it is gone."""
 
 
 class Store(Protocol):
@@ -50,11 +46,6 @@ class Store(Protocol):
     def save_surface(
         self, surface: Surface, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]
     ) -> Surface: ...  # inserts if id == 0, and gives its id to adjustments and audit; item indices are the caller's
-    # The surface with all that is known of it, and these facts; the audit stays. How many events there were. Fails with
-    # VersionConflict if it has changed since, and with StillOpen, unless `force`, while events are not settled.
-    def delete_surface(
-        self, surface: Surface, facts: Sequence[str], audit: Sequence[dict[str, Any]], *, force: bool = False
-    ) -> int: ...
     def revision(self) -> int: ...  # grows with every change of a surface or a segment, by any process; cheap
 
     # Counters

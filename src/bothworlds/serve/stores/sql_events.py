@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+import msgspec
+
+from ..ids import imported_id
 from ..records import RESET, Event, Report, Status
 from ..settling import increments_of, silent
 from .adding import Additions, applied
@@ -26,20 +29,18 @@ class EventTables:
         """Insert what is absent. Not synced to disk: the token holds all that would be lost in a power cut."""
         if not events:
             return []
-        try:
-            return self.database.write(partial(_remembered, events=events), durable=False)
-        except Exception:
-            # Those of a surface that has been deleted meanwhile must not keep the others from being stored.
-            surface_ids = self._surface_ids()
-            there = [event for event in events if event.surface_id in surface_ids]
-            if len(there) == len(events):
-                raise
-            stored = {event.id: event for event in self.remember(there)}
-            return [stored.get(event.id, event) for event in events]
+        told = _first_of_each(events)
 
-    def _surface_ids(self) -> set[int]:
-        with self.database.reading() as session:
-            return {id for (id,) in session.run("SELECT id FROM surfaces")}
+        def work(session: Session) -> list[Event]:
+            new = session.insert_events([row_of(told[id]) for id in sorted(told)])
+            additions = Additions()
+            for id in new:
+                additions.arrived(told[id])
+            add_history(session, additions)
+            stored = told | _selected(session, sorted(told.keys() - new))
+            return [stored[event.id] for event in events]
+
+        return self.database.write(work, durable=False)
 
     def find(self, ids: Sequence[bytes]) -> dict[bytes, Event]:
         wanted = ids if len(ids) == 1 else sorted(set(ids))
@@ -114,17 +115,6 @@ class EventTables:
             return int(session.run("SELECT count(*) FROM events WHERE settled_at IS NULL")[0][0])
 
 
-def _remembered(session: Session, events: Sequence[Event]) -> list[Event]:
-    told = _first_of_each(events)
-    new = session.insert_events([row_of(told[id]) for id in sorted(told)])
-    additions = Additions()
-    for id in new:
-        additions.arrived(told[id])
-    add_history(session, additions)
-    stored = told | _selected(session, sorted(told.keys() - new))
-    return [stored[event.id] for event in events]
-
-
 def _selected(session: Session, ids: Sequence[bytes], *, lock: bool = False) -> dict[bytes, Event]:
     return {row[0]: event_of(row) for row in session.select_events(ids, lock=lock)} if ids else {}
 
@@ -160,11 +150,24 @@ def _imported(session: Session, events: Sequence[Event]) -> int:
         if event.settled_at is None:
             raise ValueError(f"event {event.id.hex()} is not settled: only settled events can be imported")
     told = _first_of_each(events)
-    new = session.insert_events([row_of(told[id]) for id in sorted(told)])
+    taken = _inserted(session, told)
+    # One log may teach several surfaces: what another one has is kept here under an id of its own.
+    stored = _selected(session, sorted(told.keys() - {event.id for event in taken}))
+    others = [told[id] for id, event in stored.items() if event.surface_id != told[id].surface_id]
+    taken += _inserted(session, _first_of_each([_renamed(event) for event in others]))
     additions = Additions()
-    for id in new:
-        additions.arrived(told[id])
-        additions.turned(None, told[id])
-        additions.add(increments_of(told[id]))
+    for event in taken:
+        additions.arrived(event)
+        additions.turned(None, event)
+        additions.add(increments_of(event))
     add_counters(session, additions)
-    return len(new)
+    return len(taken)
+
+
+def _inserted(session: Session, told: Mapping[bytes, Event]) -> list[Event]:
+    """Insert in the order of ids, as everybody does; those that were not there."""
+    return [told[id] for id in session.insert_events([row_of(told[id]) for id in sorted(told)])]
+
+
+def _renamed(event: Event) -> Event:
+    return msgspec.structs.replace(event, id=imported_id(event.surface_id, event.id.hex()))

@@ -9,14 +9,12 @@ import msgspec
 
 from ..records import Adjustment, Segment, Surface
 from .adding import Additions
-from .base import StillOpen, VersionConflict
+from .base import VersionConflict
 from .database import Database, Session, add_history
 from .rows import ADJUSTMENT_COLUMNS, adjustment_of, row_of_adjustment
 from .sql_notes import take_numbers, write_entries
 
 __all__ = ["SurfaceTables", "add_counters"]
-
-OF_SURFACE = ("events", "adjustments", "counters", "segments", "history", "policies")
 
 _surface = msgspec.json.Decoder(Surface).decode
 
@@ -42,32 +40,6 @@ class SurfaceTables:
                 take_numbers(session, "revision", 1)
             write_entries(session, [{**entry, "surface_id": entry.get("surface_id") or saved.id} for entry in audit])
             return saved
-
-        return self.database.write(work)
-
-    def delete_surface(
-        self, surface: Surface, facts: Sequence[str], audit: Sequence[dict[str, Any]], *, force: bool = False
-    ) -> int:
-        """Delete a surface with its log, in one transaction, which takes seconds for millions of events."""
-
-        def work(session: Session) -> int:
-            lock = " FOR UPDATE" if self.database.shared else ""
-            if not session.run(
-                f"SELECT 1 FROM surfaces WHERE id = ? AND version = ?{lock}", (surface.id, surface.version)
-            ):
-                raise VersionConflict(f"surface {surface.name!r} has been changed by somebody else: read it again")
-            which = "FROM events WHERE surface_id = ?"
-            n_open = session.run(f"SELECT count(*) {which} AND settled_at IS NULL", (surface.id,))[0][0]
-            if n_open and not force:
-                raise StillOpen(f"{n_open} pages of surface {surface.name!r} still wait for clicks")
-            count = session.run(f"SELECT count(*) {which}", (surface.id,))[0][0]
-            for table in OF_SURFACE:
-                session.many(f"DELETE FROM {table} WHERE surface_id = ?", [(surface.id,)])
-            session.many("DELETE FROM facts WHERE key = ?", [(key,) for key in facts])
-            session.many("DELETE FROM surfaces WHERE id = ?", [(surface.id,)])
-            write_entries(session, audit)
-            take_numbers(session, "revision", 1)
-            return int(count)
 
         return self.database.write(work)
 
