@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -313,3 +314,26 @@ def test_counts_and_text_have_no_rows(tmp_path):
     for text in ("item,position,impressions,clicks\na,1,2,1\n", GOOD):
         with pytest.raises(ValueError, match="fit a model to it instead"):
             read(write(tmp_path, text)).rows(None)
+
+
+@pytest.mark.parametrize("number", ["1.000", "12.345", "1.000.000", "' 1.000'"])
+def test_a_point_between_thousands_is_refused(tmp_path, number):
+    text = f"item;position;impressions;clicks\ntea;1;900;9\nmilk;1;{number.strip(chr(39))};0\n"
+    said = complaint(write(tmp_path, text))
+    assert "line 3: impressions must be a whole number from 0 up; got" in said
+    assert said.endswith("; write numbers without thousands separators")
+    assert counts(write(tmp_path, text), skip_bad=True).shown.tolist() == [900]
+
+
+def test_large_counts_keep_all_digits(tmp_path):
+    text = "item,position,impressions,clicks\ntea,1,9007199254740993,1.0\nmilk,1,1000.000,1e2\n"
+    counted = counts(write(tmp_path, text))
+    assert (counted.shown.tolist(), counted.clicked.tolist()) == ([1000, 9007199254740993], [100, 1])
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(np.nan, "must not be missing"), (np.inf, "less than 2.63"), (1e20, "less than 2.63")]
+)
+def test_tables_of_what_cannot_be_counted_are_refused(number, said):
+    with pytest.raises(ValueError, match=said):
+        fit(([[number, 5], [5, 5]], [[0, 1], [1, 1]]))

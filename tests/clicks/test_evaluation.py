@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from bothworlds import policy
 from bothworlds.clicks import compare, evaluate, read
 from tests.clicks.evaluation_logs import as_log, as_marginals, by_the_formulas, logging_policy, pages
 
@@ -243,6 +244,20 @@ def test_a_list_without_clicks_says_nothing_against_the_model(rng):
     log = as_log(*pages(rng, logging, 0.1 * RATES, 500), logging.marginals)
     log["click"][np.isin(np.char.add(log["item"], log["position"].astype(str)), ["a1", "b2"])] = 0
     assert not any("do not follow" in warning for warning in evaluate(log, list("ab")).warnings)
+
+
+@pytest.mark.parametrize("clicks", [[1, 1], [0, 1]])
+def test_a_model_that_is_right_but_for_rounding_is_not_doubted(clicks):
+    log = {"item": ["a", "b"] * 200, "position": [1] * 400, "click": clicks * 200, "propensity": [0.5] * 400}
+    assert evaluate(log, ["b"]).warnings == ()
+
+
+def test_the_log_itself_is_the_same_whatever_is_judged(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking[:997], clicks[:997], logging.marginals)
+    found = compare(log, [as_marginals(TARGET), policy("pbm-ucb-mle")])
+    one, other = ([each.estimate("logged", p).value for p in (*each.positions, None)] for each in found)
+    assert one == other
 
 
 def test_warnings_call_estimates_what_tables_call_them(logged):

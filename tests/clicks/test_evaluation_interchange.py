@@ -78,7 +78,6 @@ def test_impressions_without_propensity_cannot_go(logged):
         ("propensity", 0.0, "the table, row 2: propensity must be above 0 and at most 1; got '0.0'"),
         ("propensity", -1.0, "propensity must be above 0"),
         ("propensity", 1.5, "propensity must be above 0"),
-        ("propensity", float("nan"), "propensity must be above 0"),
         ("propensity", "x", "the table cannot be read"),
         ("click", 0.6, "click must be 0 or 1; got '0.6'"),
         ("click", None, "click must be 0 or 1"),

@@ -99,6 +99,25 @@ def test_a_position_without_clicks_is_not_examined():
     assert model.position_spread.high[1] == pytest.approx(3.0 / (50 * 0.4 + 50 * 0.2), rel=0.01)
 
 
+BLAMELESS = np.array([[0, 50], [50, 50]]), np.array([[0, 0], [20, 0]])  # an item with clicks was at position 2 too
+
+
+@pytest.mark.parametrize("shown", [[[50, 0], [0, 50]], [[50, 0], [50, 50]]])
+def test_a_position_that_only_had_items_without_clicks_is_not_known(shown):
+    model = fit((shown, [[20, 0], [0, 0]]))
+    assert not model.identified
+    assert np.isnan([model.examination[1], model.position_spread.high[1]]).all()
+    assert model.components.positions.tolist() == [0, -1]
+    assert model.warnings == (
+        "Not identified: at position 2 there were no clicks and no items that have any, and nothing says which of them "
+        "is to blame.",
+    )
+    with pytest.raises(ValueError, match="not identified"):
+        model.world()
+    assert fit(BLAMELESS).identified
+    assert fit(BLAMELESS).examination.tolist() == [1.0, 0.0]
+
+
 def test_the_rule_of_three_bounds_items_without_clicks():
     model = fit(([[100, 100], [300, 0]], [[40, 40], [0, 0]]))
     assert (model.attraction[1], model.item_spread.low[1]) == (0.0, 0.0)

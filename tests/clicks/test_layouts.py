@@ -139,3 +139,40 @@ def test_real_logs_are_recognised(file, layout):
     log = read(ROOT / file)
     assert log.layout == layout
     assert detect(log.heads[0]).name == layout
+
+
+PAGES = "position,item,click,impression\n1,tea,1,17\n2,milk,0,17\n1,milk,1,18\n2,tea,0,18\n"
+
+
+def test_numbers_of_impressions_are_not_taken_for_how_many(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(PAGES)
+    with pytest.raises(ValueError, match=r"is not clear; name the one that is meant: tidy .*; counts"):
+        read(path)
+    assert counts(path, format="tidy").shown.sum() == 4
+    assert counts(path, columns={"event": "impression"}).pages == 2
+    assert counts(path, format="counts").shown.sum() == 70
+    path.write_text(PAGES.replace("impression", "event,impression").replace(",17", ",1,17").replace(",18", ",2,18"))
+    assert counts(path).pages == 2
+    with pytest.raises(ValueError, match="not in the format counts: it has a column event"):
+        read(path, "counts")
+
+
+def test_counts_with_a_column_of_a_log_are_read_when_named(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("event,item,position,impressions,clicks\nsale,tea,1,9,3\n")
+    with pytest.raises(ValueError, match="is not clear; name the one that is meant: counts"):
+        read(path)
+    assert counts(path, format="counts").shown.tolist() == [9]
+
+
+def test_what_columns_say_decides_the_layout(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("item_id,position,click,propensity_score,page\na,1,1,0.5,7\nb,2,0,0.5,7\n")
+    assert read(path).layout == "obd"
+    log = read(path, columns={"item": "item_id"})
+    assert (log.layout, log.has_propensities) == ("tidy", True)
+    with pytest.raises(ValueError, match="not in the format obd: it has no column item_id"):
+        read(path, "obd", columns={"item": "item_id"})
+    with pytest.raises(ValueError, match="not in the format obd: it has no place for event=page"):
+        read(path, "obd", columns={"event": "page"})

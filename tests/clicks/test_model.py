@@ -74,6 +74,9 @@ def test_what_the_model_holds_impossible_surprises_it_like_one_in_a_million():
     assert found.impossible == 1
     assert "1 of 20 impressions are impossible by the model" in str(found)
     assert held.perplexity(([[10], [10]], [[5], [0]])).impossible == 0
+    sure = fit(([[50, 50], [50, 50]], [[50, 20], [25, 10]]))
+    assert 0.999999 < sure.attraction[0] < 1.0
+    assert sure.perplexity(([[50], [50]], [[40], [25]])).impossible == 10
 
 
 def test_models_and_counts_say_what_they_are_in_a_line(model):

@@ -66,14 +66,72 @@ def test_two_tables_have_been_counted_already(made):
 
 
 def test_two_logs_in_memory_are_not_two_tables_of_counts():
-    with pytest.raises(ValueError, match="must be tables of numbers, items by positions"):
-        counts([frame(PAGES), frame(PAGES)])
+    numbers = {**PAGES, "item": [7, 8, 8, 7]}
+    for made in (frame, structured, pyarrow.table, dict):
+        with pytest.raises(ValueError, match="join the tables first"):
+            counts([made(numbers), made({**numbers, "click": [0, 0, 0, 0]})])
 
 
-@pytest.mark.parametrize("given", [None, 3, [1, 2, 3]])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_pair_of_frames_is_matched_by_its_labels(shuffled):
+    shown = frame({2: [80, 80], 1: [90, 70]}).set_axis(["tea", "milk"])
+    clicked = frame({2: [20, 10], 1: [40, 30]}).set_axis(["tea", "milk"])
+    counted = counts((shown, clicked.iloc[::-1, ::-1] if shuffled else clicked))
+    assert (counted.items, counted.positions) == (("tea", "milk"), (1, 2))
+    assert (counted.shown.tolist(), counted.clicked.tolist()) == ([90, 80, 70, 80], [40, 20, 30, 10])
+
+
+def test_a_pair_that_cannot_be_matched_is_refused():
+    shown = frame({1: [9, 9], 2: [9, 9]}).set_axis(["tea", "milk"])
+    with pytest.raises(ValueError, match="the same labels in their index, each once"):
+        counts((shown, shown.iloc[:1]))
+    with pytest.raises(ValueError, match="the same labels in their columns"):
+        counts((shown, shown.rename(columns={1: 3})))
+    with pytest.raises(ValueError, match="must both be data frames"):
+        counts((shown, shown.to_numpy()))
+    with pytest.raises(ValueError, match="must be positions, whole numbers from 0 up; got 'first'"):
+        counts((shown.rename(columns={1: "first"}),) * 2)
+
+
+def test_a_key_that_the_first_record_lacks_is_kept():
+    late = [{"item": "a", "position": 1, "click": 1}, {"item": "a", "position": 1, "click": 0, "query": "x"}]
+    assert counts(late).queries == ("", "x")
+
+
+@pytest.mark.parametrize("made", [dict, structured])
+def test_not_a_number_is_missing(made):
+    columns = {"item": ["a", "b"] * 50, "position": [1] * 100, "click": [0, 1] * 50, "propensity": [np.nan, 0.5] * 50}
+    assert "50 of 100 impressions have no propensity" in evaluate(made(columns), ["b"]).notes[-1]
+    columns = {"item": [1, 2], "position": [1, 1], "click": [0, 1], "query": np.array(["x", np.nan], object)}
+    assert counts(columns).queries == ("", "x")
+
+
+@pytest.mark.parametrize(
+    "given", [None, 3, [1, 2], [1, 2, 3], [pyarrow.table(PAGES)], [read(PAGES)] * 2, (one for one in records(PAGES))]
+)
 def test_what_is_no_log_is_refused(given):
     with pytest.raises(ValueError, match="a log is a path, several of them, or a table with named columns; got"):
         counts(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "the table has no columns"),
+        ({"item": [1]}, "the table has the columns item, and they fit no format"),
+        ({**TALLIED, "item": [2**70, 1, 2]}, "the table cannot be read"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        counts(given)
+
+
+def test_numbers_of_other_libraries_are_numbers():
+    assert counts(PAGES, positions=np.int64(1)).positions == (1,)
+    assert counts({**PAGES, "query": [5.0] * 4}, query=5.0).queries == ("5",)
+    unnamed = {0: PAGES["position"], 1: PAGES["item"], 2: PAGES["click"]}
+    assert counts(frame(unnamed), columns={"position": 0, "item": 1, "click": 2}).items == ("milk", "tea")
 
 
 OWN = "session,rank,product,clicked\n1,1,tea,1\n1,2,milk,0\n2,1,milk,1\n2,2,tea,0\n"
@@ -98,7 +156,8 @@ def test_columns_may_have_names_of_their_own(own):
 def test_a_name_that_is_given_goes_before_a_column_of_that_name(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("position,item,product,click\n1,x,tea,1\n")
-    assert counts(path, columns={"item": "product"}).items == ("tea",)
+    for name in ("item", "action"):
+        assert counts(path, columns={name: "product"}).items == ("tea",)
 
 
 def test_columns_of_lines_of_json_may_have_names_of_their_own(tmp_path):
@@ -112,6 +171,7 @@ def test_columns_of_lines_of_json_may_have_names_of_their_own(tmp_path):
     [
         (None, "has the columns session, rank, product, clicked, and they fit no format; say which is which"),
         ({"thing": "product"}, "columns may name event, position, item, .*; got 'thing'"),
+        ({**NAMES, "action": "session"}, "fit no format"),
         ({"item": "produkt"}, "has no column 'produkt'; it has session, rank, product, clicked"),
     ],
 )

@@ -228,3 +228,11 @@ def test_more_positions_than_items_are_fitted_as_well():
     for fitted in (fit_newton(shown, shown * np.outer(alpha, beta)), fit_em(shown, shown * np.outer(alpha, beta))):
         assert fitted.converged
         np.testing.assert_allclose(np.outer(fitted.attraction, fitted.examination), np.outer(alpha, beta), rtol=1e-6)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_an_item_whose_clicks_are_forgotten_everywhere_has_none(ordered):
+    w = make_workspace(1, 5)
+    done = newton(np.ones((1, 5)), np.full((1, 5), 4e-7), 0.0, ordered, False, 1e-10, w)
+    assert done.converged
+    assert (w.a.tolist(), w.b.tolist()) == ([-np.inf], [0.0] * 5)

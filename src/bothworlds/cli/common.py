@@ -80,6 +80,9 @@ def column_names(text: str | None) -> dict[str, str] | None:
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(name.strip() and column.strip() for name, _, column in pairs):
         raise ValueError(f"--columns is written like item=product,click=clicked; got {text!r}")
+    names = [name.strip() for name, _, _ in pairs]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"--columns says {twice[0]} twice; got {text!r}")
     return {name.strip(): column.strip() for name, _, column in pairs}
 
 

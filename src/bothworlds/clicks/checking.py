@@ -30,7 +30,7 @@ def column(name: str) -> str:
 
 
 def label(name: str, kind: str) -> str:
-    """A name, NULL where it is missing; whole numbers have no point: 5.0 and 5 are one in all kinds of files."""
+    """A name, NULL where it is missing. Text stays as it is; in columns of numbers, 5.0 is 5."""
     given = column(name)
     if kind == "VARCHAR":
         return f"nullif(trim({given}), '')"
@@ -41,14 +41,16 @@ def label(name: str, kind: str) -> str:
 
 
 def whole(name: str, kind: str) -> str:
-    """A whole number, NULL where it is none: a cast alone would round 1.5."""
+    """A whole number, NULL where it is none: a cast alone would round 1.5, and 1.000 in text may be a thousand."""
     if kind in WHOLE:
         return f"{column(name)}::BIGINT"
     # The bare cast of a column of text would move into DuckDB's CSV reader, which takes what it cannot cast for a line
     # to reject; trimmed, it stays here, and the row keeps its own reason.
     given = f"trim({column(name)})" if kind == "VARCHAR" else column(name)
     number = f"try_cast({given} AS DOUBLE)"
-    return f"CASE WHEN {number} = floor({number}) THEN try_cast({number} AS BIGINT) END"
+    clear = f" AND NOT (ends_with({given}, '.000') AND length({given}) <= 7)" if kind == "VARCHAR" else ""
+    # Of numbers beyond 2^53, only the text has all digits.
+    return f"CASE WHEN {number} = floor({number}){clear} THEN try_cast({given} AS BIGINT) END"
 
 
 def clicks(name: str, kind: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ __all__ = ["bad_page", "bad_row", "must", "rejected_lines", "why_rejected"]
 
 QUOTE, NEWLINE, RETURN = 34, 10, 13
 BLOCK = 1 << 22
+THOUSANDS = re.compile(r"\s*\d{1,3}([.,' ]\d{3})+\s*")
 REJECTED = {
     "MISSING COLUMNS": "fewer columns than the table",
     "TOO MANY COLUMNS": "more columns than the table",
@@ -42,6 +44,8 @@ def bad_row(connection: Any, log: Log) -> str:
             got = f"; got {cells[f'raw_{role}']!r}" if role and cells[f"raw_{role}"] is not None else ""
             if role in ("position", "click", "impressions", "clicks") and not got:
                 got = "; it is missing"
+            if role in ("position", "impressions", "clicks") and THOUSANDS.fullmatch(cells[f"raw_{role}"] or ""):
+                got += "; write numbers without thousands separators"
             if cells["reason"] == 9:
                 got += f" and {(most := cells['raw_impressions'])!r}; with clip, {most} are counted"
             return f"{place(head, cells['number'])}: {must(log, cells['reason'])}{got}"

@@ -46,7 +46,7 @@ def counts(log: Any, *, engine: str = "duckdb", progress: bool | None = None, **
     if isinstance(log, Counts):
         return log
     if pair is not None:
-        return Counts.from_tables(*pair)
+        return Counts.from_tables(pair.shown, pair.clicked, items=pair.items, positions=pair.positions)
     if not isinstance(log, Log):
         log = read(log, **options)
     with connect() as connection:

@@ -89,9 +89,10 @@ def links_of(design: Design) -> Links:
 
     An item or a position without clicks has probability 0 at the maximum, whatever the scale: it links nothing. A pair
     that was clicked every time has a log-likelihood without curvature, :math:`S (a_i + b_j)`: it says that the product
-    is at its limit, and two halves of a design that only such pairs hold together can slide against each other. So a
+    is at its limit, and two halves of a design that only such pairs hold together can slide against each other. A
+    position without clicks that was only ever given to items without clicks may be to blame for that, or they. So a
     group is identified if all its positions with clicks hang together by pairs with both clicks missed and a row and a
-    column that have some.
+    column that have some, and if at all others that were shown there was an item with clicks.
 
     >>> links_of(design_of(Counts.from_tables([[9, 9], [9, 0]], [[3, 1], [2, 0]]), False)).identified.tolist()
     [True]
@@ -99,6 +100,8 @@ def links_of(design: Design) -> Links:
     [1]
     >>> links_of(design_of(Counts.from_tables([[9, 0], [0, 9]], [[3, 0], [0, 2]]), False)).parts.tolist()
     [2]
+    >>> links_of(design_of(Counts.from_tables([[9, 0], [0, 9]], [[3, 0], [0, 0]]), False)).identified.tolist()
+    [False]
     """
     m, groups = len(design.positions), len(design.groups)
     shown, clicked = (table[design.row, design.position] for table in (design.shown, design.clicked))
@@ -114,12 +117,16 @@ def links_of(design: Design) -> Links:
     strict, pieces = _labels(design, column, curved, with_clicks[1])
     rows = np.full(len(design.items), -1)
     columns = np.where(with_clicks[1], label, -1)
-    # Whoever has no clicks goes with the company it was shown in.
-    for part, other, index, partner in ((rows, columns, design.row, column), (columns, rows, column, design.row)):
-        known = seen & (other[partner] >= 0) & (part[index] < 0)
+    # Whoever has no clicks goes with the company it was shown in, of those that have.
+    for part, other, index, partner, sure in (
+        (rows, columns, design.row, column, with_clicks[1]),
+        (columns, rows, column, design.row, with_clicks[0]),
+    ):
+        known = seen & sure[partner] & (part[index] < 0)
         np.maximum.at(part, index[known], other[partner[known]])
+    lost = np.bincount(design.group[design.row], seen & (columns[column] < 0), groups) > 0.0
     strict = np.where(with_clicks[1], strict, -1).reshape(groups, m)
-    return Links(rows, columns.reshape(groups, m), count, (count == 1) & (pieces == 1), strict)
+    return Links(rows, columns.reshape(groups, m), count, (count == 1) & (pieces == 1) & ~lost, strict)
 
 
 def _labels(design: Design, column: Ints, linked: NDArray[np.bool_], alive: NDArray[np.bool_]) -> tuple[Ints, Ints]:

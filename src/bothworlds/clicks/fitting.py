@@ -133,11 +133,10 @@ def _spreads(standard_errors: str | None, replications: int, seed: int) -> Calla
 
 
 def _parameters(design: Design, links: Links, bench: Bench) -> tuple[Floats, Floats, Floats]:
-    """Attraction, examination and log-likelihoods; NaN for what was never shown, and for curves without clicks."""
+    """Attraction, examination and log-likelihoods; NaN for items never shown and positions nothing is known of."""
     attraction, examination = np.exp(bench.a), np.exp(bench.b)
     attraction[design.shown.sum(axis=1) == 0.0] = np.nan
-    examination[np.add.reduceat(design.shown, design.starts[:-1]) == 0.0] = np.nan
-    examination[links.parts == 0] = np.nan
+    examination[links.of_positions < 0] = np.nan
     with np.errstate(invalid="ignore"):
         return attraction, examination, value(design, bench)
 

@@ -48,12 +48,16 @@ def needs(module: str, extra: str = "clicks") -> Any:
 def find_files(path: Paths) -> tuple[Path, ...]:
     """The files meant by a path: a file, several, a pattern such as ``day-*.csv``, or a folder of parts."""
     if not isinstance(path, (str, Path)):
-        if not isinstance(path, Iterable):
-            raise ValueError(f"a log is a path, several of them, or a table with named columns; got {path!r}")
-        found = tuple(file for one in path for file in find_files(one))
-        if not found:
+        several = list(path) if isinstance(path, Iterable) else [path]
+        if not several:
             raise ValueError("no log was given; give a file, a folder, or a pattern such as 'day-*.csv'")
-        return _once(found)
+        for one in several:
+            if not isinstance(one, (str, Path)):
+                raise ValueError(
+                    "a log is a path, several of them, or a table with named columns; got "
+                    f"{_said(path, one)}; join several tables to one, and put records into a list"
+                )
+        return _once([file for one in several for file in find_files(one)])
     given = Path(path)
     if given.is_dir():
         parts = sorted(p for p in given.rglob("*") if p.is_file() and not _hidden(p.relative_to(given)))
@@ -65,6 +69,11 @@ def find_files(path: Paths) -> tuple[Path, ...]:
     if not parts:
         raise ValueError(f"there is no file at {str(path)!r}; give a file, a folder, or a pattern such as 'day-*.csv'")
     return _once(parts)
+
+
+def _said(path: Any, one: Any) -> str:
+    inside = "" if one is path else f" with {type(one).__name__}"
+    return f"{type(path).__name__}{inside}"
 
 
 def _once(files: Sequence[Path]) -> tuple[Path, ...]:
@@ -109,9 +118,9 @@ def with_names(head: Head, columns: Mapping[str, str], known: Sequence[str]) -> 
     for name, column in columns.items():
         if name not in known:
             raise ValueError(f"columns may name {', '.join(known)}; got {name!r}")
-        if column not in head.columns:
+        if str(column) not in head.columns:
             raise ValueError(f"{head.path} has no column {column!r}; it has {', '.join(head.columns)}")
-    return replace(head, called=tuple(columns.items()))
+    return replace(head, called=tuple((name, str(column)) for name, column in columns.items()))
 
 
 def _check_lines(path: Path, first: str, whole: bool) -> None:

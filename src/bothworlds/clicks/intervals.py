@@ -87,8 +87,7 @@ def _at_the_limits(
     _fill(positions, bench.b == -np.inf, np.nan, 0.0, _rule_of_three(exposure))
     unseen = design.shown.sum(axis=1) == 0.0
     _fill(items, unseen, np.nan, np.nan, np.nan)
-    loose = (anchors(links, bench) < 0) & (bench.b != -np.inf)
-    _fill(positions, loose, np.nan, np.nan, np.nan)
+    _fill(positions, anchors(links, bench) < 0, np.nan, np.nan, np.nan)
     return items, positions
 
 

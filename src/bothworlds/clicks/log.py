@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from .heads import Head, Paths, find_files, look_at, with_names
 from .layouts import LAYOUTS, NAMES, Layout, TableLayout, TextLayout, detect
-from .memory import as_table, look_at_table
+from .memory import as_table, look_at_table, name_of
 
 __all__ = ["Log", "read"]
 
@@ -85,15 +86,16 @@ def read(
     *,
     top_items: int | None = None,
     positions: int | None = None,
-    query: str | int | Iterable[str | int] | None = None,
+    query: str | float | Iterable[str | float] | None = None,
     skip_bad: bool = False,
     clip: bool = False,
     columns: Mapping[str, str] | None = None,
 ) -> Log:
     """Look at a click log: a file, several, a pattern or a folder of parts, in a layout that is found or named.
 
-    A table in memory is a log too: a data frame, columns by name, records. Where columns have names of their own,
-    ``columns`` says which is which: ``{"item": "product", "click": "clicked"}``.
+    A table in memory is a log too: a data frame, columns by name, records. It is not copied: what is changed in it
+    before the log is counted may be counted. Where columns have names of their own, ``columns`` says which is which:
+    ``{"item": "product", "click": "clicked"}``.
 
     Of the log, ``query`` keeps one query or several, ``positions`` then cuts pages to their first positions, and
     ``top_items`` then keeps the pages made only of the most frequent items of what is left; where rows do not form
@@ -110,9 +112,7 @@ def read(
     >>> read({"rank": [1, 2], "item": ["tea", "milk"], "click": [0, 1]}, columns={"position": "rank"})
     <Log 'the table': tidy>
     """
-    for name, value in (("top_items", top_items), ("positions", positions)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
+    top_items, positions = _at_least_one("top_items", top_items), _at_least_one("positions", positions)
     table = as_table(path)
     heads = (look_at_table(table),) if table is not None else tuple(look_at(file) for file in find_files(path))
     if columns:
@@ -125,10 +125,16 @@ def read(
     for head in heads:
         _check_columns(head, LAYOUTS[next(iter(layouts))])
     several = query if isinstance(query, Iterable) and not isinstance(query, str) else (query,)
-    queries = () if query is None else tuple(map(str, several))
+    queries = () if query is None else tuple(map(name_of, several))
     if query is not None and not queries:
         raise ValueError("query names no query; leave it out to keep all of them")
     return Log(heads, next(iter(layouts)), top_items, positions, queries, skip_bad, clip)
+
+
+def _at_least_one(name: str, value: Any) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
+        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
+    return None if value is None else int(value)
 
 
 def _check_alike(heads: Sequence[Head], layout: Layout) -> None:

@@ -43,7 +43,7 @@ class Model:
     queries: tuple[str, ...]  # "" where the log knows none
     positions: tuple[int, ...]
     attraction: Floats  # NaN for items that were never shown
-    examination: Floats  # NaN for positions that were never shown
+    examination: Floats  # NaN for positions that were never shown, or only with items that have no clicks
     log_likelihood: float  # of the counts, without pseudo-counts
     iterations: int
     converged: bool

@@ -39,14 +39,21 @@ def _identification(model: Model, pieces: Ints) -> Iterator[str]:
     count = int(labels.max(initial=-1)) + 1
     if not count:
         yield "Nothing was clicked: there is no curve."
-    elif count > 1:
+        return
+    lost = [p for p, label, shown in zip(model.positions, labels, model.position_counts[0]) if label < 0 < shown]
+    apart = [position for position, piece in zip(model.positions, pieces) if piece > 0]
+    if lost:
+        yield (
+            f"Not identified: at {_said('position', lost)} there were no clicks and no items that have any, and "
+            "nothing says which of them is to blame."
+        )
+    if count > 1:
         yield (
             f"Not identified: there are {count} groups of items and positions that were never shown together, and "
             "within each the largest examination is set to 1. Values of different groups cannot be compared: "
             f"{'; '.join(_group(model, k) for k in range(min(count, 4)))}{'; ...' if count > 4 else ''}."
         )
-    else:
-        apart = [position for position, piece in zip(model.positions, pieces) if piece > 0]
+    elif apart:
         yield (
             f"Not identified: {_said('position', apart)} can only be compared with the others through items that were "
             "clicked every time they were shown, which sets a limit and not a value."

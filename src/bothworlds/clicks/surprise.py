@@ -30,7 +30,7 @@ class Flat(NamedTuple):
 
 class Perplexity(float):
     """A number that says what it is about: ``impressions`` it was measured on, those ``left_out``, and how many of the
-    clicks and missing clicks it was measured on are ``impossible`` by the model.
+    clicks and missing clicks it was measured on are ``impossible`` by the model, or all but.
 
     >>> Perplexity(1.5, 90, 10)
     1.5 (10 of 100 impressions left out: the model does not know their items or positions, or cannot compare them)
@@ -54,8 +54,8 @@ class Perplexity(float):
             )
         if self.impossible:
             said.append(
-                f"{self.impossible:,} of {whole:,} impressions are impossible by the model and count as one in a "
-                "million: a prior would have foreseen them"
+                f"{self.impossible:,} of {whole:,} impressions are impossible by the model, or all but impossible, and "
+                "count as one in a million: a prior would have foreseen them"
             )
         return float.__repr__(self) + (f" ({'; '.join(said)})" if said else "")
 
@@ -74,7 +74,7 @@ def perplexity(model: Flat, other: Any) -> Perplexity:
     if not impressions:
         raise ValueError("the model knows none of the pairs of query, item and position in these counts")
     likelihood = (xlogy(clicked, np.maximum(p, RARE)) + xlogy(shown - clicked, np.maximum(1.0 - p, RARE))).sum()
-    impossible = int(clicked[p <= 0.0].sum() + (shown - clicked)[p >= 1.0].sum())
+    impossible = int(clicked[p < RARE].sum() + (shown - clicked)[1.0 - p < RARE].sum())
     return Perplexity(float(np.exp(-likelihood / impressions)), impressions, everything - impressions, impossible)
 
 

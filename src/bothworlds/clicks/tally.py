@@ -87,8 +87,12 @@ class Counts:
         n, m = a.shape
         if not all(table.dtype.kind in "iufb" for table in (a, b)):
             raise ValueError("impressions and clicks must be tables of numbers, items by positions")
+        if any(np.isnan(table).any() for table in (a, b)):
+            raise ValueError("impressions and clicks must not be missing; put 0 where there were none")
         if any((table != np.floor(table)).any() for table in (a, b)):
             raise ValueError("impressions and clicks must be whole numbers")
+        if any(np.abs(table.astype(np.float64)).sum() >= 2.0**63 for table in (a, b)):
+            raise ValueError("impressions and clicks must add up to less than 2^63")
         if (b[a == 0] != 0).any():
             raise ValueError("there are clicks on what was never shown")
         rows, columns = np.nonzero(a)

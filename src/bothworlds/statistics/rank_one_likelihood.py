@@ -113,6 +113,10 @@ def choose(shown: Floats, clicked: Floats, prior: float, ordered: bool, w: Works
         if w.block[j] == 0:
             w.block[j] = blocks
             blocks += 1
+    # An item may have a click in all, and not enough of one at any position.
+    if blocks == 0:
+        for i in range(n):
+            w.fitted[i] = 0
 
 
 @inner_kernel

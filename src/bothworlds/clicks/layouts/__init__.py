@@ -32,16 +32,14 @@ def layout_of(name: str) -> Layout:
 
 def detect(head: Head, name: str | None = None) -> Layout:
     """The layout that a file has, which must be the named one if one is named."""
+    fitting = [layout for layout in LAYOUTS.values() if layout.mismatch(head) is None]
+    found = [layout for layout in fitting if not layout.strangers(head)]
     if name is not None:
-        layout = layout_of(name)
-        if (why_not := layout.mismatch(head)) is not None:
-            raise ValueError(f"{head.path} is not in the format {name}: {why_not}")
-        return layout
-    found = [layout for layout in LAYOUTS.values() if layout.mismatch(head) is None]
+        return _named(head, layout_of(name), found)
     if len(found) == 1:
         return found[0]
-    known = "; ".join(f"{layout.name} ({layout.sentence})" for layout in found or LAYOUTS.values())
-    if found:
+    known = "; ".join(f"{layout.name} ({layout.sentence})" for layout in found or fitting or LAYOUTS.values())
+    if fitting:
         raise ValueError(f"the format of {head.path} is not clear; name the one that is meant: {known}")
     if _names_columns(head):
         raise ValueError(
@@ -52,6 +50,17 @@ def detect(head: Head, name: str | None = None) -> Layout:
     raise ValueError(f"the format of {head.path} is none that is known here, starting {head.first[:60]!r}: {known}")
 
 
+def _named(head: Head, layout: Layout, found: list[Layout]) -> Layout:
+    """The named layout. What speaks for another counts for nothing if no other is found."""
+    why_not = layout.mismatch(head)
+    if why_not is None and found and layout not in found:
+        why_not = f"it has a column {layout.strangers(head)[0]}"
+    if why_not is not None:
+        raise ValueError(f"{head.path} is not in the format {layout.name}: {why_not}")
+    return layout
+
+
 def _names_columns(head: Head) -> bool:
-    """Whether a file looks like a table with a line of names: several, and none of them a number."""
-    return len(head.columns) > 1 and not any(name.replace(".", "").isdigit() for name in head.columns)
+    """Whether a file has names for its columns, or a first line that looks like it: several, and no numbers."""
+    numbers = any(name.replace(".", "").isdigit() for name in head.columns)
+    return not head.first or (len(head.columns) > 1 and not numbers)

@@ -37,6 +37,10 @@ class Layout:
         """Why a file cannot have this layout; None if it has."""
         raise NotImplementedError
 
+    def strangers(self, head: Head) -> list[str]:
+        """Columns of a file that speak for another layout."""
+        return []
+
 
 @dataclass(frozen=True)
 class TableLayout(Layout):
@@ -53,17 +57,23 @@ class TableLayout(Layout):
         missing = [" or ".join(self.roles[role]) for role in self.required if role not in found]
         if missing:
             return f"it has no column {', no column '.join(missing)}"
-        here = {column.lower() for column in head.columns}
-        strangers = [name for name in self.foreign if name in here]
-        return f"it has a column {strangers[0]}" if strangers else None
+        used = {(name, column) for role, column in found.items() for name in self.roles[role]}
+        idle = ["=".join(pair) for pair in head.called if pair not in used]
+        return f"it has no place for {idle[0]}" if idle else None
+
+    def strangers(self, head: Head) -> list[str]:
+        """Columns of a file that speak for another layout."""
+        return [name for name in self.foreign if name in _known(head)]
 
     def columns(self, head: Head) -> dict[str, str]:
-        """Which column plays which role, whatever the case of its letters."""
-        here = {column.lower(): column for column in reversed(head.columns)} | dict(head.called)
-        found = (
-            (role, next((here[name] for name in names if name in here), None)) for role, names in self.roles.items()
-        )
-        return {role: column for role, column in found if column is not None}
+        """Which column plays which role: the one that was said to, or one of that name in whatever letters."""
+        here, called = _known(head), dict(head.called)
+        found = {}
+        for role, names in self.roles.items():
+            column = next((known[name] for known in (called, here) for name in names if name in known), None)
+            if column is not None:
+                found[role] = column
+        return found
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,13 @@ class TextLayout(Layout):
         if head.kind == "text" and self.matches(head.first):
             return None
         return f"its first line {head.first[:60]!r} is not {self.sentence}" if head.first else "it is a table"
+
+
+def _known(head: Head) -> dict[str, str]:
+    """Columns by name in small letters; one that was given another name has no longer its own."""
+    taken = {column for _, column in head.called}
+    own = {column.lower(): column for column in reversed(head.columns) if column not in taken}
+    return own | dict(head.called)
 
 
 def columns_of(batch: Batch) -> dict[str, Any]:

@@ -17,4 +17,5 @@ COUNTS = TableLayout(
         "query": ("query",),
     },
     required=("item", "position", "impressions", "clicks"),
+    foreign=("event", "propensity", "pscore", "propensity_score"),
 )

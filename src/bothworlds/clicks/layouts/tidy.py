@@ -28,11 +28,11 @@ TIDY = TableLayout(
         "position": ("position",),
         "item": ("item", "action"),
         "click": ("click", "reward"),
-        "propensity": ("propensity", "pscore"),
+        "propensity": ("propensity", "pscore", "propensity_score"),
         "query": ("query",),
         "timestamp": ("timestamp",),
     },
     required=("position", "item", "click"),
-    foreign=("policy_id", "impressions", "impression"),
+    foreign=("policy_id",),
     table=_table,
 )

@@ -17,6 +17,7 @@ FEWEST_CLICKS = 30  # effective, on the whole page; below, the normal approximat
 FAR = 4.0  # standard errors of a mean weight from where it must be
 MOST_NAMED = 10  # positions
 VISIBLE = 0.01  # rounding of propensities in a long log is no reason for alarm
+ALIKE = 1e-3  # of a value: estimates that are closer may look the same in four digits
 
 
 def notes_on_log(impressions: Impressions) -> list[str]:
@@ -121,7 +122,8 @@ def doubts_about_model(impressions: Impressions, unknown: Floats) -> list[str]:
 def doubts_about_fit(direct: Estimate, robust: Estimate, whole: Support) -> list[str]:
     """Whether the direct method is off by more than chance, where clicks are enough for standard errors to hold."""
     few = whole.effective_clicks < FEWEST_CLICKS
-    if few or not abs(direct.value - robust.value) > FAR * robust.standard_error:
+    far = max(FAR * robust.standard_error, ALIKE * max(abs(direct.value), abs(robust.value)))
+    if few or not abs(direct.value - robust.value) > far:
         return []
     return [
         f"The direct method ({direct.value:.4g}) is further from doubly robust ({robust.value:.4g}) than chance "

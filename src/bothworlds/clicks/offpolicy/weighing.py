@@ -141,8 +141,10 @@ def _centres(impressions: Impressions, sums: dict[str, Floats]) -> tuple[dict[st
     share = sums["n"] / n[place]
     values: dict[str, Floats] = {}
     for name in ESTIMATORS:
-        mean = np.bincount(place, share * centre[name], minlength=n.size)
-        values[name] = np.where(n > 0.0, mean, np.nan)
+        # Sums first: those of clicks are whole, and come to the same in any strata.
+        parts = n[place] * share * centre[name] if name == "snips" else sums[name]
+        total = np.bincount(place, parts, minlength=n.size)
+        values[name] = np.divide(total, n, out=np.full(n.size, np.nan), where=n > 0.0)
     keys = {"position": sums["position"], "stratum": sums["stratum"]}
     rest = {"n": n[place], "share": share, "weight": sums["w"], "reach": impressions.reach[place]}
     return values, {**keys, **centre, **rest}
