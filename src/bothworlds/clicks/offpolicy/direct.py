@@ -29,15 +29,27 @@ class Rates:
 
 
 def fit_rates(cells: Cells) -> Rates:
-    """The most likely products of attraction and examination, group by group of what was shown together."""
-    items, positions = components(cells.shown)
+    """The most likely products of attraction and examination, group by group of what can be compared.
+
+    Items and positions without clicks compare nothing. What has no clicks in spite of company that has, has none
+    anywhere.
+
+    >>> shown, clicked = np.array([[9.0, 0.0], [9.0, 9.0], [0.0, 9.0]]), np.array([[3.0, 0.0], [0.0, 0.0], [0.0, 6.0]])
+    >>> fit_rates(Cells(shown, clicked, shown)).known.tolist()
+    [[True, False], [True, True], [False, True]]
+    """
+    seen = cells.shown > 0.0
+    items_liked, positions_liked = cells.clicked.any(axis=1), cells.clicked.any(axis=0)
+    items, positions = components(np.where(np.outer(items_liked, positions_liked), cells.shown, 0.0))
     rate = np.zeros_like(cells.shown)
     for group in range(int(items.max()) + 1):
         pairs = np.ix_(items == group, positions == group)
         fit = fit_newton(cells.shown[pairs], cells.clicked[pairs])
         rate[pairs] = np.outer(fit.attraction, fit.examination)
+    dull_items = ~items_liked & (seen[:, positions_liked]).any(axis=1)
+    dull_positions = ~positions_liked & (seen[items_liked]).any(axis=0)
     known = (items[:, None] == positions) & (items[:, None] >= 0)
-    return Rates(rate, known, cells.shown)
+    return Rates(rate, known | seen | np.logical_or.outer(dull_items, dull_positions), cells.shown)
 
 
 def variances(rates: Rates, weights: Floats) -> Floats:
