@@ -33,4 +33,5 @@ def test_where_interrupts_are_ignored_they_still_are():
     hear_interrupts()
     signal.raise_signal(signal.SIGINT)
     with progress_bar("work", 1) as report:
-        report(1)
+        assert report(1) is None
+    assert not progress._interrupted.is_set()
