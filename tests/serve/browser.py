@@ -112,7 +112,7 @@ class Browser:
             raise RuntimeError(result["exceptionDetails"]["exception"].get("description", result))
         return result["result"].get("value")
 
-    def until(self, script, seconds=20):
+    def until(self, script, seconds=60):
         """Wait until an expression is true."""
         end = time.monotonic() + seconds
         while not self.run(script):

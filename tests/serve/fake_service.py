@@ -55,7 +55,7 @@ class FakeService:
             return None
         status = self.failing.pop(0)
         if status == 0:
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(5)
         problem = {"title": "Not now", "status": status, "detail": "not now"}
         return JSONResponse(problem, status or 503, {"Retry-After": "0"})
 

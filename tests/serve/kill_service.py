@@ -29,6 +29,7 @@ from bothworlds.serve.stores.opening import open_store
 from bothworlds.serve.verifying import verify
 
 from .visiting import SURFACE, Notes, Visitor
+from .workers import workers_of
 
 ROOT = Path(__file__).parents[2]
 HONEST = ("-m", "bothworlds")
@@ -85,7 +86,7 @@ class Serving:
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any, str]:
         """One call on a connection of its own, which any worker may get: status, answer, ETag."""
-        with closing(HTTPConnection(*self.where, timeout=20)) as connection:
+        with closing(HTTPConnection(*self.where, timeout=PATIENCE_SECONDS)) as connection:
             sent = None if body is None else json.dumps(body).encode()
             connection.request(method, path, sent, {"Content-Type": "application/json", **headers})
             answer = connection.getresponse()
@@ -93,16 +94,12 @@ class Serving:
 
     def kill(self, chance: random.Random) -> None:
         """Kill one worker, whom the service replaces, or everything, and start it again."""
-        workers = self.workers() if self.shared and chance.random() < 0.5 else []
+        workers = workers_of(self.process) if self.shared and chance.random() < 0.5 else []
         if workers:
             os.kill(chance.choice(workers), signal.SIGKILL)
         else:
             self.end()
             self.start()
-
-    def workers(self) -> list[int]:
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return [int(pid) for pid in children if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
 
     def end(self) -> None:
         """Kill everything that this service consists of."""

@@ -28,7 +28,7 @@ def service():
 
 @pytest.fixture
 def client(service):
-    with listening(service.app) as address, Client(address, flush_seconds=3600) as client:
+    with listening(service.app) as address, Client(address, timeout=60.0, flush_seconds=3600) as client:
         yield client
 
 
@@ -166,7 +166,7 @@ def watched(tmp_path):
 def test_the_service_ends_with_the_program_that_started_it(watched):
     child = watched("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     child.stdin.close()
-    assert child.wait(20) == -signal.SIGTERM
+    assert child.wait(60) == -signal.SIGTERM
 
 
 def test_a_service_that_is_told_to_stop_ends_in_peace(watched):
@@ -175,5 +175,5 @@ def test_a_service_that_is_told_to_stop_ends_in_peace(watched):
         "print('up', flush=True)\ntime.sleep(600)\n"
     )
     child.terminate()
-    assert child.wait(20) == 0
+    assert child.wait(60) == 0
     assert child.stderr.read() == b""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from bothworlds.serve.stores.base import StoreError
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written
+from .stores.samples import an_event
 
 
 @with_engine()
@@ -466,10 +468,11 @@ def test_overdue_events_do_not_hold_up_feedback(monkeypatch):
     class Slow(FakeStore):
         order: ClassVar[list[str]] = []
         left = 40
+        go_on = threading.Event()
 
         def settle_overdue(self, now, limit):
             self.order.append("settle")
-            time.sleep(0.01)
+            assert self.go_on.wait(60)
             self.left -= 1
             return limit if self.left > 0 else 0
 
@@ -483,8 +486,11 @@ def test_overdue_events_do_not_hold_up_feedback(monkeypatch):
             await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
             await eventually(lambda: "settle" in store.order)
             monkeypatch.setattr(writer, "SETTLE", 3600.0)
-            assert (await answer(engine, await engine.rank("home", "r1"), [0])).status == "accepted"
-            assert store.order.index("report") < 30
+            answering = asyncio.create_task(answer(engine, await engine.rank("home", "r1"), [0]))
+            await eventually(lambda: engine._writer._reports)
+            store.go_on.set()
+            assert (await answering).status == "accepted"
+            assert store.order[:2] == ["settle", "report"]
             await eventually(lambda: store.left <= 0)  # all are settled without waiting in between
 
     asyncio.run(whole())
@@ -633,26 +639,48 @@ async def test_losses_that_grow_too_large_are_reported_long_before(engine, store
     assert engine.health()["reasons"] == []
 
 
-def test_decisions_wait_for_each_other_only_where_there_is_company():
+def counting_decisions():
+    """A store, and how many decisions were written together each time."""
+    store, sizes = FakeStore(), []
+    remember = store.remember
+    store.remember = lambda events: sizes.append(len(events)) or remember(events)
+    return store, sizes
+
+
+def test_whoever_is_alone_or_left_over_does_not_wait_for_company(monkeypatch):
     async def whole():
-        store, sizes = FakeStore(), []
-        remember = store.remember
-        store.remember = lambda events: sizes.append(len(events)) or remember(events)
+        store, sizes = counting_decisions()
         async with running(store, shared=True) as engine:
             await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(writer, "MOMENT", 3600.0)  # whoever is alone would wait for ever
-                for k in range(5):
-                    await asyncio.wait_for(engine.rank("home", f"alone{k}"), 60)
-                assert sizes == [1] * 5
-                patch.setattr(writer, "MOMENT", 0.001)
-                patch.setattr(writer, "LAZY", 3600.0)  # whoever is left over would wait for ever
-                many = (engine.rank("home", f"many{k}") for k in range(writer.BATCH + 100))
-                await asyncio.wait_for(asyncio.gather(*many), 60)
-                del sizes[5:]
-                patch.setattr(writer, "MOMENT", 0.2)
-                engine._writer._company = 50
-                await asyncio.gather(*(engine.rank("home", f"r{k}") for k in range(50)))
-        assert sizes[5:] == [50]
+            monkeypatch.setattr(writer, "MOMENT", 3600.0)
+            for k in range(5):
+                await asyncio.wait_for(engine.rank("home", f"alone{k}"), 60)
+            assert sizes == [1] * 5
+            monkeypatch.setattr(writer, "MOMENT", 0.001)
+            monkeypatch.setattr(writer, "LAZY", 3600.0)
+            many = (engine.rank("home", f"many{k}") for k in range(writer.BATCH + 100))
+            await asyncio.wait_for(asyncio.gather(*many), 60)
+
+    asyncio.run(whole())
+
+
+def test_decisions_wait_for_as_many_as_came_together_the_last_time(monkeypatch):
+    async def whole():
+        store, sizes = counting_decisions()
+        waiting, come = threading.Event(), threading.Event()
+        monkeypatch.setattr(
+            writer, "time", SimpleNamespace(**vars(time) | {"sleep": lambda _: waiting.set() or come.wait(60)})
+        )
+        one = writer.Writer(store, Clock(), lambda count: None)
+        one._company = 50
+        futures = [one.remembered(an_event(0))]
+        one.start()
+        await eventually(waiting.is_set)
+        futures += [one.remembered(an_event(k)) for k in range(1, 50)]
+        come.set()
+        await asyncio.gather(*futures)
+        one.stop()
+        await asyncio.to_thread(one.join)
+        assert sizes == [50]
 
     asyncio.run(whole())

@@ -21,6 +21,7 @@ class SlowEngine(FakeEngine):
 
     async def rank(self, surface, request_id, **options):
         if request_id == "slow":
+            print("asked", flush=True)
             await asyncio.sleep(0.7)
         return await super().rank(surface, request_id, **options)
 

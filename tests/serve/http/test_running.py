@@ -18,6 +18,7 @@ import pytest
 from bothworlds.serve import supervising
 from bothworlds.serve.config import Config
 from bothworlds.serve.running import NO_KEYS, check_host, check_workers, is_loopback, listen
+from tests.serve.workers import workers_of
 
 SCRIPT = Path(__file__).parent / "serve_fake.py"
 PATIENCE = 60.0  # a machine that is busy with other tests may take long
@@ -38,7 +39,7 @@ def service(*words, host="127.0.0.1", port=0, workers=1):
 
 def test_a_service_says_where_it_is_and_stops_when_told_to():
     with service() as (process, address):
-        assert httpx.get(f"{address}/healthz").json() == {"alive": True}
+        assert httpx.get(f"{address}/healthz", timeout=PATIENCE).json() == {"alive": True}
         assert "no keys" in process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=PATIENCE)
@@ -54,7 +55,7 @@ def test_a_request_under_way_is_answered_before_the_service_stops():
     with service() as (process, address):
         asking = threading.Thread(target=ask)
         asking.start()
-        time.sleep(0.3)
+        assert "asked\n" in iter(process.stdout.readline, "")
         process.send_signal(signal.SIGTERM)
         asking.join()
         assert answers[0].status_code == 200
@@ -69,7 +70,7 @@ def test_an_interrupt_is_a_stop_as_well():
 
 def test_requests_are_logged_on_stderr_when_the_service_stops():
     with service("log") as (process, address):
-        httpx.get(f"{address}/healthz")
+        httpx.get(f"{address}/healthz", timeout=PATIENCE)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=PATIENCE)
         assert '"route":"/healthz"' in err
@@ -123,12 +124,6 @@ def test_several_workers_say_so_too_if_there_are_no_keys(keys, monkeypatch):
     assert said[1:] == ([] if keys else [NO_KEYS])
 
 
-def children_of(process):
-    text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-    found = [int(pid) for pid in text.split()]
-    return [pid for pid in found if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
-
-
 def until(condition):
     end = time.monotonic() + PATIENCE
     while not condition():
@@ -140,11 +135,11 @@ def until(condition):
 def test_workers_share_a_port_and_their_figures_and_one_that_dies_is_replaced():
     with service(workers=2) as (process, address):
         until(lambda: requests_counted(address) >= 20)
-        first = children_of(process)
+        first = workers_of(process)
         assert len(first) == 2
         os.kill(first[0], signal.SIGKILL)
-        until(lambda: len(children_of(process)) == 2 and first[0] not in children_of(process))
-        assert httpx.get(f"{address}/healthz").status_code == 200
+        until(lambda: len(workers_of(process)) == 2 and first[0] not in workers_of(process))
+        assert httpx.get(f"{address}/healthz", timeout=PATIENCE).status_code == 200
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
@@ -153,7 +148,7 @@ def test_workers_share_a_port_and_their_figures_and_one_that_dies_is_replaced():
 
 def test_workers_end_in_peace_when_their_supervisor_is_killed():
     with service(workers=2) as (process, address):
-        assert httpx.get(f"{address}/healthz").status_code == 200
+        assert httpx.get(f"{address}/healthz", timeout=PATIENCE).status_code == 200
         process.kill()
         out, _ = process.communicate(timeout=PATIENCE)  # until nobody is left who could write
         assert out.count("stopped") == 2
@@ -161,8 +156,8 @@ def test_workers_end_in_peace_when_their_supervisor_is_killed():
 
 def requests_counted(address):
     """Each request on a connection of its own, so that both workers get some."""
-    httpx.get(f"{address}/healthz")
-    lines = httpx.get(f"{address}/metrics").text.splitlines()
+    httpx.get(f"{address}/healthz", timeout=PATIENCE)
+    lines = httpx.get(f"{address}/metrics", timeout=PATIENCE).text.splitlines()
     wanted = 'bothworlds_requests_total{method="GET",route="/healthz",status="200"}'
     return sum(float(line.split()[-1]) for line in lines if line.startswith(wanted))
 

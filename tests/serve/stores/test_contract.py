@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,9 +83,11 @@ class ForgetsResets(SqlStore):
 
 
 class LooksBeforeItLocks(SqlStore):
+    all_have_looked = threading.Barrier(4)
+
     def adjust_by(self, surface_id: int, make: Any, audit: object) -> None:  # type: ignore[override]
         adjustments = make(self.segments(surface_id))
-        time.sleep(0.2)
+        self.all_have_looked.wait(60)
         self.adjust(adjustments, [])
 
 

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from pathlib import Path
 from unittest.mock import patch
 
@@ -139,6 +139,11 @@ def _reporting_through_restarts(server: PostgresServer, store: SqlStore) -> tupl
     sentences: list[str] = []
     done = threading.Event()
 
+    def wait_for_more(of: Sized, count: int) -> None:
+        enough = len(of) + count
+        while len(of) < enough and thread.is_alive():
+            time.sleep(0.01)
+
     def flush() -> None:
         first = 0
         while not done.is_set() or not acknowledged:
@@ -156,13 +161,11 @@ def _reporting_through_restarts(server: PostgresServer, store: SqlStore) -> tupl
     thread.start()
     try:
         for mode in ("fast", "immediate"):
-            time.sleep(0.1)
-            before = len(acknowledged)
+            wait_for_more(acknowledged, 40)
             server.stop(mode)
-            time.sleep(0.1)
+            wait_for_more(sentences, 2)  # one may be of a call that was under way
             server.start()
-            while len(acknowledged) <= before + 40:
-                time.sleep(0.01)
+            wait_for_more(acknowledged, 80)
     finally:
         done.set()
         thread.join()
@@ -236,7 +239,7 @@ def test_whoever_looks_for_an_event_does_not_wait_for_the_writer(sqlite_store: S
 
     def slow(session: object) -> None:
         looking.start()
-        looking.join(10.0)
+        looking.join(60.0)
 
     sqlite_store.database.write(slow)
     assert found == [{an_event(1).id: an_event(1)}]
