@@ -1,4 +1,4 @@
-"""What all commands share: the application, one-line errors, settings after a colon, a console."""
+"""What all commands share: the application, one-line errors, settings after a colon, files to write, a console."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
 import typer
 
-__all__ = ["app", "column_names", "console", "parse", "plainly", "refuse"]
+__all__ = ["app", "check_outputs", "column_names", "console", "parse", "plainly"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+FIGURES = (".svg", ".png", ".pdf")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,7 +40,7 @@ def plainly(command: F) -> F:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
         except (ValueError, ImportError, OSError) as error:
-            refuse(str(error))
+            _refuse(str(error))
         except KeyboardInterrupt:
             typer.secho("stopped", err=True)
             raise SystemExit(130) from None
@@ -86,6 +90,15 @@ def column_names(text: str | None) -> dict[str, str] | None:
     return {name.strip(): column.strip() for name, _, column in pairs}
 
 
+def check_outputs(plot: Path | None, other: Path | None, endings: tuple[str, ...]) -> None:
+    """Refuse a figure or another file that could not be written, before anything is computed for it."""
+    for path, known in ((plot, FIGURES), (other, endings)):
+        if path is not None and path.suffix not in known:
+            raise ValueError(f"{path} must end in {' or '.join(known)}")
+    if plot is not None and find_spec("matplotlib") is None:
+        raise ImportError("figures need matplotlib: pip install 'bothworlds[figures]'")
+
+
 def console() -> Any:
     from rich.console import Console
 
@@ -93,6 +106,6 @@ def console() -> Any:
     return Console() if sys.stdout.isatty() else Console(width=500)
 
 
-def refuse(message: str) -> NoReturn:
+def _refuse(message: str) -> NoReturn:
     typer.secho(f"bothworlds: {message}", err=True, fg="red")
     raise SystemExit(2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import app, console, parse, plainly, refuse
+from .common import app, check_outputs, console, parse, plainly
 
 if TYPE_CHECKING:
     from ..arena import Result
@@ -75,9 +75,7 @@ def play(
 
     [bold]bothworlds play -p ftrl-pbm -p uniform -w paper/periodic-both --rounds 200000 --plot curves.svg[/bold]
     """
-    for path, endings in ((plot, (".svg", ".png", ".pdf")), (save, (".parquet", ".csv"))):
-        if path is not None and path.suffix not in endings:
-            refuse(f"{path} must end in {' or '.join(endings)}")
+    check_outputs(plot, save, (".parquet", ".csv"))
     results = _compete(policy, world, rounds, seeds, seed, checkpoints, jobs, tell)
     _print_table(results)
     _write(results, save, plot)
