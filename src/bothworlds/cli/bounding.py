@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import app, console, parse, plainly
+from .common import app, console, parse, plainly, world_of
 
 
 @app.command("bounds")
@@ -35,16 +35,14 @@ def print_bounds(
     """
     from .. import theory
     from ..worlds import Stochastic
-    from ..worlds import world as find
 
     if world is not None and (attraction or examination):
         raise ValueError("give --world, or --attraction and --examination, but not both")
     if world is not None:
-        name, settings = parse(world)
-        found = find(name, **settings)
+        found = world_of(world)
         if not isinstance(found, Stochastic):
             raise ValueError(
-                f"world {name!r} has no fixed attraction and examination; paper/stochastic is one that has"
+                f"world {parse(world)[0]!r} has no fixed attraction and examination; paper/stochastic is one that has"
             )
         alpha, beta = found.attraction.tolist(), found.examination.tolist()
     elif attraction and examination:

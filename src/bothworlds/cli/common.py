@@ -9,11 +9,15 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import typer
 
-__all__ = ["app", "check_outputs", "column_names", "console", "parse", "plainly"]
+if TYPE_CHECKING:
+    from ..policies import Policy
+    from ..worlds import World
+
+__all__ = ["app", "check_outputs", "column_names", "console", "parse", "plainly", "policy_of", "world_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,6 +75,22 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     except (SyntaxError, ValueError) as error:
         raise ValueError(advice) from error
     return name, settings
+
+
+def world_of(text: str) -> World:
+    """The world that ``name:setting=value,...`` or the file of a fitted model stands for."""
+    from ..worlds import world
+
+    name, settings = parse(text)
+    return world(name, **settings)
+
+
+def policy_of(text: str) -> Policy:
+    """The policy that ``name:setting=value,...`` stands for."""
+    from ..policies import policy
+
+    name, settings = parse(text)
+    return policy(name, **settings)
 
 
 def column_names(text: str | None) -> dict[str, str] | None:

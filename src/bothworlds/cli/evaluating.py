@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import app, check_outputs, column_names, console, parse, plainly
+from .common import app, check_outputs, column_names, console, plainly, policy_of
 from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems
 
 if TYPE_CHECKING:
@@ -54,10 +54,9 @@ def evaluate(
     [bold]bothworlds evaluate clicks.csv --ranking a,b,c --policy ftrl-pbm --plot judged.svg[/bold]
     """
     from ..clicks import compare, read
-    from ..policies import policy as find
 
     check_outputs(plot, out, (".json",))
-    policies = [find(name, **settings) for name, settings in map(parse, policy or [])]
+    policies = [policy_of(text) for text in policy or []]
     lists = [[item.strip() for item in text.split(",")] for text in ranking or []]
     tables = [read_marginals(path) for path in marginals or []]
     targets: list[Any] = [*lists, *policies, *tables]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .common import app, parse, plainly
+from .common import app, plainly, world_of
 
 
 @app.command()
@@ -33,8 +33,6 @@ def generate(
     [bold]bothworlds generate log.parquet --world paper/stochastic --pages 100000[/bold]
     """
     from .. import clicks
-    from ..worlds import world as find
 
-    name, settings = parse(world)
-    path = clicks.generate(out, find(name, **settings), pages, format=format, queries=queries, seed=seed)
+    path = clicks.generate(out, world_of(world), pages, format=format, queries=queries, seed=seed)
     typer.echo(f"log:     {path} ({pages:,} pages)")

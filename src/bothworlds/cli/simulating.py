@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import app, check_outputs, console, parse, plainly
+from .common import app, check_outputs, console, parse, plainly, policy_of, world_of
 
 if TYPE_CHECKING:
     from ..arena import Result
     from ..experiments import Verdict
-    from ..policies import Policy
-    from ..worlds import World
 
 ARENA_WORLDS = [
     "paper/stochastic",
@@ -131,12 +129,8 @@ def reproduce(
     What is finished is kept in the folder: an interrupted run goes on where it was.
     """
     from .. import experiments
-    from ..worlds import world as find
 
-    place = None
-    if world is not None:
-        name, settings = parse(world)
-        place = find(name, **settings)
+    place = None if world is None else world_of(world)
     answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=place)
     _print_verdicts(answer.verdicts)
     typer.echo(f"report:  {answer.report}")
@@ -190,12 +184,9 @@ def _compete(
     tell: bool,
 ) -> list[Result]:
     from ..arena import compete
-    from ..policies import policy
-    from ..worlds import world
     from ..worlds.fitted import read
 
-    players: list[Policy] = [policy(name, **settings) for name, settings in map(parse, policies)]
-    places: list[World] = [world(name, **settings) for name, settings in map(parse, worlds)]
+    players, places = [policy_of(text) for text in policies], [world_of(text) for text in worlds]
     for name, _ in map(parse, worlds):
         for warning in read(name).get("warnings", ()) if name.endswith(".json") else ():
             typer.secho(f"warning: {name}: {warning}", fg="yellow", err=True)

@@ -110,8 +110,8 @@ def test_demo_hands_on_what_was_asked_for(monkeypatch):
     asked = []
     demo = SimpleNamespace(run=lambda world, **options: asked.append((world, options)))
     monkeypatch.setitem(sys.modules, "bothworlds.serve.demo", demo)
-    assert run("demo", "--world", "paper/stochastic", "--port", "9", "--seconds", "1").exit_code == 0
-    assert asked[0][0] == "paper/stochastic"
+    assert run("demo", "--world", "paper/periodic-items:phase=500", "--port", "9", "--seconds", "1").exit_code == 0
+    assert asked[0][0].name == "paper/periodic-items(phase=500)"
     assert asked[0][1]["port"] == 9
 
 
