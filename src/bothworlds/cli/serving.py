@@ -192,7 +192,9 @@ def list_keys(store: Store = "bothworlds.db") -> None:
     with _opened(store, read_only=True) as opened:
         found = kept(opened)
         if not found:
-            typer.echo(f"{store} has no keys; 'bothworlds keys create --role admin' makes the first", err=True)
+            typer.echo(
+                f"there are no keys; 'bothworlds keys create --role admin --store {store}' makes the first", err=True
+            )
         for key in found:
             state = f"revoked {rfc3339(key['revoked_at'])}" if key["revoked_at"] else "in use"
             typer.echo(f"{key['id']}  {','.join(key['roles'])}  {rfc3339(key['created_at'])}  {state}  {key['note']}")

@@ -92,9 +92,9 @@ def arena(
 ) -> None:
     """Every policy in every world: a table in the terminal, and the table, results and figures in a folder.
 
-    The table shows the average expected reward per round with its standard error over replications, the best learning
-    policy of each world in bold, and what a round costs. Policies that need to know the examination of positions are
-    told what it is at the start.
+    The table shows average expected rewards per round with standard errors, and what a round costs.
+    The best learning policy of each world is in bold.
+    Policies that need to know the examination of positions are told what it is at the start.
     """
     from .. import policies
     from ..arena import save_table, standings
@@ -141,8 +141,8 @@ def reproduce(
 def list_policies() -> None:
     """List the policies: what they do, what they must be told, and what settings they have.
 
-    A horizon is told by play and arena; in a program of your own, give it as a setting or leave it to the doubling
-    trick. The order of positions is: the first is examined most, then the second.
+    A horizon is told by play and arena; elsewhere give it as a setting, or the policy plans for longer and longer.
+    The order of positions is: the first is examined most, then the second.
     """
     from rich.table import Table
 

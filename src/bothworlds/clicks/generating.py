@@ -13,7 +13,7 @@ from ..kernels import Floats, Ints, kernel
 from ..progress import progress_bar
 from ..worlds import World, resolve
 from .heads import needs
-from .layouts import TableLayout, TextLayout, layout_of
+from .layouts import Layout, TableLayout, TextLayout, layout_of
 from .layouts.base import Batch
 from .writing import room_for
 
@@ -37,9 +37,9 @@ def generate(
 ) -> Path:
     """Write a log of result pages with uniformly random lists, clicked as in a world; propensities are 1/n, exactly.
 
-    The format is ``tidy`` unless named, and ``relpred`` for names that end in .tsv. The ending also says whether
-    tables are CSV, NDJSON or Parquet, and whether they are packed (.gz, .zst). With several ``queries``, each has
-    items of its own, with the same attractions in another order.
+    The format is ``tidy`` unless named, ``relpred`` for names that end in .tsv and ``yandex`` for those in .yandex. The
+    ending also says whether tables are CSV, NDJSON or Parquet, and whether they are packed (.gz, .zst). With several
+    ``queries``, each has items of its own, with the same attractions in another order.
 
     >>> import tempfile, bothworlds.clicks
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -52,12 +52,7 @@ def generate(
     for name, value in (("pages", pages), ("queries", queries)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}")
-    kind, compression = _ending(place)
-    layout = layout_of(format or OWN_ENDING.get(_suffixes(place)[0], "tidy"))
-    if isinstance(layout, TableLayout) and kind is None:
-        raise ValueError(f"{place.name} must end in one of {', '.join(KINDS)}, or in these and .gz or .zst")
-    if isinstance(layout, TextLayout) and kind is not None:
-        raise ValueError(f"the format {layout.name} is text; {place.name} must not end in {_suffixes(place)[0]}")
+    layout, kind, compression = _form(place, format)
     place.parent.mkdir(parents=True, exist_ok=True)
     with progress_bar(f"writing {place.name}", pages, progress) as report, _replacing(place) as temporary:
         batches = _reported(draw(users, pages, queries, seed), report)
@@ -67,6 +62,20 @@ def generate(
             tables = map(layout.table, batches) if layout.table is not None else iter([_counted(batches)])
             _write_tables(temporary, kind or "csv", compression, tables)
     return place
+
+
+def _form(place: Path, format: str | None) -> tuple[Layout, str | None, str | None]:
+    """The layout, the kind of a table and the packing that a name and a format ask for together."""
+    kind, compression = _ending(place)
+    layout = layout_of(format or OWN_ENDING.get(_suffixes(place)[0], "tidy"))
+    if isinstance(layout, TableLayout) and kind is None:
+        raise ValueError(
+            f"{place.name} must end in one of {', '.join(KINDS)}, or in these and .gz or .zst; "
+            "text in the format relpred ends in .tsv"
+        )
+    if isinstance(layout, TextLayout) and kind is not None:
+        raise ValueError(f"the format {layout.name} is text; {place.name} must not end in {_suffixes(place)[0]}")
+    return layout, kind, compression
 
 
 def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[Batch]:
