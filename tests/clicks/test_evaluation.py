@@ -33,18 +33,6 @@ def test_estimates_are_what_the_formulas_say(logged, paged):
         assert found.estimate(name).value == pytest.approx(values.sum())
 
 
-def test_whatever_is_judged_may_be_called_what_one_likes(logged):
-    logging, ranking, clicks = logged
-    targets = [["a", "b"], as_marginals(TARGET), policy("uniform")]
-    log = as_log(ranking, clicks, logging.marginals)
-    assert [found.target for found in compare(log, targets)] == ["a > b", "marginals", "uniform"]
-    assert [found.target for found in compare(log, targets, labels=["ours", "", "chance"])] == [
-        "ours", "marginals", "chance",
-    ]  # fmt: skip
-    with pytest.raises(ValueError, match="as many labels as targets; got 1 for 3"):
-        compare(log, targets, labels=["ours"])
-
-
 def test_the_error_of_the_whole_page_is_that_of_page_sums(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(TARGET))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,7 @@ def evaluate(
     seed, draws
         Where the randomness of a policy's decisions starts, and how many of them are averaged.
     label
-        What to call the target; its items or the name of the policy if not given.
+        What to call the target.
 
     Returns
     -------
@@ -88,32 +87,28 @@ def compare(
     if clip_weights is not None and not clip_weights > 0.0:
         raise ValueError(f"clip_weights must be above 0; got {clip_weights!r}")
     given = list(targets)
-    names = [""] * len(given) if labels is None else labels
-    if len(names) != len(given):
-        raise ValueError(f"give as many labels as targets; got {len(names)} for {len(given)}")
     with opened(log) as impressions, progress_bar("judging", 1 + len(given), progress) as report:
         report(0)
         cells = cells_of(impressions, 0), cells_of(impressions, 1)
-        _check_halves(cells)
-        models = fit_rates(cells[0]), fit_rates(cells[1])
+        models = fit_rates(_both(cells)[0]), fit_rates(cells[1])
         report(1)
         found = []
-        for target, name in zip(given, names):
-            aim = _target(target, impressions, seed, draws)
-            named = replace(aim, label=name) if name else aim
-            found.append(_judge(impressions, cells, models, named, clip_weights))
+        for target, label in zip(given, labels or [""] * len(given)):
+            aim = _target(target, impressions, seed, draws, label)
+            found.append(_judge(impressions, cells, models, aim, clip_weights))
             report(1)
         return found
 
 
-def _check_halves(cells: tuple[Cells, Cells]) -> None:
+def _both(cells: tuple[Cells, Cells]) -> tuple[Cells, Cells]:
     if not all(fold.shown.sum() for fold in cells):
         raise ValueError("the log has too few pages to judge one half of it by the other")
+    return cells
 
 
-def _target(target: Any, impressions: Impressions, seed: int, draws: int | None) -> Target:
+def _target(target: Any, impressions: Impressions, seed: int, draws: int | None, label: str) -> Target:
     if isinstance(target, Mapping):
-        return from_marginals(target, impressions)
+        return from_marginals(target, impressions, label)
     if all(callable(getattr(target, verb, None)) for verb in ("init", "decide", "learn")):
         return from_policy(target, impressions, seed, draws)
     if isinstance(target, Sequence) and not isinstance(target, (str, bytes)):

@@ -48,7 +48,7 @@ def from_ranking(ranking: Sequence[str], impressions: Impressions) -> Target:
     return Target(" > ".join(names), x, np.zeros(m))
 
 
-def from_marginals(marginals: Mapping[str, Sequence[float]], impressions: Impressions) -> Target:
+def from_marginals(marginals: Mapping[str, Sequence[float]], impressions: Impressions, label: str = "") -> Target:
     """Any random ranking: for every item the probabilities with which it is put at each of the log's positions."""
     n, m = impressions.shape
     x, unknown = np.zeros((n, m)), np.zeros(m)
@@ -60,7 +60,7 @@ def from_marginals(marginals: Mapping[str, Sequence[float]], impressions: Impres
         else:
             unknown += probabilities
     _check_sums(x, unknown, impressions)
-    return Target("marginals", np.stack([x, x]), unknown)
+    return Target(label or "marginals", np.stack([x, x]), unknown)
 
 
 def _probabilities(name: Any, row: Sequence[float], m: int) -> Floats:
