@@ -13,7 +13,7 @@ from ..kernels import Floats, Ints, kernel
 from ..progress import progress_bar
 from ..worlds import World, resolve
 from .heads import needs
-from .layouts import Layout, TableLayout, TextLayout, layout_of
+from .layouts import TableLayout, TextLayout, layout_of
 from .layouts.base import Batch
 from .writing import room_for
 
@@ -52,20 +52,6 @@ def generate(
     for name, value in (("pages", pages), ("queries", queries)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}")
-    layout, kind, compression = _form(place, format)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with progress_bar(f"writing {place.name}", pages, progress) as report, _replacing(place) as temporary:
-        batches = _reported(draw(users, pages, queries, seed), report)
-        if isinstance(layout, TextLayout):
-            _write_text(temporary, compression, batches, layout)
-        elif isinstance(layout, TableLayout):
-            tables = map(layout.table, batches) if layout.table is not None else iter([_counted(batches)])
-            _write_tables(temporary, kind or "csv", compression, tables)
-    return place
-
-
-def _form(place: Path, format: str | None) -> tuple[Layout, str | None, str | None]:
-    """The layout, the kind of a table and the packing that a name and a format ask for together."""
     kind, compression = _ending(place)
     layout = layout_of(format or OWN_ENDING.get(_suffixes(place)[0], "tidy"))
     if isinstance(layout, TableLayout) and kind is None:
@@ -75,7 +61,15 @@ def _form(place: Path, format: str | None) -> tuple[Layout, str | None, str | No
         )
     if isinstance(layout, TextLayout) and kind is not None:
         raise ValueError(f"the format {layout.name} is text; {place.name} must not end in {_suffixes(place)[0]}")
-    return layout, kind, compression
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with progress_bar(f"writing {place.name}", pages, progress) as report, _replacing(place) as temporary:
+        batches = _reported(draw(users, pages, queries, seed), report)
+        if isinstance(layout, TextLayout):
+            _write_text(temporary, compression, batches, layout)
+        elif isinstance(layout, TableLayout):
+            tables = map(layout.table, batches) if layout.table is not None else iter([_counted(batches)])
+            _write_tables(temporary, kind or "csv", compression, tables)
+    return place
 
 
 def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[Batch]:
