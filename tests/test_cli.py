@@ -12,26 +12,13 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import bothworlds
 from bothworlds.arena.result import COLUMNS
 from bothworlds.cli import app
+from tests.commands import answer, run
 
 SHORT = ("--rounds", "200", "--seeds", "3")
-
-
-def run(*arguments, width=200):
-    """What the command line answers, in this process."""
-    return CliRunner(env={"COLUMNS": str(width), "TERM": "dumb", "NO_COLOR": "1"}).invoke(
-        app, list(map(str, arguments))
-    )
-
-
-def answer(*arguments, **options):
-    result = run(*arguments, **options)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def as_program(*arguments, **options):
@@ -71,6 +58,12 @@ def test_every_command_has_help(command):
     text = answer(command, "--help")
     assert "Usage" in text
     assert f" {command} " in text
+
+
+@pytest.mark.parametrize("command", app.registered_commands, ids=lambda command: command.callback.__name__)
+def test_help_breaks_lines_where_sentences_end_since_terminals_break_them_again(command):
+    lines = [line.strip() for line in command.callback.__doc__.splitlines()[1:]]
+    assert all(line.endswith((".", "[/bold]")) for line in lines if line)
 
 
 def test_the_help_of_play_shows_options_settings_and_an_example():

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
-from typer.testing import CliRunner
 
 import bothworlds
-from bothworlds.cli import app
+from tests import commands
 
 PAPER = ("--attraction", "0.95,0.92,0.89,0.86,0.83,0.80,0.77,0.74,0.71,0.68", "--examination", "1,1/2,1/3,1/4,1/5")
-
-
-def run(*arguments, width=200):
-    return CliRunner(env={"COLUMNS": str(width), "TERM": "dumb", "NO_COLOR": "1"}).invoke(app, ["bounds", *arguments])
-
-
-def answer(*arguments, **options):
-    result = run(*arguments, **options)
-    assert result.exit_code == 0, result.output
-    return result.output
+run, answer = partial(commands.run, "bounds"), partial(commands.answer, "bounds")
 
 
 def test_the_table_has_the_numbers_of_the_theory():

@@ -7,12 +7,11 @@ import sys
 import types
 
 import pytest
-from typer.testing import CliRunner
 
-from bothworlds.cli import app
 from bothworlds.clicks import Counts, fit
 from bothworlds.clicks.heads import find_files
 from tests.clicks.logs import generated
+from tests.commands import answer, run
 
 LOGS = {
     "good": generated(1, 8, 4, 2000, seed=1),
@@ -41,17 +40,6 @@ def read(monkeypatch, tmp_path):
     for name in LOGS:
         (tmp_path / f"{name}.csv").touch()
     return asked
-
-
-def run(*arguments):
-    runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
-    return runner.invoke(app, list(map(str, arguments)))
-
-
-def answer(*arguments):
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def refused(*arguments):

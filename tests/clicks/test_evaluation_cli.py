@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from bothworlds import clicks
-from bothworlds.cli import app
+from tests import commands
 from tests.clicks.evaluation_logs import as_log, logging_policy, pages
 
+run, answer = partial(commands.run, "evaluate"), partial(commands.answer, "evaluate")
 RATES = np.outer([0.5, 0.4, 0.3, 0.2], [1.0, 0.5])
 
 
@@ -27,18 +28,6 @@ def a_log(monkeypatch, rng):
 
     monkeypatch.setattr(clicks, "read", read, raising=False)
     return asked
-
-
-def run(*arguments):
-    return CliRunner(env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}).invoke(
-        app, ["evaluate", *map(str, arguments)]
-    )
-
-
-def answer(*arguments):
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def test_a_ranking_is_judged_in_one_line():

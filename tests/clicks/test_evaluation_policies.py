@@ -168,6 +168,14 @@ def test_incomplete_pages_are_not_learned_from(logged):
     assert (batch.ranking == ranking[:-1]).all()
 
 
+def test_pages_without_propensities_are_not_learned_from_and_counted(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    holdout = np.where(np.arange(log["item"].size) < 20, np.nan, log["propensity"])
+    notes = evaluate({**log, "propensity": holdout}, bothworlds.policy("comb-ucb")).notes
+    assert any("10 of 3,000 pages are incomplete, show an item twice or lack a propensity" in note for note in notes)
+
+
 def test_items_are_numbered_in_the_order_of_their_names():
     log = {"item": ["b", "10", "a", "9"], "position": [1, 1, 1, 1], "click": [0, 0, 0, 0]}
     with opened(log) as impressions:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import duckdb
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from bothworlds.cli import app
 from bothworlds.clicks import counts, generate, read
 from bothworlds.worlds import periodic, stochastic
+from tests.commands import answer, run
 
 WORLD = stochastic([0.9, 0.5, 0.3, 0.1], [1.0, 0.6])
 
@@ -98,14 +97,12 @@ def test_what_cannot_be_written_is_refused(tmp_path, name, options, said):
 
 def test_the_command_writes_a_log_that_can_be_counted(tmp_path):
     path = tmp_path / "log.csv.zst"
-    command = ["generate", str(path), "--world", "paper/stochastic:gap=0.01", "--pages", "200", "--queries", "2"]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.output
-    assert "200 pages" in result.output
+    said = answer("generate", path, "--world", "paper/stochastic:gap=0.01", "--pages", "200", "--queries", "2")
+    assert "200 pages" in said
     assert counts(path).pages == 200
 
 
 def test_the_command_refuses_in_one_line(tmp_path):
-    result = CliRunner().invoke(app, ["generate", str(tmp_path / "log.doc")])
+    result = run("generate", tmp_path / "log.doc")
     assert result.exit_code == 2
     assert result.output.startswith("bothworlds: log.doc must end in one of")

@@ -102,6 +102,13 @@ def test_pages_fit_the_screen_and_ask_nobody_else(browser, address, path, width,
     assert (int(background[4:].split(",")[0]) < 128) == (scheme == "dark")
 
 
+def test_on_a_phone_figures_have_room_beside_what_they_are_called(browser, address):
+    browser.show(400)
+    browser.open(address + "/surfaces/home")
+    narrowest = browser.run("Math.min(...[...document.querySelectorAll('dd')].map(e => e.clientWidth / innerWidth))")
+    assert narrowest > 0.25
+
+
 def test_a_page_that_breaks_the_rules_is_noticed(browser, address):
     browser.show(400)
     browser.open(address + "/broken")

@@ -291,7 +291,7 @@ def test_a_store_that_is_away_is_said_on_a_page():
         async def report(self, surface, **asked):
             raise Unavailable("the database does not answer")
 
-    assert "the database does not answer" in read(Browsing(Away()), "/surfaces/home", 503).text
+    assert "The database does not answer." in read(Browsing(Away()), "/surfaces/home", 503).text
 
 
 def test_pages_forbid_whatever_they_do_not_need():

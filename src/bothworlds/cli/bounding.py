@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import app, console, parse, plainly
+from .common import app, console, parse, plainly, world_of
 
 
 @app.command("bounds")
@@ -34,27 +34,30 @@ def print_bounds(
     [bold]bothworlds bounds --attraction 0.9,0.8,0.5,0.3 --examination 1,1/2 --rounds 100000[/bold]
     """
     from .. import theory
-    from ..worlds import Stochastic
-    from ..worlds import world as find
 
-    if world is not None and (attraction or examination):
-        raise ValueError("give --world, or --attraction and --examination, but not both")
-    if world is not None:
-        name, settings = parse(world)
-        found = find(name, **settings)
-        if not isinstance(found, Stochastic):
-            raise ValueError(
-                f"world {name!r} has no fixed attraction and examination; paper/stochastic is one that has"
-            )
-        alpha, beta = found.attraction.tolist(), found.examination.tolist()
-    elif attraction and examination:
-        alpha, beta = _numbers(attraction, "--attraction"), _numbers(examination, "--examination")
-    else:
-        raise ValueError("give --attraction and --examination, or a --world that has them: --world paper/stochastic")
+    alpha, beta = _instance(attraction, examination, world)
     _print_bounds(theory.table(alpha, beta, rounds), theory.largest_regret(alpha, beta, rounds), rounds)
     n, m = len(alpha), len(beta)
     gap = f"delta = {theory.delta(alpha, m):.4g}, " if n > 1 else ""
     typer.echo(f"n = {n} items, m = {m} positions, {gap}delta_beta = {theory.delta_beta(beta):.4g}")
+
+
+def _instance(attraction: str | None, examination: str | None, world: str | None) -> tuple[list[float], list[float]]:
+    """Attraction and examination, as they are given or as a world has them."""
+    from ..worlds import Stochastic
+
+    if world is None and attraction and examination:
+        return _numbers(attraction, "--attraction"), _numbers(examination, "--examination")
+    if world is None:
+        raise ValueError("give --attraction and --examination, or a --world that has them: --world paper/stochastic")
+    if attraction or examination:
+        raise ValueError("give --world, or --attraction and --examination, but not both")
+    found = world_of(world)
+    if not isinstance(found, Stochastic):
+        raise ValueError(
+            f"world {parse(world)[0]!r} has no fixed attraction and examination; paper/stochastic is one that has"
+        )
+    return found.attraction.tolist(), found.examination.tolist()
 
 
 def _numbers(text: str, option: str) -> list[float]:

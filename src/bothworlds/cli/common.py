@@ -1,4 +1,4 @@
-"""What all commands share: the application, one-line errors, settings after a colon, a console."""
+"""What all commands share: the application, one-line errors, settings after a colon, files to write, a console."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar, cast
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import typer
 
-__all__ = ["app", "column_names", "console", "parse", "plainly", "refuse"]
+if TYPE_CHECKING:
+    from ..policies import Policy
+    from ..worlds import World
+
+__all__ = ["app", "check_outputs", "column_names", "console", "parse", "plainly", "policy_of", "world_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+FIGURES = (".svg", ".png", ".pdf")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,7 +44,7 @@ def plainly(command: F) -> F:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
         except (ValueError, ImportError, OSError) as error:
-            refuse(str(error))
+            _refuse(str(error))
         except KeyboardInterrupt:
             typer.secho("stopped", err=True)
             raise SystemExit(130) from None
@@ -69,6 +77,22 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     return name, settings
 
 
+def world_of(text: str) -> World:
+    """The world that ``name:setting=value,...`` or the file of a fitted model stands for."""
+    from ..worlds import world
+
+    name, settings = parse(text)
+    return world(name, **settings)
+
+
+def policy_of(text: str) -> Policy:
+    """The policy that ``name:setting=value,...`` stands for."""
+    from ..policies import policy
+
+    name, settings = parse(text)
+    return policy(name, **settings)
+
+
 def column_names(text: str | None) -> dict[str, str] | None:
     """Which column stands for which name, from ``name=column,...``.
 
@@ -86,6 +110,15 @@ def column_names(text: str | None) -> dict[str, str] | None:
     return {name.strip(): column.strip() for name, _, column in pairs}
 
 
+def check_outputs(plot: Path | None, other: Path | None, endings: tuple[str, ...]) -> None:
+    """Refuse a figure or another file that could not be written, before anything is computed for it."""
+    for path, known in ((plot, FIGURES), (other, endings)):
+        if path is not None and path.suffix not in known:
+            raise ValueError(f"{path} must end in {' or '.join(known)}")
+    if plot is not None and find_spec("matplotlib") is None:
+        raise ImportError("figures need matplotlib: pip install 'bothworlds[figures]'")
+
+
 def console() -> Any:
     from rich.console import Console
 
@@ -93,6 +126,6 @@ def console() -> Any:
     return Console() if sys.stdout.isatty() else Console(width=500)
 
 
-def refuse(message: str) -> NoReturn:
+def _refuse(message: str) -> NoReturn:
     typer.secho(f"bothworlds: {message}", err=True, fg="red")
     raise SystemExit(2)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import app, column_names, console, parse, plainly
+from .common import app, check_outputs, column_names, console, plainly, policy_of
+from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems
 
 if TYPE_CHECKING:
     from ..clicks import Evaluation
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 @app.command()
 @plainly
 def evaluate(
-    log: Annotated[list[str], typer.Argument(help="The log: files, a pattern or a folder of parts.", metavar="LOG...")],
+    log: Files,
     ranking: Annotated[
         list[str] | None, typer.Option("--ranking", "-r", metavar="ITEM,ITEM,...", help="A list to judge, best first.")
     ] = None,
@@ -29,36 +30,33 @@ def evaluate(
         list[Path] | None,
         typer.Option("--marginals", help="CSV to judge: a row per item, its probability in a column per position."),
     ] = None,
-    format: Annotated[str | None, typer.Option("--format", help="Layout of the log, if it is not recognised.")] = None,
-    query: Annotated[str | None, typer.Option("--query", help="Only this query.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="NAME=COLUMN,...", help="Columns of other names: item=product,click=clicked.")
-    ] = None,
-    top_items: Annotated[int | None, typer.Option("--top-items", min=1, help="Only the most frequent items.")] = None,
-    positions: Annotated[int | None, typer.Option("--positions", min=1, help="Only the first positions.")] = None,
+    format: Format = None,
+    query: Query = None,
+    columns: Columns = None,
+    top_items: TopItems = None,
+    positions: Positions = None,
     clip_weights: Annotated[
         float | None, typer.Option(help="Largest weight of the clipped estimate, else the root of the impressions.")
     ] = None,
     replay: Annotated[
         bool, typer.Option("--replay", help="Also play policies on the pages they agree with; for uniform logs.")
     ] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count lines that cannot be read.")] = False,
+    skip_bad: SkipBad = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Where the randomness of policies starts.")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw the estimates to this file: .svg, .png or .pdf.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write everything to this file: .json.")] = None,
 ) -> None:
     """Judge rankings and policies by a click log: what would they have earned?
 
-    The log must say with what probability every item was shown where it was. Several targets are compared. A policy
-    learns from one half of the log and is judged on the other half, both ways.
+    The log must say with what probability every item was shown where it was. Several targets are compared.
+    A policy learns from one half of the log and is judged on the other half, both ways.
 
     [bold]bothworlds evaluate clicks.csv --ranking a,b,c --policy ftrl-pbm --plot judged.svg[/bold]
     """
     from ..clicks import compare, read
-    from ..policies import policy as find
 
-    _check_endings(plot, out)
-    policies = [find(name, **settings) for name, settings in map(parse, policy or [])]
+    check_outputs(plot, out, (".json",))
+    policies = [policy_of(text) for text in policy or []]
     lists = [[item.strip() for item in text.split(",")] for text in ranking or []]
     tables = [read_marginals(path) for path in marginals or []]
     targets: list[Any] = [*lists, *policies, *tables]
@@ -104,12 +102,6 @@ def read_marginals(path: Path) -> dict[str, list[float]]:
             raise ValueError(f"{path}, line {number}: item {row[0]!r} is there twice")
         table[row[0]] = values
     return table
-
-
-def _check_endings(plot: Path | None, out: Path | None) -> None:
-    for path, endings in ((plot, (".svg", ".png", ".pdf")), (out, (".json",))):
-        if path is not None and path.suffix not in endings:
-            raise ValueError(f"{path} must end in {' or '.join(endings)}")
 
 
 def _print_table(found: Evaluation) -> None:

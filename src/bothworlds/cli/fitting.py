@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import app, column_names, plainly, refuse
+from .common import app, check_outputs, column_names, plainly
+from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems
 
 if TYPE_CHECKING:
     from ..clicks import Counts, Model, Models
-
-ENDINGS = (".svg", ".png", ".pdf")
 
 
 @app.command("fit")
 @plainly
 def fit_log(
-    log: Annotated[
-        list[str],
-        typer.Argument(help="The click log, or a table of counts: files, a pattern or a folder.", metavar="LOG..."),
-    ],
-    format: Annotated[str | None, typer.Option(help="Layout of the log; found out if not given.")] = None,
-    top_items: Annotated[int | None, typer.Option(min=1, help="Only pages made of the most frequent items.")] = None,
-    positions: Annotated[int | None, typer.Option(min=1, help="Only the first positions.")] = None,
-    query: Annotated[str | None, typer.Option(help="Only this query.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="NAME=COLUMN,...", help="Columns of other names: item=product,click=clicked.")
-    ] = None,
+    log: Files,
+    format: Format = None,
+    top_items: TopItems = None,
+    positions: Positions = None,
+    query: Query = None,
+    columns: Columns = None,
     method: Annotated[str, typer.Option(help="newton, or em for expectation-maximisation.")] = "newton",
     iterations: Annotated[int | None, typer.Option(min=1, help="Stop EM after so many passes.")] = None,
     per_query: Annotated[bool, typer.Option("--per-query", help="A curve for every query.")] = False,
@@ -40,8 +33,10 @@ def fit_log(
             help="Imagined impressions of every pair, clicked at the log's mean rate, to which they pull.",
         ),
     ] = 0.0,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read.")] = False,
-    clip: Annotated[bool, typer.Option("--clip", help="Clip clicks to impressions.")] = False,
+    skip_bad: SkipBad = False,
+    clip: Annotated[
+        bool, typer.Option("--clip", help="Where there are more clicks than impressions, count as many, and say so.")
+    ] = False,
     engine: Annotated[str, typer.Option(help="What counts: duckdb or ray.")] = "duckdb",
     plot: Annotated[Path | None, typer.Option(help="Draw the fit to this file: .svg, .png or .pdf.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file: .json.")] = None,
@@ -49,19 +44,15 @@ def fit_log(
 ) -> None:
     """Fit attraction of items and examination of positions to a click log, and say how far to trust them.
 
-    One examination curve is shared by all queries, unless each is to have its own.
+    The log may also be a table of counts. One examination curve is shared by all queries, unless each has its own.
 
     [bold]bothworlds fit clicks.csv --plot fit.svg --out model.json[/bold]
 
     [bold]bothworlds play --world model.json[/bold]
     """
-    for path, endings in ((plot, ENDINGS), (out, (".json",))):
-        if path is not None and path.suffix not in endings:
-            refuse(f"{path} must end in {' or '.join(endings)}")
+    check_outputs(plot, out, (".json",))
     if method not in ("newton", "em"):
-        refuse(f"--method must be newton or em; got {method!r}")
-    if plot is not None and find_spec("matplotlib") is None:
-        refuse("figures need matplotlib: pip install 'bothworlds[figures]'")
+        raise ValueError(f"--method must be newton or em; got {method!r}")
     from ..clicks import fit
     from ..clicks.counting import counts as count
     from .fitting_tables import print_counts, print_model

@@ -7,13 +7,20 @@ from typing import Annotated
 
 import typer
 
-from .common import app, parse, plainly
+from .common import app, plainly, world_of
 
 
 @app.command()
 @plainly
 def generate(
-    out: Annotated[Path, typer.Argument(help="File to write: .csv, .ndjson, .parquet, .tsv; .gz or .zst pack it.")],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            help="File to write: a table if it ends in .csv, .ndjson or .parquet, text if it ends in .tsv or .yandex; "
+            ".gz or .zst after that packs it.",
+        ),
+    ],
     world: Annotated[
         str,
         typer.Option("--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="World whose users click."),
@@ -22,7 +29,8 @@ def generate(
     format: Annotated[
         str | None,
         typer.Option(
-            "--format", help="tidy, counts, obd, relpred, service or yandex; by the file's ending if left out."
+            "--format",
+            help="tidy (if left out), counts, obd or service for tables; relpred (.tsv) or yandex (.yandex) for text.",
         ),
     ] = None,
     queries: Annotated[int, typer.Option(min=1, help="Queries, each with items of its own.")] = 1,
@@ -33,8 +41,6 @@ def generate(
     [bold]bothworlds generate log.parquet --world paper/stochastic --pages 100000[/bold]
     """
     from .. import clicks
-    from ..worlds import world as find
 
-    name, settings = parse(world)
-    path = clicks.generate(out, find(name, **settings), pages, format=format, queries=queries, seed=seed)
+    path = clicks.generate(out, world_of(world), pages, format=format, queries=queries, seed=seed)
     typer.echo(f"log:     {path} ({pages:,} pages)")

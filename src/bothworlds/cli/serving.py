@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from .common import app, plainly
+from .common import app, plainly, world_of
 
 if TYPE_CHECKING:
     from ..serve.stores.base import Store as AnyStore
@@ -85,7 +85,13 @@ def serve(
 @with_extra
 def demo(
     world: Annotated[
-        str | None, typer.Option("--world", "-w", metavar="NAME", help="World that the visitors come from.")
+        str | None,
+        typer.Option(
+            "--world",
+            "-w",
+            metavar="NAME[:SETTING=VALUE,...]",
+            help="World that the visitors come from; paper/stochastic:gap=0.1 if not given.",
+        ),
     ] = None,
     store: Annotated[
         str | None, typer.Option("--store", metavar=PLACE, help="bothworlds-demo.db here if not given.")
@@ -97,7 +103,8 @@ def demo(
     """Serve simulated visitors, and watch the service learn in its dashboard."""
     from ..serve.demo import run
 
-    run(world, store=store, port=port, rate=rate, seconds=seconds, say=_say)
+    visited = None if world is None else world_of(world)
+    run(visited, store=store, port=port, rate=rate, seconds=seconds, say=_say)
 
 
 @app.command()
@@ -185,7 +192,9 @@ def list_keys(store: Store = "bothworlds.db") -> None:
     with _opened(store, read_only=True) as opened:
         found = kept(opened)
         if not found:
-            typer.echo(f"{store} has no keys; 'bothworlds keys create --role admin' makes the first", err=True)
+            typer.echo(
+                f"there are no keys; 'bothworlds keys create --role admin --store {store}' makes the first", err=True
+            )
         for key in found:
             state = f"revoked {rfc3339(key['revoked_at'])}" if key["revoked_at"] else "in use"
             typer.echo(f"{key['id']}  {','.join(key['roles'])}  {rfc3339(key['created_at'])}  {state}  {key['note']}")

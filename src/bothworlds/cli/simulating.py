@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import app, console, parse, plainly, refuse
+from .common import app, check_outputs, console, parse, plainly, policy_of, world_of
 
 if TYPE_CHECKING:
     from ..arena import Result
     from ..experiments import Verdict
-    from ..policies import Policy
-    from ..worlds import World
 
 ARENA_WORLDS = [
     "paper/stochastic",
@@ -75,9 +73,7 @@ def play(
 
     [bold]bothworlds play -p ftrl-pbm -p uniform -w paper/periodic-both --rounds 200000 --plot curves.svg[/bold]
     """
-    for path, endings in ((plot, (".svg", ".png", ".pdf")), (save, (".parquet", ".csv"))):
-        if path is not None and path.suffix not in endings:
-            refuse(f"{path} must end in {' or '.join(endings)}")
+    check_outputs(plot, save, (".parquet", ".csv"))
     results = _compete(policy, world, rounds, seeds, seed, checkpoints, jobs, tell)
     _print_table(results)
     _write(results, save, plot)
@@ -96,9 +92,9 @@ def arena(
 ) -> None:
     """Every policy in every world: a table in the terminal, and the table, results and figures in a folder.
 
-    The table shows the average expected reward per round with its standard error over replications, the best learning
-    policy of each world in bold, and what a round costs. Policies that need to know the examination of positions are
-    told what it is at the start.
+    The table shows average expected rewards per round with standard errors, and what a round costs.
+    The best learning policy of each world is in bold.
+    Policies that need to know the examination of positions are told what it is at the start.
     """
     from .. import policies
     from ..arena import save_table, standings
@@ -133,12 +129,8 @@ def reproduce(
     What is finished is kept in the folder: an interrupted run goes on where it was.
     """
     from .. import experiments
-    from ..worlds import world as find
 
-    place = None
-    if world is not None:
-        name, settings = parse(world)
-        place = find(name, **settings)
+    place = None if world is None else world_of(world)
     answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=place)
     _print_verdicts(answer.verdicts)
     typer.echo(f"report:  {answer.report}")
@@ -149,8 +141,8 @@ def reproduce(
 def list_policies() -> None:
     """List the policies: what they do, what they must be told, and what settings they have.
 
-    A horizon is told by play and arena; in a program of your own, give it as a setting or leave it to the doubling
-    trick. The order of positions is: the first is examined most, then the second.
+    A horizon is told by play and arena; elsewhere give it as a setting, or the policy plans for longer and longer.
+    The order of positions is: the first is examined most, then the second.
     """
     from rich.table import Table
 
@@ -192,12 +184,9 @@ def _compete(
     tell: bool,
 ) -> list[Result]:
     from ..arena import compete
-    from ..policies import policy
-    from ..worlds import world
     from ..worlds.fitted import read
 
-    players: list[Policy] = [policy(name, **settings) for name, settings in map(parse, policies)]
-    places: list[World] = [world(name, **settings) for name, settings in map(parse, worlds)]
+    players, places = [policy_of(text) for text in policies], [world_of(text) for text in worlds]
     for name, _ in map(parse, worlds):
         for warning in read(name).get("warnings", ()) if name.endswith(".json") else ():
             typer.secho(f"warning: {name}: {warning}", fg="yellow", err=True)

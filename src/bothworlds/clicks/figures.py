@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import Floats
+from .intervals import Z
 from .model import Model, Models
 from .surprise import probabilities
 from .tally import Counts
@@ -91,7 +92,7 @@ def draw_calibration(panel: Axes, model: Model | Models, counts: Counts) -> None
         elinewidth=0.8,
         ecolor=INK if binned else FAINT,
     )
-    ends = _axes(panel, p, rate, low)
+    ends = _axes(panel, p, rate)
     panel.plot(ends, ends, "--", color=GUIDE, linewidth=1, zorder=0)
     panel.set(xlabel="fitted click rate", ylabel="observed click rate", title="Observed against fitted")
     if binned:
@@ -105,7 +106,7 @@ def draw_calibration(panel: Axes, model: Model | Models, counts: Counts) -> None
         )
 
 
-def _axes(panel: Axes, p: Floats, rate: Floats, low: Floats) -> tuple[float, float]:
+def _axes(panel: Axes, p: Floats, rate: Floats) -> tuple[float, float]:
     """Logarithmic where rates differ by an order of magnitude; returns the ends of the diagonal."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -137,7 +138,6 @@ def _bins(p: Floats, shown: Floats, clicked: Floats) -> tuple[Floats, Floats, Fl
 
 def _wilson(clicked: Floats, shown: Floats) -> tuple[NDArray[Any], NDArray[Any]]:
     """Wilson's 95% interval of a rate."""
-    z = 1.959964
-    middle = (clicked + 0.5 * z**2) / (shown + z**2)
-    half = z / (shown + z**2) * np.sqrt(clicked * (shown - clicked) / shown + 0.25 * z**2)
+    middle = (clicked + 0.5 * Z**2) / (shown + Z**2)
+    half = Z / (shown + Z**2) * np.sqrt(clicked * (shown - clicked) / shown + 0.25 * Z**2)
     return middle - half, middle + half

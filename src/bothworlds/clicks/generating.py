@@ -37,9 +37,9 @@ def generate(
 ) -> Path:
     """Write a log of result pages with uniformly random lists, clicked as in a world; propensities are 1/n, exactly.
 
-    The format is ``tidy`` unless named, and ``relpred`` for names that end in .tsv. The ending also says whether
-    tables are CSV, NDJSON or Parquet, and whether they are packed (.gz, .zst). With several ``queries``, each has
-    items of its own, with the same attractions in another order.
+    The format is ``tidy`` unless named, ``relpred`` for names that end in .tsv and ``yandex`` for those in .yandex. The
+    ending also says whether tables are CSV, NDJSON or Parquet, and whether they are packed (.gz, .zst). With several
+    ``queries``, each has items of its own, with the same attractions in another order.
 
     >>> import tempfile, bothworlds.clicks
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -55,7 +55,10 @@ def generate(
     kind, compression = _ending(place)
     layout = layout_of(format or OWN_ENDING.get(_suffixes(place)[0], "tidy"))
     if isinstance(layout, TableLayout) and kind is None:
-        raise ValueError(f"{place.name} must end in one of {', '.join(KINDS)}, or in these and .gz or .zst")
+        raise ValueError(
+            f"{place.name} must end in one of {', '.join(KINDS)}, or in these and .gz or .zst; "
+            "text in the format relpred ends in .tsv"
+        )
     if isinstance(layout, TextLayout) and kind is not None:
         raise ValueError(f"the format {layout.name} is text; {place.name} must not end in {_suffixes(place)[0]}")
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from ..statistics.rank_one_each import LIMIT, Bench
 from .design import Design, Links
 from .maximising import Settings, anchors, maximise, start, variances
 
-__all__ = ["Spread", "bootstrap", "delta", "nothing"]
+__all__ = ["Spread", "Z", "bootstrap", "delta", "nothing"]
 
 Z = 1.959964  # 95% of a normal distribution, two sides
 DROP = -np.log(0.05)  # where the likelihood has fallen to a twentieth: the rule of three, and Clopper and Pearson's

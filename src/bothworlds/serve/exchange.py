@@ -94,20 +94,14 @@ def _event_of(
         raise Refused("a row without the name of its event")
     if [_whole(row.get("position")) for row in rows] != [*range(base, base + len(rows))] or len(rows) > 50:
         raise Refused(f"positions of an event must be {base}, {base + 1}, {base + 2}, ... in this order")
-    items = tuple(index.get(str(row.get("item")), -1) for row in rows)
-    if -1 in items:
-        raise Refused("an item that the surface does not have")
-    if len(set(items)) < len(items):
-        raise Refused("an item twice on one page")
+    items = _items_of(index, rows)
     arm = first.get("arm", "learner")
     if arm not in ("learner", "holdout"):
         raise Refused("an arm other than learner and holdout")
     pinned = [bool(row.get("pinned", False)) for row in rows]
     learned = [arm == "learner" and bool(row.get("learn", not pin)) for row, pin in zip(rows, pinned)]
     p = tuple(_probability(row.get("propensity"), learn) for row, learn in zip(rows, learned))
-    clicks = [_whole(row.get("click")) for row in rows]
-    if not {*clicks} <= {0, 1}:
-        raise Refused("a click other than 0 and 1")
+    clicks = _clicks_of(rows)
     segment = _name(first.get("segment") or "", "segment")
     policy_id = _name(str(first.get("policy_id") or "import")[:NAME_LENGTH], "policy_id")
     at = _time(first.get("timestamp"), now)
@@ -128,6 +122,22 @@ def _event_of(
         settled_at=at,
         settled_by="import",
     )
+
+
+def _items_of(index: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    items = tuple(index.get(str(row.get("item")), -1) for row in rows)
+    if -1 in items:
+        raise Refused("an item that the surface does not have")
+    if len(set(items)) < len(items):
+        raise Refused("an item twice on one page")
+    return items
+
+
+def _clicks_of(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    clicks = [_whole(row.get("click")) for row in rows]
+    if not {*clicks} <= {0, 1}:
+        raise Refused("a click other than 0 and 1")
+    return clicks
 
 
 def _name(value: Any, what: str) -> str:
@@ -161,10 +171,7 @@ def _time(value: Any, now: int) -> int:
     if value is None:
         return now
     try:
-        if isinstance(value, datetime):
-            moment = value
-        else:
-            moment = datetime.fromisoformat(value)
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         at = round(moment.timestamp() * 1000)

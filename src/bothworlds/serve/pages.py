@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -161,28 +162,24 @@ def _address(request: Request) -> str:
     return f"{url.scheme}://{host}{root}"
 
 
+@cache
 def _environment() -> Environment:
-    if "environment" not in _made:
-        made = Environment(
-            loader=FileSystemLoader(HERE / "templates"),
-            autoescape=select_autoescape(default=True),
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        made.globals |= {"wording": wording, "charts": charts, "urlencode": urlencode}
-        made.filters |= {
-            "count": wording.count,
-            "many": wording.many,
-            "number": wording.number,
-            "percent": wording.percent,
-            "duration": wording.duration,
-            "moment": wording.moment,
-            "segment": lambda name: name or "(no segment)",
-            "path": lambda name: quote(name, safe=""),
-        }
-        _made["environment"] = made
-    return _made["environment"]
-
-
-_made: dict[str, Environment] = {}
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {"wording": wording, "charts": charts, "urlencode": urlencode}
+    made.filters |= {
+        "count": wording.count,
+        "many": wording.many,
+        "number": wording.number,
+        "percent": wording.percent,
+        "duration": wording.duration,
+        "moment": wording.moment,
+        "segment": lambda name: name or "(no segment)",
+        "path": lambda name: quote(name, safe=""),
+    }
+    return made

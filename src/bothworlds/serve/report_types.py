@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 __all__ = [
-    "AuditEntry",
     "Headline",
     "Health",
     "ItemLine",
@@ -146,12 +145,3 @@ class Health(TypedDict):
     solver_ms: NotRequired[float | None]
     open_events: NotRequired[int]
     last_error: NotRequired[str | None]
-
-
-class AuditEntry(TypedDict):
-    """Who changed what, and when."""
-
-    at: int
-    actor: str
-    action: str
-    detail: NotRequired[str]

@@ -50,7 +50,7 @@ def report_of(store: Store, asked: Asked, rates: Rates, results: Mapping[tuple[i
         ],
         "marginals": {**_marginals(shelf, surface), "segment": shown},
         "marginals_history": _marginals_over_time(store, asked, shown, shelf),
-        "learning": _learning(store, asked, shelf, rows, results),
+        "learning": _learning(asked, shelf, rows, results),
         "shift": shift_of(store, asked),
         "warnings": _warnings(surface),
         "segments": sorted(display.shelves),
@@ -136,7 +136,6 @@ def _marginals_over_time(store: Store, asked: Asked, segment: str, shelf: Shelf 
 
 
 def _learning(
-    store: Store,
     asked: Asked,
     shelf: Shelf | None,
     rows: Sequence[Mapping[str, Any]],

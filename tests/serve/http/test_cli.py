@@ -6,16 +6,11 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
 
-from bothworlds.cli import app
 from bothworlds.serve.stores.base import StoreError
+from tests.commands import run
 
 STORES = "bothworlds.serve.stores.opening"
-
-
-def run(*arguments):
-    return CliRunner(env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}).invoke(app, list(arguments))
 
 
 @pytest.fixture
@@ -103,15 +98,16 @@ def test_migrate_does_not_call_a_store_verified_whose_counters_differ(kept, monk
 
 
 def test_a_store_without_keys_says_so(kept):
-    assert "has no keys" in run("keys", "list").output
+    said = run("keys", "list", "--store", "a.db").output
+    assert "'bothworlds keys create --role admin --store a.db' makes the first" in said
 
 
 def test_demo_hands_on_what_was_asked_for(monkeypatch):
     asked = []
     demo = SimpleNamespace(run=lambda world, **options: asked.append((world, options)))
     monkeypatch.setitem(sys.modules, "bothworlds.serve.demo", demo)
-    assert run("demo", "--world", "paper/stochastic", "--port", "9", "--seconds", "1").exit_code == 0
-    assert asked[0][0] == "paper/stochastic"
+    assert run("demo", "--world", "paper/periodic-items:phase=500", "--port", "9", "--seconds", "1").exit_code == 0
+    assert asked[0][0].name == "paper/periodic-items(phase=500)"
     assert asked[0][1]["port"] == 9
 
 

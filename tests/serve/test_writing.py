@@ -1,0 +1,223 @@
+"""How an engine writes: together, in bounds, to the end, and again after a store was away."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+
+from bothworlds.serve import writer
+from bothworlds.serve.engine_types import Feedback, TooMany, Unavailable
+from bothworlds.serve.stores.base import StoreError
+
+from .fakes import FakeStore
+from .running import ITEMS, Clock, answer, eventually, running, with_engine, written
+from .stores.samples import an_event
+
+
+@with_engine()
+async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, clock):
+    ranked = [await engine.rank("home", f"r{k}") for k in range(4)]
+    await written(engine)
+    store.broken = "the disk is full"
+    results = await asyncio.gather(*(answer(engine, page, [0]) for page in ranked), return_exceptions=True)
+    assert {type(result) for result in results} == {Unavailable}
+    assert "the disk is full" not in str(results[0])  # no concern of whoever sends clicks
+    assert "the disk is full" in engine.health()["last_error"]
+    assert not engine.health()["ready"]
+    for call in (
+        engine.put_item("home", "g", actor="test"),
+        engine.rank("home", "new"),
+        engine.report("home"),
+        engine.event(ranked[0].event_id),
+    ):
+        with pytest.raises(Unavailable) as caught:
+            await call
+        assert "the disk is full" not in str(caught.value)
+    store.broken = ""
+    await eventually(lambda: engine.health()["ready"])
+    assert [(await answer(engine, page, [0])).status for page in ranked] == ["accepted"] * 4
+    assert engine.health()["ready"]
+    assert store.totals()[1, ""][0] == 4
+    assert store.totals() == store.rebuilt()
+
+
+@with_engine()
+async def test_a_fault_in_the_store_does_not_end_the_writer(engine, store, clock):
+    ranked, right = await engine.rank("home", "r1"), store.report
+
+    def wrong(reports, now):
+        store.report = right
+        raise RuntimeError("a fault")
+
+    store.report = wrong
+    with pytest.raises(Unavailable, match="send it again"):
+        await answer(engine, ranked, [0])
+    assert (await answer(engine, ranked, [0])).status == "accepted"
+    assert engine.health()["ready"]
+
+
+class ReadOnly(FakeStore):
+    """A store whose disk is full, while it is ``full``: it can be read as before."""
+
+    full = False
+
+    def _refuse(self):
+        if self.full:
+            raise StoreError("the disk is full")
+
+    def put(self, *arguments, **named):
+        self._refuse()
+        return super().put(*arguments, **named)
+
+    def report(self, *arguments):
+        self._refuse()
+        return super().report(*arguments)
+
+
+def test_a_service_that_cannot_write_is_not_ready_until_it_can():
+    async def whole():
+        store = ReadOnly()
+        async with running(store, clock=Clock()) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            ranked = await engine.rank("home", "r1")
+            await written(engine)
+            store.full = True
+            with pytest.raises(Unavailable):
+                await answer(engine, ranked, [0])
+            await asyncio.sleep(0.8)  # passes in which there is nothing to write
+            assert not engine.health()["ready"]
+            store.full = False
+            await eventually(lambda: engine.health()["ready"])
+            engine._writer.stop()
+            await asyncio.to_thread(engine._writer.join)
+            assert not engine.health()["ready"]
+
+    asyncio.run(whole())
+
+
+def test_overdue_events_do_not_hold_up_feedback(monkeypatch):
+    class Slow(FakeStore):
+        order: ClassVar[list[str]] = []
+        left = 40
+        go_on = threading.Event()
+
+        def settle_overdue(self, now, limit):
+            self.order.append("settle")
+            assert self.go_on.wait(60)
+            self.left -= 1
+            return limit if self.left > 0 else 0
+
+        def report(self, *arguments):
+            self.order.append("report")
+            return super().report(*arguments)
+
+    async def whole():
+        store = Slow()
+        async with running(store, clock=Clock()) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            await eventually(lambda: "settle" in store.order)
+            monkeypatch.setattr(writer, "SETTLE", 3600.0)
+            answering = asyncio.create_task(answer(engine, await engine.rank("home", "r1"), [0]))
+            await eventually(lambda: engine._writer._reports)
+            store.go_on.set()
+            assert (await answering).status == "accepted"
+            assert store.order[:2] == ["settle", "report"]
+            await eventually(lambda: store.left <= 0)  # all are settled without waiting in between
+
+    asyncio.run(whole())
+
+
+def test_stopping_writes_what_waits():
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS, "attribution_seconds": 60}, actor="test")
+            pages = [await engine.rank("home", f"r{k}") for k in range(1000)]
+            waiting = asyncio.ensure_future(answer(engine, pages[0], [0]))
+            await asyncio.sleep(0)
+        assert (await waiting).status == "accepted"
+        assert len(store.log) == 1000
+        with pytest.raises(Unavailable):
+            await engine.rank("home", "after")
+        async with running(store, clock=clock):
+            clock.at += 61_000
+        assert store.open_events() == 0  # stopping settles what is overdue
+        assert store.totals() == store.rebuilt()
+
+    asyncio.run(whole())
+
+
+@with_engine()
+async def test_more_than_can_be_written_is_refused(engine, store, clock):
+    ranked = await engine.rank("home", "r1")
+    await written(engine)
+    with store.lock:
+        many = [Feedback(ranked.event_id, ranked.token, [0], True)] * (writer.BACKLOG - 1)
+        first = asyncio.ensure_future(engine.feedback(many))
+        await asyncio.sleep(0)
+        with pytest.raises(TooMany):
+            await engine.feedback(many)
+    results = await first
+    assert [r.status for r in results[:2]] == ["accepted", "duplicate"]
+
+
+@with_engine()
+async def test_decisions_do_not_pile_up_without_end(engine, store, clock):
+    event = an_event(0)
+    with store.lock:
+        engine._writer._decisions.extend([(event, None)] * writer.BACKLOG)
+        with pytest.raises(Unavailable):
+            engine._writer.remember(event)
+    engine._writer._decisions.clear()
+
+
+def counting_decisions():
+    """A store, and how many decisions were written together each time."""
+    store, sizes = FakeStore(), []
+    remember = store.remember
+    store.remember = lambda events: sizes.append(len(events)) or remember(events)
+    return store, sizes
+
+
+def test_whoever_is_alone_or_left_over_does_not_wait_for_company(monkeypatch):
+    async def whole():
+        store, sizes = counting_decisions()
+        async with running(store, shared=True) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            monkeypatch.setattr(writer, "MOMENT", 3600.0)
+            for k in range(5):
+                await asyncio.wait_for(engine.rank("home", f"alone{k}"), 60)
+            assert sizes == [1] * 5
+            monkeypatch.setattr(writer, "MOMENT", 0.001)
+            monkeypatch.setattr(writer, "LAZY", 3600.0)
+            many = (engine.rank("home", f"many{k}") for k in range(writer.BATCH + 100))
+            await asyncio.wait_for(asyncio.gather(*many), 60)
+
+    asyncio.run(whole())
+
+
+def test_decisions_wait_for_as_many_as_came_together_the_last_time(monkeypatch):
+    async def whole():
+        store, sizes = counting_decisions()
+        waiting, come = threading.Event(), threading.Event()
+        monkeypatch.setattr(
+            writer, "time", SimpleNamespace(**vars(time) | {"sleep": lambda _: waiting.set() or come.wait(60)})
+        )
+        one = writer.Writer(store, Clock(), lambda count: None)
+        one._company = 50
+        futures = [one.remembered(an_event(0))]
+        one.start()
+        await eventually(waiting.is_set)
+        futures += [one.remembered(an_event(k)) for k in range(1, 50)]
+        come.set()
+        await asyncio.gather(*futures)
+        one.stop()
+        await asyncio.to_thread(one.join)
+        assert sizes == [50]
+
+    asyncio.run(whole())
