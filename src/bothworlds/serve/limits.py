@@ -117,7 +117,7 @@ async def _too_large(receive: Receive, most: int, more: bool) -> Problem:
     """The refusal, once the rest has arrived and been thrown away: many programs send all of it before they listen."""
     left = LINGER_BYTES
     with suppress(TimeoutError):
-        # Two timeouts and no wait_for: that one, on 3.11, forgets a timeout around it that passes while a piece comes in.
+        # Two timeouts, no wait_for: on 3.11 that forgets a timeout around it that passes while a piece comes in.
         async with asyncio.timeout(LINGER_SECONDS):
             while more and left > 0:
                 async with asyncio.timeout(SILENCE_SECONDS):
