@@ -151,9 +151,7 @@ async def test_nobody_waits_for_the_search_for_a_secret_but_those_who_need_it(en
         return slow(*given, **options)
 
     store.put = stalled
-    searching = [
-        asyncio.create_task(engine.feedback([Feedback(ranked.event_id, token, [0], True)])) for _ in range(2)
-    ]
+    searching = [asyncio.create_task(engine.feedback([Feedback(ranked.event_id, token, [0], True)])) for _ in range(2)]
     await eventually(lambda: engine._finding is not None)
     assert (await engine.rank("home", "r1")).event_id == ranked.event_id
     go_on.set()
