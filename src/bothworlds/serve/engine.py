@@ -332,7 +332,7 @@ class Engine(Administration):
         if not self._running:
             reasons.append("the engine is not running")
         return {
-            "ready": self._running and writer.is_alive() and writer.last_error is None,
+            "ready": self._running and writer.is_alive() and writer.last_error is None and not writer.silence,
             "reasons": reasons,
             "commit_lag_ms": writer.commit_ms,
             "queue_length": writer.queue_length,
@@ -348,6 +348,8 @@ class Engine(Administration):
             said.append("the writing thread has ended; start the service again")
         if self._running and not self._refresher.is_alive():
             said.append("the thread that brings policies up to date has ended; start the service again")
+        if silence := self._writer.silence:
+            said.append(f"the store has not answered for {silence:.0f} seconds")
         if self._writer.last_error is not None:
             said.append(f"the store cannot be written to: {self._writer.last_error}")
         if self._refresher.last_error is not None:
