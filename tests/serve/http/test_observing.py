@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import sys
+import threading
 
 import pytest
 
@@ -29,6 +30,21 @@ def test_health_is_alive_even_when_it_is_not_ready(call, engine):
     assert answer.status_code == 503
     assert answer.headers["retry-after"]
     assert answer.json()["detail"] == "the store is away"
+
+
+def test_health_is_told_though_all_threads_wait_for_the_store(call):
+    answered = threading.Event()
+
+    async def ask():
+        waiting = [asyncio.get_running_loop().run_in_executor(None, answered.wait, 60) for _ in range(64)]
+        try:
+            async with asyncio.timeout(30):
+                return [(await call._client.get(path)).status_code for path in ("/readyz", "/metrics")]
+        finally:
+            answered.set()
+            await asyncio.gather(*waiting)
+
+    assert call.run(ask()) == [200, 200]
 
 
 PLACE = "postgresql://shop@10.1.2.3/ranking is away"
