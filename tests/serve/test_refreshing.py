@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from bothworlds.serve.records import Report
 
 from .fakes import FakeStore
-from .running import ITEMS, Clock, refreshed, running, visit
+from .running import ITEMS, Clock, answer, refreshed, running, visit
 
 NEVER = {"refresh_ms": 3_600_000, "refresh_events": 1_000_000}  # by itself: tests refresh when they mean to
 
@@ -72,3 +74,24 @@ async def test_an_import_is_served_by_though_the_surface_was_changed_meanwhile(e
     store.import_events = overtaken
     assert (await engine.import_rows("home", iter(rows), actor="test"))["taken"] == 3
     assert rounds_served(engine) == 6
+
+
+@with_idle_refresher
+async def test_a_surface_whose_policy_fails_does_not_keep_others_from_learning(engine, store, clock):
+    await engine.put_surface("odd", {"slots": 3, "items": ITEMS}, actor="test")
+    await answer(engine, await engine.rank("odd", "r1"), [])
+    await visit(engine, "r1", set())
+    shelve, refresher = engine._refresher._shelve, engine._refresher
+
+    def failing(display, *rest):
+        if display.surface.name == "home":  # the first of the two
+            raise ZeroDivisionError("a policy with a fault")
+        shelve(display, *rest)
+
+    refresher._shelve = failing
+    with pytest.raises(ZeroDivisionError):
+        refresher.refresh()
+    assert refresher.displays["odd"].shelves[""].sums.rounds == 1
+    refresher._shelve = shelve
+    refresher.refresh()
+    assert rounds_served(engine) == 1

@@ -15,7 +15,7 @@ import msgspec
 from .learner import describe, policy_of, sums_of
 from .records import Segment, Surface
 from .shelves import Display, Shelf
-from .stores.base import Store
+from .stores.base import Store, StoreError
 
 __all__ = ["Refresher"]
 
@@ -89,8 +89,16 @@ class Refresher(threading.Thread):
             return
         if self._shared:
             self._read_surfaces()
+        failure: Exception | None = None
         for surface_id in list(self.by_id):
-            self._refresh_surface(surface_id)
+            try:
+                self._refresh_surface(surface_id)
+            except StoreError:
+                raise
+            except Exception as error:  # a policy that fails on one surface does not keep the others from learning
+                failure = error
+        if failure is not None:
+            raise failure
         self._revision = revision
 
     def look_again(self) -> None:
