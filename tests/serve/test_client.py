@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from starlette.responses import JSONResponse
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
 from bothworlds.serve.client import AsyncClient, Client, ClientError, Page
@@ -111,6 +115,29 @@ def test_nobody_listening_fails_open_too(nowhere):
         assert client.rank("home", fallback=["a", "b"]) == Page.own(["a", "b"], "home")
 
 
+def test_whoever_waits_for_a_list_waits_once_though_the_connection_was_used_before(client, service):
+    client.rank("home")
+    client._idle.queue[0].sock.settimeout(0.1)
+    service.failing = [0]
+    assert not client.rank("home", fallback=["a"]).learned
+
+
+@pytest.mark.parametrize("said", ["<html>Sign in to the network</html>", "", "[]"])
+def test_an_answer_that_is_none_of_the_service_is_none(said, pauses):
+    async def proxy(request):
+        return PlainTextResponse(said)
+
+    app = Starlette(routes=[Route("/{path:path}", proxy, methods=["POST"])])
+    with listening(app) as address:
+        client = Client(address, timeout=PATIENCE, flush_seconds=3600, pause=pauses.append)
+        assert client.rank("home", fallback=["a", "b"]) == Page.own(["a", "b"], "home")
+        client.click(Page("home", ["a"], "event", "token"), 0)
+        assert not client.flush()
+        assert client._waiting.keys() == {"event"}
+        client.close()
+        assert client.dropped == 1
+
+
 def test_without_a_fallback_no_answer_is_an_error(nowhere):
     with Client(nowhere, tries=1, timeout=0.5) as client, pytest.raises(ClientError, match="no answer from") as error:
         client.rank("home")
@@ -151,6 +178,18 @@ def test_clicks_that_the_service_refuses_are_counted_as_dropped(client, service)
     assert client.dropped == 1
 
 
+def test_a_batch_that_the_service_refuses_takes_no_other_with_it(client, service, monkeypatch):
+    monkeypatch.setattr("bothworlds.serve.client.BATCH", 2)
+    pages = [client.rank("home", f"r{k}") for k in range(5)]
+    with client._sending:  # a click by itself would send what waits
+        for page in pages:
+            client.click(page, 0)
+    service.failing = [422]
+    assert not client.flush()
+    assert service.clicks.keys() == {"event of r2", "event of r3", "event of r4"}
+    assert client.dropped == 2
+
+
 def test_clicks_that_the_service_rejects_one_by_one_are_counted_as_dropped(client, service, caplog):
     service.rejecting = True
     client.click(client.rank("home"), 0)
@@ -181,6 +220,42 @@ def test_closing_sends_what_waits(address, service):
     with Client(address, timeout=PATIENCE, flush_seconds=3600) as client:
         client.click(client.rank("home", "r1"), 1)
     assert service.clicks == {"event of r1": ({1}, False)}
+
+
+def ran(script, address):
+    """A program of its own with a client, in which a visitor has clicked once."""
+    start = f"""
+import os, time
+from bothworlds.serve.client import Client
+client = Client({address!r}, timeout={PATIENCE}, flush_seconds=3600)
+client.click(client.rank("home", "r1"), 1)
+"""
+    subprocess.run([sys.executable, "-c", start + script], check=True, timeout=PATIENCE)
+
+
+def test_a_program_that_ends_sends_what_waits(address, service):
+    ran("", address)
+    assert service.clicks == {"event of r1": ({1}, False)}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_process_that_is_forked_off_has_connections_and_clicks_of_its_own(address, service):
+    forking = """
+with client._lock:  # as another thread of the parent might
+    pid = os.fork()
+if pid:
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+else:
+    assert client._idle.qsize() == 0
+    client._flush_seconds = 0.01
+    client.click(client.rank("home", "r2"), 2)
+    while client._waiting or client._sending.locked():
+        time.sleep(0.01)
+    os._exit(0)
+"""
+    ran(forking, address)
+    sent = [event["event_id"] for batch in service.batches for event in batch]
+    assert sent == ["event of r2", "event of r1"]
 
 
 def test_closing_waits_for_a_flush_under_way_and_sends_what_that_could_not(address, service):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
+import threading
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bothworlds.serve.engine_types import Feedback
+from bothworlds.serve.engine_types import Feedback, Unavailable
 from bothworlds.serve.records import Event
 from bothworlds.serve.tokens import (
     GRACE,
@@ -136,6 +137,57 @@ async def test_a_secret_made_by_another_process_is_found(engine, store, clock):
     token = other.sign(engine._signer.read(ranked.token))
     (result,) = await engine.feedback([Feedback(ranked.event_id, token, [0], True)])
     assert result.status == "accepted"
+
+
+@with_engine()
+async def test_nobody_waits_for_the_search_for_a_secret_but_those_who_need_it(engine, store, clock):
+    ranked = await engine.rank("home", "r1")
+    rotate_secret(store, clock())
+    token = open_secrets(store)[0].sign(engine._signer.read(ranked.token))
+    slow, go_on = store.put, threading.Event()
+
+    def stalled(*given, **options):
+        assert go_on.wait(60)
+        return slow(*given, **options)
+
+    store.put = stalled
+    searching = [asyncio.create_task(engine.feedback([Feedback(ranked.event_id, token, [0], True)])) for _ in range(2)]
+    await eventually(lambda: engine._finding is not None)
+    assert (await engine.rank("home", "r1")).event_id == ranked.event_id
+    go_on.set()
+    assert sorted([(await one)[0].status for one in searching]) == ["accepted", "duplicate"]
+
+
+@with_engine()
+async def test_a_token_is_not_called_forged_while_its_secret_cannot_be_looked_for(engine, store, clock):
+    ranked = await engine.rank("home", "r1")
+    rotate_secret(store, clock())
+    token = open_secrets(store)[0].sign(engine._signer.read(ranked.token))
+    store.broken = "away"
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await engine.feedback([Feedback(ranked.event_id, token, [0], True)])
+    store.broken = ""
+    assert (await engine.feedback([Feedback(ranked.event_id, token, [0], True)]))[0].status == "accepted"
+
+
+@with_engine()
+async def test_a_token_that_is_signed_while_its_secret_is_forgotten_is_not_told_again(engine, store, clock):
+    class Overtaken:
+        """Signs, and before that is told, all secrets are forgotten."""
+
+        def __init__(self, signer):
+            self.numbers, self.sign = signer.numbers, lambda event: (signer.sign(event), forget())[0]
+
+    def forget():
+        rotate_secret(store, clock(), forget=True)
+        engine._read_secrets()
+
+    engine._signer = Overtaken(engine._signer)
+    await engine.rank("home", "r1")
+    await written(engine)
+    again = await engine.rank("home", "r1")
+    assert (await answer(engine, again, [0])).status == "accepted"
 
 
 def test_a_retired_secret_signs_nothing_new():

@@ -100,6 +100,19 @@ def test_a_service_that_cannot_write_is_not_ready_until_it_can():
     asyncio.run(whole())
 
 
+@with_engine()
+async def test_a_service_whose_store_hangs_is_not_ready(engine, store, clock):
+    ranked = await engine.rank("home", "r1")
+    await written(engine)
+    with pytest.MonkeyPatch.context() as patch, store.lock:  # no error, and no answer
+        patch.setattr(writer, "SLOW", 0.05)
+        answering = asyncio.create_task(answer(engine, ranked, [0]))
+        await eventually(lambda: not engine.health()["ready"])
+        assert "the store has not answered for" in engine.health()["reasons"][0]
+    assert (await answering).status == "accepted"
+    assert engine.health()["ready"]
+
+
 def test_overdue_events_do_not_hold_up_feedback(monkeypatch):
     class Slow(FakeStore):
         order: ClassVar[list[str]] = []

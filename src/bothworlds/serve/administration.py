@@ -236,7 +236,7 @@ class Administration:
             if item.state != "active":
                 standings = (surfaces.standing_of(surface, item.index, segments) for segments in (before, after))
                 self._put_standing(surface, item.index, surfaces.shifted(self._noted(surface, item.index), *standings))
-        self._refresher.install(surface)
+        self._refresher.refresh()
         return made
 
     def _forget_absences(self, surface: Surface, segments: set[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -94,8 +93,7 @@ class Service:
         self._reading.stopping = True
         if self._looking is not None:
             self._looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._looking
+            await asyncio.wait([self._looking])
         await self.engine.stop()
         self.log.flush()
 

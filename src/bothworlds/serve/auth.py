@@ -49,6 +49,7 @@ class Keyring:
         self._closed = required
         self._required = required
         self._loaded = -1e9
+        self._asked = self._answered = 0  # the numbers of looks into the store
         self._loading: asyncio.Task[None] | None = None
 
     @property
@@ -112,10 +113,14 @@ class Keyring:
 
     async def load(self) -> None:
         """Read the keys from the store."""
+        self._asked = asked = self._asked + 1
         try:
             kept = await asyncio.to_thread(self._store.keys)
         except StoreError as error:
             raise Unavailable(f"the keys cannot be read: {error}") from error
+        if asked < self._answered:  # by now more is known: a key that was made or revoked since
+            return
+        self._answered = asked
         self._keys = {
             key["id"]: _Key(bytes.fromhex(key["hash"]), frozenset(key["roles"]))
             for key in kept

@@ -8,13 +8,16 @@ Others are made once: a warm start would count twice, and a key that nobody has 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import logging
+import os
 import queue
 import random
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -81,7 +84,8 @@ class Client:
     """Talks to one service; any number of threads may share it.
 
     ``rank`` with ``fallback`` never raises for want of a service: it gives the page's own order instead. Clicks noted
-    with ``click`` and ``done`` are sent in batches, at the latest after ``flush_seconds``, and by ``close``.
+    with ``click`` and ``done`` are sent in batches, at the latest after ``flush_seconds``, by ``close``, and when the
+    program ends. A process that is forked off begins with a client of its own: what waits is left to its parent.
     """
 
     def __init__(
@@ -106,6 +110,7 @@ class Client:
         self._timer: threading.Timer | None = None
         self._closed = False
         self.dropped = 0  # events given up because too many were waiting, or because the service did not take them
+        _made.add(self)
 
     def rank(
         self,
@@ -124,7 +129,9 @@ class Client:
         body |= {"pins": [{"slot": slot, "item": item} for slot, item in pins.items()]} if pins else {}
         path = f"/v1/surfaces/{quote(surface, safe='')}/rank"
         try:
-            return Page.of(self.call("POST", path, body, tries=self._tries if fallback is None else 1))
+            answer = self.call("POST", path, body, tries=self._tries if fallback is None else 1)
+            _expect("slots", answer)
+            return Page.of(answer)
         except ClientError as error:
             if fallback is None:
                 raise
@@ -135,7 +142,8 @@ class Client:
         """Report clicks now; one result for each event (``event_id``, ``token``, ``clicks``, ``final``)."""
         results: list[dict[str, Any]] = []
         for start in range(0, len(events), BATCH):
-            results += self.call("POST", "/v1/feedback", {"events": list(events[start : start + BATCH])})["results"]
+            answer = self.call("POST", "/v1/feedback", {"events": list(events[start : start + BATCH])})
+            results += _expect("results", answer)
         return results
 
     def click(self, page: Page, *slots: int, final: bool = False) -> None:
@@ -174,16 +182,19 @@ class Client:
                 self._timer.cancel()
                 self._timer = None
             events, self._waiting = list(self._waiting.values()), {}
-        try:
-            self._note_rejected(self.feedback(events))
-            return True
-        except ClientError as error:
-            if error.status in WORTH_ANOTHER_TRY or not error.status:
-                self._take_back(events)
-            else:
-                self.dropped += len(events)
-                logger.warning("the service refused %d events: %s", len(events), error)
-            return False
+        taken = True
+        for start in range(0, len(events), BATCH):
+            batch = events[start : start + BATCH]
+            try:
+                self._note_rejected(self.feedback(batch))
+            except ClientError as error:
+                taken = False
+                if error.status in WORTH_ANOTHER_TRY or not error.status:
+                    self._take_back(events[start:])
+                    break
+                self.dropped += len(batch)
+                logger.warning("the service refused %d events: %s", len(batch), error)
+        return taken
 
     def _note_rejected(self, results: Sequence[Mapping[str, Any]]) -> None:
         """The service says so of each event by itself, and whoever has only noted clicks would never hear of it."""
@@ -196,7 +207,19 @@ class Client:
         """Send what waits, and what another thread could not send just now; then hang up."""
         self._closed = True
         self.flush()
+        with self._lock:
+            lost, self._waiting = len(self._waiting), {}
+        if lost:
+            self.dropped += lost
+            logger.warning("%d events are given up: the service could not be reached", lost)
         self._hang_up()
+
+    def _begin_anew(self) -> None:
+        """In a process that was just forked off: two on one connection would read each other's answers."""
+        for connection in self._idle.queue:  # as it is: whoever held a lock is not in this process
+            connection.close()
+        self._idle, self._waiting, self._timer = queue.LifoQueue(), {}, None
+        self._lock, self._sending = threading.Lock(), threading.Lock()
 
     def _hang_up(self) -> None:
         try:
@@ -231,9 +254,9 @@ class Client:
         try:
             try:
                 answer = self._exchange(connection, method, path, body)
-            except (HTTPException, OSError):
+            except (HTTPException, OSError) as error:
                 connection.close()
-                if not used:
+                if not used or isinstance(error, TimeoutError):
                     raise
                 # The service may close a connection that was idle just as it is used again.
                 answer = self._exchange(connection, method, path, body)
@@ -291,6 +314,13 @@ def _may_be_repeated(method: str, path: str) -> bool:
     return method in REPEATABLE_METHODS or path == "/v1/feedback" or path.endswith("/rank")
 
 
+def _expect(field: str, answer: Any) -> Any:
+    """A field of an answer; without it, whoever has answered is not the service, but a proxy before it perhaps."""
+    if not isinstance(answer, dict) or field not in answer:
+        raise ClientError(0, f"the answer is none of the service: it has no {field!r}")
+    return answer[field]
+
+
 def _read(answer: HTTPResponse, text: bytes) -> Any:
     try:
         said = json.loads(text) if text else {}
@@ -309,8 +339,12 @@ class AsyncClient:
     """The same for asyncio: each call runs in one of a few threads, so that there is one way of talking HTTP."""
 
     def __init__(self, url: str, key: str = "", *, connections: int = 16, **settings: Any) -> None:
-        self._client = Client(url, key, **settings)
-        self._threads = ThreadPoolExecutor(connections, thread_name_prefix="bothworlds-client")
+        self._client, self._connections = Client(url, key, **settings), connections
+        self._begin_anew()
+        _made.add(self)
+
+    def _begin_anew(self) -> None:
+        self._threads = ThreadPoolExecutor(self._connections, thread_name_prefix="bothworlds-client")
 
     @property
     def dropped(self) -> int:
@@ -356,3 +390,22 @@ class AsyncClient:
 
     async def _run(self, job: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, job)
+
+
+_made: weakref.WeakSet[Client | AsyncClient] = weakref.WeakSet()
+
+
+def _begin_all_anew() -> None:
+    for client in list(_made):
+        client._begin_anew()
+
+
+def _close_all() -> None:
+    for client in list(_made):
+        if isinstance(client, Client):
+            client.close()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_all_anew)

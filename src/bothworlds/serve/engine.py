@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from . import exchange, reporting, telling
@@ -63,6 +65,8 @@ class Engine(Administration):
         self._rates = Rates()
         self._running = False
         self._secrets_read = self._secrets_followed = -math.inf
+        self._secrets_guard = threading.Lock()  # who has read them first is first to use them
+        self._finding: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Read what is stored, compile, solve; ready when it returns."""
@@ -146,9 +150,9 @@ class Engine(Administration):
         return event, drawn.slots
 
     def _ranked(self, display: Display, event: Event, slots: list[Slot]) -> Ranked:
+        recent = self._recent  # before signing: a token of a secret that is forgotten meanwhile is not kept
         token, name = self._signer.sign(event), display.surface.name
         ranked = Ranked(event.id.hex(), name, event.arm, event.policy_id, event.expires_at, token, slots)
-        recent = self._recent
         recent[event.id] = ranked
         if len(recent) > RECENT:
             del recent[next(iter(recent))]
@@ -194,7 +198,7 @@ class Engine(Administration):
         now = self._clock()
         for k, given in enumerate(events):
             try:
-                event = self._opened(given)
+                event = await self._opened(given)
                 if await self._display_of(event) is None:
                     raise Forged("the surface of this event is not known here")
                 report = _report(given, event)
@@ -214,24 +218,26 @@ class Engine(Administration):
                 self._results[report.event.surface_id, status] += 1
         return results
 
-    def _opened(self, given: Feedback) -> Event:
+    async def _opened(self, given: Feedback) -> Event:
         """The event that a token tells of."""
         if not self._signer.knows(given.token):
-            self._find_secret()
+            await self._find_secret()
         event = self._signer.read(given.token)
         if event.id.hex() != given.event_id:
             raise Forged("the token belongs to another event")
         return event
 
-    def _find_secret(self) -> None:
-        """Another process may have made a new secret; anybody may name one that does not exist, so not too often."""
-        now = time.monotonic()
-        if now - self._secrets_read > SECRETS_SECONDS:
-            self._secrets_read = now
-            try:
-                self._read_secrets()
-            except StoreError as error:
-                raise unavailable(error) from error
+    async def _find_secret(self) -> None:
+        """Another process may have made a new secret; anybody may name one that does not exist, so not too often.
+
+        Everybody waits for the same look, which is made in a thread: a store that is slow must not hold up the others.
+        """
+        if self._finding is None or self._finding.done():
+            if time.monotonic() - self._secrets_read <= SECRETS_SECONDS:
+                return
+            self._finding = asyncio.create_task(self._in_thread(self._read_secrets))
+        await asyncio.shield(self._finding)
+        self._secrets_read = time.monotonic()
 
     def _follow_secrets(self) -> None:
         """Another process may have retired the secret that this one signs with."""
@@ -241,10 +247,11 @@ class Engine(Administration):
             self._read_secrets()
 
     def _read_secrets(self) -> None:
-        signer, _ = open_secrets(self._store)
-        if not self._signer.numbers <= signer.numbers:
-            self._recent = {}  # their tokens are worth nothing now
-        self._signer = signer
+        with self._secrets_guard:
+            before = self._signer.numbers
+            self._signer, _ = open_secrets(self._store)
+            if not before <= self._signer.numbers:
+                self._recent = {}  # their tokens are worth nothing now
 
     async def rotate_secret(self, *, actor: str, forget: bool = False) -> int:
         """Sign with a new secret from now on; tokens of old ones stay valid unless those are to be forgotten."""
@@ -260,8 +267,9 @@ class Engine(Administration):
         """One decision: what was shown and why, and what became of it."""
         key = parse_event_id(event_id)
         found = None if key is None else (await self._in_thread(self._store.find, [key])).get(key)
-        if found is None and key in self._recent:
-            found = self._signer.read(self._recent[key].token)  # about to be written
+        if found is None and key is not None and (recent := self._recent.get(key)) is not None:
+            with suppress(Forged):  # by a secret that has been forgotten this moment
+                found = self._signer.read(recent.token)  # about to be written
         if found is None:
             raise Unknown(f"there is no event {event_id!r}")
         display = await self._display_of(found)
@@ -324,7 +332,7 @@ class Engine(Administration):
         if not self._running:
             reasons.append("the engine is not running")
         return {
-            "ready": self._running and writer.is_alive() and writer.last_error is None,
+            "ready": self._running and writer.is_alive() and writer.last_error is None and not writer.silence,
             "reasons": reasons,
             "commit_lag_ms": writer.commit_ms,
             "queue_length": writer.queue_length,
@@ -340,6 +348,8 @@ class Engine(Administration):
             said.append("the writing thread has ended; start the service again")
         if self._running and not self._refresher.is_alive():
             said.append("the thread that brings policies up to date has ended; start the service again")
+        if silence := self._writer.silence:
+            said.append(f"the store has not answered for {silence:.0f} seconds")
         if self._writer.last_error is not None:
             said.append(f"the store cannot be written to: {self._writer.last_error}")
         if self._refresher.last_error is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -23,10 +24,26 @@ FLUSH_AFTER = 200
 logger = structlog.get_logger("bothworlds")
 
 
+class Forgiving:
+    """A stream for logs; a disk that is full, or a pipe that nobody reads any more, is no reason to serve worse."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+
 def set_up_logs(kind: Literal["auto", "json", "console"], stream: TextIO | None = None) -> bool:
     """Send all logs of the process to stderr; says whether they are JSON."""
     stream = stream or sys.stderr
     json = kind == "json" or (kind == "auto" and not stream.isatty())
+    forgiving: Any = Forgiving(stream)
     renderer: Any = structlog.processors.JSONRenderer(_dumps) if json else _for_people()
     shared: list[Any] = [
         structlog.processors.add_log_level,
@@ -36,7 +53,7 @@ def set_up_logs(kind: Literal["auto", "json", "console"], stream: TextIO | None 
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        logger_factory=structlog.PrintLoggerFactory(forgiving),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(stream)
@@ -74,7 +91,7 @@ class RequestLog:
     def flush(self) -> None:
         """Write what was noted."""
         lines, self._lines = self._lines, []
-        stream = self._stream or sys.stderr
+        stream = Forgiving(self._stream or sys.stderr)
         if lines:
             stream.write("".join(self._said(line) for line in lines))
             stream.flush()

@@ -46,9 +46,10 @@ def migrate(source: SqlStore, target: SqlStore, progress: Report = lambda amount
 
 
 def _copy(source: SqlStore, target: SqlStore, table: str, progress: Report) -> None:
-    # A new store already has numbers and facts of its own.
+    # A new store already has numbers and facts of its own. They go at one stroke: with the facts goes the mark.
     replace = table in ("numbers", "facts")
     columns = source.columns(table)
-    for rows in batches(source.rows(table, columns), BATCH):
+    found = source.rows(table, columns)
+    for rows in [list(found)] if replace else batches(found, BATCH):
         target.fill(table, columns, rows, replace=replace)
         progress(len(rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,7 +53,7 @@ class Reading:
         return answer({"alive": True})
 
     async def ready(self, request: Request, actor: str) -> Response:
-        health = await asyncio.to_thread(self._engine.health)
+        health = self._engine.health()  # here: threads may all be waiting for a store that does not answer
         # Reasons may say where the store is, which is for those who may read.
         reasons = list(health.get("reasons", ())) if await self._keyring.allows(request.scope, "read") else []
         reasons += ["the service is stopping"] if self.stopping else []
@@ -64,7 +63,7 @@ class Reading:
         return answer({"ready": True, "reasons": reasons})
 
     async def metrics(self, request: Request, actor: str) -> Response:
-        self._metrics.look(await asyncio.to_thread(self._engine.health))
+        self._metrics.look(self._engine.health())
         return Response(self._metrics.text(), media_type=None, headers={"content-type": CONTENT_TYPE})
 
 

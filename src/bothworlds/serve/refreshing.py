@@ -15,7 +15,7 @@ import msgspec
 from .learner import describe, policy_of, sums_of
 from .records import Segment, Surface
 from .shelves import Display, Shelf
-from .stores.base import Store
+from .stores.base import Store, StoreError
 
 __all__ = ["Refresher"]
 
@@ -43,7 +43,7 @@ class Refresher(threading.Thread):
         self._every, self._events = refresh_ms / 1000.0, refresh_events
         self._pending, self._revision = 0, -1
         self._due = threading.Event()
-        self._guard = threading.Lock()  # of what is installed
+        self._guard = threading.Lock()  # of what is installed: who reads counters serves by them before others read
         self._stopping = False
         self._read: dict[int, int] = {}  # surface id -> revision up to which its segments have been read
         self._saved: dict[tuple[int, str], tuple[int, str]] = {}
@@ -89,8 +89,16 @@ class Refresher(threading.Thread):
             return
         if self._shared:
             self._read_surfaces()
-        for display in list(self.by_id.values()):
-            self._refresh_surface(display)
+        failure: Exception | None = None
+        for surface_id in list(self.by_id):
+            try:
+                self._refresh_surface(surface_id)
+            except StoreError:
+                raise
+            except Exception as error:  # a policy that fails on one surface does not keep the others from learning
+                failure = error
+        if failure is not None:
+            raise failure
         self._revision = revision
 
     def look_again(self) -> None:
@@ -108,11 +116,11 @@ class Refresher(threading.Thread):
         display = Display(surface, policy_of(surface.settings))
         # Solved and compiled here, in whatever thread this is, so that no visitor has to wait for it.
         display.blank = Shelf(display, sums_of(None, surface), self._clock())
-        segments = self._store.segments(surface.id)
         with self._guard:
             old = self.by_id.get(surface.id)
             if old is not None and old.surface.version > surface.version:
                 return old
+            segments = self._store.segments(surface.id)
             self.full.discard(surface.name)
             for segment in segments:
                 self._shelve(display, segment, None)
@@ -124,9 +132,8 @@ class Refresher(threading.Thread):
         return display
 
     def shelf(self, display: Display, segment: str) -> Shelf:
-        """A shelf for a segment nothing is known of yet."""
-        shelf = display.shelves[segment] = display.blank.copy(self._clock())
-        return shelf
+        """A shelf for a segment nothing is known of yet; the one that has been made this moment, if there is one."""
+        return display.shelves.setdefault(segment, display.blank.copy(self._clock()))
 
     def _read_surfaces(self) -> None:
         for surface in self._store.surfaces():
@@ -134,16 +141,14 @@ class Refresher(threading.Thread):
             if known is None or known.surface.version < surface.version:
                 self.install(surface)
 
-    def _refresh_surface(self, display: Display) -> None:
-        surface = display.surface
-        segments = self._store.segments(surface.id, self._read.get(surface.id, -1))
+    def _refresh_surface(self, surface_id: int) -> None:
         with self._guard:
-            if self.by_id[surface.id] is not display:
-                return  # installed anew meanwhile, from newer counters
+            display = self.by_id[surface_id]
+            segments = self._store.segments(surface_id, self._read.get(surface_id, -1))
             for segment in segments:
                 self._shelve(display, segment, display.shelves.get(segment.name))
             if segments:
-                self._read[surface.id] = max(segment.revision for segment in segments)
+                self._read[surface_id] = max(segment.revision for segment in segments)
         for segment in segments[:SAVES]:
             self._save(display, segment.name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -13,6 +13,7 @@ from typing import IO, Any
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from .config import Limits
 from .limits import chunks, media_type
@@ -55,7 +56,7 @@ class Transfers:
         # The first piece is read before the answer begins, so that a store that is away is an error and not a stump.
         first: list[dict[str, Any]] = await anext(pieces, [])
         if kind == NDJSON:
-            return StreamingResponse(_lines(first, pieces), media_type=NDJSON)
+            return Lines(first, pieces)
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it has been sent
         try:
             await _write_parquet(file, first, pieces)
@@ -102,7 +103,21 @@ def _wanted(request: Request) -> str:
     raise Problem(406, f"a log is sent as {NDJSON} or {PARQUET}")
 
 
-async def _in_pieces(rows: Iterator[dict[str, Any]]) -> AsyncIterator[list[dict[str, Any]]]:
+class Lines(StreamingResponse):
+    """Rows as they are read; lets go of the store at the end, even if nobody takes them any more."""
+
+    def __init__(self, first: list[dict[str, Any]], pieces: AsyncGenerator[list[dict[str, Any]]]) -> None:
+        super().__init__(_lines(first, pieces), media_type=NDJSON)
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._pieces.aclose()
+
+
+async def _in_pieces(rows: Iterator[dict[str, Any]]) -> AsyncGenerator[list[dict[str, Any]]]:
     """Rows some at a time; all are read by the same thread, which not every database connection can do without."""
     loop, reader = asyncio.get_running_loop(), ThreadPoolExecutor(1)
     try:

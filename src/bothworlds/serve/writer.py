@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -27,6 +28,7 @@ COMPANY = 3  # decisions that are company
 LAZY = 0.05  # seconds a decision may wait that nobody waits for
 SETTLE = 0.25  # seconds between looks for events past their deadline
 COUNT = 5.0  # seconds between counts of open events
+SLOW = 10.0  # seconds after which a store that does not answer is said to be away
 PAUSE = (0.1, 2.0)  # seconds to leave a store alone that has failed: at first, and at most
 
 
@@ -49,6 +51,7 @@ class Writer(threading.Thread):
         self._lazy_since = self._settled_at = self._counted_at = 0.0
         self._company = 0  # decisions in the last batch
         self._overdue = False  # are there more events past their deadline than fit into a batch?
+        self._began = math.inf  # when what is being written was begun; nothing is
         self.open_events = 0
         self.last_error: str | None = None
         self.last_error_at = 0
@@ -93,6 +96,12 @@ class Writer(threading.Thread):
         """Reports and decisions that wait."""
         return self._sent - self._done + len(self._decisions)
 
+    @property
+    def silence(self) -> float:
+        """Seconds for which the store has not answered, if that is long; it may hang without an error."""
+        seconds = time.monotonic() - self._began
+        return seconds if seconds >= SLOW else 0.0
+
     def stop(self) -> None:
         """Write what waits, settle what is overdue, and end."""
         self._stopping = True
@@ -110,7 +119,7 @@ class Writer(threading.Thread):
             if not self._stopping:
                 self._gather()
             try:
-                self._write()
+                self._write_in_time()
                 pause = PAUSE[0]
             except Exception as error:  # whatever it is, the thread must live on
                 self._fail(error)
@@ -130,6 +139,13 @@ class Writer(threading.Thread):
             time.sleep(GATHER)
         elif self._company >= COMPANY and len(self._decisions) < self._company:
             time.sleep(MOMENT)
+
+    def _write_in_time(self) -> None:
+        self._began = time.monotonic()
+        try:
+            self._write()
+        finally:
+            self._began = math.inf
 
     def _write(self) -> None:
         started = time.perf_counter()

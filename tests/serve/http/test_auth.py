@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 
 import pytest
 
@@ -47,6 +49,28 @@ def test_a_store_without_keys_is_open_and_the_first_key_closes_it(asked, call, s
     refused = asked("admin")
     assert refused.status_code == 401
     assert refused.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_a_look_into_the_store_that_takes_long_does_not_undo_a_later_one(call, store):
+    keyring, keys, looked, go_on = call.service.keyring, store.keys, threading.Event(), threading.Event()
+
+    def slow():
+        found, store.keys = keys(), keys
+        looked.set()
+        assert go_on.wait(60)
+        return found
+
+    async def looks():
+        early = asyncio.create_task(keyring.load())
+        assert await asyncio.to_thread(looked.wait, 60)
+        create_key(store, ["admin"], "", 0)
+        await keyring.load()
+        go_on.set()
+        await early
+
+    store.keys = slow
+    call.run(looks())
+    assert keyring.needed
 
 
 def test_revoking_the_last_key_does_not_open_the_door(asked, call, store):

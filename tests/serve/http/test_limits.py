@@ -13,22 +13,29 @@ from bothworlds.serve.config import Config, Limits
 
 from .fakes import FakeEngine, FakeStore
 
-TINY = Config(limits=Limits(body_bytes=100, body_seconds=0.01), request_log=False)
+LONG, SHORT = 3600.0, 0.01  # seconds that nothing here takes, however slow the machine, and that pass at once
 
 
-def answered(messages, path="/v1/feedback", headers=(), method="POST", pause=0.0):
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch):
+    monkeypatch.setattr(limits, "LINGER_SECONDS", LONG)
+    monkeypatch.setattr(limits, "SILENCE_SECONDS", LONG)
+
+
+def answered(messages, path="/v1/feedback", headers=(), method="POST", pause=0.0, seconds=LONG):
     """Call the application with a body that comes in these pieces; the status, the answer, and the pieces left."""
     left, sent = deque(messages), []
 
     async def receive():
-        await asyncio.sleep(pause if left else 3600)
+        await asyncio.sleep(pause if left else LONG)
         return left.popleft()
 
     async def send(message):
         sent.append(message)
 
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
-    service = Service(FakeEngine(), FakeStore(), TINY)
+    tiny = Config(limits=Limits(body_bytes=100, body_seconds=seconds), request_log=False)
+    service = Service(FakeEngine(), FakeStore(), tiny)
     asyncio.run(service({**scope, "headers": list(headers)}, receive, send))
     return sent, left, service
 
@@ -62,8 +69,9 @@ def test_whoever_sends_without_end_is_not_heard_out(monkeypatch):
         assert (sent[0]["status"], len(left)) == (413, 1)
 
 
-def test_whoever_listens_before_sending_the_rest_is_answered(monkeypatch):
-    monkeypatch.setattr(limits, "LINGER_SECONDS", 0.01)
+@pytest.mark.parametrize("patience", ["LINGER_SECONDS", "SILENCE_SECONDS"])
+def test_whoever_listens_before_sending_the_rest_is_answered(patience, monkeypatch):
+    monkeypatch.setattr(limits, patience, SHORT)
     sent, _, _ = answered([piece(b"x")], headers=[(b"content-length", b"101")])
     assert sent[0]["status"] == 413
 
@@ -71,16 +79,16 @@ def test_whoever_listens_before_sending_the_rest_is_answered(monkeypatch):
 @pytest.mark.parametrize("path", ["/v1/feedback", "/v1/surfaces/home/rank", "/v1/keys"])
 @pytest.mark.parametrize("arrived", [[], [piece(b"{")]])
 def test_a_body_that_stops_arriving_is_given_up(path, arrived):
-    sent, _, _ = answered(arrived, path=path)
+    sent, _, _ = answered(arrived, path=path, seconds=SHORT)
     assert sent[0]["status"] == 408
 
 
 @pytest.mark.parametrize(("said", "status"), [(b"50", 408), (b"150", 413)])
 @pytest.mark.parametrize("pause", [0.0, 1e-4, 1e-3])
 def test_whoever_sends_nothing_again_and_again_does_not_stay_for_ever(said, status, pause, monkeypatch):
-    monkeypatch.setattr(limits, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr(limits, "LINGER_SECONDS", SHORT)
     for _ in range(10):  # a timeout that passes just when a piece comes in must not be forgotten
-        sent, left, _ = answered(ENDLESS, headers=[(b"content-length", said)], pause=pause)
+        sent, left, _ = answered(ENDLESS, headers=[(b"content-length", said)], pause=pause, seconds=SHORT)
         assert sent[0]["status"] == status
         assert left
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import io
 import json
+import sys
+import threading
 
 import pytest
 
@@ -26,6 +30,21 @@ def test_health_is_alive_even_when_it_is_not_ready(call, engine):
     assert answer.status_code == 503
     assert answer.headers["retry-after"]
     assert answer.json()["detail"] == "the store is away"
+
+
+def test_health_is_told_though_all_threads_wait_for_the_store(call):
+    answered = threading.Event()
+
+    async def ask():
+        waiting = [asyncio.get_running_loop().run_in_executor(None, answered.wait, 60) for _ in range(64)]
+        try:
+            async with asyncio.timeout(30):
+                return [(await call._client.get(path)).status_code for path in ("/readyz", "/metrics")]
+        finally:
+            answered.set()
+            await asyncio.gather(*waiting)
+
+    assert call.run(ask()) == [200, 200]
 
 
 PLACE = "postgresql://shop@10.1.2.3/ranking is away"
@@ -169,3 +188,24 @@ def test_logs_for_people_are_lines(restored_logs):
     assert not set_up_logs("console", stream)
     logger.info("hello", count=3)
     assert "hello" in stream.getvalue()
+
+
+class FullDisk(io.StringIO):
+    def write(self, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_log_that_cannot_be_written_harms_neither_answers_nor_the_stop(serving, engine, restored_logs, monkeypatch):
+    monkeypatch.setattr("bothworlds.serve.app.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(sys, "stderr", FullDisk())
+    set_up_logs("json", sys.stderr)
+    call = serving(Config())
+    call.run(call.service.start())
+    assert call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a"]}).status_code == 201
+    while call.service.log._lines:
+        call.run(asyncio.sleep(0.001))
+    assert not call.service._looking.done()
+    engine.fault = RuntimeError("a bug")
+    assert call("POST", "/v1/surfaces/home/reset").json()["title"] == "A fault in the service"
+    call.run(call.service.stop())
+    assert engine.stopped

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bothworlds.serve import transfers
+from bothworlds.serve import answering, transfers
+from bothworlds.serve.app import HUNG_UP
 from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.transfers import COLUMNS, NDJSON, PARQUET
 
@@ -50,6 +53,29 @@ def test_a_log_is_exported_as_parquet(call, rows, how):
     table = pq.read_table(io.BytesIO(answer.content))
     assert table.to_pylist() == rows
     assert table.column_names == list(COLUMNS)
+
+
+def test_an_export_that_nobody_takes_is_given_up_and_lets_go_of_the_store(call, engine, rows, monkeypatch):
+    monkeypatch.setattr(answering, "LISTEN_SECONDS", 0.01)
+    let_go = threading.Event()
+
+    def exported(surface):
+        try:
+            yield from rows
+        finally:
+            let_go.set()
+
+    async def never(message=None):
+        await asyncio.sleep(3600)
+
+    async def ask():
+        scope = {"type": "http", "method": "GET", "path": EXPORT, "raw_path": EXPORT.encode(), "query_string": b""}
+        await call.service({**scope, "headers": [(b"host", b"127.0.0.1")]}, never, never)
+        assert await asyncio.to_thread(let_go.wait, 60)
+
+    engine.export = exported
+    call.run(ask())
+    assert f'status="{HUNG_UP}"' in call("GET", "/metrics").text
 
 
 @pytest.mark.parametrize("kind", ["ndjson", "parquet"])

@@ -356,6 +356,21 @@ def check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away(store: Sto
 
 
 @check
+def check_a_reset_takes_away_what_has_settled_by_a_clock_that_was_ahead(store: Store) -> None:
+    started(store)
+    early, late = a_report(2), a_report(4)
+    early.event, late.event = an_event(2, learn=0b111), an_event(4, learn=0b111)
+    store.report([early], NOON + 500)
+    surface = store.surfaces()[0]
+    store.adjust_by(1, lambda found: surfaces.reset(surface, found, NOON, "ann"), [])
+    store.report([late], NOON + 501)
+    early.clicks = late.clicks = 0b010
+    assert store.report([early, late], NOON + 502) == ["expired", "late_applied"]
+    assert counters(store) == counted([msgspec.structs.replace(late.event, clicks=0b010)])
+    assert clean(store)
+
+
+@check
 def check_a_fact_is_replaced_only_if_it_is_as_expected(store: Store) -> None:
     store.put("secret", b"one")
     assert store.put("secret", b"two", expected=b"other") == b"one"

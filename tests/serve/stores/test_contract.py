@@ -91,6 +91,11 @@ class LooksBeforeItLocks(SqlStore):
         self.adjust(adjustments, [])
 
 
+class BelievesItsClock(SqlStore):
+    def adjust_by(self, surface_id: int, make: Any, audit: object) -> None:  # type: ignore[override]
+        self.adjust(make(self.segments(surface_id)), [])
+
+
 class ReplacesAnyFact(SqlStore):
     def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
         return super().put(key, value, only_if_absent=only_if_absent)
@@ -105,6 +110,7 @@ BROKEN = {
     TakesClicksOnAnyList: contract.check_clicks_on_another_list_than_the_stored_one_are_rejected,
     ForgetsResets: contract.check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away,
     LooksBeforeItLocks: contract.check_two_resets_at_once_take_away_what_is_there_once,
+    BelievesItsClock: contract.check_a_reset_takes_away_what_has_settled_by_a_clock_that_was_ahead,
     ReplacesAnyFact: contract.check_a_fact_is_replaced_only_if_it_is_as_expected,
     TakesAnyVersion: contract.check_a_change_of_an_old_version_is_refused,
 }

@@ -56,6 +56,18 @@ def test_a_moved_store_is_the_same_and_goes_on(direction: str, tmp_path: Path, p
     target.close()
 
 
+def test_facts_that_are_more_than_a_batch_are_all_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bothworlds.serve.moving.BATCH", 3)
+    source, target = filled(open_store(str(tmp_path / "a.db"))), open_store(str(tmp_path / "b.db"))
+    for index in range(7):
+        source.put(f"standing without 1/{index}", b"noted")
+    migrate(source, target)
+    assert everything(source) == everything(target)
+    target.close()
+    open_store(str(tmp_path / "b.db")).close()
+    source.close()
+
+
 def test_a_store_that_is_not_empty_is_not_moved_into(tmp_path: Path) -> None:
     source, target = open_store(str(tmp_path / "a.db")), filled(open_store(str(tmp_path / "b.db")))
     before = everything(target)

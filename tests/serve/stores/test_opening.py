@@ -33,6 +33,16 @@ def test_a_second_process_is_refused_and_a_reader_is_not(tmp_path: Path) -> None
     open_store(path).close()
 
 
+def test_a_file_has_one_owner_under_all_of_its_names(tmp_path: Path) -> None:
+    (tmp_path / "current.db").symlink_to(tmp_path / "store.db")
+    store = open_store(str(tmp_path / "store.db"))
+    with pytest.raises(StoreError, match="in use"):
+        open_store(str(tmp_path / "current.db"))
+    open_store(str(tmp_path / "current.db"), read_only=True).close()
+    store.close()
+    open_store(str(tmp_path / "current.db")).close()
+
+
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_folder_is_no_store_and_is_called_by_its_name(tmp_path: Path, read_only: bool) -> None:
     with pytest.raises(StoreError, match="is a folder: name the file in it"):

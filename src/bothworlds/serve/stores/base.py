@@ -51,7 +51,8 @@ class Store(Protocol):
     # Counters
     def segments(self, surface_id: int, since: int = -1) -> list[Segment]: ...  # those with revision > since
     def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None: ...
-    # `adjust` by what is made of the counters as they are, with nobody counting in between.
+    # `adjust` by what is made of the counters as they are, with nobody counting in between; resets are not dated before
+    # anything that they take away.
     def adjust_by(
         self,
         surface_id: int,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..records import Adjustment, Segment, Surface
+from ..records import RESET, Adjustment, Segment, Surface
 from .adding import Additions
 from .base import VersionConflict
 from .database import Database, Session, add_history
@@ -71,7 +71,8 @@ class SurfaceTables:
                 session.run(
                     "SELECT 1 FROM counters WHERE surface_id = ? ORDER BY segment, item, slot FOR UPDATE", (surface_id,)
                 )
-            _adjusted(session, make(_segments(session, surface_id, -1)))
+            made = make(_segments(session, surface_id, -1))
+            _adjusted(session, _in_time(session, surface_id, made))
             write_entries(session, audit)
 
         self.database.write(work)
@@ -156,6 +157,23 @@ def _adjusted(session: Session, adjustments: Sequence[Adjustment]) -> bool:
         rows = [(last - k, *row_of_adjustment(a)) for k, a in enumerate(reversed(adjustments))]
         session.many(f"INSERT INTO adjustments (id, {ADJUSTMENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
     return bool(additions.rounds)
+
+
+def _in_time(session: Session, surface_id: int, adjustments: Sequence[Adjustment]) -> list[Adjustment]:
+    """Resets not before what they take away had settled: clocks are set back, and those of two machines differ."""
+    resets = [one for one in adjustments if one.reason == RESET]
+    if not resets:
+        return list(adjustments)
+    settled = session.run(
+        "SELECT segment, max(settled_at) FROM events"
+        " WHERE surface_id = ? AND settled_at > ? AND settled_by <> 'import' GROUP BY segment",
+        (surface_id, min(one.at for one in resets)),
+    )
+    latest = {(segment, RESET): at for segment, at in settled}
+    return [
+        msgspec.structs.replace(one, at=max(one.at, latest.get((one.increments.segment, one.reason), one.at)))
+        for one in adjustments
+    ]
 
 
 def _of_surface(adjustment: Adjustment, surface_id: int) -> Adjustment:

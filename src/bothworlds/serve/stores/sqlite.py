@@ -30,7 +30,8 @@ _SELECT_ONE = f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?"
 
 def open_sqlite(path: str | Path, *, read_only: bool = False) -> SqlStore:
     """The store in this file, which is made if it is not there; ``read_only`` looks at one that a service is using."""
-    return SqlStore(SqliteDatabase(Path(path).expanduser().absolute(), read_only=read_only))
+    # A file has one lock, under whichever name it is opened.
+    return SqlStore(SqliteDatabase(Path(os.path.realpath(Path(path).expanduser())), read_only=read_only))
 
 
 class SqliteSession:
