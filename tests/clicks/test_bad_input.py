@@ -118,6 +118,17 @@ def test_a_label_of_parquet_that_is_no_number_is_missing(tmp_path):
     assert complaint(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing; got 'nan'")
 
 
+@pytest.mark.parametrize("kind", [pyarrow.float64(), pyarrow.float32()])
+def test_a_propensity_of_parquet_that_is_no_number_is_bad(tmp_path, kind):
+    propensity = pyarrow.array([0.5, float("nan"), 0.25], kind)
+    table = pyarrow.table(
+        {"position": [1, 1, 1], "item": ["a", "b", "c"], "click": [0, 1, 1], "propensity": propensity}
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
+    assert complaint(tmp_path / "log.parquet").endswith("row 2: propensity must be above 0 and at most 1; got 'nan'")
+    assert counts(tmp_path / "log.parquet", skip_bad=True).items == ("a", "c")
+
+
 def test_bad_rows_of_parquet_are_named_by_row(tmp_path):
     table = pyarrow.table({"event": [1, 1], "position": [1, 2], "item": ["a", None], "click": [False, True]})
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
@@ -197,6 +208,22 @@ def test_a_bad_record_of_the_native_layout_is_refused_or_skipped(tmp_path, recor
     assert complaint(path).startswith(f"{path}, line 2: {said}, in {record[:10]!r}"[:-1])
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.notes) == (4, ("1 bad records were skipped",))
+
+
+CUT = {
+    "relpred": ("0\tQ\t5\t0\t7", "\n1\t0\tQ\t5\t0\t7\n", "a whole number of at most 18 digits is expected"),
+    "yandex": ("8,9 : 8", ";5_0\t7 : 7;\n", "QUERY_REGION, with an underscore, is expected"),
+}
+
+
+@pytest.mark.parametrize("layout", CUT)
+def test_a_first_line_that_was_cut_is_a_bad_line_where_the_format_is_named(tmp_path, layout):
+    line, rest, said = CUT[layout]
+    path = write(tmp_path, line + rest)
+    assert complaint(path, format=layout).startswith(f"{path}, line 1: {said}, in {line!r}"[:-1])
+    skipped = counts(path, format=layout, skip_bad=True)
+    assert (skipped.pages, skipped.notes) == (1, ("1 bad records were skipped",))
+    assert "is not in the format" in complaint(write(tmp_path, line + "\n" + line), format=layout)
 
 
 def test_the_line_is_counted_over_chunks(tmp_path, monkeypatch):
@@ -279,8 +306,16 @@ def test_a_document_of_json_is_no_log(tmp_path, text):
     )
 
 
-def test_a_first_line_that_is_broken_is_no_document(tmp_path):
-    assert "line 1: this looks like JSON but is malformed" in complaint(write(tmp_path, '{"a" 1}\n{"a": 2}\n'))
+@pytest.mark.parametrize("line", ['{"position" 1}', '{"position": 1, "it', 'tion": 1, "item": "a"}', "nonsense"])
+def test_a_first_line_that_is_broken_is_no_document(tmp_path, line):
+    path = write(tmp_path, line + '\n{"position": 1, "item": "a", "click": 1}\n')
+    assert complaint(path) == f"{path}, line 1: the line is not a JSON object with the columns of this format"
+    assert counts(path, skip_bad=True).shown.tolist() == [1]
+
+
+def test_lines_that_are_all_broken_are_no_log(tmp_path):
+    path = write(tmp_path, '{"position" 1}\n{"position" 2}\n')
+    assert complaint(path).startswith(f"{path}, line 1: this looks like JSON but is malformed")
 
 
 def test_a_fitted_model_is_no_log(tmp_path):
