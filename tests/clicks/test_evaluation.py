@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -237,6 +238,16 @@ def test_a_model_that_clicks_do_not_follow_is_doubted(rng):
     for rates, doubted in ((RATES, False), (wild, True)):
         found = evaluate(as_log(*pages(rng, logging, rates, 20_000), logging.marginals), list("ab"))
         assert any("do not follow its model" in warning for warning in found.warnings) == doubted
+
+
+def test_a_model_that_is_wrong_at_positions_is_doubted_though_its_errors_cancel_out(rng):
+    rates = np.array([[0.1, 0.5], [0.5, 0.1], [0.1, 0.5], [0.5, 0.1]])
+    logging = logging_policy(4, 2)
+    found = evaluate(as_log(*pages(rng, logging, rates, 20_000), logging.marginals), list("ac"))
+    robust = found.estimate("dr")
+    assert abs(found.estimate("direct").value - robust.value) < 4.0 * robust.standard_error
+    (warning,) = found.warnings
+    assert re.search(r"than chance explains: 0\.\d+ and not 0\.\d+ at position 1, .* at position 2\. Clicks", warning)
 
 
 def test_a_list_without_clicks_says_nothing_against_the_model(rng):

@@ -138,7 +138,7 @@ def _judge(
         warnings = [
             *doubts_about_support(support),
             *warnings,
-            *doubts_about_fit(direct[-1], estimates[-1], support[-1]),
+            *doubts_about_fit(direct, estimates[-len(direct) :], support),
         ]
     else:
         estimates, support = [estimate for estimate in weighed if estimate.estimator == "logged"] + direct, ()

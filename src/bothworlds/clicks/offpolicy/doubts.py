@@ -119,13 +119,26 @@ def doubts_about_model(impressions: Impressions, unknown: Floats) -> list[str]:
     ]
 
 
-def doubts_about_fit(direct: Estimate, robust: Estimate, whole: Support) -> list[str]:
-    """Whether the direct method is off by more than chance, where clicks are enough for standard errors to hold."""
-    few = whole.effective_clicks < FEWEST_CLICKS
-    far = max(FAR * robust.standard_error, ALIKE * max(abs(direct.value), abs(robust.value)))
-    if few or not abs(direct.value - robust.value) > far:
+def doubts_about_fit(direct: Sequence[Estimate], robust: Sequence[Estimate], support: Sequence[Support]) -> list[str]:
+    """Whether the direct method is off by more than chance, for the whole page or at positions that cancel out there."""
+    *apart, whole = (_apart(*parts) for parts in zip(direct, robust, support))
+    if whole:
+        return [
+            f"The direct method ({direct[-1].value:.4g}) is further from doubly robust ({robust[-1].value:.4g}) than "
+            "chance explains: clicks of this log do not follow its model, and doubly robust is the one to trust."
+        ]
+    off = [(a, b) for a, b, far in zip(direct, robust, apart) if far]
+    if not off:
         return []
+    said = ", ".join(f"{a.value:.4g} and not {b.value:.4g} at position {a.position}" for a, b in off[:MOST_NAMED])
+    more = ", ..." if len(off) > MOST_NAMED else ""
     return [
-        f"The direct method ({direct.value:.4g}) is further from doubly robust ({robust.value:.4g}) than chance "
-        "explains: clicks of this log do not follow its model, and doubly robust is the one to trust."
+        f"The direct method is further from doubly robust than chance explains: {said}{more}. Clicks of this log do not "
+        "follow its model, and doubly robust is the one to trust."
     ]
+
+
+def _apart(direct: Estimate, robust: Estimate, support: Support) -> bool:
+    """Whether two estimates differ by more than chance, if clicks are enough for standard errors to hold."""
+    far = max(FAR * robust.standard_error, ALIKE * max(abs(direct.value), abs(robust.value)))
+    return support.effective_clicks >= FEWEST_CLICKS and abs(direct.value - robust.value) > far
