@@ -244,6 +244,18 @@ def test_a_header_without_rows_is_refused(tmp_path):
     assert "nothing is left of log: it has no rows" in complaint(write(tmp_path, "item,position,click\n"))
 
 
+def test_an_empty_path_is_not_the_folder_one_is_in(tmp_path, monkeypatch):
+    write(tmp_path, PAGE)
+    monkeypatch.chdir(tmp_path)
+    assert counts(".").shown.sum() == 2
+    assert complaint("").startswith("the path of the log is empty; give a file")
+
+
+@pytest.mark.parametrize("columns", ["item=product", ["item"]])
+def test_columns_must_say_which_is_which(tmp_path, columns):
+    assert complaint(write(tmp_path, PAGE), columns=columns).startswith("columns must say which is which, as in {")
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     assert complaint(tmp_path / "no-*.csv").startswith("there is no file at")
     assert complaint([]).startswith("no log was given")

@@ -59,6 +59,8 @@ def find_files(path: Paths) -> tuple[Path, ...]:
                     f"{_said(path, one)}; join several tables to one, and put records into a list"
                 )
         return _once([file for one in several for file in find_files(one)])
+    if not str(path):
+        raise ValueError("the path of the log is empty; give a file, a folder, or a pattern such as 'day-*.csv'")
     given = Path(path)
     if given.is_dir():
         parts = sorted(p for p in given.rglob("*") if p.is_file() and not _hidden(p.relative_to(given)))
@@ -122,6 +124,8 @@ def first_records(head: Head) -> list[str]:
 
 def with_names(head: Head, columns: Mapping[str, str], known: Sequence[str]) -> Head:
     """The head of a table whose columns have names of their own: ``columns`` says which stands for which known one."""
+    if not isinstance(columns, Mapping):
+        raise ValueError(f'columns must say which is which, as in {{"item": "product"}}; got {columns!r}')
     for name, column in columns.items():
         if name not in known:
             raise ValueError(f"columns may name {', '.join(known)}; got {name!r}")
