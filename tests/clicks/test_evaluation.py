@@ -225,7 +225,40 @@ def test_targets_that_make_no_sense_are_refused(logged, target, complaint):
         evaluate(as_log(ranking, clicks, logging.marginals), target)
 
 
-@pytest.mark.parametrize("clip", [0.0, -1.0, float("nan")])
+@pytest.mark.parametrize("names", [np.array(["b", "a"]), np.array(["b", "a"], dtype=object), ("b", "a")])
+def test_a_ranking_may_be_an_array(logged, names):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    assert evaluate(log, names) == evaluate(log, ["b", "a"])
+
+
+def test_whole_names_have_no_point_in_targets_either(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals) | {"item": ranking.ravel()}
+    for target in ([1.0, 0.0], np.array([1.0, 0.0]), {1.0: [1.0, 0.0], 0.0: [0.0, 1.0]}):
+        assert evaluate(log, target, label="same") == evaluate(log, ["1", "0"], label="same")
+
+
+def test_a_target_is_called_what_it_is_said_to_be_called(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    targets = [list("ab"), as_marginals(TARGET), policy("uniform")]
+    assert [found.target for found in compare(log, targets, labels=["one", "two", "three"])] == ["one", "two", "three"]
+    assert evaluate(log, list("ab")).target == "a > b"
+    with pytest.raises(ValueError, match="3 targets need as many labels; got 1"):
+        compare(log, targets, labels=["one"])
+
+
+@pytest.mark.parametrize(
+    "option", [{"draws": 0}, {"draws": -3}, {"draws": 2.5}, {"draws": "x"}, {"seed": -1}, {"seed": "x"}, {"seed": None}]
+)
+def test_draws_and_seed_must_be_whole_numbers(logged, option):
+    logging, ranking, clicks = logged
+    with pytest.raises(ValueError, match=f"{next(iter(option))} must be a whole number of at least"):
+        evaluate(as_log(ranking, clicks, logging.marginals), policy("uniform"), **option)
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, float("nan"), float("inf"), "1"])
 def test_clip_weights_must_be_above_zero(logged, clip):
     logging, ranking, clicks = logged
     with pytest.raises(ValueError, match="clip_weights"):

@@ -120,7 +120,7 @@ def doubts_about_model(impressions: Impressions, unknown: Floats) -> list[str]:
 
 
 def doubts_about_fit(direct: Sequence[Estimate], robust: Sequence[Estimate], support: Sequence[Support]) -> list[str]:
-    """Whether the direct method is off by more than chance, for the whole page or at positions that cancel out there."""
+    """Whether the direct method is off by more than chance, for the whole page or at positions that cancel out."""
     *apart, whole = (_apart(*parts) for parts in zip(direct, robust, support))
     if whole:
         return [
@@ -133,8 +133,8 @@ def doubts_about_fit(direct: Sequence[Estimate], robust: Sequence[Estimate], sup
     said = ", ".join(f"{a.value:.4g} and not {b.value:.4g} at position {a.position}" for a, b in off[:MOST_NAMED])
     more = ", ..." if len(off) > MOST_NAMED else ""
     return [
-        f"The direct method is further from doubly robust than chance explains: {said}{more}. Clicks of this log do not "
-        "follow its model, and doubly robust is the one to trust."
+        f"The direct method is further from doubly robust than chance explains: {said}{more}. Clicks of this log do "
+        "not follow its model, and doubly robust is the one to trust."
     ]
 
 
