@@ -194,12 +194,12 @@ def _compete(
     from ..arena import compete
     from ..policies import policy
     from ..worlds import world
-    from ..worlds.fitted import read
+    from ..worlds.fitted import read, warnings_in
 
     players: list[Policy] = [policy(name, **settings) for name, settings in map(parse, policies)]
     places: list[World] = [world(name, **settings) for name, settings in map(parse, worlds)]
-    for name, _ in map(parse, worlds):
-        for warning in read(name).get("warnings", ()) if name.endswith(".json") else ():
+    for name, settings in map(parse, worlds):
+        for warning in warnings_in(read(name), settings.get("query")) if name.endswith(".json") else ():
             typer.secho(f"warning: {name}: {warning}", fg="yellow", err=True)
     return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, tell=tell)
 

@@ -22,7 +22,7 @@ from .design import Design, Links, design_of, links_of, smoothed
 from .intervals import Spread, bootstrap, delta, nothing
 from .maximising import Settings, maximise, start, value
 from .model import Components, Model, Models
-from .remarks import remarks
+from .remarks import remarks, typical_errors
 from .surprise import Flat
 
 __all__ = ["fit"]
@@ -156,6 +156,7 @@ def _models(fitted: _Fitted) -> Models:
         "iterations": fitted.bench.effort[:, 0],
         "converged": fitted.bench.effort[:, 1] == 1,
         "identified": fitted.links.identified,
+        "error": typical_errors(fitted.spreads[1].error, examination),
     }
     return Models(lambda name: _model(fitted, number[name]), flat, totals, names)
 
