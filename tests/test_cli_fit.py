@@ -154,6 +154,8 @@ def test_curves_of_queries_that_are_noise_are_warned_of_where_they_are_fitted_an
     assert noise not in answer("fit", tmp_path / "good.csv", "--per-query")
     played = answer("play", "-p", "uniform", "-w", tmp_path / "m.json", "--rounds", "50", "--seeds", "1")
     assert "m.json: This curve is noise" in played
+    tried = refused("reproduce", "--only", "nothing", "--world", tmp_path / "m.json")
+    assert "m.json: This curve is noise" in tried
 
 
 def test_a_fitted_model_is_a_world_to_play_in(read, tmp_path):

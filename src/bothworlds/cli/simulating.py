@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -139,6 +139,7 @@ def reproduce(
     if world is not None:
         name, settings = parse(world)
         place = find(name, **settings)
+        _warn_of(name, settings)
     answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=place)
     _print_verdicts(answer.verdicts)
     typer.echo(f"report:  {answer.report}")
@@ -194,14 +195,20 @@ def _compete(
     from ..arena import compete
     from ..policies import policy
     from ..worlds import world
-    from ..worlds.fitted import read, warnings_in
 
     players: list[Policy] = [policy(name, **settings) for name, settings in map(parse, policies)]
     places: list[World] = [world(name, **settings) for name, settings in map(parse, worlds)]
     for name, settings in map(parse, worlds):
-        for warning in warnings_in(read(name), settings.get("query")) if name.endswith(".json") else ():
-            typer.secho(f"warning: {name}: {warning}", fg="yellow", err=True)
+        _warn_of(name, settings)
     return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, tell=tell)
+
+
+def _warn_of(world: str, settings: Mapping[str, Any]) -> None:
+    """Repeat what a fitted model says against itself."""
+    from ..worlds.fitted import read, warnings_in
+
+    for warning in warnings_in(read(world), settings.get("query")) if world.endswith(".json") else ():
+        typer.secho(f"warning: {world}: {warning}", fg="yellow", err=True)
 
 
 def _print_table(results: Sequence[Result]) -> None:
