@@ -72,7 +72,8 @@ def test_a_policy_that_returns_nothing_from_learning_is_taught_as_it_is_played(l
     told, silent = Interpreted(bothworlds.policy("comb-ucb")), Interpreted(bothworlds.policy("comb-ucb"))
     silent.learn = lambda *page: told.learn(*page) and None
     log = as_log(ranking[:300], clicks[:300], logging.marginals)
-    assert evaluate(log, silent, draws=10) == evaluate(log, told, draws=10)
+    one, other = evaluate(log, silent, draws=10), evaluate(log, told, draws=10)
+    assert [part.value for part in one.estimates] == pytest.approx([part.value for part in other.estimates])
 
 
 def test_the_loops_do_the_same_without_the_compiler(logged):
