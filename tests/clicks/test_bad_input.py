@@ -77,6 +77,11 @@ def test_the_line_is_right_after_empty_lines_and_quoted_ones(tmp_path):
     assert complaint(path).startswith(f"{path}, line 6: click")
 
 
+def test_the_line_is_right_after_quotes_that_are_letters(tmp_path):
+    path = write(tmp_path, 'event;position;item;click\n1;1;5" screen;0\n1;2;"a ""b"";\nc";0\n2;1;d;7\n')
+    assert complaint(path) == f"{path}, line 5: click must be 0 or 1; got '7'"
+
+
 def test_the_line_is_right_in_a_packed_file_among_others(tmp_path):
     good = write(tmp_path, PAGE, "a")
     bad = tmp_path / "b"
@@ -95,6 +100,18 @@ def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.shown.sum()) == (1, 2)
     assert skipped.notes == ("1 pages with a position or an item that is there twice were skipped",)
+
+
+def test_the_lines_are_those_of_the_page_and_not_of_one_of_another_query(tmp_path):
+    path = write(tmp_path, "event,query,position,item,click\n1,x,1,a,0\n1,y,1,b,0\n1,y,1,c,0\n")
+    assert complaint(path) == f"{path}, line 3 and {path}, line 4: event '1' has position '1' twice"
+
+
+@pytest.mark.parametrize("event", [np.datetime64("2024-01-01T00:00:00.5", "us"), True, b"\xff"])
+def test_a_bad_page_is_found_whatever_its_event_is(tmp_path, event):
+    table = pyarrow.table({"event": [event, event], "position": [1, 1], "item": ["a", "b"], "click": [0, 1]})
+    pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
+    assert "row 1 and " in complaint(tmp_path / "log.parquet")
 
 
 def test_nothing_is_left_if_all_pages_are_skipped(tmp_path):
@@ -323,6 +340,12 @@ def test_a_first_line_that_is_broken_is_no_document(tmp_path, line):
     path = write(tmp_path, line + '\n{"position": 1, "item": "a", "click": 1}\n')
     assert complaint(path) == f"{path}, line 1: the line is not a JSON object with the columns of this format"
     assert counts(path, skip_bad=True).shown.tolist() == [1]
+
+
+def test_json_may_start_with_spaces(tmp_path):
+    path = write(tmp_path, ' {"position": 1, "item": "a", "click": 1}\n')
+    assert counts(path).shown.tolist() == [1]
+    assert complaint(write(tmp_path, ' [{"position": 1}]\n')).endswith("each on a line")
 
 
 def test_lines_that_are_all_broken_are_no_log(tmp_path):

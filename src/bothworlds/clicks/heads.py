@@ -107,8 +107,8 @@ def look_at(path: Path) -> Head:
     if not first:
         raise ValueError(f"{path} is empty, or has nothing but empty lines at its start")
     second = lines.partition(b"\n")[2].partition(b"\n")[0]
-    if first.startswith(("{", "[")) or _is_object(second):
-        _check_lines(path, first, whole=b"\n" in lines, going_on=_is_object(second))
+    if first.lstrip().startswith(("{", "[")) or _is_object(second):
+        _check_lines(path, first.strip(), whole=b"\n" in lines, going_on=_is_object(second))
         if text.startswith(BOM):
             raise ValueError(f"{path} starts with a byte order mark, which JSON must not have; save it without one")
         return Head(path, "ndjson", compression, first, columns=_keys(path, lines))
@@ -155,7 +155,7 @@ def _check_lines(path: Path, first: str, whole: bool, going_on: bool) -> None:
         json.loads(first)
         document = first.startswith("[")
     except json.JSONDecodeError as error:
-        document = not going_on and (not whole or error.pos >= len(first.rstrip()))
+        document = not going_on and (not whole or error.pos >= len(first))
     if document:
         raise ValueError(f"{path} is one JSON document; a log in JSON has an object for every result, each on a line")
 
