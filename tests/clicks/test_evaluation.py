@@ -288,6 +288,32 @@ def test_a_model_that_is_wrong_at_positions_is_doubted_though_its_errors_cancel_
     assert re.search(r"than chance explains: 0\.\d+ and not 0\.\d+ at position 1, .* at position 2\. Clicks", warning)
 
 
+def test_no_clicks_are_no_certainty_for_the_direct_method_either(rng):
+    logging = logging_policy(4, 2)
+    log = as_log(*pages(rng, logging, RATES, 1200), logging.marginals)
+    log["click"][log["item"] == "a"] = 0
+    found = evaluate(log, list("ab"))
+    shown = int(((log["item"] == "a") & (log["position"] == 1)).sum())
+    none, whole, other = (found.estimate("direct", position) for position in (1, None, 2))
+    assert (none.value, none.lower, none.upper) == (0.0, 0.0, pytest.approx(3.0 / shown))
+    assert whole.upper - whole.value > none.upper
+    assert other.upper - other.value == pytest.approx(1.96 * other.standard_error, rel=1e-3)
+
+
+def test_a_position_without_propensities_is_named_and_leaves_the_others_as_they_are(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    first = {name: column[log["position"] == 1] for name, column in log.items()}
+    log["propensity"] = np.where(log["position"] == 2, np.nan, log["propensity"])
+    found = evaluate(log, list("ab"))
+    assert found.warnings[0].startswith("No impression at position 2 has a propensity")
+    assert not any("never shows part" in warning or "Clipping" in warning for warning in found.warnings)
+    alone = evaluate(first, ["a"])
+    assert found.clip_weights == alone.clip_weights
+    assert found.estimate("clipped", 1).value == pytest.approx(alone.estimate("clipped", 1).value)
+    assert np.isnan(found.estimate("ips").value)
+
+
 def test_a_list_without_clicks_says_nothing_against_the_model(rng):
     logging = logging_policy(4, 2, rng)
     log = as_log(*pages(rng, logging, 0.1 * RATES, 500), logging.marginals)

@@ -133,8 +133,9 @@ def _judge(
     target: Target,
     clip_weights: float | None,
 ) -> Evaluation:
-    fewest = (cells[0].weighable + cells[1].weighable).sum(axis=0).min()
-    clip = float(np.sqrt(max(fewest, 1.0))) if clip_weights is None else float(clip_weights)
+    weighable = (cells[0].weighable + cells[1].weighable).sum(axis=0)
+    fewest = weighable.min(initial=np.inf, where=weighable > 0.0) if impressions.weighable else 1.0
+    clip = float(np.sqrt(fewest)) if clip_weights is None else float(clip_weights)
     # Residuals of a fold are taken from the model of the other one: they would be too small from its own.
     weighed, support = weigh(impressions, target, np.stack([models[1].rate, models[0].rate]), clip)
     direct = _direct(impressions, cells, models, target)
@@ -176,9 +177,18 @@ def _direct(
     for model, weight in zip(models, shares * target.marginals):
         value += (weight * model.rate).sum(axis=0)
         variance += variances(model, _sums(weight))
-    error = np.sqrt(variance + spread_of_lengths(impressions, value / reach)).tolist()
-    parts = [interval("direct", p, v, e) for p, v, e in zip(impressions.positions, value.tolist(), error)]
-    return [*parts, interval("direct", None, float(value.sum()), error[-1])]
+    error = np.sqrt(variance + spread_of_lengths(impressions, value / reach))
+    unseen = np.where(value > 0.0, 0.0, reach * _rule_of_three(cells, target))
+    values, silent = (np.append(part, part.sum()).tolist() for part in (value, unseen))
+    return [interval("direct", *row) for row in zip((*impressions.positions, None), values, error.tolist(), silent)]
+
+
+def _rule_of_three(cells: tuple[Cells, Cells], target: Target) -> Floats:
+    """(m,) the click rate that may have gone unseen at each position: 3 in as many impressions as the target has."""
+    x = (share_of_folds(cells)[:, None, :] * target.marginals).sum(axis=0)
+    shown = cells[0].shown + cells[1].shown
+    parts = np.divide(x**2, shown, out=np.where(x > 0.0, np.inf, 0.0), where=shown > 0.0).sum(axis=0)
+    return np.asarray(np.where(parts > 0.0, np.minimum(3.0 * parts, 1.0), 1.0))
 
 
 def _sums(weight: Floats) -> Floats:

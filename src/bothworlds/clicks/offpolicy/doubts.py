@@ -54,13 +54,24 @@ def _uneven(impressions: Impressions) -> list[str]:
 def doubts_about_support(support: Sequence[Support]) -> list[str]:
     """What is wrong with the weights of a target, in sentences; nothing if nothing is."""
     *positions, whole = support
-    doubts = [*_unsupported(positions), *_few(positions, whole), *_wrong(positions)]
+    weighed = [s for s in positions if s.impressions]
+    doubts = [*_mute(positions), *_unsupported(weighed), *_few(weighed, whole), *_wrong(weighed)]
     if whole.lost > 0.0:
         doubts.append(
             f"Clipping cut {whole.clipped:.1%} of the weights and with them {whole.lost:.1%} of the weight: the "
             "clipped estimate is too low, and its interval does not know by how much."
         )
     return doubts
+
+
+def _mute(positions: Sequence[Support]) -> list[str]:
+    mute = [str(s.position) for s in positions if not s.impressions]
+    if not mute:
+        return []
+    return [
+        f"No impression at position {', '.join(mute)} has a propensity: weighted estimates are unknown there and for "
+        "the whole page, and only the direct method is left."
+    ]
 
 
 def _unsupported(positions: Sequence[Support]) -> list[str]:
