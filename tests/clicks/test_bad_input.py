@@ -77,6 +77,11 @@ def test_the_line_is_right_after_empty_lines_and_quoted_ones(tmp_path):
     assert complaint(path).startswith(f"{path}, line 6: click")
 
 
+def test_the_line_is_right_after_quotes_that_are_letters(tmp_path):
+    path = write(tmp_path, 'event;position;item;click\n1;1;5" screen;0\n1;2;"a ""b"";\nc";0\n2;1;d;7\n')
+    assert complaint(path) == f"{path}, line 5: click must be 0 or 1; got '7'"
+
+
 def test_the_line_is_right_in_a_packed_file_among_others(tmp_path):
     good = write(tmp_path, PAGE, "a")
     bad = tmp_path / "b"
@@ -95,6 +100,18 @@ def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.shown.sum()) == (1, 2)
     assert skipped.notes == ("1 pages with a position or an item that is there twice were skipped",)
+
+
+def test_the_lines_are_those_of_the_page_and_not_of_one_of_another_query(tmp_path):
+    path = write(tmp_path, "event,query,position,item,click\n1,x,1,a,0\n1,y,1,b,0\n1,y,1,c,0\n")
+    assert complaint(path) == f"{path}, line 3 and {path}, line 4: event '1' has position '1' twice"
+
+
+@pytest.mark.parametrize("event", [np.datetime64("2024-01-01T00:00:00.5", "us"), True, b"\xff"])
+def test_a_bad_page_is_found_whatever_its_event_is(tmp_path, event):
+    table = pyarrow.table({"event": [event, event], "position": [1, 1], "item": ["a", "b"], "click": [0, 1]})
+    pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
+    assert "row 1 and " in complaint(tmp_path / "log.parquet")
 
 
 def test_nothing_is_left_if_all_pages_are_skipped(tmp_path):
@@ -116,6 +133,17 @@ def test_a_label_of_parquet_that_is_no_number_is_missing(tmp_path):
     table = pyarrow.table({"event": [1, 1], "position": [1, 2], "item": [1.0, float("nan")], "click": [0.0, 1.0]})
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
     assert complaint(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing; got 'nan'")
+
+
+@pytest.mark.parametrize("kind", [pyarrow.float64(), pyarrow.float32()])
+def test_a_propensity_of_parquet_that_is_no_number_is_bad(tmp_path, kind):
+    propensity = pyarrow.array([0.5, float("nan"), 0.25], kind)
+    table = pyarrow.table(
+        {"position": [1, 1, 1], "item": ["a", "b", "c"], "click": [0, 1, 1], "propensity": propensity}
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
+    assert complaint(tmp_path / "log.parquet").endswith("row 2: propensity must be above 0 and at most 1; got 'nan'")
+    assert counts(tmp_path / "log.parquet", skip_bad=True).items == ("a", "c")
 
 
 def test_bad_rows_of_parquet_are_named_by_row(tmp_path):
@@ -199,6 +227,22 @@ def test_a_bad_record_of_the_native_layout_is_refused_or_skipped(tmp_path, recor
     assert (skipped.pages, skipped.notes) == (4, ("1 bad records were skipped",))
 
 
+CUT = {
+    "relpred": ("0\tQ\t5\t0\t7", "\n1\t0\tQ\t5\t0\t7\n", "a whole number of at most 18 digits is expected"),
+    "yandex": ("8,9 : 8", ";5_0\t7 : 7;\n", "QUERY_REGION, with an underscore, is expected"),
+}
+
+
+@pytest.mark.parametrize("layout", CUT)
+def test_a_first_line_that_was_cut_is_a_bad_line_where_the_format_is_named(tmp_path, layout):
+    line, rest, said = CUT[layout]
+    path = write(tmp_path, line + rest)
+    assert complaint(path, format=layout).startswith(f"{path}, line 1: {said}, in {line!r}"[:-1])
+    skipped = counts(path, format=layout, skip_bad=True)
+    assert (skipped.pages, skipped.notes) == (1, ("1 bad records were skipped",))
+    assert "is not in the format" in complaint(write(tmp_path, line + "\n" + line), format=layout)
+
+
 def test_the_line_is_counted_over_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr("bothworlds.clicks.records.CHUNK", 50)
     text = "".join(f"{k}\t0\tQ\t5\t0\t7\n" for k in range(100))
@@ -215,6 +259,18 @@ def test_an_empty_file_is_refused(tmp_path):
 
 def test_a_header_without_rows_is_refused(tmp_path):
     assert "nothing is left of log: it has no rows" in complaint(write(tmp_path, "item,position,click\n"))
+
+
+def test_an_empty_path_is_not_the_folder_one_is_in(tmp_path, monkeypatch):
+    write(tmp_path, PAGE)
+    monkeypatch.chdir(tmp_path)
+    assert counts(".").shown.sum() == 2
+    assert complaint("").startswith("the path of the log is empty; give a file")
+
+
+@pytest.mark.parametrize("columns", ["item=product", ["item"]])
+def test_columns_must_say_which_is_which(tmp_path, columns):
+    assert complaint(write(tmp_path, PAGE), columns=columns).startswith("columns must say which is which, as in {")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
@@ -279,8 +335,22 @@ def test_a_document_of_json_is_no_log(tmp_path, text):
     )
 
 
-def test_a_first_line_that_is_broken_is_no_document(tmp_path):
-    assert "line 1: this looks like JSON but is malformed" in complaint(write(tmp_path, '{"a" 1}\n{"a": 2}\n'))
+@pytest.mark.parametrize("line", ['{"position" 1}', '{"position": 1, "it', 'tion": 1, "item": "a"}', "nonsense"])
+def test_a_first_line_that_is_broken_is_no_document(tmp_path, line):
+    path = write(tmp_path, line + '\n{"position": 1, "item": "a", "click": 1}\n')
+    assert complaint(path) == f"{path}, line 1: the line is not a JSON object with the columns of this format"
+    assert counts(path, skip_bad=True).shown.tolist() == [1]
+
+
+def test_json_may_start_with_spaces(tmp_path):
+    path = write(tmp_path, ' {"position": 1, "item": "a", "click": 1}\n')
+    assert counts(path).shown.tolist() == [1]
+    assert complaint(write(tmp_path, ' [{"position": 1}]\n')).endswith("each on a line")
+
+
+def test_lines_that_are_all_broken_are_no_log(tmp_path):
+    path = write(tmp_path, '{"position" 1}\n{"position" 2}\n')
+    assert complaint(path).startswith(f"{path}, line 1: this looks like JSON but is malformed")
 
 
 def test_a_fitted_model_is_no_log(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -224,7 +225,45 @@ def test_targets_that_make_no_sense_are_refused(logged, target, complaint):
         evaluate(as_log(ranking, clicks, logging.marginals), target)
 
 
-@pytest.mark.parametrize("clip", [0.0, -1.0, float("nan")])
+def assert_alike(one, other):
+    """The same values, but for the order in which threads have added them up."""
+    assert [part.value for part in one.estimates] == pytest.approx([part.value for part in other.estimates])
+
+
+@pytest.mark.parametrize("names", [np.array(["b", "a"]), np.array(["b", "a"], dtype=object), ("b", "a")])
+def test_a_ranking_may_be_an_array(logged, names):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    assert_alike(evaluate(log, names), evaluate(log, ["b", "a"]))
+
+
+def test_whole_names_have_no_point_in_targets_either(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals) | {"item": ranking.ravel()}
+    for target in ([1.0, 0.0], np.array([1.0, 0.0]), {1.0: [1.0, 0.0], 0.0: [0.0, 1.0]}):
+        assert_alike(evaluate(log, target), evaluate(log, ["1", "0"]))
+
+
+def test_a_target_is_called_what_it_is_said_to_be_called(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    targets = [list("ab"), as_marginals(TARGET), policy("uniform")]
+    assert [found.target for found in compare(log, targets, labels=["one", "two", "three"])] == ["one", "two", "three"]
+    assert evaluate(log, list("ab")).target == "a > b"
+    with pytest.raises(ValueError, match="3 targets need as many labels; got 1"):
+        compare(log, targets, labels=["one"])
+
+
+@pytest.mark.parametrize(
+    "option", [{"draws": 0}, {"draws": -3}, {"draws": 2.5}, {"draws": "x"}, {"seed": -1}, {"seed": "x"}, {"seed": None}]
+)
+def test_draws_and_seed_must_be_whole_numbers(logged, option):
+    logging, ranking, clicks = logged
+    with pytest.raises(ValueError, match=f"{next(iter(option))} must be a whole number of at least"):
+        evaluate(as_log(ranking, clicks, logging.marginals), policy("uniform"), **option)
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, float("nan"), float("inf"), "1"])
 def test_clip_weights_must_be_above_zero(logged, clip):
     logging, ranking, clicks = logged
     with pytest.raises(ValueError, match="clip_weights"):
@@ -237,6 +276,42 @@ def test_a_model_that_clicks_do_not_follow_is_doubted(rng):
     for rates, doubted in ((RATES, False), (wild, True)):
         found = evaluate(as_log(*pages(rng, logging, rates, 20_000), logging.marginals), list("ab"))
         assert any("do not follow its model" in warning for warning in found.warnings) == doubted
+
+
+def test_a_model_that_is_wrong_at_positions_is_doubted_though_its_errors_cancel_out(rng):
+    rates = np.array([[0.1, 0.5], [0.5, 0.1], [0.1, 0.5], [0.5, 0.1]])
+    logging = logging_policy(4, 2)
+    found = evaluate(as_log(*pages(rng, logging, rates, 20_000), logging.marginals), list("ac"))
+    robust = found.estimate("dr")
+    assert abs(found.estimate("direct").value - robust.value) < 4.0 * robust.standard_error
+    (warning,) = found.warnings
+    assert re.search(r"than chance explains: 0\.\d+ and not 0\.\d+ at position 1, .* at position 2\. Clicks", warning)
+
+
+def test_no_clicks_are_no_certainty_for_the_direct_method_either(rng):
+    logging = logging_policy(4, 2)
+    log = as_log(*pages(rng, logging, RATES, 1200), logging.marginals)
+    log["click"][log["item"] == "a"] = 0
+    found = evaluate(log, list("ab"))
+    shown = int(((log["item"] == "a") & (log["position"] == 1)).sum())
+    none, whole, other = (found.estimate("direct", position) for position in (1, None, 2))
+    assert (none.value, none.lower, none.upper) == (0.0, 0.0, pytest.approx(3.0 / shown))
+    assert whole.upper - whole.value > none.upper
+    assert other.upper - other.value == pytest.approx(1.96 * other.standard_error, rel=1e-3)
+
+
+def test_a_position_without_propensities_is_named_and_leaves_the_others_as_they_are(logged):
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    first = {name: column[log["position"] == 1] for name, column in log.items()}
+    log["propensity"] = np.where(log["position"] == 2, np.nan, log["propensity"])
+    found = evaluate(log, list("ab"))
+    assert found.warnings[0].startswith("No impression at position 2 has a propensity")
+    assert not any("never shows part" in warning or "Clipping" in warning for warning in found.warnings)
+    alone = evaluate(first, ["a"])
+    assert found.clip_weights == alone.clip_weights
+    assert found.estimate("clipped", 1).value == pytest.approx(alone.estimate("clipped", 1).value)
+    assert np.isnan(found.estimate("ips").value)
 
 
 def test_a_list_without_clicks_says_nothing_against_the_model(rng):

@@ -59,6 +59,8 @@ def test_feedback_without_names_and_positions_is_one_position_of_numbered_items(
         ({"action": [-1], "reward": [0]}, "from 0"),
         ({"action": [2], "reward": [0], "action_names": ["a", "b"]}, "from 0 to 1"),
         ({"action": [0], "reward": [0], "pscore": [0.0]}, "above 0"),
+        ({"action": [0], "reward": [0], "pscore": ["half"]}, "above 0"),
+        ([0, 1], "must be a dictionary of fields; got list"),
     ],
 )
 def test_feedback_that_makes_no_sense_is_refused(feedback, complaint):

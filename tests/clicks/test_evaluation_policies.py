@@ -67,6 +67,15 @@ def test_the_compiled_loop_teaches_what_learn_teaches(logged, name):
     assert not same_state(compiled, policy.init(4, 2))
 
 
+def test_a_policy_that_returns_nothing_from_learning_is_taught_as_it_is_played(logged):
+    logging, ranking, clicks = logged
+    told, silent = Interpreted(bothworlds.policy("comb-ucb")), Interpreted(bothworlds.policy("comb-ucb"))
+    silent.learn = lambda *page: told.learn(*page) and None
+    log = as_log(ranking[:300], clicks[:300], logging.marginals)
+    one, other = evaluate(log, silent, draws=10), evaluate(log, told, draws=10)
+    assert [part.value for part in one.estimates] == pytest.approx([part.value for part in other.estimates])
+
+
 def test_the_loops_do_the_same_without_the_compiler(logged):
     logging, ranking, clicks = logged
     policy = bothworlds.policy("comb-ucb")

@@ -85,8 +85,10 @@ def test_a_file_takes_its_place_only_when_it_is_whole(tmp_path, monkeypatch):
         ("log.parquet.gz", {}, "packed already"),
         ("log.csv", {"format": "relpred"}, "the format relpred is text"),
         ("log.csv", {"format": "nonsense"}, "there is no format 'nonsense'"),
-        ("log.csv", {"pages": 0}, "pages must be at least 1"),
-        ("log.csv", {"queries": 0}, "queries must be at least 1"),
+        ("log.csv", {"pages": 0}, "pages must be a whole number of at least 1"),
+        ("log.csv", {"queries": 0}, "queries must be a whole number of at least 1"),
+        ("log.csv", {"pages": 2.5}, "pages must be a whole number of at least 1"),
+        ("log.csv", {"seed": "x"}, "seed must be a whole number of at least 0"),
     ],
 )
 def test_what_cannot_be_written_is_refused(tmp_path, name, options, said):

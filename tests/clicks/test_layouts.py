@@ -48,6 +48,12 @@ def test_only_the_right_name_is_accepted(tmp_path, layout, ending):
             read(path, other)
 
 
+def test_spaces_around_commas_of_the_native_layout_do_not_matter(tmp_path):
+    (tmp_path / "log").write_text("5_0\t7 , 8 : 8 , 7 ;\n5_0\t8,7:8;\n")
+    assert read(tmp_path / "log").layout == "yandex"
+    assert counts(tmp_path / "log").clicked.tolist() == [1, 0, 1, 1]
+
+
 def test_an_unknown_format_is_refused_with_a_list():
     with pytest.raises(ValueError, match="there is no format 'jandex'; there are tidy, counts, obd"):
         layout_of("jandex")

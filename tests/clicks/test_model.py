@@ -119,6 +119,14 @@ def test_a_model_is_what_was_saved(model, tmp_path):
     assert list(tmp_path.rglob("*.json")) == [tmp_path / "deep" / "model.json"]
 
 
+def test_models_of_queries_warn_as_before_when_they_are_read_again(tmp_path):
+    models = fit({"query": ["q"] * 4, "item": list("aabb"), "position": [1, 2] * 2, "impressions": [9] * 4,
+                  "clicks": [3, 2, 2, 1]}, per_query=True)  # fmt: skip
+    (warning,) = models.warnings
+    assert warning.startswith("1 of 1 queries have a curve that is noise")
+    assert load_model(models.save(tmp_path / "m.json")).warnings == models.warnings
+
+
 def test_others_may_read_a_model_where_they_may_read_files(model, tmp_path):
     (tmp_path / "plain").touch()
     path = model.save(tmp_path / "m.json")

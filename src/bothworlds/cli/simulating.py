@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -131,6 +131,8 @@ def reproduce(
     from .. import experiments
 
     place = None if world is None else world_of(world)
+    if world is not None:
+        _warn_of(*parse(world))
     answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=place)
     _print_verdicts(answer.verdicts)
     typer.echo(f"report:  {answer.report}")
@@ -184,13 +186,19 @@ def _compete(
     tell: bool,
 ) -> list[Result]:
     from ..arena import compete
-    from ..worlds.fitted import read
 
     players, places = [policy_of(text) for text in policies], [world_of(text) for text in worlds]
-    for name, _ in map(parse, worlds):
-        for warning in read(name).get("warnings", ()) if name.endswith(".json") else ():
-            typer.secho(f"warning: {name}: {warning}", fg="yellow", err=True)
+    for text in worlds:
+        _warn_of(*parse(text))
     return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, tell=tell)
+
+
+def _warn_of(world: str, settings: Mapping[str, Any]) -> None:
+    """Repeat what a fitted model says against itself."""
+    from ..worlds.fitted import read, warnings_in
+
+    for warning in warnings_in(read(world), settings.get("query")) if world.endswith(".json") else ():
+        typer.secho(f"warning: {world}: {warning}", fg="yellow", err=True)
 
 
 def _print_table(results: Sequence[Result]) -> None:

@@ -68,7 +68,8 @@ def clicks(name: str, kind: str) -> str:
 def propensities(name: str, kind: str) -> str:
     """Propensities as numbers; what cannot be read becomes 0, which no propensity may be."""
     if kind == "DOUBLE":
-        return column(name)
+        # Statistics of Parquet leave out NaN, and DuckDB draws from them that comparisons hold, and isnan does not.
+        return f"CASE WHEN NOT isfinite({column(name)}) THEN 0 ELSE {column(name)} END"
     given = f"nullif(trim({column(name)}::VARCHAR), '')"
     return f"CASE WHEN {given} IS NOT NULL THEN coalesce(try_cast({given} AS DOUBLE), 0) END"
 

@@ -52,15 +52,16 @@ def bad_row(connection: Any, log: Log) -> str:
     return "a bad row was found and could not be found again: is the log being written to?"
 
 
-def bad_page(connection: Any, log: Log, event: object, what: str, which: str) -> str:
-    """Where the rows are that give one page a position or an item twice."""
+def bad_page(connection: Any, log: Log, event: str, query: str | None, what: str, which: str) -> str:
+    """Where the rows are that give one page, the event of a query, a position or an item twice."""
     places = []
     for head in log.heads:
         rows = made_rows(connection, log, (head,), numbered=True)
-        same = f"event::VARCHAR = {literal(str(event))} AND {what}::VARCHAR = {literal(which)}"
+        same = f"event::VARCHAR = {literal(event)} AND {what}::VARCHAR = {literal(which)}"
+        same += f" AND coalesce(query::VARCHAR, '') = {literal(query or '')} AND reason IS NULL"
         found = run(connection, f"SELECT number FROM ({rows}) WHERE {same} ORDER BY number LIMIT 2")
         places += [place(head, number) for (number,) in found]
-    return f"{' and '.join(places[:2])}: event {str(event)!r} has {log.columns[what]} {which!r} twice"
+    return f"{' and '.join(places[:2])}: event {event!r} has {log.columns[what]} {which!r} twice"
 
 
 def place(head: Head, row: int) -> str:
@@ -68,27 +69,31 @@ def place(head: Head, row: int) -> str:
     if head.kind in ("parquet", "memory"):
         return f"{head.path}, row {row + 1}"
     quote, header = (0, 0) if head.kind == "ndjson" else (QUOTE, 1)
-    state = np.array([row + header, 1, 0, 1], np.int64)
+    state = np.array([row + header, 1, 0, 1, 1], np.int64)
     with needs("pyarrow").input_stream(str(head.path), compression=head.compression) as stream:
         block = stream.read(BLOCK).removeprefix(BOM)
-        while block and not find_record(np.frombuffer(block, np.uint8), quote, state):
+        while block and not find_record(np.frombuffer(block, np.uint8), quote, ord(head.delimiter), state):
             block = stream.read(BLOCK)
     return f"{head.path}, line {state[1]}"
 
 
 @kernel
-def find_record(text: Any, quote: int, state: Any) -> bool:
+def find_record(text: Any, quote: int, delimiter: int, state: Any) -> bool:
     """Go on counting records and lines up to a wanted record; empty lines are no records, quoted ones do not end one.
 
-    ``state`` holds the records still to pass, the line, whether inside quotes, and whether at the start of a line.
+    ``state`` holds the records still to pass, the line, whether inside quotes, and whether at the start of a line and
+    of a value: a quote within a value, as in 5" screen, is a letter.
     """
     for byte in text:
         if state[3] and byte != NEWLINE and byte != RETURN:
             if state[0] == 0:
                 return True
             state[3] = 0
-        if byte == quote:
+        if byte == quote and (state[2] or state[4]):
             state[2] = 1 - state[2]
+            state[4] = 1  # another quote right here goes on with the value
+        else:
+            state[4] = not state[2] and byte in (delimiter, NEWLINE)
         if byte == NEWLINE:
             state[1] += 1
             if not state[2] and not state[3]:

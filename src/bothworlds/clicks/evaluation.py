@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from ..kernels import Floats
 from ..progress import progress_bar
+from ..worlds.settings import whole
 from .offpolicy.direct import Rates, fit_rates, variances
 from .offpolicy.doubts import doubts_about_fit, doubts_about_model, doubts_about_support, notes_on_log
 from .offpolicy.impressions import Cells, Impressions, cells_of, opened, share_of_folds, spread_of_lengths
 from .offpolicy.result import Estimate, Evaluation, interval
 from .offpolicy.targets import Target, from_marginals, from_ranking
-from .offpolicy.teaching import from_policy
+from .offpolicy.teaching import from_policy, is_policy
 from .offpolicy.weighing import weigh
 
 __all__ = ["compare", "evaluate"]
@@ -37,9 +40,9 @@ def evaluate(
         A log from :func:`bothworlds.clicks.read`, or what that takes: a path, a table in memory. Where its pages differ
         in length, a position counts as often as there are pages that have it.
     target
-        A list of item names, one for every position of the log; or marginals, a dictionary that gives every item a
-        probability for every position; or a policy. A policy learns from one half of the log and is judged, as it then
-        stands, on the other half, and the other way round: never on what taught it.
+        A list or an array of item names, one for every position of the log; or marginals, a dictionary that gives every
+        item a probability for every position; or a policy. A policy learns from one half of the log and is judged, as
+        it then stands, on the other half, and the other way round: never on what taught it.
     clip_weights
         Where the clipped estimate cuts weights; if not given, at the square root of the number of impressions, which
         takes its bias away as logs grow.
@@ -84,9 +87,14 @@ def compare(
     progress: bool | None = None,
 ) -> list[Evaluation]:
     """Judge several targets on one log, which is read once; the other arguments are those of :func:`evaluate`."""
-    if clip_weights is not None and not clip_weights > 0.0:
-        raise ValueError(f"clip_weights must be above 0; got {clip_weights!r}")
+    if clip_weights is not None and not (isinstance(clip_weights, Real) and 0.0 < clip_weights < np.inf):
+        raise ValueError(f"clip_weights must be above 0 and finite, since ips cuts nothing; got {clip_weights!r}")
+    whole(seed, "seed", 0)
+    if draws is not None:
+        draws = whole(draws, "draws", 1)
     given = list(targets)
+    if labels is not None and len(labels) != len(given):
+        raise ValueError(f"{len(given)} targets need as many labels; got {len(labels)}")
     with opened(log) as impressions, progress_bar("judging", 1 + len(given), progress) as report:
         report(0)
         cells = cells_of(impressions, 0), cells_of(impressions, 1)
@@ -94,7 +102,8 @@ def compare(
         report(1)
         found = []
         for target, label in zip(given, labels or [""] * len(given)):
-            aim = _target(target, impressions, seed, draws, label)
+            aim = _target(target, impressions, seed, draws)
+            aim = replace(aim, label=label or aim.label)
             found.append(_judge(impressions, cells, models, aim, clip_weights))
             report(1)
         return found
@@ -106,12 +115,12 @@ def _both(cells: tuple[Cells, Cells]) -> tuple[Cells, Cells]:
     return cells
 
 
-def _target(target: Any, impressions: Impressions, seed: int, draws: int | None, label: str) -> Target:
+def _target(target: Any, impressions: Impressions, seed: int, draws: int | None) -> Target:
     if isinstance(target, Mapping):
-        return from_marginals(target, impressions, label)
-    if all(callable(getattr(target, verb, None)) for verb in ("init", "decide", "learn")):
+        return from_marginals(target, impressions)
+    if is_policy(target):
         return from_policy(target, impressions, seed, draws)
-    if isinstance(target, Sequence) and not isinstance(target, (str, bytes)):
+    if getattr(target, "ndim", 0) == 1 or (isinstance(target, Sequence) and not isinstance(target, (str, bytes))):
         return from_ranking(target, impressions)
     made = f"; bothworlds.policy({target!r}) makes a policy" if isinstance(target, str) else ""
     raise ValueError(f"target must be a list of items, a dictionary of marginals, or a policy; got {target!r}{made}")
@@ -124,8 +133,9 @@ def _judge(
     target: Target,
     clip_weights: float | None,
 ) -> Evaluation:
-    fewest = (cells[0].weighable + cells[1].weighable).sum(axis=0).min()
-    clip = float(np.sqrt(max(fewest, 1.0))) if clip_weights is None else float(clip_weights)
+    weighable = (cells[0].weighable + cells[1].weighable).sum(axis=0)
+    fewest = weighable.min(initial=np.inf, where=weighable > 0.0) if impressions.weighable else 1.0
+    clip = float(np.sqrt(fewest)) if clip_weights is None else float(clip_weights)
     # Residuals of a fold are taken from the model of the other one: they would be too small from its own.
     weighed, support = weigh(impressions, target, np.stack([models[1].rate, models[0].rate]), clip)
     direct = _direct(impressions, cells, models, target)
@@ -138,7 +148,7 @@ def _judge(
         warnings = [
             *doubts_about_support(support),
             *warnings,
-            *doubts_about_fit(direct[-1], estimates[-1], support[-1]),
+            *doubts_about_fit(direct, estimates[-len(direct) :], support),
         ]
     else:
         estimates, support = [estimate for estimate in weighed if estimate.estimator == "logged"] + direct, ()
@@ -167,9 +177,18 @@ def _direct(
     for model, weight in zip(models, shares * target.marginals):
         value += (weight * model.rate).sum(axis=0)
         variance += variances(model, _sums(weight))
-    error = np.sqrt(variance + spread_of_lengths(impressions, value / reach)).tolist()
-    parts = [interval("direct", p, v, e) for p, v, e in zip(impressions.positions, value.tolist(), error)]
-    return [*parts, interval("direct", None, float(value.sum()), error[-1])]
+    error = np.sqrt(variance + spread_of_lengths(impressions, value / reach))
+    unseen = np.where(value > 0.0, 0.0, reach * _rule_of_three(cells, target))
+    values, silent = (np.append(part, part.sum()).tolist() for part in (value, unseen))
+    return [interval("direct", *row) for row in zip((*impressions.positions, None), values, error.tolist(), silent)]
+
+
+def _rule_of_three(cells: tuple[Cells, Cells], target: Target) -> Floats:
+    """(m,) the click rate that may have gone unseen at each position: 3 in as many impressions as the target has."""
+    x = (share_of_folds(cells)[:, None, :] * target.marginals).sum(axis=0)
+    shown = cells[0].shown + cells[1].shown
+    parts = np.divide(x**2, shown, out=np.where(x > 0.0, np.inf, 0.0), where=shown > 0.0).sum(axis=0)
+    return np.asarray(np.where(parts > 0.0, np.minimum(3.0 * parts, 1.0), 1.0))
 
 
 def _sums(weight: Floats) -> Floats:

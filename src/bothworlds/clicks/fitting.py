@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from numbers import Real
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
 from ..kernels import Floats
 from ..statistics.rank_one_each import Bench
+from ..worlds.settings import whole
 from .design import Design, Links, design_of, links_of, smoothed
 from .intervals import Spread, bootstrap, delta, nothing
 from .maximising import Settings, maximise, start, value
 from .model import Components, Model, Models
-from .remarks import remarks
+from .remarks import remarks, typical_errors
 from .surprise import Flat
 
 __all__ = ["fit"]
@@ -98,7 +100,7 @@ def fit(
     """
     from .counting import counts as count
 
-    settings = _checked(Settings(method, iterations, prior, ordered), standard_errors, replications)
+    settings = _checked(Settings(method, iterations, prior, ordered), standard_errors, replications, seed)
     counts = count(log_or_counts, **reading)
     design = design_of(counts, per_query)
     links = links_of(smoothed(design, settings.prior))
@@ -110,25 +112,27 @@ def fit(
     return _models(fitted) if per_query else _model(fitted, 0)
 
 
-def _checked(settings: Settings, standard_errors: str | None, replications: int) -> Settings:
+def _checked(settings: Settings, standard_errors: str | None, replications: int, seed: int) -> Settings:
     if settings.method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}; got {settings.method!r}")
-    if settings.iterations is not None and (settings.method != "em" or settings.iterations < 1):
-        raise ValueError(f"iterations are passes of method 'em', at least 1; got {settings.iterations!r}")
+    if settings.iterations is not None and settings.method != "em":
+        raise ValueError(f"iterations are passes of method 'em'; got {settings.iterations!r} for {settings.method!r}")
+    if settings.iterations is not None:
+        settings = settings._replace(iterations=whole(settings.iterations, "iterations", 1))
     if settings.ordered and settings.method != "newton":
         raise ValueError("ordered examination needs method 'newton'")
-    if not 0.0 <= settings.prior < np.inf:
-        raise ValueError(f"prior must be 0 or more; got {settings.prior!r}")
+    if not isinstance(settings.prior, Real) or not 0.0 <= settings.prior < np.inf:
+        raise ValueError(f"prior must be a number, 0 or more; got {settings.prior!r}")
     if standard_errors not in ("delta", "bootstrap", None):
         raise ValueError(f"standard_errors must be 'delta', 'bootstrap' or None; got {standard_errors!r}")
-    if replications < 2:
-        raise ValueError(f"replications must be 2 or more; got {replications!r}")
+    whole(replications, "replications", 2)
+    whole(seed, "seed", 0)
     return settings
 
 
 def _spreads(standard_errors: str | None, replications: int, seed: int) -> Callable[..., tuple[Spread, Spread]]:
     if standard_errors == "bootstrap":
-        return partial(bootstrap, replications=replications, seed=seed)
+        return partial(bootstrap, replications=int(replications), seed=int(seed))
     return delta if standard_errors == "delta" else nothing
 
 
@@ -152,6 +156,7 @@ def _models(fitted: _Fitted) -> Models:
         "iterations": fitted.bench.effort[:, 0],
         "converged": fitted.bench.effort[:, 1] == 1,
         "identified": fitted.links.identified,
+        "error": typical_errors(fitted.spreads[1].error, examination),
     }
     return Models(lambda name: _model(fitted, number[name]), flat, totals, names)
 

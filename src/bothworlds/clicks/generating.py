@@ -12,6 +12,7 @@ import numpy as np
 from ..kernels import Floats, Ints, kernel
 from ..progress import progress_bar
 from ..worlds import World, resolve
+from ..worlds.settings import whole
 from .heads import needs
 from .layouts import TableLayout, TextLayout, layout_of
 from .layouts.base import Batch
@@ -49,9 +50,7 @@ def generate(
     (100, 500)
     """
     place, users = Path(path), resolve(world)
-    for name, value in (("pages", pages), ("queries", queries)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}")
+    pages, queries, seed = whole(pages, "pages", 1), whole(queries, "queries", 1), whole(seed, "seed", 0)
     kind, compression = _ending(place)
     layout = layout_of(format or OWN_ENDING.get(_suffixes(place)[0], "tidy"))
     if isinstance(layout, TableLayout) and kind is None:

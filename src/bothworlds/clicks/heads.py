@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import glob
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Head", "Paths", "find_files", "look_at", "needs", "unpacking", "with_names"]
+__all__ = ["Head", "Paths", "find_files", "first_records", "look_at", "needs", "unpacking", "with_names"]
 
 Paths = str | Path | Sequence[str | Path]
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -58,6 +59,8 @@ def find_files(path: Paths) -> tuple[Path, ...]:
                     f"{_said(path, one)}; join several tables to one, and put records into a list"
                 )
         return _once([file for one in several for file in find_files(one)])
+    if not str(path):
+        raise ValueError("the path of the log is empty; give a file, a folder, or a pattern such as 'day-*.csv'")
     given = Path(path)
     if given.is_dir():
         parts = sorted(p for p in given.rglob("*") if p.is_file() and not _hidden(p.relative_to(given)))
@@ -103,8 +106,9 @@ def look_at(path: Path) -> Head:
     first = lines.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r")
     if not first:
         raise ValueError(f"{path} is empty, or has nothing but empty lines at its start")
-    if first.startswith(("{", "[")):
-        _check_lines(path, first, whole=b"\n" in lines)
+    second = lines.partition(b"\n")[2].partition(b"\n")[0]
+    if first.lstrip().startswith(("{", "[")) or _is_object(second):
+        _check_lines(path, first.strip(), whole=b"\n" in lines, going_on=_is_object(second))
         if text.startswith(BOM):
             raise ValueError(f"{path} starts with a byte order mark, which JSON must not have; save it without one")
         return Head(path, "ndjson", compression, first, columns=_keys(path, lines))
@@ -113,8 +117,15 @@ def look_at(path: Path) -> Head:
     return Head(path, "text", compression, first, delimiter, _header(path, first, delimiter), blank)
 
 
+def first_records(head: Head) -> list[str]:
+    """The records at the start of a text, ended by semicolons or the ends of lines; the last may be cut."""
+    return re.split("[\n;]", _start(head.path, head.compression).removeprefix(BOM).decode(errors="replace"))
+
+
 def with_names(head: Head, columns: Mapping[str, str], known: Sequence[str]) -> Head:
     """The head of a table whose columns have names of their own: ``columns`` says which stands for which known one."""
+    if not isinstance(columns, Mapping):
+        raise ValueError(f'columns must say which is which, as in {{"item": "product"}}; got {columns!r}')
     for name, column in columns.items():
         if name not in known:
             raise ValueError(f"columns may name {', '.join(known)}; got {name!r}")
@@ -123,8 +134,19 @@ def with_names(head: Head, columns: Mapping[str, str], known: Sequence[str]) -> 
     return replace(head, called=tuple((name, str(column)) for name, column in columns.items()))
 
 
-def _check_lines(path: Path, first: str, whole: bool) -> None:
-    """Refuse JSON that is one document, and not an object on every line. ``whole`` says if the first line is."""
+def _is_object(line: bytes) -> bool:
+    """Whether a line is an object of JSON, all of it."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _check_lines(path: Path, first: str, whole: bool, going_on: bool) -> None:
+    """Refuse JSON that is one document, and not an object on every line.
+
+    ``whole`` says if the first line is, and ``going_on`` if the second is an object, so that the first is just broken.
+    """
     from .storage import FORMAT
 
     if FORMAT in first[:100]:
@@ -133,7 +155,7 @@ def _check_lines(path: Path, first: str, whole: bool) -> None:
         json.loads(first)
         document = first.startswith("[")
     except json.JSONDecodeError as error:
-        document = not whole or error.pos >= len(first.rstrip())
+        document = not going_on and (not whole or error.pos >= len(first))
     if document:
         raise ValueError(f"{path} is one JSON document; a log in JSON has an object for every result, each on a line")
 
@@ -175,13 +197,11 @@ def _start(path: Path, compression: str | None) -> bytes:
 
 def _keys(path: Path, text: bytes) -> tuple[str, ...]:
     """The keys of all lines that were looked at: not every line need have all of them."""
-    first, *more = text.split(b"\n")
-    try:
-        keys = dict.fromkeys(json.loads(first))
-    except ValueError as error:
-        raise ValueError(f"{path}, line 1: this looks like JSON but is malformed: {error}") from error
-    for line in more:
+    keys: dict[str, None] = {}
+    for line in text.split(b"\n"):
         with suppress(ValueError):  # bad lines are found later, and the last may be cut
             found = json.loads(line)
             keys.update(dict.fromkeys(found if isinstance(found, dict) else ()))
+    if not keys:
+        raise ValueError(f"{path}, line 1: this looks like JSON but is malformed, and so are the lines after it")
     return tuple(keys)

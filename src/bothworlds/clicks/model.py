@@ -15,6 +15,7 @@ from ..kernels import Floats, Ints
 from ..worlds import Stochastic
 from ..worlds.fitted import from_document
 from .intervals import Spread
+from .remarks import NOISE
 from .storage import document_of, write_document
 from .surprise import Flat, Perplexity, perplexity
 
@@ -191,9 +192,16 @@ class Models:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with how many of them."""
+        factor = f"{np.exp(1.96 * NOISE):.1f}"
+        doubts = {
+            "have not converged": ~np.asarray(self._totals["converged"], dtype=bool),
+            "are not identified": ~self.each_identified,
+            f"have a curve that is noise, with examination typically known only up to a factor above {factor} either "
+            "way": np.asarray(self._totals["error"]) > NOISE,
+        }
         said = []
-        for key, words in (("converged", "have not converged"), ("identified", "are not identified")):
-            bad = np.flatnonzero(~np.asarray(self._totals[key], dtype=bool))
+        for words, doubted in doubts.items():
+            bad = np.flatnonzero(doubted)
             if bad.size:
                 names = list(self._names)
                 some = ", ".join(repr(names[k]) for k in bad[:3])

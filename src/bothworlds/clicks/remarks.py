@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri
 
-from ..kernels import Ints
+from ..kernels import Floats, Ints
 from ..statistics.rank_one_each import LIMIT
 
 if TYPE_CHECKING:
     from .model import Model
 
-__all__ = ["remarks"]
+__all__ = ["NOISE", "remarks", "typical_errors"]
 
 NOISE = 0.25  # a standard error of log examination above which a curve is hardly one
 
@@ -73,14 +73,21 @@ def _said(noun: str, values: Sequence[int]) -> str:
     return f"{noun}{'s' if len(values) > 1 else ''} {listed}"
 
 
+def typical_errors(error: Floats, examination: Floats) -> Floats:
+    """(...) the median standard error of log examination on each curve (..., m); 0 where none is known."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        errors = error / examination
+    known = np.isfinite(errors) & (errors > 0.0)
+    middle = np.ma.median(np.ma.masked_where(~known, errors), axis=-1)  # type: ignore[no-untyped-call]
+    return np.asarray(np.ma.filled(middle, 0.0))
+
+
 def _noise(model: Model) -> Iterator[str]:
     """A curve is noise if the typical place on it is hardly known."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        errors = model.position_spread.error / model.examination
-    errors = errors[np.isfinite(errors) & (errors > 0.0)]
+    error = float(typical_errors(model.position_spread.error, model.examination))
     clicks = int(model.position_counts[1].sum())
-    if errors.size and np.median(errors) > NOISE:
-        factor = float(np.exp(1.96 * min(np.median(errors), 5.0)))
+    if error > NOISE:
+        factor = float(np.exp(1.96 * min(error, 5.0)))
         known = f"known only up to a factor of {factor:.1f} either way" if factor < 100.0 else "not known at all"
         yield f"This curve is noise: with {clicks:,} clicks, examination is typically {known}."
 

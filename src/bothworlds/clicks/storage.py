@@ -69,6 +69,7 @@ def load_model(path: str | Path) -> Model | Models:
 
 def _models(documents: Mapping[str, Any]) -> Models:
     from .model import Models
+    from .remarks import typical_errors
     from .surprise import Flat
 
     found = {str(query): _model({**plain(one), "name": query}) for query, one in documents.items()}
@@ -89,6 +90,7 @@ def _models(documents: Mapping[str, Any]) -> Models:
     )
     names = ("log_likelihood", "iterations", "converged", "identified")
     totals = {name: [getattr(model, name) for model in found.values()] for name in names}
+    totals["error"] = [typical_errors(model.position_spread.error, model.examination) for model in found.values()]
     return Models(found.__getitem__, flat, totals, tuple(found))
 
 

@@ -215,7 +215,8 @@ def _drop_bad_pages(connection: Any, log: Log, rows: str, pages: str) -> int:
         for what in ("position", "item")
     )
     run(connection, f"CREATE TEMP TABLE {bad} AS {twice}")
-    first = run(connection, f"SELECT event, what, which FROM {bad} ORDER BY event, what DESC, which LIMIT 1")
+    names = "event::VARCHAR, query::VARCHAR, what, which"
+    first = run(connection, f"SELECT {names} FROM {bad} ORDER BY event, query, what DESC, which LIMIT 1")
     if not first:
         return 0
     if not log.skip_bad:

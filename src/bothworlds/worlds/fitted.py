@@ -11,7 +11,7 @@ import numpy as np
 
 from .base import Stochastic
 
-__all__ = ["from_document", "from_file", "models_in", "plain", "read"]
+__all__ = ["from_document", "from_file", "models_in", "plain", "read", "warnings_in"]
 
 
 def from_file(path: str | Path, query: str | None = None) -> Stochastic:
@@ -95,6 +95,17 @@ def models_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return dict(document["models"])
     several = all(isinstance(one, Mapping) and {"attr", "exam"} <= set(one) for one in document.values())
     return document if several else None
+
+
+def warnings_in(document: Mapping[str, Any], query: str | None = None) -> tuple[str, ...]:
+    """What a file says against the model of a query, or against the only one.
+
+    >>> warnings_in({"models": {"tea": {"warnings": ["This curve is noise."]}}}, "tea")
+    ('This curve is noise.',)
+    """
+    models = models_in(document)
+    chosen = document if models is None else models[_chosen(list(models), query)]
+    return tuple(chosen.get("warnings", ()))
 
 
 def plain(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,8 @@ def detect(head: Head, name: str | None = None) -> Layout:
 def _named(head: Head, layout: Layout, found: list[Layout]) -> Layout:
     """The named layout. What speaks for another counts for nothing if no other is found."""
     why_not = layout.mismatch(head)
+    if why_not is not None and not found and isinstance(layout, TextLayout) and layout.speaks_later(head):
+        return layout  # bad lines, of which the first is one, are found by the scanner
     if why_not is None and found and layout not in found:
         why_not = f"it has a column {layout.strangers(head)[0]}"
     if why_not is not None:

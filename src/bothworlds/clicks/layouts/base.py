@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Ints
-from ..heads import Head
+from ..heads import Head, first_records
 
 __all__ = ["Batch", "Layout", "TableLayout", "TextLayout", "columns_of", "timestamps"]
 
@@ -90,6 +90,10 @@ class TextLayout(Layout):
         if head.kind == "text" and self.matches(head.first):
             return None
         return f"its first line {head.first[:60]!r} is not {self.sentence}" if head.first else "it is a table"
+
+    def speaks_later(self, head: Head) -> bool:
+        """Whether a record after the first line is of this layout."""
+        return head.kind == "text" and any(map(self.matches, first_records(head)))
 
 
 def _known(head: Head) -> dict[str, str]:

@@ -10,7 +10,7 @@ from .base import TextLayout
 
 __all__ = ["YANDEX"]
 
-START = re.compile(r"\s*\d+_\d+\t\d+(,\d+)*\s*:")
+START = re.compile(r"\s*\d+_\d+\t\s*\d+(\s*,\s*\d+)*\s*:")
 
 
 def last_record(text: bytes) -> int:

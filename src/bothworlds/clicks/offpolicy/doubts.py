@@ -54,13 +54,24 @@ def _uneven(impressions: Impressions) -> list[str]:
 def doubts_about_support(support: Sequence[Support]) -> list[str]:
     """What is wrong with the weights of a target, in sentences; nothing if nothing is."""
     *positions, whole = support
-    doubts = [*_unsupported(positions), *_few(positions, whole), *_wrong(positions)]
+    weighed = [s for s in positions if s.impressions]
+    doubts = [*_mute(positions), *_unsupported(weighed), *_few(weighed, whole), *_wrong(weighed)]
     if whole.lost > 0.0:
         doubts.append(
             f"Clipping cut {whole.clipped:.1%} of the weights and with them {whole.lost:.1%} of the weight: the "
             "clipped estimate is too low, and its interval does not know by how much."
         )
     return doubts
+
+
+def _mute(positions: Sequence[Support]) -> list[str]:
+    mute = [str(s.position) for s in positions if not s.impressions]
+    if not mute:
+        return []
+    return [
+        f"No impression at position {', '.join(mute)} has a propensity: weighted estimates are unknown there and for "
+        "the whole page, and only the direct method is left."
+    ]
 
 
 def _unsupported(positions: Sequence[Support]) -> list[str]:
@@ -119,13 +130,26 @@ def doubts_about_model(impressions: Impressions, unknown: Floats) -> list[str]:
     ]
 
 
-def doubts_about_fit(direct: Estimate, robust: Estimate, whole: Support) -> list[str]:
-    """Whether the direct method is off by more than chance, where clicks are enough for standard errors to hold."""
-    few = whole.effective_clicks < FEWEST_CLICKS
-    far = max(FAR * robust.standard_error, ALIKE * max(abs(direct.value), abs(robust.value)))
-    if few or not abs(direct.value - robust.value) > far:
+def doubts_about_fit(direct: Sequence[Estimate], robust: Sequence[Estimate], support: Sequence[Support]) -> list[str]:
+    """Whether the direct method is off by more than chance, for the whole page or at positions that cancel out."""
+    *apart, whole = (_apart(*parts) for parts in zip(direct, robust, support))
+    if whole:
+        return [
+            f"The direct method ({direct[-1].value:.4g}) is further from doubly robust ({robust[-1].value:.4g}) than "
+            "chance explains: clicks of this log do not follow its model, and doubly robust is the one to trust."
+        ]
+    off = [(a, b) for a, b, far in zip(direct, robust, apart) if far]
+    if not off:
         return []
+    said = ", ".join(f"{a.value:.4g} and not {b.value:.4g} at position {a.position}" for a, b in off[:MOST_NAMED])
+    more = ", ..." if len(off) > MOST_NAMED else ""
     return [
-        f"The direct method ({direct.value:.4g}) is further from doubly robust ({robust.value:.4g}) than chance "
-        "explains: clicks of this log do not follow its model, and doubly robust is the one to trust."
+        f"The direct method is further from doubly robust than chance explains: {said}{more}. Clicks of this log do "
+        "not follow its model, and doubly robust is the one to trust."
     ]
+
+
+def _apart(direct: Estimate, robust: Estimate, support: Support) -> bool:
+    """Whether two estimates differ by more than chance, if clicks are enough for standard errors to hold."""
+    far = max(FAR * robust.standard_error, ALIKE * max(abs(direct.value), abs(robust.value)))
+    return support.effective_clicks >= FEWEST_CLICKS and abs(direct.value - robust.value) > far

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..log import Log, read
 from .impressions import opened
@@ -56,6 +57,8 @@ def from_obp(feedback: Mapping[str, Any], *, names: Sequence[str] | None = None)
 
     Items are called ``names``, or as ``action_names`` says, or by their numbers.
     """
+    if not isinstance(feedback, Mapping):
+        raise ValueError(f"bandit feedback must be a dictionary of fields; got {type(feedback).__name__}")
     missing = {"action", "reward"} - feedback.keys()
     if missing:
         raise ValueError(
@@ -73,7 +76,11 @@ def from_obp(feedback: Mapping[str, Any], *, names: Sequence[str] | None = None)
     position = feedback.get("position")
     places = np.zeros(action.size, np.int64) if position is None else np.asarray(position)
     propensity = feedback.get("pscore")
-    if propensity is not None and not ((np.asarray(propensity) > 0.0) & (np.asarray(propensity) <= 1.0)).all():
+    if propensity is not None and not _are_chances(np.asarray(propensity)):
         raise ValueError("pscore must be probabilities above 0")
     columns = {"item": labels[action], "position": places, "click": reward.astype(np.int64), "propensity": propensity}
     return read({name: np.asarray(column) for name, column in columns.items() if column is not None}, "tidy")
+
+
+def _are_chances(values: NDArray[Any]) -> bool:
+    return values.dtype.kind in "iuf" and bool(((values > 0.0) & (values <= 1.0)).all())

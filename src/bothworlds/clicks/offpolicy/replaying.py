@@ -11,10 +11,11 @@ from scipy.special import chdtrc
 
 from ...core import decide, learn
 from ...kernels import Floats, Ints, kernel
+from ...worlds.settings import whole
 from .impressions import Impressions, opened
 from .pages import Batch, batches, usable
 from .result import Estimate, interval
-from .teaching import label_of, runs_compiled
+from .teaching import is_policy, label_of, runs_compiled
 
 __all__ = ["Replay", "replay"]
 
@@ -69,6 +70,9 @@ def replay(log: Any, policy: Any, *, seed: int = 0) -> Replay:
     Li, Chu, Langford, Wang: Unbiased offline evaluation of contextual-bandit-based news article recommendation
     algorithms, WSDM 2011.
     """
+    if not is_policy(policy):
+        raise ValueError(f"replay plays a policy, as bothworlds.policy('ftrl-pbm') makes one; got {policy!r}")
+    whole(seed, "seed", 0)
     with opened(log) as impressions:
         _check_uniform(impressions)
         state, rng = policy.init(*impressions.shape), np.random.default_rng(seed)

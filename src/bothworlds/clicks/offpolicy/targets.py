@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels import Floats
+from ..memory import name_of
 from .impressions import Impressions
 
 __all__ = ["Target", "from_marginals", "from_ranking"]
@@ -30,7 +31,7 @@ class Target:
 
 def from_ranking(ranking: Sequence[str], impressions: Impressions) -> Target:
     """One list, always: the names of its items in the order of the log's positions."""
-    names = [str(name) for name in ranking]
+    names = [name_of(name) for name in ranking]
     n, m = impressions.shape
     if len(names) != m:
         raise ValueError(
@@ -48,19 +49,19 @@ def from_ranking(ranking: Sequence[str], impressions: Impressions) -> Target:
     return Target(" > ".join(names), x, np.zeros(m))
 
 
-def from_marginals(marginals: Mapping[str, Sequence[float]], impressions: Impressions, label: str = "") -> Target:
+def from_marginals(marginals: Mapping[str, Sequence[float]], impressions: Impressions) -> Target:
     """Any random ranking: for every item the probabilities with which it is put at each of the log's positions."""
     n, m = impressions.shape
     x, unknown = np.zeros((n, m)), np.zeros(m)
     index = {item: i for i, item in enumerate(impressions.items)}
     for name, row in marginals.items():
         probabilities = _probabilities(name, row, m)
-        if str(name) in index:
-            x[index[str(name)]] += probabilities
+        if name_of(name) in index:
+            x[index[name_of(name)]] += probabilities
         else:
             unknown += probabilities
     _check_sums(x, unknown, impressions)
-    return Target(label or "marginals", np.stack([x, x]), unknown)
+    return Target("marginals", np.stack([x, x]), unknown)
 
 
 def _probabilities(name: Any, row: Sequence[float], m: int) -> Floats:

@@ -13,7 +13,7 @@ from .impressions import Impressions
 from .pages import Batch, batches, usable
 from .targets import Target
 
-__all__ = ["from_policy", "label_of", "marginals_of", "runs_compiled", "teach"]
+__all__ = ["from_policy", "is_policy", "label_of", "marginals_of", "runs_compiled", "teach"]
 
 FEWEST_DRAWS, MOST_DRAWS = 10_000, 1_000_000
 
@@ -73,7 +73,7 @@ def teach(policy: Any, state: Any, pages: Iterable[Batch]) -> Any:
         return state
     for batch in pages:
         for ranking, propensity, clicks in zip(*batch):
-            state = policy.learn(state, Decision(ranking, propensity), clicks)
+            policy.learn(state, Decision(ranking, propensity), clicks)
     return state
 
 
@@ -91,6 +91,11 @@ def marginals_of(policy: Any, state: Any, shape: tuple[int, int], rounds: int, r
     for _ in range(rounds):
         counts[policy.decide(state, rng).ranking, positions] += 1.0
     return counts / rounds
+
+
+def is_policy(given: Any) -> bool:
+    """Whether something can be taught and asked."""
+    return all(callable(getattr(given, verb, None)) for verb in ("init", "decide", "learn"))
 
 
 def label_of(policy: Any) -> str:
