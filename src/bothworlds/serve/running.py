@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import signal
 import socket
@@ -182,6 +183,12 @@ def _without_password(store: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
 
 
+def _keep_for_good() -> None:
+    """Let the garbage collector pass over what was loaded and compiled: looking at all of it holds up every visitor."""
+    gc.collect()
+    gc.freeze()
+
+
 class _Server(uvicorn.Server):
     """Uvicorn, quiet, and with an end that counts as success."""
 
@@ -232,6 +239,7 @@ class _Server(uvicorn.Server):
         finally:
             patience.cancel()
         if self.started:
+            _keep_for_good()
             self._tell_started()
 
     @contextlib.contextmanager

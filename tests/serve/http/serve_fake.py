@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -32,6 +33,8 @@ class SlowEngine(FakeEngine):
         await self.put_surface("home", {"slots": 2, "items": ["a", "b", "c"]}, actor="test")
 
     async def stop(self):
+        if "kept" in sys.argv:
+            print("kept", gc.get_freeze_count(), flush=True)
         print("stopped", flush=True)
 
 

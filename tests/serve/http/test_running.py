@@ -62,6 +62,13 @@ def test_a_request_under_way_is_answered_before_the_service_stops():
         assert process.wait(PATIENCE) == 0
 
 
+def test_garbage_is_not_looked_for_in_what_was_loaded():
+    with service("kept") as (process, _):
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=PATIENCE)
+        assert int(out.partition("kept ")[2].split()[0]) > 10_000
+
+
 def test_an_interrupt_is_a_stop_as_well():
     with service() as (process, _):
         process.send_signal(signal.SIGINT)
