@@ -9,6 +9,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from bothworlds.serve import wire
 from bothworlds.serve.answering import send_answer
 from bothworlds.serve.wire import ENOUGH, Gathering, OneWrite
 
@@ -54,6 +55,35 @@ def written_for_an_answer(protocol_class):
         return transport.written
 
     return asyncio.run(play())
+
+
+def left_open(sent, monkeypatch):
+    """Whether a connection on which this was sent is open after the time for the head of a request."""
+
+    async def app(scope, receive, send):
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def play():
+        config, transport = Config(app, log_config=None), Transport()
+        config.load()
+        protocol = OneWrite(config, ServerState(), {})
+        protocol.connection_made(transport)
+        protocol.data_received(sent)
+        await asyncio.sleep(0.05)
+        closed = transport.closed
+        protocol.connection_lost(None)
+        await asyncio.sleep(0)
+        return closed
+
+    monkeypatch.setattr(wire, "HEAD_SECONDS", 0.01)
+    return not asyncio.run(play())
+
+
+def test_whoever_connects_and_asks_for_nothing_does_not_stay(monkeypatch):
+    assert not left_open(b"", monkeypatch)
+    assert not left_open(REQUEST[:-3], monkeypatch)
+    assert left_open(REQUEST, monkeypatch)
 
 
 def test_an_answer_is_one_write():
