@@ -25,3 +25,13 @@ def experienced(rounds=30, **settings):
     ranker = Ranker(PAGES, 3, **({"seed": 1} | settings))
     future(ranker, rounds)
     return ranker
+
+
+def visited(ranker, visits):
+    """The ids of pages that were shown, one a visit, and on which the first item was clicked."""
+    ids = []
+    for _ in visits:
+        shown = ranker.rank()
+        ranker.feedback(shown.id, shown.items[:1])
+        ids.append(shown.id)
+    return ids

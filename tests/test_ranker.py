@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import bothworlds
 from bothworlds import Ranker, policy
 from tests.policies.plain import EpsilonGreedy, Stranger, called
-from tests.rankers import PAGES, PLAYERS, future
+from tests.rankers import PAGES, PLAYERS, future, visited
 
 # Ranking
 
@@ -281,23 +282,9 @@ def test_answered_rankings_make_room():
 
 
 def test_a_ranker_may_be_used_from_several_threads():
-    ranker, ids, errors = Ranker(PAGES, 3, seed=0), [], []
-
-    def visitors():
-        try:
-            for _ in range(150):
-                shown = ranker.rank()
-                ids.append(shown.id)
-                ranker.feedback(shown.id, shown.items[:1])
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=visitors) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    ranker = Ranker(PAGES, 3, seed=0)
+    with ThreadPoolExecutor(8) as threads:
+        ids = [id for some in threads.map(lambda _: visited(ranker, range(150)), range(8)) for id in some]
     assert len(set(ids)) == 8 * 150
     assert ranker.pending == 0
 
@@ -326,22 +313,9 @@ class Alone(EpsilonGreedy):
 
 
 def test_a_policy_is_never_used_by_two_threads_at_a_time():
-    ranker, errors = Ranker(PAGES, 3, policy=Alone(), seed=0), []
-
-    def visitors():
-        try:
-            for _ in range(20):
-                shown = ranker.rank()
-                ranker.feedback(shown.id, shown.items[:1])
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=visitors) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    ranker = Ranker(PAGES, 3, policy=Alone(), seed=0)
+    with ThreadPoolExecutor(4) as threads:
+        assert len(list(threads.map(lambda _: visited(ranker, range(20)), range(4)))) == 4
 
 
 def test_the_ranker_is_at_hand():

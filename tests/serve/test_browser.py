@@ -140,6 +140,7 @@ def test_choosing_a_range_shows_it(browser, address):
     browser.run("select = document.querySelector('select[name=range]'); select.value = '7d';"
                 "select.dispatchEvent(new Event('change', {bubbles: true}))")  # fmt: skip
     browser.until("location.search.includes('range=7d') && document.readyState === 'complete'")
+    assert browser.run("document.querySelector('select[name=range]').value") == "7d"
 
 
 def test_commands_can_be_copied(browser, address):

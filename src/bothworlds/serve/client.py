@@ -1,49 +1,31 @@
-"""Clients for programs in Python; the standard library is all they need.
-
-Rank and feedback may be repeated without harm, for a request id always gives the same list and an event is counted
-once; so may GET, PUT and DELETE. Such calls are made again, with growing pauses, if they fail for want of an answer.
-Others are made once: a warm start would count twice, and a key that nobody has read would stay.
-"""
+"""Clients for programs in Python: lists to show, and clicks that wait to be sent together."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import json
 import logging
 import os
-import queue
-import random
 import threading
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
+
+from .calling import Caller, ClientError, worth_another_try
 
 __all__ = ["AsyncClient", "Client", "ClientError", "Page"]
 
 logger = logging.getLogger("bothworlds.client")
 
 T = TypeVar("T")
-WORTH_ANOTHER_TRY = (408, 429, 502, 503, 504)
-REPEATABLE_METHODS = ("GET", "HEAD", "PUT", "DELETE")
 BATCH = 500
 MOST_WAITING = 10_000
-
-
-class ClientError(Exception):
-    """What the service answered, or that it did not (status 0)."""
-
-    def __init__(self, status: int, detail: str, problem: Mapping[str, Any] | None = None) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.problem = status, detail, dict(problem or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +62,7 @@ class Page:
         return cls(items=[slot["item"] for slot in slots], p=tuple(slot["p"] for slot in slots), **known)
 
 
-class Client:
+class Client(Caller):
     """Talks to one service; any number of threads may share it.
 
     ``rank`` with ``fallback`` never raises for want of a service: it gives the page's own order instead. Clicks noted
@@ -98,18 +80,12 @@ class Client:
         flush_seconds: float = 0.5,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url must be like http://127.0.0.1:8080; got {url!r}")
-        self._parts, self._timeout, self._tries, self._pause = parts, timeout, max(1, tries), pause
-        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        self._idle: queue.LifoQueue[HTTPConnection] = queue.LifoQueue()
+        super().__init__(url, key, timeout=timeout, tries=tries, pause=pause)
         self._waiting: dict[str, dict[str, Any]] = {}
         self._lock, self._flush_seconds = threading.Lock(), flush_seconds
         self._sending = threading.Lock()  # held while events are on their way: they are in nobody's hands then
         self._timer: threading.Timer | None = None
-        self._closed = False
-        self.dropped = 0  # events given up because too many were waiting, or because the service did not take them
+        self.dropped = 0  # events given up: too many were waiting, or the service did not take them, or did not answer
         _made.add(self)
 
     def rank(
@@ -151,13 +127,8 @@ class Client:
         if not page.learned:
             return
         with self._lock:
-            known = self._waiting.pop(page.event_id, {"clicks": [], "final": False})
-            self._waiting[page.event_id] = {
-                "event_id": page.event_id,
-                "token": page.token,
-                "clicks": sorted({*known["clicks"], *slots}),
-                "final": known["final"] or final,
-            }
+            event = {"event_id": page.event_id, "token": page.token, "clicks": [*slots], "final": final}
+            self._waiting[page.event_id] = _merged(self._waiting.pop(page.event_id, event), event)
             self._drop_oldest()
             self._flush_later()
             full = len(self._waiting) >= BATCH
@@ -189,7 +160,7 @@ class Client:
                 self._note_rejected(self.feedback(batch))
             except ClientError as error:
                 taken = False
-                if error.status in WORTH_ANOTHER_TRY or not error.status:
+                if worth_another_try(error):
                     self._take_back(events[start:])
                     break
                 self.dropped += len(batch)
@@ -215,18 +186,9 @@ class Client:
         self._hang_up()
 
     def _begin_anew(self) -> None:
-        """In a process that was just forked off: two on one connection would read each other's answers."""
-        for connection in self._idle.queue:  # as it is: whoever held a lock is not in this process
-            connection.close()
-        self._idle, self._waiting, self._timer = queue.LifoQueue(), {}, None
+        super()._begin_anew()
+        self._waiting, self._timer = {}, None
         self._lock, self._sending = threading.Lock(), threading.Lock()
-
-    def _hang_up(self) -> None:
-        try:
-            while True:
-                self._idle.get_nowait().close()
-        except queue.Empty:
-            return
 
     def __enter__(self) -> Self:
         return self
@@ -234,62 +196,11 @@ class Client:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def call(self, method: str, path: str, body: Any = None, *, tries: int | None = None) -> Any:
-        """Any call of the API; the answer's JSON, or ``ClientError``. ``tries`` says how often, if it is up to you."""
-        sent = None if body is None else json.dumps(body).encode()
-        repeatable = _may_be_repeated(method, path)
-        most = tries or (self._tries if repeatable else 1)
-        for attempt in range(most):
-            try:
-                return self._once(method, path, sent, fresh=not repeatable)
-            except ClientError as error:
-                if attempt + 1 == most or (error.status and error.status not in WORTH_ANOTHER_TRY):
-                    raise
-                asked = float(error.problem.get("retry_after", 0.0))
-                self._pause(max(asked, 0.1 * 2**attempt * random.uniform(0.5, 1.5)))
-        raise AssertionError("at least one try is made")
-
-    def _once(self, method: str, path: str, body: bytes | None, *, fresh: bool) -> Any:
-        connection, used = self._connection(fresh)
-        try:
-            try:
-                answer = self._exchange(connection, method, path, body)
-            except (HTTPException, OSError) as error:
-                connection.close()
-                if not used or isinstance(error, TimeoutError):
-                    raise
-                # The service may close a connection that was idle just as it is used again.
-                answer = self._exchange(connection, method, path, body)
-            text = answer.read()
-        except (HTTPException, OSError) as error:
-            connection.close()
-            said = str(error) or type(error).__name__
-            raise ClientError(0, f"no answer from {self._parts.netloc}: {said}") from error
-        self._idle.put(connection)
-        if self._closed:  # by another thread, in the meantime
-            self._hang_up()
-        return _read(answer, text)
-
-    def _exchange(self, connection: HTTPConnection, method: str, path: str, body: bytes | None) -> HTTPResponse:
-        connection.request(method, self._parts.path.rstrip("/") + path, body, self._headers)
-        return connection.getresponse()
-
-    def _connection(self, fresh: bool) -> tuple[HTTPConnection, bool]:
-        """A connection, and whether it was used before; one that is fresh fails only if the service does."""
-        if not fresh:
-            with suppress(queue.Empty):
-                return self._idle.get_nowait(), True
-        made = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
-        return made(str(self._parts.hostname), self._parts.port, timeout=self._timeout), False
-
     def _take_back(self, events: Sequence[dict[str, Any]]) -> None:
         with self._lock:
             newer, self._waiting = self._waiting, {event["event_id"]: event for event in events}
             for event_id, event in newer.items():
-                older = self._waiting.get(event_id, {"clicks": [], "final": False})
-                event["clicks"] = sorted({*older["clicks"], *event["clicks"]})
-                event["final"] = older["final"] or event["final"]
-                self._waiting[event_id] = event
+                self._waiting[event_id] = _merged(self._waiting.get(event_id, event), event)
             self._drop_oldest()
             self._flush_later()
 
@@ -305,13 +216,10 @@ class Client:
             self._timer.start()
 
 
-def _may_be_repeated(method: str, path: str) -> bool:
-    """Whether a call that was made twice comes to the same.
-
-    >>> _may_be_repeated("POST", "/v1/surfaces/home/rank"), _may_be_repeated("POST", "/v1/surfaces/home/warm-start")
-    (True, False)
-    """
-    return method in REPEATABLE_METHODS or path == "/v1/feedback" or path.endswith("/rank")
+def _merged(older: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
+    """What is known of an event from two reports of it."""
+    clicks = sorted({*older["clicks"], *newer["clicks"]})
+    return {**newer, "clicks": clicks, "final": older["final"] or newer["final"]}
 
 
 def _expect(field: str, answer: Any) -> Any:
@@ -319,20 +227,6 @@ def _expect(field: str, answer: Any) -> Any:
     if not isinstance(answer, dict) or field not in answer:
         raise ClientError(0, f"the answer is none of the service: it has no {field!r}")
     return answer[field]
-
-
-def _read(answer: HTTPResponse, text: bytes) -> Any:
-    try:
-        said = json.loads(text) if text else {}
-    except ValueError:
-        said = {}
-    if answer.status < 400:
-        return said
-    problem = said if isinstance(said, dict) else {}
-    wait = answer.getheader("Retry-After", "")
-    if wait.isdigit():
-        problem["retry_after"] = min(int(wait), 30)
-    raise ClientError(answer.status, str(problem.get("detail") or problem.get("title") or answer.reason), problem)
 
 
 class AsyncClient:

@@ -39,15 +39,21 @@ class Transport:
     def resume_reading(self): ...
 
 
+def connected(protocol_class, app):
+    """A connection to the application, and the transport that notes what comes of it."""
+    config, transport = Config(app, log_config=None), Transport()
+    config.load()
+    protocol = protocol_class(config, ServerState(), {})
+    protocol.connection_made(transport)
+    return protocol, transport
+
+
 def written_for_an_answer(protocol_class):
     async def app(scope, receive, send):
         await send_answer(send, 200, b"hello", b"text/plain", [])
 
     async def play():
-        config, transport = Config(app, log_config=None), Transport()
-        config.load()
-        protocol = protocol_class(config, ServerState(), {})
-        protocol.connection_made(transport)
+        protocol, transport = connected(protocol_class, app)
         protocol.data_received(REQUEST)
         for _ in range(5):
             await asyncio.sleep(0)
@@ -65,10 +71,7 @@ def left_open(sent, monkeypatch):
             pass
 
     async def play():
-        config, transport = Config(app, log_config=None), Transport()
-        config.load()
-        protocol = OneWrite(config, ServerState(), {})
-        protocol.connection_made(transport)
+        protocol, transport = connected(OneWrite, app)
         protocol.data_received(sent)
         await asyncio.sleep(0.05)
         closed = transport.closed

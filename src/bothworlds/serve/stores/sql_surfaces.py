@@ -169,11 +169,12 @@ def _in_time(session: Session, surface_id: int, adjustments: Sequence[Adjustment
         " WHERE surface_id = ? AND settled_at > ? AND settled_by <> 'import' GROUP BY segment",
         (surface_id, min(one.at for one in resets)),
     )
-    latest = {(segment, RESET): at for segment, at in settled}
-    return [
-        msgspec.structs.replace(one, at=max(one.at, latest.get((one.increments.segment, one.reason), one.at)))
-        for one in adjustments
-    ]
+    latest: dict[str, int] = {row[0]: row[1] for row in settled}
+
+    def dated(reset: Adjustment) -> Adjustment:
+        return msgspec.structs.replace(reset, at=max(reset.at, latest.get(reset.increments.segment, reset.at)))
+
+    return [dated(one) if one.reason == RESET else one for one in adjustments]
 
 
 def _of_surface(adjustment: Adjustment, surface_id: int) -> Adjustment:
