@@ -27,7 +27,7 @@ __all__ = ["Opened", "listen", "open_service", "run", "serve"]
 
 BACKLOG = 2048
 PATIENCE_SECONDS = 4.0
-COMPILING = "Still starting: the first start of an installation compiles for about a minute, later ones do not."
+COMPILING = "Still starting: the first start of an installation compiles for 15 seconds or longer, later ones do not."
 NO_KEYS = "The store has no keys: everybody on this machine may do everything, and nobody else can connect."
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 Announce = Callable[[str], None]
