@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Send
 
 from .crossing import Headers
-from .limits import Gone
 from .logs import logger
 from .problems import MEDIA_TYPE, Problem, problem_of
 
@@ -17,7 +15,6 @@ __all__ = ["Observed", "said_problem", "send_answer", "send_problem"]
 
 JSON = b"application/json"
 AGAIN_SECONDS = 1.0
-LISTEN_SECONDS = 300.0  # who takes nothing of an answer for so long is gone; an export holds a view of the store
 
 
 class Observed:
@@ -30,11 +27,7 @@ class Observed:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-        try:
-            async with asyncio.timeout(LISTEN_SECONDS):
-                await self._send(message)
-        except TimeoutError:
-            raise Gone from None
+        await self._send(message)
 
 
 async def send_answer(send: Send, status: int, body: bytes, kind: bytes, headers: Headers) -> None:

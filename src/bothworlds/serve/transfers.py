@@ -13,10 +13,10 @@ from typing import IO, Any
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from .config import Limits
-from .limits import chunks, media_type
+from .limits import Gone, chunks, media_type
 from .managing import answer
 from .problems import Problem
 
@@ -25,6 +25,7 @@ __all__ = ["NDJSON", "PARQUET", "Transfers"]
 NDJSON, PARQUET = "application/x-ndjson", "application/vnd.apache.parquet"
 ROWS_AT_A_TIME = 2000
 BYTES_AT_A_TIME = 1 << 18
+LISTEN_SECONDS = 300.0  # who takes nothing for so long is gone; an export holds a view of the store
 COLUMNS = {
     "event": "string",
     "timestamp": "string",
@@ -56,14 +57,15 @@ class Transfers:
         # The first piece is read before the answer begins, so that a store that is away is an error and not a stump.
         first: list[dict[str, Any]] = await anext(pieces, [])
         if kind == NDJSON:
-            return Lines(first, pieces)
+            return Streamed(_lines(first, pieces), pieces, NDJSON)
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it has been sent
         try:
             await _write_parquet(file, first, pieces)
         except BaseException:
             file.close()
             raise
-        return StreamingResponse(_bytes(file), media_type=PARQUET)
+        content = _bytes(file)
+        return Streamed(content, content, PARQUET)
 
     async def import_log(self, request: Request, actor: str) -> Response:
         kind = media_type(request.scope, [NDJSON.encode(), PARQUET.encode()])
@@ -103,18 +105,25 @@ def _wanted(request: Request) -> str:
     raise Problem(406, f"a log is sent as {NDJSON} or {PARQUET}")
 
 
-class Lines(StreamingResponse):
-    """Rows as they are read; lets go of the store at the end, even if nobody takes them any more."""
+class Streamed(StreamingResponse):
+    """An answer as it is read; lets go of where it comes from at the end, even if nobody takes it any more."""
 
-    def __init__(self, first: list[dict[str, Any]], pieces: AsyncGenerator[list[dict[str, Any]]]) -> None:
-        super().__init__(_lines(first, pieces), media_type=NDJSON)
-        self._pieces = pieces
+    def __init__(self, content: AsyncIterator[bytes], source: AsyncGenerator[Any], kind: str) -> None:
+        super().__init__(content, media_type=kind)
+        self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def patiently(message: Message) -> None:
+            try:
+                async with asyncio.timeout(LISTEN_SECONDS):
+                    await send(message)
+            except TimeoutError:
+                raise Gone from None
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, patiently)
         finally:
-            await self._pieces.aclose()
+            await self._source.aclose()
 
 
 async def _in_pieces(rows: Iterator[dict[str, Any]]) -> AsyncGenerator[list[dict[str, Any]]]:
@@ -151,7 +160,7 @@ async def _write_parquet(
             await asyncio.to_thread(writer.write_table, pa.Table.from_pylist(piece, schema))
 
 
-async def _bytes(file: IO[bytes]) -> AsyncIterator[bytes]:
+async def _bytes(file: IO[bytes]) -> AsyncGenerator[bytes]:
     with file:
         file.seek(0)
         while piece := await asyncio.to_thread(file.read, BYTES_AT_A_TIME):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bothworlds.serve import answering, transfers
+from bothworlds.serve import transfers
 from bothworlds.serve.app import HUNG_UP
 from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.transfers import COLUMNS, NDJSON, PARQUET
@@ -56,7 +56,7 @@ def test_a_log_is_exported_as_parquet(call, rows, how):
 
 
 def test_an_export_that_nobody_takes_is_given_up_and_lets_go_of_the_store(call, engine, rows, monkeypatch):
-    monkeypatch.setattr(answering, "LISTEN_SECONDS", 0.01)
+    monkeypatch.setattr(transfers, "LISTEN_SECONDS", 0.01)
     let_go = threading.Event()
 
     def exported(surface):
