@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
+import bothworlds
+from bothworlds import kernels
 from bothworlds.kernels import kernel, register_kernels
 
 COMPILED = not numba.config.DISABLE_JIT
@@ -133,13 +136,67 @@ class TestTheCache:
         project = Project(tmp_path, OURS)
         run = project.run
 
-        def run_after_touching() -> float:
-            project.edit(factor=1.0)  # the same text, but a new file
+        def run_after_an_edit() -> float:
+            project.edit(factor=2.0 + project.edits)
             return run()
 
-        project.run = run_after_touching
+        project.run = run_after_an_edit
         with pytest.raises(AssertionError, match="compiled again"):
             check_cache_is_used(project)
+
+
+class TestWhatAKernelCanReach:
+    """The key of the cache, of this package's own modules."""
+
+    @pytest.fixture
+    def package(self, tmp_path, monkeypatch):
+        """A copy of the package, of which the key is made instead."""
+        copy = tmp_path / "bothworlds"
+        shutil.copytree(Path(kernels.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        monkeypatch.setattr(kernels, "__file__", str(copy / "kernels.py"))
+        monkeypatch.setattr(bothworlds, "__path__", [str(copy)])
+        kernels._digest_of.cache_clear()
+        kernels._source_of.cache_clear()
+        yield copy
+        kernels._digest_of.cache_clear()
+        kernels._source_of.cache_clear()
+
+    def keys_after_an_edit(self, package: Path, edited: str) -> set[str]:
+        """Which of some modules have another key after a file is edited."""
+        names = ["geometry.newton", "policies.ftrl_pbm", "policies.gibbs_ts", "arena.loop", "clicks.scanning"]
+        before = {name: kernels._digest_of(f"bothworlds.{name}") for name in names}
+        file = package / edited
+        file.write_text(file.read_text() + "\nEDITED = True\n")
+        kernels._digest_of.cache_clear()
+        kernels._source_of.cache_clear()
+        return {name for name in names if kernels._digest_of(f"bothworlds.{name}") != before[name]}
+
+    @pytest.mark.parametrize("edited", ["serve/engine.py", "cli/__init__.py", "experiments/base.py", "clicks/model.py"])
+    def test_an_edit_elsewhere_compiles_nothing(self, package, edited):
+        assert self.keys_after_an_edit(package, edited) == set()
+
+    @pytest.mark.parametrize(
+        ("edited", "compiled"),
+        [
+            ("policies/ftrl_pbm.py", {"policies.ftrl_pbm"}),
+            ("geometry/feasible.py", {"policies.ftrl_pbm"}),
+            ("geometry/newton.py", {"geometry.newton", "policies.ftrl_pbm"}),
+            ("clicks/scanning.py", {"clicks.scanning"}),
+        ],
+    )
+    def test_an_edit_in_reach_compiles_what_reaches_it(self, package, edited, compiled):
+        assert self.keys_after_an_edit(package, edited) >= compiled
+
+    def test_an_edit_of_the_decorator_compiles_everything(self, package):
+        assert len(self.keys_after_an_edit(package, "kernels.py")) == 5
+
+    def test_what_is_loaded_makes_no_difference(self):
+        asked = "import bothworlds.kernels as k; print(k._digest_of('bothworlds.arena.loop'))"
+        keys = {
+            subprocess.run([sys.executable, "-c", f"{first}; {asked}"], capture_output=True, text=True).stdout
+            for first in ("pass", "import bothworlds.serve.engine, bothworlds.policies.pmed, bothworlds.arena")
+        }
+        assert len(keys) == 1
 
 
 @kernel

@@ -2,17 +2,19 @@
 
 Numba's own cache is keyed by the file a function is written in. Our kernels call one another across files, and
 ``arena`` compiles one loop around whatever policy it is given, so a stale entry would silently run yesterday's
-policy. Here the key also holds the state of all sources a kernel can reach: this package's, and those of every
-class that appears in the argument types (a policy's state may come from somebody else's package).
+policy. Here the key is a hash of all sources a kernel can reach: the module it is written in, those of every class that
+appears in the argument types and of the kernels registered for it (a policy may come from somebody else's package), and
+all modules that these import, directly or not. An edit elsewhere compiles nothing.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -112,6 +114,8 @@ def register_kernels(verb: Callable[..., Any], implementations: dict[type, Calla
     """
     from numba.extending import overload
 
+    _registered.append(implementations)
+
     def choose(first: Any, *others: Any) -> Callable[..., Any] | None:
         chosen = implementations.get(getattr(first, "instance_class", object))
         return getattr(chosen, "py_func", chosen)
@@ -129,31 +133,39 @@ def name_apart(state_class: type) -> None:
         known = sum(name == full or name.startswith(f"{full}#") for name in _apart)
         state_class.__name__ = f"{full}#{known + 1}" if known else full
         _apart[state_class.__name__] = state_class
-    _digest_of_package.cache_clear()  # a class that is new may come from a file that has been edited
+    for known_by_name in (_source_of, _digest_of):  # a class that is new may come from a file that has been edited
+        known_by_name.cache_clear()
 
 
 _apart: dict[str, type] = {}
+_registered: list[dict[type, Callable[..., Any]]] = []
 
 
 class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
     """Numba's function cache with a key of plain text that covers every source the function can reach."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        self._cache_file._source_stamp = _digest_of(__name__) + _digest_of(function.__module__)
-
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        return super().load_overload(sig, target_context) if _has_source(sig) else None
+        return super().load_overload(sig, target_context) if self._keeps(sig) else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        if _has_source(sig):
+        if self._keeps(sig):
             super().save_overload(sig, data)
+
+    def _keeps(self, sig: Any) -> bool:
+        self._cache_file._source_stamp = _digest_of(self._py_func.__module__)
+        return all(_is_written_down(owner) for owner in _classes_in(sig))
 
     def _index_key(self, sig: Any, codegen: Any) -> str:
         parts = [str(sig), str(codegen.magic_tuple()), self._py_func.__code__.co_code.hex()]
-        for owner in sorted({f"{c.__module__}.{c.__qualname__}" for c in _classes_in(sig)}):
-            parts += [owner, _digest_of(owner.rpartition(".")[0])]
+        parts += [_digest_of(module) for module in sorted(_modules_behind(sig))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _modules_behind(types: Any) -> set[str]:
+    """The modules of all classes among the types, and of the kernels that are registered for them."""
+    classes = list(_classes_in(types))
+    kernels = [known[owner] for known in _registered for owner in classes if owner in known]
+    return {owner.__module__ for owner in [*classes, *kernels]}
 
 
 def _classes_in(types: Any) -> Iterator[type]:
@@ -164,34 +176,65 @@ def _classes_in(types: Any) -> Iterator[type]:
             yield from _classes_in(t.types)
 
 
-def _has_source(types: Any) -> bool:
-    """Whether all classes among the types are written in files; what is typed at a prompt is not kept on disk."""
-    return all(_is_written_down(owner) for owner in _classes_in(types))
-
-
 @cache
 def _is_written_down(owner: type) -> bool:
+    """Whether a class is written in a file; code compiled for one typed at a prompt is not kept on disk."""
     try:
         return bool(inspect.getsource(owner))
     except (OSError, TypeError):
         return False
 
 
+@cache
 def _digest_of(module_name: str) -> str:
-    """Identify the sources around a module: its whole top-level package, or its file."""
-    return _digest_of_package(module_name.partition(".")[0])
+    """A hash of a module's source and of all it imports, directly or not, from its own package and from this one.
+
+    Of a module that is in no package, plain files in its folder are part of it.
+    """
+    own, top = __name__.partition(".")[0], module_name.partition(".")[0]
+    homes = {own: Path(__file__).parents[1], top: _home_of(top)}
+    beside = None if hasattr(sys.modules.get(top), "__path__") else homes[top]
+    reached: dict[str, str] = {}
+    waiting = [module_name, __name__]
+    while waiting:
+        name = waiting.pop()
+        home = homes.get(name.partition(".")[0], beside)
+        if name not in reached and home is not None:
+            reached[name], imports = _source_of(name, home)
+            waiting += imports
+    return hashlib.sha256("\n".join(f"{name} {reached[name]}" for name in sorted(reached)).encode()).hexdigest()
+
+
+def _home_of(package: str) -> Path:
+    """The folder in which a package or a plain module lies."""
+    module = sys.modules.get(package)
+    places = [*getattr(module, "__path__", []), getattr(module, "__file__", None) or "."]
+    return Path(places[0]).absolute().parent
 
 
 @cache
-def _digest_of_package(name: str) -> str:
-    top = sys.modules.get(name)
-    places = list(getattr(top, "__path__", []))
-    files = [f for place in places for f in sorted(Path(place).rglob("*.py"))]
-    own = Path(str(getattr(top, "__file__", "")))
-    if not files and own.is_file():
-        files = [own]
-    digest = hashlib.sha256()
-    for f in files:
-        stat = f.stat()
-        digest.update(f"{f}:{stat.st_mtime_ns}:{stat.st_size}".encode())
-    return digest.hexdigest()
+def _source_of(module_name: str, home: Path) -> tuple[str, tuple[str, ...]]:
+    """A hash of a module's source, and the names of what it imports; nothing if there is no such module there."""
+    place = home.joinpath(*module_name.split("."))
+    package = place / "__init__.py"
+    file = package if package.is_file() else place.with_name(f"{place.name}.py")
+    if not file.is_file():
+        return "", ()
+    text = file.read_bytes()
+    inside = module_name if file == package else module_name.rpartition(".")[0]
+    return hashlib.sha256(text).hexdigest(), tuple(_imported(ast.parse(text).body, inside.split(".")))
+
+
+def _imported(statements: Iterable[ast.stmt], package: list[str]) -> Iterator[str]:
+    """The modules that may be imported as a source is loaded; ``from a import b`` may mean the module a.b."""
+    for node in statements:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (base, *(f"{base}.{alias.name}" for alias in node.names))
+        elif isinstance(node, ast.Try) or (isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)):
+            yield from _imported(
+                (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)), package
+            )
