@@ -11,7 +11,7 @@ import msgspec
 
 from bothworlds.serve.ids import imported_id
 from bothworlds.serve.records import RESET, Adjustment, Event, Increments, Report, Segment, Status, Surface
-from bothworlds.serve.settling import increments_of, judged, silent
+from bothworlds.serve.settling import increments_of, judged, silent, spread
 from bothworlds.serve.stores.base import StoreError, VersionConflict
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -247,6 +247,9 @@ def added(segment: Segment, increments: Increments, revision: int) -> Segment:
         loss[key] += cell.loss
         shown[key] += cell.shown
         clicked[key] += cell.clicked
+    for slot, observed in increments.observed:
+        for item, _, charged in spread(increments.eligibility, slot, observed):
+            loss[item, slot] += charged
     rounds = segment.rounds + increments.rounds
     return msgspec.structs.replace(
         segment, rounds=rounds, revision=revision, loss=dict(loss), shown=dict(shown), clicked=dict(clicked)

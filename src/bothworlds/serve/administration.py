@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
-
-import msgspec
 
 from . import exchange, surfaces
 from .engine_types import Conflict, Invalid, Unknown
@@ -15,7 +13,7 @@ from .records import Adjustment, Segment, Surface
 from .refreshing import Refresher
 from .shelves import Display
 from .stores.base import Store, StoreError, Unstorable, VersionConflict
-from .surfaces import Absence, Change, Standing
+from .surfaces import Change
 from .writer import unavailable
 
 __all__ = ["Administration"]
@@ -61,14 +59,8 @@ class Administration:
                     raise Conflict(f"there is no version {if_version} of surface {name!r}: it does not exist")
                 return surfaces.created(name, body, self._clock())
             surface = self._expected(name, if_version)
-            segments = self._store.segments(surface.id)
-            since = {
-                item.name: self._absence(surface, item.index, segments)
-                for item in surface.items
-                if item.state != "active"
-            }
-            medians = surfaces.medians_of(surface, segments)
-            return surfaces.updated(surface, body, medians, since, self._clock(), actor)
+            medians = surfaces.medians_of(surface, self._store.segments(surface.id))
+            return surfaces.updated(surface, body, medians, self._clock(), actor)
 
         saved = await self._change(change, actor, if_version)
         return saved, created
@@ -88,7 +80,7 @@ class Administration:
         return await self._change(lambda: self._with_item(self.surface(surface), item, actor), actor)
 
     async def resume_item(self, surface: str, item: str, *, actor: str) -> Surface:
-        """Show a paused item again; it catches up with what the median has grown by."""
+        """Show a paused item again, with the counters that it has."""
 
         def change() -> Change:
             known = self.surface(surface)
@@ -103,11 +95,11 @@ class Administration:
 
     async def pause_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Stop showing an item for a while."""
-        return await self._send_away(surface, item, surfaces.paused, actor)
+        return await self._change(lambda: surfaces.paused(self.surface(surface), item, self._clock()), actor)
 
     async def delete_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Stop showing an item; what is known of it is kept in case it comes back."""
-        return await self._send_away(surface, item, surfaces.removed, actor)
+        return await self._change(lambda: surfaces.removed(self.surface(surface), item, self._clock()), actor)
 
     async def reset(self, surface: str, *, segment: str | None, actor: str) -> None:
         """Forget what was learned of a segment, or of all if None."""
@@ -117,15 +109,12 @@ class Administration:
             if segment is not None and segment not in self._display(surface).shelves:
                 raise Unknown(f"surface {surface!r} has no segment {segment!r}")
             entry = self._entry(known.id, actor, "reset", "all segments" if segment is None else f"segment {segment!r}")
-            chosen: set[str] = set()
 
             def back(segments: list[Segment]) -> tuple[Adjustment, ...]:
                 found = [one for one in segments if segment is None or one.name == segment]
-                chosen.update(one.name for one in found)
                 return surfaces.reset(known, found, self._clock(), actor)
 
             await self._in_thread(self._store.adjust_by, known.id, back, [entry])
-            await self._in_thread(self._forget_absences, known, chosen)
             await self._in_thread(self._refresher.install, known)
 
     async def warm_start(
@@ -138,7 +127,8 @@ class Administration:
             checked_name(segment, "segment", "/segment", empty=True)
             start = exchange.warm_start_of(known, model, rounds, segment, self._clock(), actor)
             entry = self._entry(known.id, actor, "warm start", f"{rounds} rounds, segment {segment!r}")
-            await self._in_thread(self._adjust_all, known, lambda: self._store.adjust([start], [entry]))
+            await self._in_thread(self._store.adjust, [start], [entry])
+            await self._in_thread(self._refresher.refresh)
 
     # How
 
@@ -160,23 +150,8 @@ class Administration:
         return surface
 
     def _with_item(self, surface: Surface, item: str, actor: str) -> Change:
-        index = next((one.index for one in surface.items if one.name == item), None)
-        segments = self._store.segments(surface.id)
-        since = None if index is None else self._absence(surface, index, segments)
-        return surfaces.put_back(surface, item, surfaces.medians_of(surface, segments), since, self._clock(), actor)
-
-    async def _send_away(
-        self, name: str, item: str, away: Callable[[Surface, str, int], Change], actor: str
-    ) -> Surface:
-        def change() -> Change:
-            surface = self.surface(name)
-            made = away(surface, item, self._clock())
-            present = next(one for one in surface.items if one.name == item)
-            if present.state == "active":
-                self._note_absence(made.surface, present.index)
-            return made
-
-        return await self._change(change, actor)
+        medians = surfaces.medians_of(surface, self._store.segments(surface.id))
+        return surfaces.put_back(surface, item, medians, self._clock(), actor)
 
     async def _change(self, change: Callable[[], Change], actor: str, if_version: int | None = None) -> Surface:
         """Read, change, store, and serve by it; again if another process was quicker."""
@@ -214,44 +189,3 @@ class Administration:
             raise Invalid("the request holds a value that cannot be stored") from error
         except StoreError as error:
             raise unavailable(error) from error
-
-    # How things stood when an item went away, so that it can catch up when it comes back
-
-    def _note_absence(self, surface: Surface, index: int) -> None:
-        self._put_standing(surface, index, surfaces.standing_of(surface, index, self._store.segments(surface.id)))
-
-    def _absence(self, surface: Surface, index: int, segments: Sequence[Segment]) -> Absence:
-        return Absence(self._noted(surface, index), surfaces.standing_of(surface, index, segments))
-
-    def _noted(self, surface: Surface, index: int) -> Standing:
-        kept = self._store.get(_absence_key(surface, index))
-        return Standing({}, {}) if kept is None else msgspec.msgpack.decode(kept, type=Standing)
-
-    def _adjust_all(self, surface: Surface, change: Callable[[], T]) -> T:
-        """Change the counters of all items, those that are away too, which then have nothing of it to catch up with."""
-        before = self._store.segments(surface.id)
-        made = change()
-        after = self._store.segments(surface.id)
-        for item in surface.items:
-            if item.state != "active":
-                standings = (surfaces.standing_of(surface, item.index, segments) for segments in (before, after))
-                self._put_standing(surface, item.index, surfaces.shifted(self._noted(surface, item.index), *standings))
-        self._refresher.refresh()
-        return made
-
-    def _forget_absences(self, surface: Surface, segments: set[str]) -> None:
-        """After a reset, whoever comes back starts at the median."""
-        for item in surface.items:
-            if item.state != "active":
-                medians, own = (
-                    {name: slots for name, slots in table.items() if name not in segments}
-                    for table in self._noted(surface, item.index)
-                )
-                self._put_standing(surface, item.index, Standing(medians, own))
-
-    def _put_standing(self, surface: Surface, index: int, standing: Standing) -> None:
-        self._store.put(_absence_key(surface, index), msgspec.msgpack.encode(standing))
-
-
-def _absence_key(surface: Surface, index: int) -> str:
-    return f"standing without {surface.id}/{index}"

@@ -44,6 +44,7 @@ class EventView(Struct, frozen=True):
     expires_at: Time
     late_until: Time
     slots: list[ShownItem]
+    absent: Annotated[list[Name], Meta(description="items that could not be shown at the slots that are learned from")]
     settled: bool
     settled_at: Time | None
     settled_by: Literal["", "final", "deadline", "import"]
@@ -59,7 +60,11 @@ class Served(Struct, frozen=True):
 
 
 class StateView(Struct, frozen=True):
-    """What has been learned of a segment, and what is served: loss is the sum of (1 - click) / p."""
+    """What has been learned of a segment, and what is served.
+
+    Loss is the sum of (1 - click) / p over events in which the item was shown at the slot, and of 1 - click over those
+    in which it could not be shown; only differences within a slot matter.
+    """
 
     surface: Name
     segment: SegmentName

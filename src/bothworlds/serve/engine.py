@@ -22,7 +22,7 @@ from .engine_types import Feedback, Invalid, Ranked, Result, Slot, TooMany, Unav
 from .ids import REQUEST_LENGTH, checked_name, event_id_of, now_ms, parse_event_id, seed_of
 from .learner import rehearse, sums_of
 from .rating import Asked, Rates
-from .records import Event, Report, Surface
+from .records import EVERYBODY, Event, Report, Surface
 from .refreshing import Refresher
 from .shelves import Choice, Display, Shelf, signature_of
 from .stores.base import Store, StoreError
@@ -120,7 +120,7 @@ class Engine(Administration):
         event, slots = self._decided(display, segment, choice, event_id)
         if self._shared:
             stored = await self._writer.remembered(event)
-            if stored.items != event.items or stored.created_at != event.created_at:
+            if stored != event:  # another process was first with this request, or it was sent before
                 display = await self._display_of(stored) or display
                 event, slots = stored, _told(display.surface, stored)
         else:
@@ -146,6 +146,7 @@ class Engine(Administration):
             p=drawn.p,
             learn=0 if held_out else learner.learn,
             pinned=learner.pinned,
+            eligibility=EVERYBODY if held_out else learner.eligibility,
         )
         return event, drawn.slots
 
@@ -286,9 +287,8 @@ class Engine(Administration):
         """Learn from rows of the export layout; says how many events were taken, and why others were not."""
         known = self.surface(surface)
         now = self._clock()
-        taken = await self._in_thread(
-            self._adjust_all, known, lambda: exchange.take_rows(known, rows, self._store, now)
-        )
+        taken = await self._in_thread(exchange.take_rows, known, rows, self._store, now)
+        await self._in_thread(self._refresher.refresh)
         await self._note(known.id, actor, "import", f"{taken['taken']} events taken, {taken['known']} known before")
         return taken
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
 from .engine_types import Invalid
 from .ids import NAME_LENGTH, as_time, checked_name, imported_id, parse_event_id
-from .records import ONE, Adjustment, Cell, Event, Increments, Surface
+from .learner import eligibility_of
+from .records import EVERYBODY, ONE, Adjustment, Cell, Eligibility, Event, Increments, Item, Surface
 from .stores.base import Store
 from .surfaces import middle
 
@@ -23,9 +24,15 @@ LAST = 253_370_764_800_000  # milliseconds from 1970 to 9999
 
 
 def rows_of(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
-    """One row for every slot of every settled event."""
+    """One row for every slot of every settled event.
+
+    The first row of an event at which some items could not be shown lists them as ``absent``, or the others as
+    ``eligible``, if these are fewer.
+    """
     for event in store.settled(surface.id):
-        if max(event.items) >= len(surface.items):  # another process has added some
+        eligibility = event.eligibility
+        if max(event.items + eligibility.absent + eligibility.present) >= len(surface.items):
+            # Another process has added some.
             surface = next(known for known in store.surfaces() if known.id == surface.id)
         shared = {
             "event": event.id.hex(),
@@ -34,6 +41,11 @@ def rows_of(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
             "segment": event.segment,
             "arm": event.arm,
             "policy_id": event.policy_id,
+        }
+        listed = {
+            column: [surface.items[item].name for item in items]
+            for column, items in (("absent", eligibility.absent), ("eligible", eligibility.present))
+            if items
         }
         for slot, (item, p) in enumerate(zip(event.items, event.p)):
             yield {
@@ -44,6 +56,7 @@ def rows_of(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
                 "propensity": p,
                 "pinned": bool(event.pinned >> slot & 1),
                 "learn": bool(event.learn >> slot & 1),
+                **(listed if slot == 0 else {}),
             }
 
 
@@ -119,6 +132,7 @@ def _event_of(
         learn=_mask(learned),
         clicks=_mask(clicks),
         pinned=_mask(pinned),
+        eligibility=_eligibility_of(surface, first, {item for item, learn in zip(items, learned) if learn}),
         settled_at=at,
         settled_by="import",
     )
@@ -131,6 +145,25 @@ def _items_of(index: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> tu
     if len(set(items)) < len(items):
         raise Refused("an item twice on one page")
     return items
+
+
+def _eligibility_of(surface: Surface, row: Mapping[str, Any], learned: Set[int]) -> Eligibility:
+    """Which items of this surface could not be shown, as far as the first row of an event says so."""
+    absent, eligible = _names_in(row, "absent"), _names_in(row, "eligible")
+    if not learned or not (absent or eligible):
+        return EVERYBODY
+
+    def could_be_shown(item: Item) -> bool:
+        return item.index in learned or (item.name in eligible if eligible else item.name not in absent)
+
+    return eligibility_of(surface, [item for item in surface.items if could_be_shown(item)])
+
+
+def _names_in(row: Mapping[str, Any], column: str) -> frozenset[str]:
+    names = row.get(column)
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise Refused(f"a value of {column!r} that is not a list of items")
+    return frozenset(names or ())
 
 
 def _clicks_of(rows: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -22,7 +22,7 @@ from ..kernels import Floats, Ints
 from ..policies import Policy
 from .drawing import Wheel, make_wheel, spin
 from .engine_types import Slot
-from .records import MOST_EVER, ONE, Item, Segment, Surface, SurfaceSettings
+from .records import EVERYBODY, MOST_EVER, ONE, Eligibility, Item, Segment, Surface, SurfaceSettings
 
 __all__ = [
     "Drawn",
@@ -30,6 +30,7 @@ __all__ = [
     "Sums",
     "baseline_of",
     "describe",
+    "eligibility_of",
     "marginals_of",
     "policy_of",
     "rehearse",
@@ -75,14 +76,33 @@ class Drawn(NamedTuple):
 class Served:
     """What a request is answered with until the next policy takes its place. Nothing of it changes."""
 
-    __slots__ = ("_cells", "_pinned", "eligible", "free", "id", "learn", "marginals", "pinned", "rounds", "wheel")
+    __slots__ = (
+        "_cells",
+        "_pinned",
+        "eligibility",
+        "eligible",
+        "free",
+        "id",
+        "learn",
+        "marginals",
+        "pinned",
+        "rounds",
+        "wheel",
+    )
 
     def __init__(
-        self, eligible: Sequence[Item], free: Sequence[int], pins: Mapping[int, Item], marginals: Floats, rounds: int
+        self,
+        surface: Surface,
+        eligible: Sequence[Item],
+        free: Sequence[int],
+        pins: Mapping[int, Item],
+        marginals: Floats,
+        rounds: int,
     ) -> None:
         self.eligible, self.free, self.marginals, self.rounds = tuple(eligible), tuple(free), marginals, rounds
         self.wheel: Wheel | None = make_wheel(marginals) if free else None
         self.learn, self.pinned = (sum(1 << slot for slot in slots) for slots in (free, pins))
+        self.eligibility = eligibility_of(surface, eligible) if free else EVERYBODY
         self.id = self._digest(pins)
         self._pinned = sorted(
             (slot, item.index, Slot(slot, item.name, PINNED, True, False)) for slot, item in pins.items()
@@ -132,19 +152,26 @@ def policy_of(settings: SurfaceSettings) -> Policy:
     return made
 
 
+def eligibility_of(surface: Surface, eligible: Sequence[Item]) -> Eligibility:
+    """Which items of a surface, removed ones included, could not be shown; or which could, if these are fewer."""
+    present = tuple(sorted(item.index for item in eligible))
+    absent = tuple(sorted({item.index for item in surface.items}.difference(present)))
+    return Eligibility(absent=absent) if len(absent) <= len(present) else Eligibility(present=present)
+
+
 def served(surface: Surface, policy: Policy, sums: Sums, eligible: Sequence[Item], pins: Mapping[int, Item]) -> Served:
     """The policy for these items, at the slots that no item is pinned to."""
     settings = surface.settings
     free = [slot for slot in range(settings.slots) if slot not in pins]
     rows = [item.index for item in eligible]
     if not free or len(rows) == 1:
-        return Served(eligible, free, pins, np.ones((len(rows), len(free))), sums.rounds)
+        return Served(surface, eligible, free, pins, np.ones((len(rows), len(free))), sums.rounds)
     part = np.ix_(rows, free)
     known = Ledger(
         sums.rounds, _centred(sums.loss[part]), *(t[part].astype(np.float64) for t in (sums.shown, sums.clicked))
     )
     x = marginals_of(policy.part(np.array(rows), np.array(free)), known)
-    return Served(eligible, free, pins, mixed(x, settings.floor, settings.minimum_exposure), sums.rounds)
+    return Served(surface, eligible, free, pins, mixed(x, settings.floor, settings.minimum_exposure), sums.rounds)
 
 
 def _centred(loss: Ints) -> Floats:

@@ -11,12 +11,14 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = [
+    "EVERYBODY",
     "ONE",
     "RESET",
     "SMALLEST",
     "Adjustment",
     "Arm",
     "Cell",
+    "Eligibility",
     "Event",
     "Increments",
     "Item",
@@ -102,6 +104,22 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     clicked: dict[tuple[int, int], int]
 
 
+class Eligibility(msgspec.Struct, frozen=True, array_like=True):
+    """Which items of a surface could not be shown at the slots that an event learns from.
+
+    At most one of the two lists of item indices is filled, whichever is shorter. An item that could not be shown (it
+    was excluded, paused, removed, or pinned to another slot) is charged the loss that was observed at the slot: each of
+    ``absent`` is charged, or else each of ``present`` credited, which differs by a constant for the whole slot and so
+    comes to the same. Both are empty if every item could be shown.
+    """
+
+    absent: tuple[int, ...] = ()
+    present: tuple[int, ...] = ()
+
+
+EVERYBODY = Eligibility()
+
+
 class Event(msgspec.Struct, kw_only=True):
     """One decision, and what became of it. A settled event is never open again."""
 
@@ -121,6 +139,7 @@ class Event(msgspec.Struct, kw_only=True):
     settled_by: Literal["", "final", "deadline", "import"] = ""
     late: int = 0  # mask of clicks that came after it settled
     pinned: int = 0  # mask of the slots whose item was asked for
+    eligibility: Eligibility = EVERYBODY
 
 
 def pins_of(pinned: int | None, arm: Arm, slots: int, learn: int) -> int:
@@ -145,16 +164,18 @@ class Cell(msgspec.Struct, frozen=True, order=True):
 
 
 class Increments(msgspec.Struct, frozen=True, kw_only=True):
-    """What is added to a segment."""
+    """What is added to a segment: to cells, and the loss observed at slots, which is spread over items."""
 
     surface_id: int
     segment: str
     rounds: int
     cells: tuple[Cell, ...]
+    observed: tuple[tuple[int, int], ...] = ()  # slot, loss
+    eligibility: Eligibility = EVERYBODY
 
 
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
-    """An increment that no event has made: a median start, a resumed item, a warm start, a reset."""
+    """An increment that no event has made: a median start, a warm start, a reset."""
 
     increments: Increments
     at: int

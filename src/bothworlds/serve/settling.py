@@ -3,6 +3,10 @@
 An event is open until it is settled, by ``final`` feedback or by its deadline, and settling adds its increments once.
 Clicks merge by OR into a mask, so that repeated, partial and reordered feedback comes to the same. A click that comes
 after settling, within the late window, takes back exactly what its absence had added.
+
+An item that could not be shown is charged the loss observed at every learned slot (the rule for specialists of Freund,
+Schapire, Singer and Warmuth, 1997). Without it, such an item would gain nothing while the others pay, and come to look
+best. Policies that count shows and clicks are not affected: what was not shown is not counted.
 """
 
 from __future__ import annotations
@@ -11,9 +15,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from .records import Cell, Event, Increments, Report, Status, weight_of
+from .records import ONE, Cell, Eligibility, Event, Increments, Report, Status, weight_of
 
-__all__ = ["cells_of", "increments_of", "judged", "reported", "same_list", "silent"]
+__all__ = ["cells_of", "increments_of", "judged", "observed_losses", "reported", "same_list", "silent", "spread"]
 
 
 def judged(
@@ -47,8 +51,9 @@ def reported(event: Event, clicks: int, final: bool, now: int) -> tuple[Event, I
             return event, None, "duplicate" if clicks or event.settled_by == "final" else "settled"
         if now > event.late_until:
             return event, None, "expired"
-        changed = msgspec.structs.replace(event, clicks=event.clicks | new, late=event.late | new)
-        return changed, _difference(event, changed), "late_applied"
+        late = now > event.expires_at
+        changed = msgspec.structs.replace(event, clicks=event.clicks | new, late=event.late | (new if late else 0))
+        return changed, _difference(event, changed), "late_applied" if late else "accepted"
     if now > event.late_until:
         return event, None, "expired"
     overdue = now > event.expires_at
@@ -78,7 +83,14 @@ def increments_of(event: Event) -> Increments:
     [(4, 0, 2, 0), (7, 1, 0, 1)]
     """
     cells = tuple(Cell(*cell) for cell in sorted(cells_of(event)))
-    return Increments(surface_id=event.surface_id, segment=event.segment, rounds=1 if cells else 0, cells=cells)
+    return Increments(
+        surface_id=event.surface_id,
+        segment=event.segment,
+        rounds=1 if cells else 0,
+        cells=cells,
+        observed=tuple(observed_losses(event)),
+        eligibility=event.eligibility,
+    )
 
 
 def cells_of(event: Event) -> Iterator[tuple[int, int, int, int, int]]:
@@ -92,12 +104,42 @@ def cells_of(event: Event) -> Iterator[tuple[int, int, int, int, int]]:
                 yield item, slot, weight_of(p), 1, 0
 
 
+def observed_losses(event: Event) -> Iterator[tuple[int, int]]:
+    """Slot and loss of every learned slot without a click, if there are items that could not be shown there."""
+    if event.eligibility.absent or event.eligibility.present:
+        for slot in range(len(event.items)):
+            if event.learn >> slot & 1 and not event.clicks >> slot & 1:
+                yield slot, ONE
+
+
+def spread(eligibility: Eligibility, slot: int, loss: int) -> Iterator[tuple[int, int, int]]:
+    """Item, slot and loss of every item whose counter changes because some could not be shown.
+
+    >>> list(spread(Eligibility(absent=(3, 5)), 0, ONE)) == [(3, 0, ONE), (5, 0, ONE)]
+    True
+    >>> list(spread(Eligibility(present=(1,)), 0, ONE)) == [(1, 0, -ONE)]
+    True
+    """
+    for item in eligibility.absent:
+        yield item, slot, loss
+    for item in eligibility.present:
+        yield item, slot, -loss
+
+
 def _difference(before: Event, after: Event) -> Increments:
+    """What clicks that are new in ``after`` change: each takes back the loss of its slot."""
+    new = after.clicks & ~before.clicks
     cells = tuple(
-        Cell(item, slot, loss - old_loss, 0, clicked - old_clicked)
-        for (item, slot, old_loss, _, old_clicked), (_, _, loss, _, clicked) in sorted(
-            zip(cells_of(before), cells_of(after), strict=True)
-        )
-        if clicked != old_clicked
+        Cell(item, slot, loss=-loss, clicked=1)
+        for item, slot, loss, _, _ in sorted(cells_of(before))
+        if new >> slot & 1
     )
-    return Increments(surface_id=after.surface_id, segment=after.segment, rounds=0, cells=cells)
+    observed = tuple((slot, -loss) for slot, loss in observed_losses(before) if new >> slot & 1)
+    return Increments(
+        surface_id=after.surface_id,
+        segment=after.segment,
+        rounds=0,
+        cells=cells,
+        observed=observed,
+        eligibility=after.eligibility,
+    )

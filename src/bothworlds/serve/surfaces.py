@@ -1,8 +1,8 @@
 """Rules for changing surfaces and items: pure functions from a surface to what it becomes.
 
 No setting changes what has been learned. Items come and go with their counters: a new one starts at the median of the
-others, one that comes back catches up with what the median has grown by, and both are increments that are written down
-like any other. A row of counters belongs to one item for good.
+others, by an adjustment that is logged; one that was paused or removed has been charged by every event that it was
+absent from, and comes back as it is. A row of counters belongs to one item for good.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from .problems import decoding_fault
 from .records import MOST_EVER, RESET, Adjustment, Cell, Increments, Item, Segment, Surface, SurfaceSettings
 
 __all__ = [
-    "Absence",
     "Change",
     "Medians",
-    "Standing",
     "created",
     "item_names",
     "medians_of",
@@ -33,8 +31,6 @@ __all__ = [
     "put_back",
     "removed",
     "reset",
-    "shifted",
-    "standing_of",
     "unreachable",
     "updated",
     "with_settings",
@@ -56,20 +52,6 @@ KEYS = frozenset(SurfaceSettings.__struct_fields__)
 Medians = dict[str, list[int]]  # of every segment, slot by slot
 
 
-class Standing(NamedTuple):
-    """The median loss of the active items, and the loss of one item, at some time."""
-
-    medians: Medians
-    own: Medians
-
-
-class Absence(NamedTuple):
-    """How things stood when an item was paused or removed, and how they stand now."""
-
-    then: Standing
-    now: Standing
-
-
 class Change(NamedTuple):
     """A surface as it is to be, and what comes with it."""
 
@@ -88,8 +70,7 @@ def created(name: str, body: Mapping[str, Any], now: int) -> Change:
         for k, item in enumerate(item_names(body.get("items", ())))
     )
     surface = Surface(id=0, name=name, version=1, settings=settings, items=items, created_at=now, changed_at=now)
-    _check(surface)
-    _check_exposure(surface)
+    _check_exposure(_checked(surface))
     return Change(surface, action="create surface", detail=f"{len(items)} items, {settings.slots} slots")
 
 
@@ -104,22 +85,19 @@ def with_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> Cha
     said = [f"{key}: {before[key]!r} -> {after[key]!r}" for key in sorted(after) if after[key] != before[key]]
     if not said:
         return Change(surface)
-    changed = _changed(surface, now, settings=settings)
-    _check(changed)
+    changed = _checked(_changed(surface, now, settings=settings))
     if not {"minimum_exposure", "slots"}.isdisjoint(changes):
         _check_exposure(changed)
     return Change(changed, action="change settings", detail="; ".join(said)[:2000])
 
 
-def updated(
-    surface: Surface, body: Mapping[str, Any], medians: Medians, since: Mapping[str, Absence], now: int, actor: str
-) -> Change:
+def updated(surface: Surface, body: Mapping[str, Any], medians: Medians, now: int, actor: str) -> Change:
     """The surface with items added that are new or were removed, and with some settings changed, in one step."""
     steps = []
     changed = surface
     for name in item_names(body.get("items", ())):
         if not any(item.name == name and item.state != "removed" for item in surface.items):
-            steps.append(put_back(changed, name, medians, since.get(name), now, actor))
+            steps.append(put_back(changed, name, medians, now, actor))
             changed = steps[-1].surface
     steps.append(with_settings(changed, {key: value for key, value in body.items() if key != "items"}, now))
     said = [step for step in steps if step.action]
@@ -130,29 +108,28 @@ def updated(
     return Change(whole, adjustments, "change surface", "; ".join(f"{s.action}: {s.detail}" for s in said)[:2000])
 
 
-def put_back(surface: Surface, name: str, medians: Medians, since: Absence | None, now: int, actor: str) -> Change:
-    """The surface with an item active: a new one at the median, one that was away with what it has missed."""
+def put_back(surface: Surface, name: str, medians: Medians, now: int, actor: str) -> Change:
+    """The surface with an item active: a new one starts at the median, one that was away is as its counters say."""
     known = _find(surface, name)
     if known is not None and known.state == "active":
         return Change(surface)
-    if known is None:
-        checked_name(name, "item", "/item")
-        item = Item(name=name, index=len(surface.items), state="active", added_at=now, changed_at=now)
-        items: tuple[Item, ...] = (*surface.items, item)
-        reason, action = f"median start of {name!r}", "add item"
-    else:
-        item = msgspec.structs.replace(known, state="active", changed_at=now)
-        items = _replaced(surface, item)
-        reason, action = f"median growth while {name!r} was {known.state}", "resume item"
-    changed = _changed(surface, now, items=items)
-    _check(changed)
-    missed = medians if known is None or since is None else _missed(since)
-    adjustments = tuple(
-        Adjustment(increments=_increments(surface, segment, item.index, growth), at=now, actor=actor, reason=reason)
-        for segment, growth in missed.items()
-        if any(growth)
+    if known is not None:
+        items = _replaced(surface, msgspec.structs.replace(known, state="active", changed_at=now))
+        return Change(_checked(_changed(surface, now, items=items)), action="resume item", detail=name)
+    checked_name(name, "item", "/item")
+    item = Item(name=name, index=len(surface.items), state="active", added_at=now, changed_at=now)
+    changed = _checked(_changed(surface, now, items=(*surface.items, item)))
+    starts = tuple(
+        Adjustment(
+            increments=_increments(surface, segment, item.index, loss),
+            at=now,
+            actor=actor,
+            reason=f"median start of {name!r}",
+        )
+        for segment, loss in medians.items()
+        if any(loss)
     )
-    return Change(changed, adjustments, action, name)
+    return Change(changed, starts, "add item", name)
 
 
 def paused(surface: Surface, name: str, now: int) -> Change:
@@ -199,7 +176,7 @@ def middle(values: Iterable[int]) -> int:
 def medians_of(surface: Surface, segments: Iterable[Segment]) -> Medians:
     """The median loss of the active items at every slot, for every segment.
 
-    Slots are those that have ever been used: an item that is away while there are fewer slots still catches up.
+    Slots are all that there can be: counters of slots that are not used now count again when they are.
     """
     active = [item.index for item in surface.items if item.state == "active"]
     slots = range(MOST_SLOTS)
@@ -207,38 +184,6 @@ def medians_of(surface: Surface, segments: Iterable[Segment]) -> Medians:
         segment.name: [middle(segment.loss.get((index, slot), 0) for index in active) for slot in slots]
         for segment in segments
         if active
-    }
-
-
-def standing_of(surface: Surface, index: int, segments: Iterable[Segment]) -> Standing:
-    """How an item stands among the active ones."""
-    known = list(segments)
-    own = {one.name: [one.loss.get((index, slot), 0) for slot in range(MOST_SLOTS)] for one in known}
-    return Standing(medians_of(surface, known), own)
-
-
-def shifted(noted: Standing, before: Standing, after: Standing) -> Standing:
-    """What was noted when an item went away, after a change of all counters that it has had its own share of."""
-    return Standing(*(_sum(a, _sum(c, b, -1)) for a, b, c in zip(noted, before, after)))
-
-
-def _missed(absence: Absence) -> Medians:
-    """What an item that was away is charged: as much as the median has grown by, less its own growth.
-
-    Its own loss grows while it is away if pages that show it are still open. What it has been charged too much by then
-    is taken back, so that its growth is that of the median; it never comes back with less loss than it left with.
-    """
-    typical, own = (_sum(now, then, -1) for then, now in zip(*absence))
-    typical = {name: [max(0, growth) for growth in slots] for name, slots in typical.items()}
-    return _sum(typical, own, -1)
-
-
-def _sum(one: Medians, other: Medians, sign: int = 1) -> Medians:
-    """Slot by slot; nothing is known of segments that are missing, which is zero."""
-    none = [0] * MOST_SLOTS
-    return {
-        name: [a + sign * b for a, b in zip(one.get(name, none), other.get(name, none))]
-        for name in sorted({*one, *other})
     }
 
 
@@ -256,8 +201,7 @@ def _away(surface: Surface, name: str, state: Any, now: int) -> Change:
     if known.state == "removed":
         raise Conflict(f"item {name!r} was removed; put it again first")
     items = _replaced(surface, msgspec.structs.replace(known, state=state, changed_at=now))
-    changed = _changed(surface, now, items=items)
-    _check(changed)
+    changed = _checked(_changed(surface, now, items=items))
     return Change(changed, action="pause item" if state == "paused" else "remove item", detail=name)
 
 
@@ -296,8 +240,8 @@ def _settings(body: Mapping[str, Any]) -> SurfaceSettings:
     return settings
 
 
-def _check(surface: Surface) -> None:
-    """What must hold of every surface."""
+def _checked(surface: Surface) -> Surface:
+    """The surface, if all holds that must hold of every surface."""
     settings = surface.settings
     active = sum(item.state == "active" for item in surface.items)
     if sum(item.state != "removed" for item in surface.items) > MOST_ITEMS:
@@ -318,6 +262,7 @@ def _check(surface: Surface) -> None:
             raise Invalid(str(error), "/policy_settings") from error
         able = ", ".join(name for name in policies.names() if policies.describe(name).additive)
         raise Invalid(f"{error}; the service can use {able}", "/policy") from error
+    return surface
 
 
 def _check_exposure(surface: Surface) -> None:

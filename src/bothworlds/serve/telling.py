@@ -58,12 +58,21 @@ def told_of_event(event: Event, surface: Surface, policy: bytes | None) -> dict[
             }
             for slot, (item, p) in enumerate(zip(event.items, event.p))
         ],
+        "absent": _absent(event, surface),
         "settled": settled,
         "settled_at": as_time(event.settled_at) if event.settled_at is not None else None,
         "settled_by": event.settled_by,
         "why": _why(event, policy),
         "policy": msgspec.msgpack.decode(policy) if policy else None,
     }
+
+
+def _absent(event: Event, surface: Surface) -> list[str]:
+    """The items that could not be shown at the slots that are learned from, of those that the surface had then."""
+    absent, present = event.eligibility.absent, set(event.eligibility.present)
+    if present:
+        absent = tuple(i.index for i in surface.items if i.index not in present and i.added_at <= event.created_at)
+    return [surface.items[index].name for index in absent if index < len(surface.items)]
 
 
 def _why(event: Event, policy: bytes | None) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from .records import Arm, Event, pins_of
+from .records import EVERYBODY, Arm, Eligibility, Event, pins_of
 from .stores.base import Store, StoreError
 
 __all__ = ["LONGEST_WINDOW", "Forged", "Signer", "open_secrets", "rotate_secret"]
@@ -56,6 +56,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     learn: int
     arm: Arm
     pinned: int | None = None
+    eligibility: Eligibility = EVERYBODY
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -96,6 +97,7 @@ class Signer:
                 event.learn,
                 event.arm,
                 event.pinned,
+                event.eligibility,
             )
         )
         signed = self._prefix + _signature(self._key, body) + body

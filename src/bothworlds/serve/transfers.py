@@ -39,6 +39,8 @@ COLUMNS = {
     "propensity": "float64",
     "pinned": "bool",
     "learn": "bool",
+    "absent": "list<string>",
+    "eligible": "list<string>",
 }
 
 _row = msgspec.json.Decoder(dict[str, Any])
@@ -153,7 +155,8 @@ async def _write_parquet(
         from pyarrow.parquet import ParquetWriter
     except ImportError:
         raise Problem(406, "Parquet needs pip install 'bothworlds[parquet]' where the service runs") from None
-    schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
+    lists = {"list<string>": pa.list_(pa.string())}
+    schema = pa.schema([(name, lists.get(kind) or pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
     with ParquetWriter(file, schema) as writer:
         writer.write_table(pa.Table.from_pylist(first, schema))
         async for piece in pieces:

@@ -7,13 +7,14 @@ from contextlib import nullcontext
 
 import msgspec
 
-from .records import Increments
-from .settling import cells_of
+from .records import Eligibility, Increments
+from .settling import cells_of, observed_losses, spread
 from .stores.base import Store
 
 __all__ = ["Difference", "Verification", "verify"]
 
 Cells = dict[tuple[int, int], list[int]]
+OBSERVED = 10_000  # losses that are kept before they are spread over items
 LISTED = 1000  # differences told one by one; all are counted
 
 
@@ -57,6 +58,7 @@ class _Sums:
     def __init__(self) -> None:
         self.rounds = 0
         self.cells: Cells = {}
+        self.observed: dict[tuple[Eligibility, int], int] = {}
 
     def add(self, cells: Iterable[tuple[int, int, int, int, int]]) -> bool:
         changed = False
@@ -69,6 +71,20 @@ class _Sums:
             totals[2] += clicked
             changed = True
         return changed
+
+    def observe(self, eligibility: Eligibility, losses: Iterable[tuple[int, int]]) -> None:
+        """Add the losses of slots, to be charged to items that could not be shown there."""
+        for slot, loss in losses:
+            key = (eligibility, slot)
+            self.observed[key] = self.observed.get(key, 0) + loss
+        if len(self.observed) > OBSERVED:
+            self.charge()
+
+    def charge(self) -> None:
+        """Spread what was observed over items; summed first, since most events have the same eligibility."""
+        for (eligibility, slot), loss in self.observed.items():
+            self.add((item, slot, charged, 0, 0) for item, slot, charged in spread(eligibility, slot, loss))
+        self.observed.clear()
 
 
 def verify(store: Store) -> Verification:
@@ -96,6 +112,9 @@ def _add_events(store: Store, rebuilt: dict[tuple[int, str], _Sums]) -> int:
             if sums is None:
                 sums = rebuilt[event.surface_id, event.segment] = _Sums()
             sums.rounds += sums.add(cells_of(event))
+            sums.observe(event.eligibility, observed_losses(event))
+    for sums in rebuilt.values():
+        sums.charge()
     return count
 
 

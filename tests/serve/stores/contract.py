@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bothworlds.serve import surfaces
-from bothworlds.serve.records import ONE, Adjustment, Cell, Event, Increments
+from bothworlds.serve.records import ONE, Adjustment, Cell, Eligibility, Event, Increments, Report
 from bothworlds.serve.settling import increments_of
 from bothworlds.serve.stores.base import Store, VersionConflict
 from bothworlds.serve.verifying import verify
@@ -47,6 +47,12 @@ def counted(events: Sequence[Event]) -> dict[str, Any]:
         for cell in increments.cells:
             for totals, amount in zip(cells, (cell.loss, cell.shown, cell.clicked), strict=True):
                 totals[cell.item, cell.slot] = totals.get((cell.item, cell.slot), 0) + amount
+        for slot in range(len(event.items)):
+            if event.learn >> slot & 1 and not event.clicks >> slot & 1:
+                for item in event.eligibility.absent:
+                    cells[0][item, slot] = cells[0].get((item, slot), 0) + ONE
+                for item in event.eligibility.present:
+                    cells[0][item, slot] = cells[0].get((item, slot), 0) - ONE
         sums[event.segment] = (rounds + increments.rounds, *cells)
     return {
         segment: (rounds, *({key: n for key, n in totals.items() if n} for totals in cells))
@@ -108,10 +114,28 @@ def check_final_feedback_is_counted_once_however_often_it_comes(store: Store) ->
 def check_several_reports_on_one_event_in_a_batch_are_applied_one_after_the_other(store: Store) -> None:
     started(store)
     batch = [a_report(1, 0b001, False), a_report(1, 0b100), a_report(1, 0b100), a_report(1, 0b010)]
-    assert store.report(batch, NOON) == ["accepted", "accepted", "duplicate", "late_applied"]
+    assert store.report(batch, NOON) == ["accepted", "accepted", "duplicate", "accepted"]
     event = store.find([an_event(1).id])[an_event(1).id]
-    assert (event.clicks, event.late, event.settled_by, event.settled_at) == (0b111, 0b010, "final", NOON)
+    assert (event.clicks, event.late, event.settled_by, event.settled_at) == (0b111, 0, "final", NOON)
     assert counters(store) == counted([event])
+    assert clean(store)
+
+
+@check
+def check_items_that_could_not_be_shown_are_charged_what_was_observed(store: Store) -> None:
+    started(store)
+    for number, eligibility in enumerate((Eligibility(absent=(3, 4)), Eligibility(present=(0, 1, 2)))):
+        event = an_event(2 + 2 * number, items=(0, 1, 2), p=(1.0, 0.5, 1.0), learn=0b011, eligibility=eligibility)
+        before = store.segments(1)[0].loss if number else {}
+        store.report([Report(event=event, clicks=0b001, final=True)], NOON)
+        after = store.segments(1)[0].loss
+        added = {key: (after[key] - before.get(key, 0)) // ONE for key in after if after[key] != before.get(key, 0)}
+        charged = {(1, 1): 2, (3, 1): 1, (4, 1): 1} if eligibility.absent else {(1, 1): 1, (0, 1): -1, (2, 1): -1}
+        assert added == charged
+        assert store.find([event.id])[event.id].eligibility == eligibility
+    late = Report(event=event, clicks=0b010, final=False)
+    assert store.report([late], event.expires_at + 1) == ["late_applied"]
+    assert all(store.segments(1)[0].loss.get(key, 0) == before.get(key, 0) for key in after)
     assert clean(store)
 
 
@@ -186,7 +210,7 @@ def check_clocks_that_jump_lose_nothing(store: Store) -> None:
     assert store.report([a_report(1), a_report(2, 0b1, False)], NOON - 10**9) == ["accepted", "accepted"]
     assert store.settle_overdue(NOON + 10**9, 100) == 1
     assert store.report([a_report(2, 0b10)], NOON + 10**9) == ["expired"]
-    assert store.report([a_report(2, 0b10), a_report(1)], NOON) == ["late_applied", "duplicate"]
+    assert store.report([a_report(2, 0b10), a_report(1)], NOON) == ["accepted", "duplicate"]
     assert store.settle_overdue(NOON - 10**9, 100) == 0
     assert clean(store)
     assert counters(store) == counted(list(store.settled()))
@@ -266,7 +290,7 @@ def check_history_tells_what_became_of_events_by_minute(store: Store) -> None:
     started(store)
     store.remember([an_event(n) for n in (7, 8)])
     store.report([a_report(8, 0b101), a_report(7, 0b1, False), a_report(10)], NOON)
-    store.report([a_report(10, 0b10), a_report(60_000)], NOON + 100)
+    store.report([a_report(10, 0b10), a_report(60_000)], an_event(10).expires_at + 1)
     rows = store.history(1, NOON, NOON + 120_000, 60_000)
     names = ("events", "settled", "shows", "clicks", "clicked", "squares", "late")
     found = {(r["at"] - NOON, r["segment"], r["arm"]): tuple(r[name] for name in names) for r in rows}
@@ -347,7 +371,7 @@ def check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away(store: Sto
     for report in reports.values():
         report.clicks = 0b010
     before = store.find([reports[2].event.id])
-    assert store.report(list(reports.values()), NOON + 3) == ["expired", "late_applied", "late_applied"]
+    assert store.report(list(reports.values()), NOON + 3) == ["expired", "accepted", "accepted"]
     assert store.find([reports[2].event.id]) == before
     clicked = [msgspec.structs.replace(reports[number].event, clicks=0b010) for number in (3, 4)]
     assert counters(store) == counted(clicked)
@@ -365,7 +389,7 @@ def check_a_reset_takes_away_what_has_settled_by_a_clock_that_was_ahead(store: S
     store.adjust_by(1, lambda found: surfaces.reset(surface, found, NOON, "ann"), [])
     store.report([late], NOON + 501)
     early.clicks = late.clicks = 0b010
-    assert store.report([early, late], NOON + 502) == ["expired", "late_applied"]
+    assert store.report([early, late], NOON + 502) == ["expired", "accepted"]
     assert counters(store) == counted([msgspec.structs.replace(late.event, clicks=0b010)])
     assert clean(store)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 
-from bothworlds.serve.records import Event, Item, Report, Surface, SurfaceSettings
+from bothworlds.serve.records import EVERYBODY, Eligibility, Event, Item, Report, Surface, SurfaceSettings
 
 ITEMS, SLOTS = 5, 3
 NOON = 1_700_000_040_000  # a whole minute
 WINDOW, LATE = 1_000, 10_000
+ELIGIBILITY = (EVERYBODY, Eligibility(absent=(3,)), EVERYBODY, Eligibility(present=(0, 2)))
 
 
 def a_surface(name: str = "home", *, id: int = 0, version: int = 1) -> Surface:
@@ -33,6 +34,7 @@ def an_event(number: int, surface_id: int = 1, **changes: object) -> Event:
         "p": tuple(chance.uniform(0.01, 1.0) for _ in range(SLOTS)),
         "learn": 0 if number % 7 == 0 else chance.randrange(1, 1 << SLOTS),
         "pinned": number % 5,
+        "eligibility": ELIGIBILITY[number % len(ELIGIBILITY)],
     }
     return Event(**(fields | changes))  # type: ignore[arg-type]
 

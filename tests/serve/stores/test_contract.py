@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from bothworlds.serve.records import Adjustment, Event, Report, Status, Surface
+from bothworlds.serve.records import EVERYBODY, Adjustment, Event, Report, Status, Surface
 from bothworlds.serve.settling import increments_of
 from bothworlds.serve.stores.adding import Additions
 from bothworlds.serve.stores.base import Store
@@ -96,12 +96,19 @@ class BelievesItsClock(SqlStore):
         self.adjust(make(self.segments(surface_id)), [])
 
 
+class ChargesNobodyForAbsence(SqlStore):
+    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
+        present = [structs.replace(r, event=structs.replace(r.event, eligibility=EVERYBODY)) for r in reports]
+        return super().report(present, now)
+
+
 class ReplacesAnyFact(SqlStore):
     def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
         return super().put(key, value, only_if_absent=only_if_absent)
 
 
 BROKEN = {
+    ChargesNobodyForAbsence: contract.check_items_that_could_not_be_shown_are_charged_what_was_observed,
     CountsDuplicates: contract.check_final_feedback_is_counted_once_however_often_it_comes,
     LosesTheLastReport: contract.check_several_reports_on_one_event_in_a_batch_are_applied_one_after_the_other,
     StoresWhatHasExpired: contract.check_expired_feedback_leaves_no_trace,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,9 +12,13 @@ from unittest.mock import patch
 import psycopg
 import pytest
 
-from bothworlds.serve.stores import database
+from bothworlds.serve.engine import Engine
+from bothworlds.serve.engine_types import Feedback
+from bothworlds.serve.records import Report
+from bothworlds.serve.stores import migrations
 from bothworlds.serve.stores.base import StoreError
 from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.tokens import open_secrets
 from bothworlds.serve.verifying import verify
 
 from .contract import counted, counters
@@ -34,7 +40,7 @@ def write_version_1(place: str) -> None:
 def test_a_store_of_the_previous_schema_opens_with_all_that_is_in_it(place: str) -> None:
     write_version_1(place)
     store = open_store(place)
-    assert store.get("schema_version") == str(database.SCHEMA_VERSION).encode()
+    assert store.get("schema_version") == str(migrations.SCHEMA_VERSION).encode()
     assert store.get("draw key") == b"\x00\x01key"
     assert [surface.name for surface in store.surfaces()] == ["home"]
     assert (store.open_events(), len(list(store.settled()))) == (3, 12)
@@ -51,10 +57,76 @@ def test_a_store_of_the_previous_schema_opens_with_all_that_is_in_it(place: str)
     open_store(place).close()
 
 
+# Of a page that was open when the store of version 3 was written: c at slot 0, e pinned at slot 1.
+OPEN_TOKEN = (
+    "AAHVszPxp9fNNC00jsdm3VU5nMQQINIwNomAZoajGrDEbJCs0gGguGEwYzU4MWU0NWMxZDRkMzFjNjMxMGYzM88AAAGLz-YEms8AAAGL0AF72s8AAAGL"
+    "1SfX2pICBJLLP-stzpeG8KzLP_AAAAAAAAABp2xlYXJuZXIC"
+)
+
+
+def write_version_3(place: str) -> None:
+    """Make a store as version 3 had it, when notes were kept of items that are away: a is paused and d removed."""
+    sql = Path(__file__).with_name("version3.sqlite.sql").read_text(encoding="utf-8")
+    if not place.startswith("postgres"):
+        with closing(sqlite3.connect(place)) as connection:
+            connection.executescript(sql)
+        return
+    for pattern, other in (
+        (r"X'([0-9A-F]*)'", r"'\\x\1'"),
+        (r"\bINTEGER\b", "BIGINT"),
+        (r"\bBLOB\b", "BYTEA"),
+        (r" WITHOUT ROWID| REFERENCES surfaces \(id\)", ""),
+    ):
+        sql = re.sub(pattern, other, sql)
+    with psycopg.connect(place, autocommit=True) as connection:
+        connection.execute(sql)
+
+
+def test_items_that_were_away_are_charged_up_to_the_upgrade_and_then_by_events(place: str) -> None:
+    write_version_3(place)
+    store = open_store(place)
+    assert not [key for key in range(5) if store.get(f"standing without 1/{key}")]
+    charged = {
+        (cell.item, cell.slot): cell.loss
+        for one in store.adjustments()
+        if one.actor == "upgrade"
+        for cell in one.increments.cells
+    }
+    assert {item for item, _ in charged} == {0, 3}  # a and d; e started at the median, as before
+    assert all(loss > 0 for loss in charged.values())
+    assert verify(store).clean
+    signer, _ = open_secrets(store)
+    event = signer.read(OPEN_TOKEN)
+    assert store.report([Report(event=event, clicks=0, final=True)], event.created_at) == ["accepted"]
+    assert verify(store).clean
+    store.close()
+
+
+def test_a_store_of_version_3_is_served_on(place: str) -> None:
+    write_version_3(place)
+    store = open_store(place)
+
+    async def whole() -> None:
+        engine = Engine(store)
+        await engine.start()
+        page = await engine.rank("home", "after the upgrade")
+        (result,) = await engine.feedback([Feedback(page.event_id, page.token, [], True)])
+        assert result.status == "accepted"
+        assert set((await engine.event(page.event_id))["absent"]) == {"a", "d"}
+        await engine.resume_item("home", "a", actor="ann")
+        await engine.put_item("home", "d", actor="ann")
+        assert (await engine.event((await engine.rank("home", "all are back")).event_id))["absent"] == []
+        await engine.stop()
+
+    asyncio.run(whole())
+    assert verify(store).clean
+    store.close()
+
+
 def test_an_upgrade_that_fails_changes_nothing(place: str) -> None:
     write_version_1(place)
     broken = {2: (lambda session: session.run("SELECT * FROM nowhere"),)}
-    with patch.object(database, "_AFTER", broken), pytest.raises((StoreError, psycopg.Error)):
+    with patch.object(migrations, "_AFTER", broken), pytest.raises((StoreError, psycopg.Error)):
         open_store(place)
     store = open_store(place)
     assert verify(store).clean
@@ -73,7 +145,7 @@ def test_a_store_of_a_later_schema_is_refused(place: str) -> None:
 def test_a_new_store_is_at_the_current_version_and_empty(place: str) -> None:
     store = open_store(place)
     assert store.is_empty()
-    assert store.get("schema_version") == str(database.SCHEMA_VERSION).encode()
+    assert store.get("schema_version") == str(migrations.SCHEMA_VERSION).encode()
     store.save_surface(a_surface(), [], [])
     store.remember([an_event(1)])
     assert not store.is_empty()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
-from ..records import Event, Increments, Report, Status
-from ..settling import judged
+from ..records import Eligibility, Event, Increments, Report, Status
+from ..settling import judged, spread
 
 __all__ = ["HISTORY_COLUMNS", "MINUTE", "Additions", "Outcome", "applied"]
 
@@ -21,7 +21,9 @@ class Additions:
 
     def __init__(self) -> None:
         self.rounds: dict[tuple[int, str], int] = {}
-        self.cells: dict[tuple[int, str, int, int], Totals] = {}
+        self._cells: dict[tuple[int, str, int, int], Totals] = {}
+        # Losses by slot for each set of items that could be shown: spread over items once, not for every event.
+        self._observed: dict[tuple[int, str, Eligibility], dict[int, int]] = {}
         self.history: dict[tuple[int, int, str, str], Totals] = {}
 
     def add(self, increments: Increments | None) -> None:
@@ -30,10 +32,23 @@ class Additions:
         where = (increments.surface_id, increments.segment)
         self.rounds[where] = self.rounds.get(where, 0) + increments.rounds
         for cell in increments.cells:
-            totals = self.cells.setdefault((*where, cell.item, cell.slot), [0, 0, 0])
+            totals = self._cells.setdefault((*where, cell.item, cell.slot), [0, 0, 0])
             totals[0] += cell.loss
             totals[1] += cell.shown
             totals[2] += cell.clicked
+        if increments.observed:
+            losses = self._observed.setdefault((*where, increments.eligibility), {})
+            for slot, loss in increments.observed:
+                losses[slot] = losses.get(slot, 0) + loss
+
+    def cells(self) -> dict[tuple[int, str, int, int], Totals]:
+        """Loss, shows and clicks to add to every cell."""
+        cells = {where: list(totals) for where, totals in self._cells.items()}
+        for (surface_id, segment, eligibility), losses in self._observed.items():
+            for slot, observed in losses.items():
+                for item, _, loss in spread(eligibility, slot, observed):
+                    cells.setdefault((surface_id, segment, item, slot), [0, 0, 0])[0] += loss
+        return cells
 
     def arrived(self, event: Event) -> None:
         """Count an event that was not there before, in the minute in which it was decided."""

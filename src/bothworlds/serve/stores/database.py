@@ -1,4 +1,4 @@
-"""What the two databases have in common: sessions that run SQL, transactions, and a schema that is brought up to date.
+"""What the two databases have in common: sessions that run SQL, and transactions.
 
 All statements are written once, with ``?`` for values, in a dialect that both understand.
 """
@@ -9,16 +9,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from importlib import resources
 from typing import Protocol, TypeVar
 
 from .adding import HISTORY_COLUMNS, Additions
-from .base import StoreError
-from .rows import EVENT_COLUMNS, Row, batches, event_of
+from .rows import Row
 
-__all__ = ["SCHEMA_VERSION", "Database", "Session", "add_history", "look_at", "upgrade", "versions_of"]
+__all__ = ["Database", "Session", "add_history"]
 
-SCHEMA_VERSION = 3
 T = TypeVar("T")
 
 
@@ -83,56 +80,6 @@ class Database(ABC):
                 self._held.session = outer
 
 
-def versions_of(dialect: str) -> dict[int, str]:
-    """The numbered steps of a dialect's schema, from its file of SQL.
-
-    >>> sorted(versions_of("sqlite")) == sorted(versions_of("postgres")) == list(range(1, SCHEMA_VERSION + 1))
-    True
-    """
-    text = resources.files(__package__).joinpath(f"{dialect}.sql").read_text(encoding="utf-8")
-    steps = text.split("-- version ")[1:]
-    return {int(step.split(maxsplit=1)[0].rstrip(":")): "-- " + step for step in steps}
-
-
-def look_at(session: Session, place: str) -> None:
-    """Refuse what cannot be read without being upgraded."""
-    found = schema_version(session, place)
-    if found == 0:
-        raise StoreError(f"there is no store at {place}: check where it is")
-    if found < SCHEMA_VERSION:
-        raise StoreError(f"{place} was written by an older version of bothworlds: start the service once to upgrade it")
-
-
-def upgrade(session: Session, dialect: str, place: str) -> None:
-    """Bring the schema up to date, all steps in the transaction of this session."""
-    found = schema_version(session, place)
-    missing = {version: sql for version, sql in sorted(versions_of(dialect).items()) if version > found}
-    for sql in missing.values():
-        session.script(sql)
-    for version in missing:
-        for step in _AFTER.get(version, ()):
-            step(session)
-    if found < SCHEMA_VERSION:
-        session.run("DELETE FROM facts WHERE key = 'schema_version'")
-        session.run("INSERT INTO facts VALUES ('schema_version', ?)", (str(SCHEMA_VERSION).encode(),))
-
-
-def schema_version(session: Session, place: str) -> int:
-    """The version of the schema that is there; 0 if there is none."""
-    if not session.has_table("facts"):
-        return 0
-    rows = session.run("SELECT value FROM facts WHERE key = 'schema_version'")
-    if not rows:
-        raise StoreError(f"{place} holds tables that are not of bothworlds: choose another place for the store")
-    found = int(bytes(rows[0][0]))
-    if found > SCHEMA_VERSION:
-        raise StoreError(
-            f"{place} was written by a newer version of bothworlds (schema {found}, this one knows {SCHEMA_VERSION}): "
-            "install that version or a later one"
-        )
-    return found
-
-
 def add_history(session: Session, additions: Additions) -> None:
     """Add to the buckets of minutes, in sorted order, so that two processes never wait for each other in a circle."""
     sums = ", ".join(f"{name} = history.{name} + excluded.{name}" for name in HISTORY_COLUMNS)
@@ -143,17 +90,3 @@ def add_history(session: Session, additions: Additions) -> None:
         f" ON CONFLICT (surface_id, minute, segment, arm) DO UPDATE SET {sums}",
         rows,
     )
-
-
-def _fill_history(session: Session) -> None:
-    for events in batches(map(event_of, session.stream(f"SELECT {EVENT_COLUMNS} FROM events")), 10_000):
-        additions = Additions()
-        for event in events:
-            additions.arrived(event)
-            if event.settled_at is not None:
-                additions.turned(None, event)
-        add_history(session, additions)
-
-
-# What has to be computed once all steps have made their tables.
-_AFTER: dict[int, tuple[Callable[[Session], None], ...]] = {2: (_fill_history,)}

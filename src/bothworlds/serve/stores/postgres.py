@@ -13,7 +13,8 @@ import psycopg
 from psycopg import errors
 
 from .base import StoreError, Unstorable
-from .database import Database, Session, look_at, upgrade
+from .database import Database, Session
+from .migrations import check_version, upgrade
 from .rows import EVENT_COLUMNS, Row
 from .sql import SqlStore
 
@@ -24,7 +25,10 @@ IDLE_CONNECTIONS = 8
 ATTEMPTS = 10  # at a transaction that another one has made impossible
 UPGRADE_LOCK = 0x626F7468  # one process upgrades, the others wait for it
 
-_TYPES = "bytea, bigint, text, text, text, bigint, bigint, bigint, bytea, bigint, bigint, bigint, text, bigint, bigint"
+_TYPES = (
+    "bytea, bigint, text, text, text, bigint, bigint, bigint, bytea, bigint, bigint, bigint, text, bigint, bigint, "
+    "bytea"
+)
 _ARRAYS = ", ".join(f"%b::{name}[]" for name in _TYPES.split(", "))
 _INSERT = (
     f"INSERT INTO events ({EVENT_COLUMNS}) SELECT * FROM unnest({_ARRAYS}) ON CONFLICT (id) DO NOTHING RETURNING id"
@@ -125,7 +129,7 @@ class PostgresDatabase(Database):
 
     def _look(self) -> None:
         with self.view() as session:
-            look_at(session, self.place)
+            check_version(session, self.place)
 
     def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
         begin = "BEGIN" if durable else "BEGIN; SET LOCAL synchronous_commit = off"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..records import Adjustment, Cell, Event, Increments, pins_of
+from ..records import EVERYBODY, Adjustment, Cell, Eligibility, Event, Increments, pins_of
 
 __all__ = [
     "ADJUSTMENT_COLUMNS",
@@ -26,12 +26,13 @@ T = TypeVar("T")
 
 EVENT_COLUMNS = (
     "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, "
-    "settled_at, settled_by, late, pinned"
+    "settled_at, settled_by, late, pinned, eligibility"
 )
 ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells"
 
 _encode = msgspec.msgpack.Encoder().encode
 _placements = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[float, ...]]).decode
+_eligibility = msgspec.msgpack.Decoder(Eligibility).decode
 _cells = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
 
 
@@ -53,6 +54,7 @@ def row_of(event: Event) -> tuple[Any, ...]:
         event.settled_by,
         event.late,
         event.pinned,
+        None if event.eligibility == EVERYBODY else _encode(event.eligibility),
     )
 
 
@@ -60,7 +62,8 @@ def event_of(row: Row) -> Event:
     """The event that a row holds.
 
     >>> event = Event(id=b"1", surface_id=1, segment="", arm="learner", policy_id="", created_at=0, expires_at=1,
-    ...     late_until=2, items=(4, 7), p=(0.1, 1 / 3), learn=0b11)
+    ...     late_until=2, items=(4, 7), p=(0.1, 1 / 3), learn=0b11,
+    ...     eligibility=Eligibility(absent=(2, 300)))
     >>> event_of(row_of(event)) == event
     True
     """
@@ -82,6 +85,7 @@ def event_of(row: Row) -> Event:
         settled_by=row[12],
         late=row[13],
         pinned=pins_of(row[14], row[3], len(items), row[9]),
+        eligibility=EVERYBODY if row[15] is None else _eligibility(row[15]),
     )
 
 

@@ -14,7 +14,7 @@ from .database import Database, Session, add_history
 from .rows import ADJUSTMENT_COLUMNS, adjustment_of, row_of_adjustment
 from .sql_notes import take_numbers, write_entries
 
-__all__ = ["SurfaceTables", "add_counters"]
+__all__ = ["SurfaceTables", "add_adjustments", "add_counters", "read_segments", "read_surfaces"]
 
 _surface = msgspec.json.Decoder(Surface).decode
 
@@ -26,7 +26,7 @@ class SurfaceTables:
 
     def surfaces(self) -> list[Surface]:
         with self.database.reading() as session:
-            return [_surface(body) for (body,) in session.run("SELECT body FROM surfaces ORDER BY id")]
+            return read_surfaces(session)
 
     def save_surface(
         self, surface: Surface, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]
@@ -36,7 +36,7 @@ class SurfaceTables:
         def work(session: Session) -> Surface:
             saved = _changed(session, surface) if surface.id else _inserted(session, surface)
             adjusted = [_of_surface(adjustment, saved.id) for adjustment in adjustments]
-            if not _adjusted(session, adjusted):
+            if not add_adjustments(session, adjusted):
                 take_numbers(session, "revision", 1)
             write_entries(session, [{**entry, "surface_id": entry.get("surface_id") or saved.id} for entry in audit])
             return saved
@@ -49,11 +49,11 @@ class SurfaceTables:
 
     def segments(self, surface_id: int, since: int = -1) -> list[Segment]:
         with self.database.reading() as session:
-            return _segments(session, surface_id, since)
+            return read_segments(session, surface_id, since)
 
     def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None:
         def work(session: Session) -> None:
-            _adjusted(session, adjustments)
+            add_adjustments(session, adjustments)
             write_entries(session, audit)
 
         self.database.write(work)
@@ -71,8 +71,8 @@ class SurfaceTables:
                 session.run(
                     "SELECT 1 FROM counters WHERE surface_id = ? ORDER BY segment, item, slot FOR UPDATE", (surface_id,)
                 )
-            made = make(_segments(session, surface_id, -1))
-            _adjusted(session, _in_time(session, surface_id, made))
+            made = make(read_segments(session, surface_id))
+            add_adjustments(session, _in_time(session, surface_id, made))
             write_entries(session, audit)
 
         self.database.write(work)
@@ -83,7 +83,13 @@ class SurfaceTables:
             yield from map(adjustment_of, rows)
 
 
-def _segments(session: Session, surface_id: int, since: int) -> list[Segment]:
+def read_surfaces(session: Session) -> list[Surface]:
+    """All surfaces, in the order in which they were made."""
+    return [_surface(body) for (body,) in session.run("SELECT body FROM surfaces ORDER BY id")]
+
+
+def read_segments(session: Session, surface_id: int, since: int = -1) -> list[Segment]:
+    """The segments of a surface whose counters have changed after revision ``since``."""
     values = (surface_id, since)
     found = session.run(
         "SELECT segment, rounds, revision FROM segments WHERE surface_id = ? AND revision > ? ORDER BY segment",
@@ -106,7 +112,7 @@ def _segments(session: Session, surface_id: int, since: int) -> list[Segment]:
 
 def add_counters(session: Session, additions: Additions) -> None:
     """Add to cells and segments, in sorted order; the revision comes last, since all processes wait for its row."""
-    cells = sorted(additions.cells.items())
+    cells = sorted(additions.cells().items())
     session.many(
         "INSERT INTO counters (surface_id, segment, item, slot, loss, shown, clicked) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (surface_id, segment, item, slot) DO UPDATE SET loss = counters.loss + excluded.loss,"
@@ -146,7 +152,7 @@ def _changed(session: Session, surface: Surface) -> Surface:
     return surface
 
 
-def _adjusted(session: Session, adjustments: Sequence[Adjustment]) -> bool:
+def add_adjustments(session: Session, adjustments: Sequence[Adjustment]) -> bool:
     """Add and write down adjustments; whether this has changed the revision."""
     additions = Additions()
     for adjustment in adjustments:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from .base import StoreError
-from .database import Database, Session, look_at, upgrade
+from .database import Database, Session
+from .migrations import check_version, upgrade
 from .rows import EVENT_COLUMNS, Row
 from .sql import SqlStore
 
@@ -19,12 +20,12 @@ __all__ = ["SqliteDatabase", "open_sqlite"]
 
 T = TypeVar("T")
 CHUNK = 500  # values in one statement; old builds of SQLite allow 999
-ROWS = 512  # of fifteen values; since 3.32 a statement may have 32766
+ROWS = 512  # of sixteen values; since 3.32 a statement may have 32766
 IDLE_READERS = 8
 WRITER_CACHE = 16_384  # KiB; ids of events are spread over the whole index
 
 _INSERT = f"INSERT INTO events ({EVENT_COLUMNS})"
-_VALUES = f"({', '.join('?' * 15)})"
+_VALUES = f"({', '.join('?' * len(EVENT_COLUMNS.split(', ')))})"
 _SELECT_ONE = f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?"
 
 
@@ -121,7 +122,7 @@ class SqliteDatabase(Database):
             self.write(lambda session: upgrade(session, "sqlite", str(self.path)))
             return
         with self.view() as session:
-            look_at(session, str(self.path))
+            check_version(session, str(self.path))
 
     def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
         with self._writing, explained(self.path):

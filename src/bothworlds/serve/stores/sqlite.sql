@@ -44,3 +44,6 @@ CREATE TABLE history (
 -- version 3: which slots were pinned, and the last reset of a segment
 ALTER TABLE events ADD COLUMN pinned INTEGER;
 CREATE INDEX adjustments_resets ON adjustments (surface_id, segment, at) WHERE reason = 'reset';
+
+-- version 4: which items could not be shown, and are charged for it by the event itself
+ALTER TABLE events ADD COLUMN eligibility BLOB;
