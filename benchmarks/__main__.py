@@ -23,7 +23,15 @@ SECTIONS = {
     "start": start.measure,
     "counting": counting.measure,
 }
-ON_DEMAND = {"serving": serving.measure}  # takes minutes, and needs the extra service
+
+
+def _exclusions() -> tuple[str, list[dict[str, Any]], list[str]]:
+    from . import exclusions  # needs the extra service
+
+    return exclusions.measure()
+
+
+ON_DEMAND = {"serving": serving.measure, "exclusions": _exclusions}  # take minutes, and need the extra service
 
 
 def main() -> None:

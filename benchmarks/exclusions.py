@@ -1,0 +1,148 @@
+"""What is learned while items cannot be shown: every policy that can be served, with and without exclusions and pins.
+
+A shop with two slots, four items with click rates .5, .4, .3 and .05, and a second slot that is examined by 70% of
+visitors. Lists are drawn and events settled by the code of the service; policies are solved anew every hundred pages.
+What is measured is the expected clicks per page of an unrestricted list at the end. The rule of the service charges an
+item that could not be shown the loss observed at the slot; the same runs are repeated without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from bothworlds import policies
+from bothworlds.arena.figures import PALETTE, drawing
+from bothworlds.serve import surfaces
+from bothworlds.serve.learner import policy_of, served, sums_of
+from bothworlds.serve.records import EVERYBODY, Event, Segment, Surface
+from bothworlds.serve.settling import increments_of
+from bothworlds.serve.stores.adding import Additions
+
+RATES = {"best": 0.5, "good": 0.4, "fair": 0.3, "worst": 0.05}
+EXAMINATION = (1.0, 0.7)
+BEST = 0.78
+PAGES, REFRESH, SEEDS = 4_000, 100, 10
+FIGURE = Path("out/exclusions.png")
+NOT_LEARNING = ("fixed", "uniform")
+
+Restriction = tuple[tuple[str, ...], dict[int, str]]  # items left out, items pinned to slots
+RESTRICTIONS: dict[str, Callable[[int], Restriction]] = {
+    "no restriction": lambda k: ((), {}),
+    "worst item excluded on 30% of pages": lambda k: (("worst",) if k % 10 < 3 else (), {}),
+    "worst item excluded on 60% of pages": lambda k: (("worst",) if k % 10 < 6 else (), {}),
+    "worst item pinned first on 50% of pages": lambda k: ((), {0: "worst"} if k % 2 else {}),
+}
+
+
+def simulate(policy: str, restriction: Callable[[int], Restriction], seed: int, *, rule: bool = True) -> float:
+    """Expected clicks per page of an unrestricted list after all pages."""
+    surface, rng = _shop(policy), np.random.default_rng(seed)
+    additions = Additions()
+    choices: dict[Restriction, Any] = {}
+    for k in range(PAGES):
+        if k % REFRESH == 0:
+            choices.clear()
+            sums = sums_of(_segment(surface, additions), surface)
+        excluded, pinned = restriction(k)
+        key = (excluded, tuple(pinned.items()))
+        if key not in choices:
+            pins = {slot: item for item in surface.items for slot, name in pinned.items() if item.name == name}
+            eligible = [i for i in surface.items if i.name not in excluded and i.name not in pinned.values()]
+            choices[key] = served(surface, policy_of(surface.settings), sums, eligible, pins)
+        additions.add(increments_of(_visit(choices[key], rng, rule)))
+    sums = sums_of(_segment(surface, additions), surface)
+    x = served(surface, policy_of(surface.settings), sums, surface.items, {}).marginals
+    return float((x * np.outer(list(RATES.values()), EXAMINATION)).sum())
+
+
+def _shop(policy: str) -> Surface:
+    told = {"examination": list(EXAMINATION)} if "examination" in policies.describe(policy).needs else {}
+    body = {"slots": 2, "items": list(RATES), "policy": policy, "policy_settings": told}
+    return msgspec.structs.replace(surfaces.created("shop", body, 0).surface, id=1)
+
+
+def _visit(choice: Any, rng: np.random.Generator, rule: bool) -> Event:
+    drawn = choice.draw(rng.bytes(16))
+    clicks = sum(
+        1 << slot for slot, item in enumerate(drawn.slots) if rng.random() < RATES[item.item] * EXAMINATION[slot]
+    )
+    return Event(
+        id=b"",
+        surface_id=1,
+        segment="",
+        arm="learner",
+        policy_id="",
+        created_at=0,
+        expires_at=0,
+        late_until=0,
+        items=drawn.items,
+        p=drawn.p,
+        learn=choice.learn,
+        clicks=clicks,
+        eligibility=choice.eligibility if rule else EVERYBODY,
+    )
+
+
+def _segment(surface: Surface, additions: Additions) -> Segment:
+    tables: tuple[dict[tuple[int, int], int], ...] = ({}, {}, {})
+    for (_, _, item, slot), totals in additions.cells().items():
+        for table, total in zip(tables, totals):
+            table[item, slot] = total
+    rounds = additions.rounds.get((1, ""), 0)
+    return Segment(surface_id=1, name="", rounds=rounds, revision=0, loss=tables[0], shown=tables[1], clicked=tables[2])
+
+
+def served_policies() -> list[str]:
+    """Those that can be served and that learn."""
+    known = ((name, policies.describe(name)) for name in policies.names())
+    return [name for name, about in known if about.additive and name not in NOT_LEARNING]
+
+
+def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
+    """One row for every policy and restriction; the figure is written beside the numbers."""
+    rows = []
+    for policy in served_policies():
+        for name, restriction in RESTRICTIONS.items():
+            row: dict[str, Any] = {"policy": policy, "restriction": name}
+            for column, rule in (("clicks per page", True), ("without the rule", False)):
+                earned = [simulate(policy, restriction, seed, rule=rule) for seed in range(SEEDS)]
+                row |= {column: float(np.mean(earned)), f"{column}, s.e.": float(np.std(earned, ddof=1) / SEEDS**0.5)}
+            rows.append(row)
+    draw(rows, FIGURE)
+    title = f"Clicks per page of unrestricted lists after {PAGES:,} pages, {SEEDS} seeds; the best list earns {BEST}"
+    return title, rows, [f"figure: {FIGURE}"]
+
+
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """One line for every policy and restriction: with the rule filled, without it hollow."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = list(dict.fromkeys(row["policy"] for row in rows))
+    with drawing(path, 2, 2) as panels:
+        figure = panels.flat[0].figure
+        figure.set_size_inches(7.0, 4.6)
+        for panel, (restriction, colour) in zip(panels.flat, zip(RESTRICTIONS, PALETTE)):
+            chosen = [row for row in rows if row["restriction"] == restriction]
+            heights = [len(names) - names.index(row["policy"]) for row in chosen]
+            for column, face in (("without the rule", "white"), ("clicks per page", colour)):
+                panel.errorbar(
+                    [row[column] for row in chosen],
+                    heights,
+                    xerr=[1.96 * row[f"{column}, s.e."] for row in chosen],
+                    fmt="o",
+                    color=colour,
+                    markerfacecolor=face,
+                    markersize=5,
+                    label=column.replace("clicks per page", "with the rule"),
+                )
+            panel.axvline(BEST, color="#888888", linewidth=0.8, linestyle="--")
+            panel.set_yticks(range(1, len(names) + 1), names[::-1])
+            panel.set_xlim(0.45, 0.8)
+            panel.set_title(restriction)
+        panels.flat[1].legend(loc="lower left", frameon=False)
+        for panel in panels[-1]:
+            panel.set_xlabel("clicks per page (dashed: the best list)")
