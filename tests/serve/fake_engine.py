@@ -125,6 +125,12 @@ class FakeEngine:
         told = whole["headline"]
         return {"pages": told["pages"], "clicks_per_page": told["clicks_per_page"], "uplift": whole["uplift"]}
 
+    async def segments(self, surface):
+        self.surface(surface)
+        names = self._changes.get("segments", ["", "mobile", "desktop"])
+        seen = {"pages": 120, "clicks": 30, "used_at": NOW, "expires_at": NOW + 30 * 24 * 60 * MINUTE}
+        return [{"name": name, **seen} for name in names]
+
     async def event(self, event_id):
         if event_id != "ab" * 16:
             raise Unknown(f"there is no event {event_id!r}")
