@@ -71,6 +71,8 @@ class Shop:
 
     def restart(self) -> None:
         assert self.serving.stop() == 0
+        assert self.serving.process.stdout is not None
+        self.serving.process.stdout.close()
         self.serving.start()
 
 

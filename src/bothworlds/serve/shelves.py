@@ -15,6 +15,7 @@ from .records import Surface
 __all__ = ["Choice", "Display", "Shelf", "Signature", "signature_of"]
 
 CHOICES = 256  # of one segment, kept
+CELLS = 1 << 23  # probabilities in all choices of a surface, kept: 64 MiB
 HOT = 32  # of them, solved anew before they are asked for
 
 Signature = tuple[frozenset[str], tuple[tuple[int, str], ...]]  # active items left out, items pinned to slots
@@ -81,7 +82,9 @@ class Shelf:
     def keep(self, signature: Signature, choice: Choice) -> None:
         """Answer with a solved policy from now on."""
         self._choices[signature] = choice
-        if len(self._choices) > CHOICES:
+        display = self.display
+        cells = len(display.active) * display.surface.settings.slots * len(display.shelves)
+        while len(self._choices) > max(1, min(CHOICES, CELLS // cells)):
             self._choices.popitem(last=False)
 
     def hot(self) -> list[Signature]:

@@ -38,12 +38,12 @@ class Solver:
         if task is None:
             if len(self._under_way) >= MOST or self._of_client[client] >= MOST_OF_CLIENT:
                 raise TooMany("too many new combinations of pins and exclusions at once; send it again in a second")
+            self._of_client[client] += 1
             task = self._under_way[key] = asyncio.create_task(self._solved(key, client))
         return await asyncio.shield(task)  # others may wait for it too
 
     async def _solved(self, key: tuple[Display, str, Signature], client: str) -> Choice | None:
         display, segment, signature = key
-        self._of_client[client] += 1
         try:
             solved = await asyncio.get_running_loop().run_in_executor(self._thread, _solved_now, *key)
         finally:
