@@ -128,8 +128,8 @@ class FakeEngine:
     async def segments(self, surface):
         self.surface(surface)
         names = self._changes.get("segments", ["", "mobile", "desktop"])
-        seen = {"pages": 120, "clicks": 30, "used_at": NOW, "expires_at": NOW + 30 * 24 * 60 * MINUTE}
-        return [{"name": name, **seen} for name in names]
+        seen = {"pages": 1234, "clicks": 30, "used_at": NOW}
+        return [{"name": name, **seen, "expires_at": NOW + 30 * 24 * 60 * MINUTE if name else None} for name in names]
 
     async def event(self, event_id):
         if event_id != "ab" * 16:

@@ -61,8 +61,8 @@ class Hot:
             "policy_id": ranked.policy_id,
             "expires_at": rfc3339(ranked.expires_at),
             "token": ranked.token,
-            "segment": ranked.segment,
             "slots": ranked.slots,
+            "segment": ranked.segment,
         }
         return Reply(200, _encode(answer), len(body))
 

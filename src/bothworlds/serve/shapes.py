@@ -101,8 +101,8 @@ class Ranking(Struct, frozen=True):
     policy_id: str
     expires_at: Time
     token: Token
-    segment: Annotated[str, Meta(description="the segment used: empty if there was no place for the one asked for")]
     slots: list[PlacedItem]
+    segment: Annotated[str, Meta(description="the segment used: empty if there was no place for the one asked for")]
 
 
 class FeedbackEvent(Struct, frozen=True, forbid_unknown_fields=True):
