@@ -226,7 +226,7 @@ async def test_the_memory_for_exclusions_is_shared_by_the_segments_of_a_surface(
 
     names = ["", "one", "two", "three"]
     for name in names:
-        await engine.rank("home", name, segment=name)
+        await engine.rank("home", f"first {name}", segment=name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shelves, "CELLS", 8 * len(ITEMS) * 3)
         for name in names:

@@ -124,7 +124,7 @@ class SegmentRegistry:
             kept, before = self._kept(surface_id)
             merged = {name: max(at, kept.get(name, 0)) or now for name, at in here.items()}
             unchanged = kept.keys() == merged.keys() and all(merged[name] - kept[name] <= GRAIN for name in merged)
-            if unchanged or (before is None and not any(here)):
+            if unchanged or (before is None and here.keys() <= {""}):
                 break
             after = msgspec.msgpack.encode(merged)
             if before is None:
