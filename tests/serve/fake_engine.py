@@ -125,6 +125,12 @@ class FakeEngine:
         told = whole["headline"]
         return {"pages": told["pages"], "clicks_per_page": told["clicks_per_page"], "uplift": whole["uplift"]}
 
+    async def segments(self, surface):
+        self.surface(surface)
+        names = self._changes.get("segments", ["", "mobile", "desktop"])
+        seen = {"pages": 1234, "clicks": 30, "used_at": NOW}
+        return [{"name": name, **seen, "expires_at": NOW + 30 * 24 * 60 * MINUTE if name else None} for name in names]
+
     async def event(self, event_id):
         if event_id != "ab" * 16:
             raise Unknown(f"there is no event {event_id!r}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from bothworlds.serve.ids import imported_id
 from bothworlds.serve.records import RESET, Adjustment, Event, Increments, Report, Segment, Status, Surface
-from bothworlds.serve.settling import increments_of, judged, silent, spread
+from bothworlds.serve.settling import increments_of, judged, reported, silent, spread
 from bothworlds.serve.stores.base import StoreError, VersionConflict
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -109,6 +109,34 @@ class FakeStore:
     ) -> None:
         self.adjust(make(self.segments(surface_id)), audit)
 
+    @safely
+    def segment_names(self, surface_id: int) -> set[str]:
+        return {name for owner, name in self.counters if owner == surface_id}
+
+    @safely
+    def admit_segment(self, surface_id: int, segment: str, limit: int) -> bool:
+        names = self.segment_names(surface_id) | {""}
+        if segment not in names and len(names) >= limit:
+            return False
+        if segment not in names:
+            self._add(Increments(surface_id=surface_id, segment=segment, rounds=0, cells=()))
+        return True
+
+    @safely
+    def delete_segments(
+        self,
+        surface_id: int,
+        revisions: Mapping[str, int | None],
+        make: Callable[[list[Segment]], tuple[Sequence[Adjustment], Sequence[dict[str, Any]]]],
+    ) -> set[str]:
+        found = [one for one in self.segments(surface_id) if revisions.get(one.name, -1) in (None, one.revision)]
+        if found:
+            self.adjust(*make(found))
+            self.count += 1
+        for one in found:
+            del self.counters[surface_id, one.name]
+        return {one.name for one in found}
+
     def _add(self, increments: Increments | None) -> None:
         if increments is None:
             return
@@ -148,6 +176,19 @@ class FakeStore:
             self.log[event.id], increments = silent(event, now)
             self._add(increments)
         return len(due)
+
+    @safely
+    def settle_segment(self, surface_id: int, segment: str, now: int, limit: int) -> int:
+        due = [
+            e for e in self.log.values() if e.settled_at is None and (e.surface_id, e.segment) == (surface_id, segment)
+        ]
+        for event in due[:limit]:
+            after, increments = silent(event, now)
+            if after is event:
+                after, increments, _ = reported(event, 0, True, now)
+            self.log[event.id] = after
+            self._add(increments)
+        return len(due[:limit])
 
     def settled(self, surface_id: int | None = None) -> Iterator[Event]:
         return (e for e in list(self.log.values()) if e.settled_at is not None and surface_id in (None, e.surface_id))

@@ -59,6 +59,13 @@ def test_a_page_has_the_items_of_the_answer_in_order(client):
     assert (page.items, page.event_id, page.p, page.learned) == (["d", "c", "b"], "event of r1", (0.5, 0.5, 0.5), True)
 
 
+def test_a_page_knows_the_segment_it_was_drawn_for(client):
+    slots = [{"slot": 0, "item": "a", "p": 1.0, "pinned": False, "learn": True}]
+    answer = {"surface": "home", "event_id": "e", "token": "t", "arm": "learner", "policy_id": "p", "slots": slots}
+    assert Page.of({**answer, "segment": "mobile", "later": 1}).segment == "mobile"
+    assert Page.of(answer).segment == ""  # a service that does not say
+
+
 def test_what_is_asked_for_is_sent_as_documented(client, service):
     client.rank("home", "r1", segment="mobile", exclude=["d"], pins={0: "c"})
     assert service.ranks == [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bothworlds.serve import rating, surfaces
-from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, TooMany, Unknown
+from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, Unknown
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written
@@ -165,12 +165,8 @@ async def test_segments_learn_apart(engine, store, clock):
         assert x.sum(axis=1).argmax() == best
 
 
-@with_engine(max_segments=3)
+@with_engine()
 async def test_limits_and_bad_requests_are_refused_with_reasons(engine, store, clock):
-    for segment in ("", "one", "two"):
-        await engine.rank("home", f"r{segment}", segment=segment)
-    with pytest.raises(TooMany, match="max_segments"):
-        await engine.rank("home", "new", segment="three")
     for kind, asked in (
         (Unknown, {"surface": "away"}),
         (Invalid, {"request_id": ""}),
@@ -222,6 +218,22 @@ async def test_policies_for_exclusions_are_kept_but_not_without_end(engine, stor
     fresh = engine._refresher.displays["home"].shelves[""]
     assert 0 < len(fresh._choices) <= shelves.HOT
     assert fresh is not shelf
+
+
+@with_engine()
+async def test_the_memory_for_exclusions_is_shared_by_the_segments_of_a_surface(engine, store, clock):
+    from bothworlds.serve import shelves
+
+    names = ["", "one", "two", "three"]
+    for name in names:
+        await engine.rank("home", f"first {name}", segment=name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shelves, "CELLS", 8 * len(ITEMS) * 3)
+        for name in names:
+            for item in ITEMS:
+                await engine.rank("home", f"{name} {item}", segment=name, exclude=[item])
+    kept = [len(engine._refresher.displays["home"].shelves[name]._choices) for name in names]
+    assert kept == [2, 2, 2, 2]
 
 
 @with_engine()

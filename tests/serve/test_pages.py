@@ -10,7 +10,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from bothworlds.serve import pages
+from bothworlds.serve import pages, wording
 from bothworlds.serve.engine_types import Unavailable
 from bothworlds.serve.operations import OPERATIONS
 from tests.serve.fake_engine import NAMES, NOW, FakeEngine, audit, item_line, report_of, surface_of
@@ -166,6 +166,18 @@ def test_names_are_never_taken_for_markup():
         page = read(client, path, 404 if "event" in path else 200)
         assert "alert(" in page.text
         assert "<script>alert" not in page.source
+
+
+def test_segments_are_listed_with_last_use_and_pages_learned_from():
+    page = dashboard(segments=["", "mobile", EVIL])
+    for said in ("3 of 100 places", "mobile", "1,234", wording.moment(NOW), "never"):
+        assert said in page.text
+    assert "<script>alert" not in page.source
+    assert "places are taken" not in dashboard(segments=[""]).text
+    many = dashboard(segments=["", *(f"junk {k}" for k in range(99))])
+    assert "100 of 100 places" in many.text
+    assert "The 50 used last" in many.text
+    assert many.text.count("junk 9") < 11
 
 
 def test_a_thousand_items_are_shown_in_part_until_all_are_asked_for():

@@ -55,7 +55,7 @@ async def test_a_segment_that_is_learned_of_this_moment_does_not_start_anew(engi
     await visit(engine, "r1", set(), segment="mobile")
     await refreshed(engine)
     # Between looking for the segment and making a first shelf for it, the refresher has found it in the store.
-    assert engine._first_of(engine._refresher.displays["home"], "mobile").sums.rounds == 1
+    assert engine._refresher.shelf(engine._refresher.displays["home"], "mobile").sums.rounds == 1
     assert rounds_served(engine, "mobile") == 1
 
 

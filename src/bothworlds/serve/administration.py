@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from . import exchange, surfaces
-from .engine_types import Conflict, Invalid, Unknown
+from .engine_types import Conflict, Invalid, TooMany, Unknown
 from .ids import checked_name
 from .records import Adjustment, Segment, Surface
 from .refreshing import Refresher
@@ -126,6 +126,9 @@ class Administration:
             known = self.surface(surface)
             checked_name(segment, "segment", "/segment", empty=True)
             start = exchange.warm_start_of(known, model, rounds, segment, self._clock(), actor)
+            limit = known.settings.max_segments
+            if not await self._in_thread(self._store.admit_segment, known.id, segment, limit):
+                raise TooMany(f"surface {surface!r} has {limit} segments already, its max_segments; delete one first")
             entry = self._entry(known.id, actor, "warm start", f"{rounds} rounds, segment {segment!r}")
             await self._in_thread(self._store.adjust, [start], [entry])
             await self._in_thread(self._refresher.refresh)

@@ -43,6 +43,7 @@ class Page:
     arm: str = "fallback"
     policy_id: str = ""
     p: tuple[float, ...] = ()
+    segment: str = ""  # that the list was drawn for: empty if the service had no place for the one asked for
 
     @property
     def learned(self) -> bool:
@@ -59,6 +60,7 @@ class Page:
         """The list in an answer of the service."""
         slots = answer["slots"]
         known = {key: answer[key] for key in ("surface", "event_id", "token", "arm", "policy_id")}
+        known["segment"] = answer.get("segment", "")
         return cls(items=[slot["item"] for slot in slots], p=tuple(slot["p"] for slot in slots), **known)
 
 

@@ -18,13 +18,16 @@ from typing import Any
 
 from . import exchange, reporting, telling
 from .administration import Administration
-from .engine_types import Feedback, Invalid, Ranked, Result, Slot, TooMany, Unavailable, Unknown
+from .engine_types import Feedback, Invalid, Ranked, Result, Slot, Unavailable, Unknown
 from .ids import REQUEST_LENGTH, checked_name, event_id_of, now_ms, parse_event_id, seed_of
 from .learner import rehearse, sums_of
 from .rating import Asked, Rates
 from .records import EVERYBODY, Event, Report, Surface
 from .refreshing import Refresher
-from .shelves import Choice, Display, Shelf, signature_of
+from .report_types import SegmentLine
+from .segments import SegmentRegistry
+from .shelves import Choice, Display, signature_of
+from .solving import Solver
 from .stores.base import Store, StoreError
 from .tokens import Forged, open_secrets, rotate_secret
 from .writer import Writer, unavailable
@@ -57,8 +60,17 @@ class Engine(Administration):
         super().__init__()
         self._store, self._clock, self._shared = store, clock, shared
         self._refresher = Refresher(
-            store, clock, refresh_ms=refresh_ms, refresh_events=refresh_events, shared=shared, look=self._follow_secrets
+            store,
+            clock,
+            refresh_ms=refresh_ms,
+            refresh_events=refresh_events,
+            shared=shared,
+            look=self._follow_secrets,
+            expire=self.expire_segments,
         )
+        self._segments = SegmentRegistry(store, self._refresher, clock)
+        self._solver = Solver()
+        self._admitting = asyncio.Lock()
         self._writer = Writer(store, clock, self._refresher.changed)
         self._recent: dict[bytes, Ranked] = {}
         self._results: Counter[tuple[int, str]] = Counter()
@@ -89,6 +101,7 @@ class Engine(Administration):
             self._running = False
             self._writer.stop()
             self._refresher.stop()
+            self._solver.stop()
             await asyncio.to_thread(self._writer.join)
             await asyncio.to_thread(self._refresher.join)
 
@@ -102,8 +115,13 @@ class Engine(Administration):
         segment: str = "",
         exclude: Sequence[str] = (),
         pins: Mapping[int, str] | None = None,
+        client: str = "",
     ) -> Ranked:
-        """The list for a request; the same list if it is asked for again."""
+        """The list for a request; the same list if it is asked for again.
+
+        A segment for which there is no place is served, and logged, as the default segment: ``Ranked.segment`` is the
+        one that was used. TooMany if ``client``, or all clients together, wait for too many policies to be solved.
+        """
         if not self._running:
             raise Unavailable("the service is not running")
         if not self.knows(surface):
@@ -115,8 +133,11 @@ class Engine(Administration):
         known = self._recent.get(event_id) or self._stored(display, event_id)
         if known is not None:
             return known
-        shelf = display.shelves.get(segment) or self._first_of(display, segment)
-        choice = shelf.plain if not exclude and not pins else _choice(shelf, exclude, pins or {})
+        shelf = display.shelves.get(segment)
+        if shelf is not None and not exclude and not pins:
+            choice = shelf.plain
+        else:
+            display, segment, choice = await self._chosen(surface, segment, exclude, pins or {}, client)
         event, slots = self._decided(display, segment, choice, event_id)
         if self._shared:
             stored = await self._writer.remembered(event)
@@ -130,6 +151,8 @@ class Engine(Administration):
     def _decided(self, display: Display, segment: str, choice: Choice, event_id: bytes) -> tuple[Event, list[Slot]]:
         """Draw a list for an event."""
         seed, now = seed_of(event_id, self._draw_key), self._clock()
+        if (shelf := display.shelves.get(segment)) is not None:
+            shelf.used_at = now
         held_out = display.holdout and int.from_bytes(seed[16:], "little") < display.holdout
         learner = choice.learner
         drawn = choice.baseline if held_out else learner.draw(seed)
@@ -150,10 +173,53 @@ class Engine(Administration):
         )
         return event, drawn.slots
 
+    async def _chosen(
+        self, surface: str, segment: str, exclude: Sequence[str], pins: Mapping[int, str], client: str
+    ) -> tuple[Display, str, Choice]:
+        """The policy for a request, with the surface and the segment that it is of."""
+        if len(exclude) > MOST_EXCLUDED:
+            raise Invalid(f"exclude may list {MOST_EXCLUDED} items; got {len(exclude)}", "/exclude")
+        while True:
+            display = self._display(surface)
+            signature = signature_of(display, exclude, pins)
+            shelf = display.shelves.get(segment)
+            if shelf is None:
+                segment = await self._admitted(surface, segment)
+                continue
+            choice = shelf.choice(signature)
+            if choice is None:
+                choice = await self._solver.solve(display, segment, signature, client)
+            # A surface that was changed meanwhile may not allow the same pins and exclusions.
+            if choice is not None and self._refresher.displays.get(surface) is display:
+                return display, segment, choice
+
+    async def _admitted(self, surface: str, segment: str) -> str:
+        """The segment that a request is served as: the default one if there is no place for the one it names."""
+        checked_name(segment, "segment", "/segment", empty=True)
+        if self._is_full(surface):
+            return ""
+        async with self._admitting:  # one after the other, or a flood would ask the store for each of its names
+            display = self._display(surface)
+            if segment in display.shelves:
+                return segment
+            if self._is_full(surface):
+                return ""
+            place = (display.surface.id, segment, display.surface.settings.max_segments)
+            with suppress(Unavailable):
+                if await self._in_thread(self._store.admit_segment, *place):
+                    self._refresher.shelf(self._display(surface), segment)
+                    return segment
+        return ""
+
+    def _is_full(self, surface: str) -> bool:
+        display = self._display(surface)
+        return len(display.shelves) >= display.surface.settings.max_segments
+
     def _ranked(self, display: Display, event: Event, slots: list[Slot]) -> Ranked:
         recent = self._recent  # before signing: a token of a secret that is forgotten meanwhile is not kept
         token, name = self._signer.sign(event), display.surface.name
-        ranked = Ranked(event.id.hex(), name, event.arm, event.policy_id, event.expires_at, token, slots)
+        told = (event.id.hex(), name, event.arm, event.policy_id, event.expires_at, token, slots, event.segment)
+        ranked = Ranked(*told)
         recent[event.id] = ranked
         if len(recent) > RECENT:
             del recent[next(iter(recent))]
@@ -168,13 +234,6 @@ class Engine(Administration):
         except StoreError as error:
             raise unavailable(error) from error
         return None if found is None else self._ranked(display, found, _told(display.surface, found))
-
-    def _first_of(self, display: Display, segment: str) -> Shelf:
-        checked_name(segment, "segment", "/segment", empty=True)
-        limit = display.surface.settings.max_segments
-        if len(display.shelves) >= limit:
-            raise TooMany(f"surface {display.surface.name!r} has {limit} segments already, its max_segments")
-        return self._refresher.shelf(display, segment)
 
     def knows(self, surface: str) -> bool:
         """Whether there is a surface of that name, as far as this process has heard."""
@@ -305,6 +364,27 @@ class Engine(Administration):
         sums = next((sums_of(one, display.surface) for one in newer if one.name == segment), shelf.sums)
         return telling.state_of(display.surface, segment, shelf, sums, self._clock())
 
+    async def segments(self, surface: str) -> list[SegmentLine]:
+        """All segments of a surface: pages learned from, clicks, last use, and when each expires."""
+        if self._shared:
+            await self._in_thread(self._refresher.refresh)
+        return await self._in_thread(self._segments.listed, self._display(surface))
+
+    async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
+        """Forget a segment and free its place; the default segment can only be reset."""
+        if segment == "":
+            raise Invalid("the default segment cannot be deleted; reset it instead", "/segment")
+        async with self._one_at_a_time:
+            await self.catch_up()
+            known = self.surface(surface)
+            if not await self._in_thread(self._segments.delete, known, segment, actor):
+                raise Unknown(f"surface {surface!r} has no segment {segment!r}")
+
+    def expire_segments(self) -> None:
+        """Delete segments that nobody has used for long; called in the refresher's thread."""
+        for display in list(self._refresher.by_id.values()):
+            self._segments.expire(display)
+
     async def report(
         self, surface: str, *, since: int | None = None, until: int | None = None, segment: str | None = None
     ) -> dict[str, Any]:
@@ -362,12 +442,6 @@ class Engine(Administration):
     def _policy_age(self) -> float:
         made = [shelf.made_at for d in self._refresher.by_id.values() for shelf in list(d.shelves.values())]
         return max(0.0, (self._clock() - max(made)) / 1000.0) if made else 0.0
-
-
-def _choice(shelf: Shelf, exclude: Sequence[str], pins: Mapping[int, str]) -> Choice:
-    if len(exclude) > MOST_EXCLUDED:
-        raise Invalid(f"exclude may list {MOST_EXCLUDED} items; got {len(exclude)}", "/exclude")
-    return shelf.choose(signature_of(shelf.display, exclude, pins))
 
 
 def _report(given: Feedback, event: Event) -> Report:

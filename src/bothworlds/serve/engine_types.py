@@ -44,6 +44,7 @@ class Ranked:
     expires_at: int  # milliseconds
     token: str
     slots: list[Slot] = field(default_factory=list)
+    segment: str = ""  # that the list was drawn for
 
 
 @dataclass(slots=True)

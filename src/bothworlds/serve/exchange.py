@@ -69,7 +69,7 @@ def take_rows(surface: Surface, rows: Iterable[Mapping[str, Any]], store: Store,
     refused: Counter[str] = Counter()
     made = 0
     index = {item.name: item.index for item in surface.items}
-    segments = {segment.name for segment in store.segments(surface.id)} | {""}
+    admitted: dict[str, bool] = {}
 
     def events() -> Iterator[Event]:
         nonlocal made
@@ -79,9 +79,10 @@ def take_rows(surface: Surface, rows: Iterable[Mapping[str, Any]], store: Store,
             base = _base_of(page) if base is None else base
             try:
                 event = _event_of(surface, index, page, base, now)
-                segments.add(event.segment)
-                if len(segments) > surface.settings.max_segments:
-                    segments.discard(event.segment)
+                if event.segment not in admitted:
+                    limit = surface.settings.max_segments
+                    admitted[event.segment] = store.admit_segment(surface.id, event.segment, limit)
+                if not admitted[event.segment]:
                     raise Refused("there are more segments than max_segments")
             except Refused as error:
                 refused[str(error)] += 1

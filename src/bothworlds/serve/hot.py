@@ -43,14 +43,17 @@ class Hot:
 
     async def rank(self, scope: Scope, receive: Receive, surface: str) -> Reply:
         """Which items to show."""
-        await self._keyring.actor(scope, "serve", public=self._config.public_rank)
+        client = await self._keyring.actor(scope, "serve", public=self._config.public_rank)
         media_type(scope, JSON)
         body = await read_body(scope, receive, self._config.limits)
         asked = decode(body, _rank_request)
         pins = _by_slot(asked.pins) if asked.pins else {}
-        ranked = await self._engine.rank(
-            surface, asked.request_id, segment=asked.segment, exclude=asked.exclude, pins=pins
-        )
+        try:
+            ranked = await self._engine.rank(
+                surface, asked.request_id, segment=asked.segment, exclude=asked.exclude, pins=pins, client=client
+            )
+        except TooMany as error:
+            raise Problem(429, str(error)) from error
         answer = {
             "event_id": ranked.event_id,
             "surface": ranked.surface,
@@ -59,6 +62,7 @@ class Hot:
             "expires_at": rfc3339(ranked.expires_at),
             "token": ranked.token,
             "slots": ranked.slots,
+            "segment": ranked.segment,
         }
         return Reply(200, _encode(answer), len(body))
 

@@ -14,7 +14,18 @@ from .engine_types import Conflict, Unknown
 from .limits import check_count, decode, media_type, read_body
 from .problems import Problem
 from .records import Surface
-from .shapes import Reset, Rotation, SurfaceChanges, SurfaceRequest, WarmStart, view_of
+from .report_types import SegmentLine
+from .shapes import (
+    Reset,
+    Rotation,
+    Segments,
+    SegmentView,
+    SurfaceChanges,
+    SurfaceRequest,
+    WarmStart,
+    rfc3339,
+    view_of,
+)
 from .stores.base import VersionConflict
 
 __all__ = ["Managing", "answer", "etag"]
@@ -95,6 +106,15 @@ class Managing:
         body = await read_body(request.scope, request.receive, self._limits)
         asked = decode(_json(request, body) or b"{}", _reset)
         await self._engine.reset(_path(request, "surface"), segment=asked.segment, actor=actor)
+        return Response(status_code=204)
+
+    async def list_segments(self, request: Request, actor: str) -> Response:
+        name = _path(request, "surface")
+        views = [_segment(line) for line in await self._engine.segments(name)]
+        return answer(Segments(views, self._engine.surface(name).settings.max_segments))
+
+    async def delete_segment(self, request: Request, actor: str) -> Response:
+        await self._engine.delete_segment(_path(request, "surface"), _path(request, "segment"), actor=actor)
         return Response(status_code=204)
 
     async def warm_start(self, request: Request, actor: str) -> Response:
@@ -184,6 +204,11 @@ def _stale(current: Surface | None) -> str:
     if current is None:
         return "there is no such surface"
     return f"the surface has version {current.version} by now; read it again, and send the change for that version"
+
+
+def _segment(line: SegmentLine) -> SegmentView:
+    times = (None if at is None else rfc3339(at) for at in (line["used_at"], line["expires_at"]))
+    return SegmentView(line["name"], line["pages"], line["clicks"], *times)
 
 
 def _shown(surface: Surface, status: int = 200) -> Response:

@@ -16,7 +16,7 @@ __all__ = ["describe"]
 
 REFERENCE = "#/components/schemas/{name}"
 # An id that exists is not among those made up at random; names are as short as the service allows.
-PATH = {"surface": (1, 128), "item": (1, 128), "event_id": (1, 64), "key_id": (1, 64)}
+PATH = {"surface": (1, 128), "item": (1, 128), "segment": (1, 128), "event_id": (1, 64), "key_id": (1, 64)}
 ETAG_HEADER = {"ETag": {"schema": {"type": "string"}, "description": "the version, for If-Match"}}
 RETRY_HEADER = {"Retry-After": {"schema": {"type": "string"}, "description": "seconds to wait"}}
 

@@ -22,6 +22,7 @@ from .shapes import (
     Reset,
     Role,
     Rotation,
+    Segments,
     SurfaceChanges,
     SurfaceRequest,
     Surfaces,
@@ -69,7 +70,7 @@ PERIOD = {"since": "only lists shown from then on (RFC 3339)", "until": "only li
 OPERATIONS = (
     Operation(
         "POST", SURFACE + "/rank", "rank", "serve", "Which items to show", {200: Ranking},
-        READ_BODY, RankRequest,
+        (*READ_BODY, 429), RankRequest,
     ),
     Operation(
         "POST", "/v1/feedback", "feedback", "ingest", "What visitors clicked", {200: FeedbackResults},
@@ -98,6 +99,11 @@ OPERATIONS = (
     ),
     Operation(
         "POST", SURFACE + "/reset", "reset", "admin", "Forget what was learned", {204: None}, READ_BODY, Reset, False
+    ),
+    Operation("GET", SURFACE + "/segments", "list_segments", "admin", "All segments of a surface", {200: Segments}),
+    Operation(
+        "DELETE", SURFACE + "/segments/{segment}", "delete_segment", "admin",
+        "Forget a segment and free its place", {204: None},
     ),
     Operation(
         "POST", SURFACE + "/warm-start", "warm_start", "admin", "Start from a fitted click model", {204: None},

@@ -24,8 +24,8 @@ from . import charts, wording
 from .engine_types import Invalid, ServiceError, Unavailable, Unknown
 from .operations import OPERATIONS
 from .records import Surface
-from .report_types import Headline, SurfaceReport
-from .viewing import RANGES, View, heat_table, likeliest, pages_of_items, story
+from .report_types import Headline, SegmentLine, SurfaceReport
+from .viewing import RANGES, View, heat_table, latest_segments, likeliest, pages_of_items, story
 
 __all__ = ["HEADERS", "SESSION", "Observed", "page", "routes"]
 
@@ -53,6 +53,7 @@ class Observed(Protocol):
     def health(self) -> Mapping[str, Any]: ...
     async def event(self, event_id: str) -> Mapping[str, Any]: ...
     async def headline(self, surface: str) -> Headline: ...
+    async def segments(self, surface: str) -> list[SegmentLine]: ...
     async def report(
         self, surface: str, *, since: int | None, until: int | None, segment: str | None = None
     ) -> SurfaceReport: ...
@@ -123,6 +124,7 @@ async def _seen(engine: Observed, request: Request, latency: Figures | None, aud
         "heat": heat_table(report["marginals"], shown),
         "strips": charts.strips(report["marginals"], report["marginals_history"], shown[:TRACED])[:6],
         "traced": min(TRACED, len(shown)),
+        "segments": latest_segments(await engine.segments(surface.name)),
         "items": pages_of_items(report["items"], view.all_items),
         "health": {**await asyncio.to_thread(engine.health), **(latency() if latency else {})},
         "audit": await asyncio.to_thread(audit, surface.id, 50) if audit else [],

@@ -63,7 +63,8 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     minimum_exposure: float = 0.0  # share of pages on which every active item is shown at least
     attribution_seconds: float = 1800.0  # how long clicks count; silence until then means no click
     late_seconds: float = 86400.0  # how long after that a click still counts, by taking back its loss
-    max_segments: int = 100
+    max_segments: int = 100  # the default one included; requests that name others are served from the default one
+    segment_idle_days: float = 30.0  # how long a segment that nobody uses keeps its place
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -23,6 +23,7 @@ DUTY = 4.0  # after a refresh, leave everybody else at least so many times as lo
 SAVE_MS = 1000  # between saved policies of a segment
 SAVES = 20  # at most, in one refresh
 FULL = 1 << 60  # a loss must stay below 2^63
+EXPIRE_SECONDS = 60.0  # between looks for segments that have expired
 
 
 class Refresher(threading.Thread):
@@ -37,14 +38,16 @@ class Refresher(threading.Thread):
         refresh_events: int,
         shared: bool,
         look: Callable[[], None] = lambda: None,
+        expire: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name="bothworlds refresher", daemon=True)
-        self._store, self._clock, self._shared, self._look = store, clock, shared, look
+        self._store, self._clock, self._shared, self._look, self._expire = store, clock, shared, look, expire
         self._every, self._events = refresh_ms / 1000.0, refresh_events
         self._pending, self._revision = 0, -1
         self._due = threading.Event()
         self._guard = threading.Lock()  # of what is installed: who reads counters serves by them before others read
         self._stopping = False
+        self._expired_at = time.monotonic()
         self._read: dict[int, int] = {}  # surface id -> revision up to which its segments have been read
         self._saved: dict[tuple[int, str], tuple[int, str]] = {}
         self.displays: dict[str, Display] = {}
@@ -70,11 +73,15 @@ class Refresher(threading.Thread):
             self._due.wait(self._every)
             self._due.clear()
             started = time.perf_counter()
-            if self._pending or self._shared:
+            expire = time.monotonic() - self._expired_at > EXPIRE_SECONDS
+            if self._pending or self._shared or expire:
                 try:
                     if self._shared:
                         self._look()
                     self.refresh()
+                    if expire:
+                        self._expired_at = time.monotonic()
+                        self._expire()
                     self.last_error = None
                 except Exception as error:  # the old policies go on serving
                     self._pending += 1
@@ -124,9 +131,10 @@ class Refresher(threading.Thread):
             self.full.discard(surface.name)
             for segment in segments:
                 self._shelve(display, segment, None)
-            for name in ("", *(old.shelves if old else ())):
-                if name not in display.shelves:
-                    self.shelf(display, name)
+            self.shelf(display, "")
+            for name, shelf in list(old.shelves.items()) if old else ():
+                if name in display.shelves:
+                    display.shelves[name].used_at = shelf.used_at
             self.displays[surface.name] = self.by_id[surface.id] = display
             self._read[surface.id] = max((segment.revision for segment in segments), default=-1)
         return display
@@ -144,26 +152,45 @@ class Refresher(threading.Thread):
     def _refresh_surface(self, surface_id: int) -> None:
         with self._guard:
             display = self.by_id[surface_id]
+            known = set(display.shelves)  # before reading: one that is admitted meanwhile is not taken for deleted
             segments = self._store.segments(surface_id, self._read.get(surface_id, -1))
             for segment in segments:
                 self._shelve(display, segment, display.shelves.get(segment.name))
+                display.shelves[segment.name].used_at = self._clock()
             if segments:
                 self._read[surface_id] = max(segment.revision for segment in segments)
+            if len(known) > 1:
+                self._drop(display, known - self._store.segment_names(surface_id) - {""})
         for segment in segments[:SAVES]:
             self._save(display, segment.name)
+
+    def forget(self, surface_id: int, segments: Collection[str]) -> None:
+        """Serve no more by segments that have been deleted."""
+        with self._guard:
+            self._drop(self.by_id[surface_id], segments)
+
+    def _drop(self, display: Display, segments: Collection[str]) -> None:
+        for name in segments:
+            display.shelves.pop(name, None)
+            self._saved.pop((display.surface.id, name), None)
 
     def _shelve(self, display: Display, segment: Segment, old: Shelf | None) -> None:
         started = time.perf_counter()
         hot = old.hot() if old else ()
         sums = sums_of(segment, display.surface)
-        display.shelves[segment.name] = Shelf(display, sums, self._clock(), hot)
+        if segment.rounds or segment.loss or hot:
+            display.shelves[segment.name] = Shelf(display, sums, self._clock(), hot)
+        else:  # admitted, and nothing learned yet
+            display.shelves[segment.name] = display.blank.copy(self._clock(), segment.revision)
         if abs(sums.loss).max() > FULL:
             self.full.add(display.surface.name)
         self.solver_ms = 1e3 * (time.perf_counter() - started)
 
     def _save(self, display: Display, segment: str) -> None:
         """Keep a policy for the dashboard, about once a second if it changes."""
-        shelf, key = display.shelves[segment], (display.surface.id, segment)
+        shelf, key = display.shelves.get(segment), (display.surface.id, segment)
+        if shelf is None:  # deleted meanwhile
+            return
         at, last = self._saved.get(key, (-SAVE_MS, ""))
         policy = shelf.plain.learner
         if policy.id != last and abs(shelf.made_at - at) >= SAVE_MS:

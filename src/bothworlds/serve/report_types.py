@@ -16,6 +16,7 @@ __all__ = [
     "Marginals",
     "Pages",
     "Point",
+    "SegmentLine",
     "Shift",
     "Snapshot",
     "SurfaceReport",
@@ -31,6 +32,16 @@ class Pages(TypedDict):
     pages: int
     clicks_per_page: float | None
     interval: Interval | None
+
+
+class SegmentLine(TypedDict):
+    """One segment, as ``Engine.segments`` lists it; the default one has an empty name and never expires."""
+
+    name: str
+    pages: int  # learned from
+    clicks: int
+    used_at: int | None
+    expires_at: int | None
 
 
 class Uplift(TypedDict):

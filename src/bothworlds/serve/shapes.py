@@ -29,6 +29,8 @@ __all__ = [
     "Reset",
     "Role",
     "Rotation",
+    "SegmentView",
+    "Segments",
     "SurfaceChanges",
     "SurfaceView",
     "Surfaces",
@@ -100,6 +102,7 @@ class Ranking(Struct, frozen=True):
     expires_at: Time
     token: Token
     slots: list[PlacedItem]
+    segment: Annotated[str, Meta(description="the segment used: empty if there was no place for the one asked for")]
 
 
 class FeedbackEvent(Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,6 +138,23 @@ class Reset(Struct, frozen=True, forbid_unknown_fields=True):
     """What to forget: one segment, or all of them if none is named."""
 
     segment: SegmentName | None = None
+
+
+class SegmentView(Struct, frozen=True):
+    """One segment; the default one has an empty name, and never expires."""
+
+    name: SegmentName
+    pages: Annotated[int, Meta(description="pages learned from")]
+    clicks: int
+    used_at: Annotated[Time | None, Meta(description="when it was last asked for or learned from")]
+    expires_at: Annotated[Time | None, Meta(description="when it is deleted if nobody uses it until then")]
+
+
+class Segments(Struct, frozen=True):
+    """The segments of a surface, and how many there may be."""
+
+    segments: list[SegmentView]
+    max_segments: int
 
 
 class Rotation(Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,11 +10,12 @@ from typing import NamedTuple
 from ..policies import Policy
 from .engine_types import Invalid, NotEnough
 from .learner import Drawn, Served, Sums, baseline_of, served
-from .records import Item, Surface
+from .records import Surface
 
 __all__ = ["Choice", "Display", "Shelf", "Signature", "signature_of"]
 
 CHOICES = 256  # of one segment, kept
+CELLS = 1 << 23  # probabilities in all choices of a surface, kept: 64 MiB
 HOT = 32  # of them, solved anew before they are asked for
 
 Signature = tuple[frozenset[str], tuple[tuple[int, str], ...]]  # active items left out, items pinned to slots
@@ -47,64 +48,68 @@ class Display:
 
 
 class Shelf:
-    """The policies of a segment for one state of its counters; those not asked for yet are solved on first use."""
+    """The policies of a segment for one state of its counters, and when the segment was last used (0: not known).
 
-    __slots__ = ("_choices", "display", "made_at", "plain", "sums")
+    ``choice`` and ``keep`` belong to the event loop's thread; ``solve`` may be called in any thread.
+    """
+
+    __slots__ = ("_choices", "display", "made_at", "plain", "sums", "used_at")
 
     def __init__(self, display: Display, sums: Sums, made_at: int, hot: Sequence[Signature] = ()) -> None:
         self.display, self.sums, self.made_at = display, sums, made_at
+        self.used_at = 0
         self._choices: OrderedDict[Signature, Choice] = OrderedDict()
-        self.plain = self._choice(PLAIN)
+        self.plain = self.solve(PLAIN)
         for signature in hot:
-            self._choices[signature] = self._choice(signature)
+            self._choices[signature] = self.solve(signature)
 
-    def copy(self, made_at: int) -> Shelf:
+    def copy(self, made_at: int, revision: int = -1) -> Shelf:
         """The same policy for another segment, with choices of its own."""
         other = copy(self)
         other.made_at, other._choices = made_at, OrderedDict()
+        other.sums = self.sums._replace(revision=revision)
         return other
 
-    def choose(self, signature: Signature) -> Choice:
-        """The policy for these pins and exclusions."""
+    def choice(self, signature: Signature) -> Choice | None:
+        """The policy for these pins and exclusions, if it has been solved."""
         if signature == PLAIN:
             return self.plain
         choice = self._choices.get(signature)
-        if choice is None:
-            choice = self._choices[signature] = self._choice(signature)
-            if len(self._choices) > CHOICES:
-                self._choices.popitem(last=False)
-        else:
+        if choice is not None:
             self._choices.move_to_end(signature)
         return choice
+
+    def keep(self, signature: Signature, choice: Choice) -> None:
+        """Answer with a solved policy from now on."""
+        self._choices[signature] = choice
+        display = self.display
+        cells = len(display.active) * display.surface.settings.slots * len(display.shelves)
+        while len(self._choices) > max(1, min(CHOICES, CELLS // cells)):
+            self._choices.popitem(last=False)
 
     def hot(self) -> list[Signature]:
         """What has been asked for most lately, the latest last."""
         return list(self._choices)[-HOT:]
 
-    def _choice(self, signature: Signature) -> Choice:
+    def solve(self, signature: Signature) -> Choice:
+        """Compute the policy for pins and exclusions that ``signature_of`` this display has allowed."""
         display, (excluded, pinned) = self.display, signature
         pins = {slot: display.active[name] for slot, name in pinned}
         taken = {item.name for item in pins.values()}
         eligible = [item for item in display.active.values() if item.name not in excluded and item.name not in taken]
-        _check_enough(display.surface, display.active, eligible, excluded, pins)
         learner = served(display.surface, display.policy, self.sums, eligible, pins)
         baseline = baseline_of(display.surface, eligible, pins)
         return Choice(learner, baseline, "baseline:" + "-".join(map(str, baseline.items))[:64])
 
 
-def _check_enough(
-    surface: Surface,
-    active: Mapping[str, Item],
-    eligible: Sequence[Item],
-    excluded: frozenset[str],
-    pins: Mapping[int, Item],
-) -> None:
-    slots = surface.settings.slots
-    if len(eligible) + len(pins) < slots:
+def _check_enough(display: Display, excluded: frozenset[str]) -> None:
+    slots, active = display.surface.settings.slots, len(display.active)
+    eligible = active - len(excluded)
+    if eligible < slots:
         errors = []
         if excluded:
-            errors = [{"pointer": "/exclude", "detail": f"removes {len(excluded)} of {len(active)} items"}]
-        raise NotEnough(f"{slots} slots need {slots} items; {len(eligible) + len(pins)} eligible", errors=errors)
+            errors = [{"pointer": "/exclude", "detail": f"removes {len(excluded)} of {active} items"}]
+        raise NotEnough(f"{slots} slots need {slots} items; {eligible} eligible", errors=errors)
 
 
 def signature_of(display: Display, exclude: Sequence[str], pins: Mapping[int, str]) -> Signature:
@@ -121,4 +126,5 @@ def signature_of(display: Display, exclude: Sequence[str], pins: Mapping[int, st
         if name in seen:
             raise Invalid(f"{name!r} is pinned to two slots", "/pins")
         seen.add(name)
+    _check_enough(display, excluded)
     return excluded, tuple(sorted(pins.items()))

@@ -46,6 +46,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "attribution_seconds": (1.0, 30 * DAY),
     "late_seconds": (0.0, 90 * DAY),
     "max_segments": (1, 10_000),
+    "segment_idle_days": (1.0, 3650.0),
 }
 KEYS = frozenset(SurfaceSettings.__struct_fields__)
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from . import wording
 from .charts import chance
 from .records import Surface
-from .report_types import ItemLine, Marginals
+from .report_types import ItemLine, Marginals, SegmentLine
 
-__all__ = ["RANGES", "View", "heat_table", "likeliest", "pages_of_items", "story"]
+__all__ = ["RANGES", "View", "heat_table", "latest_segments", "likeliest", "pages_of_items", "story"]
 
 RANGES = {
     "1h": ("the last hour", 3600),
@@ -23,6 +23,7 @@ RANGES = {
     "all": ("all time", None),
 }
 FEW_ITEMS = 50
+FEW_SEGMENTS = 50
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,19 @@ def pages_of_items(lines: Sequence[ItemLine], everything: bool) -> ItemPage:
     """Items by how often they were shown; the first of them unless all are asked for."""
     ordered = sorted(lines, key=lambda line: (line["state"] == "removed", -line["shows"], line["name"]))
     return ItemPage(ordered if everything else ordered[:FEW_ITEMS], len(ordered))
+
+
+class SegmentPage(NamedTuple):
+    """The segments that are shown, and how many there are in all."""
+
+    lines: list[SegmentLine]
+    total: int
+
+
+def latest_segments(lines: Sequence[SegmentLine]) -> SegmentPage:
+    """Segments by their last use, the first of them; none where there is only the default one."""
+    ordered = sorted(lines, key=lambda line: (-(line["used_at"] or 0), line["name"]))
+    return SegmentPage(ordered[:FEW_SEGMENTS] if len(lines) > 1 else [], len(lines))
 
 
 def story(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class FakeEngine:
         if self.away:
             raise Unavailable("the store is away")
 
-    async def rank(self, surface, request_id, *, segment="", exclude=(), pins=None):
+    async def rank(self, surface, request_id, *, segment="", exclude=(), pins=None, client=""):
         self.check()
         found = self.surface(surface)
         named(request_id, "/request_id", 256)
@@ -110,7 +110,7 @@ class FakeEngine:
             for k in range(found.settings.slots)
         ]
         self.events.setdefault(event_id, {**EVENT, "event_id": event_id, "surface": surface, "clicks": []})
-        return Ranked(event_id, surface, "learner", "p1", NOW, sign(event_id), slots)
+        return Ranked(event_id, surface, "learner", "p1", NOW, sign(event_id), slots, segment)
 
     async def feedback(self, events):
         self.check()
@@ -196,6 +196,18 @@ class FakeEngine:
     async def reset(self, surface, *, segment, actor):
         self.check()
         self.surface(surface)
+
+    async def segments(self, surface):
+        self.check()
+        self.surface(surface)
+        seen = {"pages": 3, "clicks": 1, "used_at": NOW, "expires_at": NOW}
+        return [{"name": "", **seen, "used_at": None, "expires_at": None}, {"name": "a", **seen}]
+
+    async def delete_segment(self, surface, segment, *, actor):
+        self.check()
+        self.surface(surface)
+        if segment != "a":
+            raise Unknown(f"there is no segment {segment!r}")
 
     async def warm_start(self, surface, model, *, rounds, segment="", actor):
         self.check()

@@ -21,7 +21,8 @@ def test_a_list_has_the_pinned_shape(call):
     said = answer.json()
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
-    assert list(said) == ["event_id", "surface", "arm", "policy_id", "expires_at", "token", "slots"]
+    assert list(said) == ["event_id", "surface", "arm", "policy_id", "expires_at", "token", "slots", "segment"]
+    assert said["segment"] == "mobile"
     assert said["slots"][0] == {"slot": 0, "item": "c", "p": 1.0, "pinned": True, "learn": False}
     assert said["slots"][1] == {"slot": 1, "item": "a", "p": 0.5, "pinned": False, "learn": True}
     assert said["expires_at"] == "2023-11-14T22:13:20.000Z"

@@ -107,7 +107,7 @@ def provoked(serving, engine, store):
     event = client("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}).json()["event_id"]
     good = good_bodies()
     for operation in OPERATIONS:
-        filled = operation.path.format(surface="home", item="a", event_id=event, key_id=doomed)
+        filled = operation.path.format(surface="home", item="a", segment="a", event_id=event, key_id=doomed)
         method, template, body = operation.method, operation.path, good.get(operation.name, {})
         variants = variants_of(operation, body)
         for _ in range(2 if method == "PUT" else 1):
@@ -115,9 +115,9 @@ def provoked(serving, engine, store):
         for options in variants:
             note(client, method, filled, template, **options)
         absent = {"surface": f"not-{operation.name}", "event_id": "0" * 32, "key_id": "nobody"}
-        note(client, method, operation.path.format(item="new", **absent), template, **body)
+        note(client, method, operation.path.format(item="new", segment="new", **absent), template, **body)
         for surface, item in (("home", "new"), ("home", "x" * 200), ("%FF", "a")):
-            path = operation.path.format(surface=surface, item=item, event_id="", key_id="k")
+            path = operation.path.format(surface=surface, item=item, segment=item, event_id="", key_id="k")
             note(client, method, path, template)
         for fault in (Conflict("somebody was quicker"), Invalid("this cannot be")):
             engine.fault = fault
@@ -160,6 +160,9 @@ def test_every_documented_status_can_be_seen(serving, engine, store):
     feedback = {"json": {"events": [{"event_id": "e", "token": "t"}]}}
     engine.fault = TooMany("the queue is full")
     seen.add(("POST", "/v1/feedback", client("POST", "/v1/feedback", **feedback).status_code))
+    asked = client("POST", "/v1/surfaces/home/rank", json={"request_id": "r"})
+    seen.add(("POST", "/v1/surfaces/{surface}/rank", asked.status_code))
+    assert int(asked.headers["retry-after"]) > 0
     engine.fault = None
     documented = {
         (operation.method, operation.path, status)
@@ -173,7 +176,7 @@ def test_every_documented_status_can_be_seen(serving, engine, store):
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_without_a_key_or_a_role_or_a_store_the_documented_status_comes(operation, serving, engine, store):
     client = serving(hosts=["localhost"])
-    path = operation.path.format(surface="home", item="a", event_id="0" * 32, key_id="k")
+    path = operation.path.format(surface="home", item="a", segment="a", event_id="0" * 32, key_id="k")
     body = good_bodies().get(operation.name, {})
     if operation.name == "feedback":
         body = {"json": {"events": [{"event_id": "e", "token": "t"}]}}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from bothworlds.serve import surfaces
-from bothworlds.serve.records import ONE, Adjustment, Cell, Eligibility, Event, Increments, Report
+from bothworlds.serve.records import ONE, Adjustment, Cell, Eligibility, Event, Increments, Report, Segment
 from bothworlds.serve.settling import increments_of
 from bothworlds.serve.stores.base import Store, VersionConflict
 from bothworlds.serve.verifying import verify
@@ -75,6 +75,90 @@ def check_facts_are_kept_and_the_first_writer_wins_if_asked(store: Store) -> Non
     assert store.put("secret", b"\x00\xff", only_if_absent=True) == b"\x00\xff"
     assert store.put("secret", b"other", only_if_absent=True) == b"\x00\xff"
     assert store.put("secret", b"third") == b"third" == store.get("secret")
+
+
+def deleted(store: Store, revisions: Mapping[str, int | None], at: int = NOON) -> set[str]:
+    """Delete segments as the service does."""
+    (surface,) = store.surfaces()
+
+    def make(found: list[Segment]) -> Any:
+        return surfaces.reset(surface, found, at, "ann"), [{"action": f"delete {one.name}"} for one in found]
+
+    return store.delete_segments(surface.id, revisions, make)
+
+
+@check
+def check_segments_are_admitted_while_there_is_a_place(store: Store) -> None:
+    started(store)
+    before = store.revision()
+    assert [store.admit_segment(1, name, 3) for name in ("", "a", "b", "c", "a", "")] == [True] * 3 + [False] + [
+        True
+    ] * 2
+    assert store.segment_names(1) - {""} == {"a", "b"}
+    assert {one.name for one in store.segments(1, before)} == {"a", "b"}  # other processes hear of them
+    assert counters(store) == {"a": (0, {}, {}, {}), "b": (0, {}, {}, {})}
+    assert clean(store)
+
+
+@check
+def check_processes_that_admit_at_once_keep_to_the_limit(store: Store) -> None:
+    started(store)
+    together, admitted = threading.Barrier(6), []
+
+    def admit(name: str) -> None:
+        together.wait(60)
+        admitted.append(store.admit_segment(1, name, 4))
+
+    threads = [threading.Thread(target=admit, args=(f"s{k}",)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(admitted) == [False] * 3 + [True] * 3
+    assert len(store.segment_names(1)) == 3
+
+
+@check
+def check_a_deleted_segment_leaves_nothing_but_its_log(store: Store) -> None:
+    started(store)
+    store.report([a_report(k, clicks=k % 8) for k in range(1, 9)], NOON + 50)
+    kept = counters(store)[""]
+    before = store.revision()
+    assert deleted(store, {"phone": None, "nobody": None}, NOON + 60) == {"phone"}
+    assert store.segment_names(1) == {""}
+    assert counters(store) == {"": kept}
+    assert store.revision() > before
+    assert [entry["action"] for entry in store.audit(None, 10)] == ["delete phone"]
+    assert clean(store)
+    assert store.report([a_report(3, clicks=7)], NOON + 70) == ["expired"]  # nothing is left to be taken back
+    assert counters(store) == {"": kept}
+    assert deleted(store, {"phone": None}) == set()
+
+
+@check
+def check_a_segment_that_is_counted_in_meanwhile_is_not_deleted(store: Store) -> None:
+    started(store)
+    store.report([a_report(1)], NOON + 50)
+    (seen,) = store.segments(1)
+    store.report([a_report(3)], NOON + 50)
+    kept = counters(store)
+    assert deleted(store, {"phone": seen.revision}) == set()
+    assert (counters(store), store.audit(None, 10)) == (kept, [])
+    (seen,) = store.segments(1)
+    assert deleted(store, {"phone": seen.revision}, NOON + 60) == {"phone"}
+
+
+@check
+def check_open_events_of_a_segment_can_be_settled_before_their_deadline(store: Store) -> None:
+    started(store)
+    store.remember([an_event(k) for k in range(1, 9)])
+    assert [store.settle_segment(1, "phone", NOON + 50, 3) for _ in range(3)] == [3, 1, 0]
+    settled = {event.id: event for event in store.settled()}
+    assert {event.segment for event in settled.values()} == {"phone"}
+    assert store.open_events() == 4
+    assert counters(store) == counted(list(settled.values()))
+    assert store.settle_segment(1, "", NOON + 3, 10) == 1  # the others were decided later
+    assert clean(store)
 
 
 @check

@@ -107,8 +107,33 @@ class ReplacesAnyFact(SqlStore):
         return super().put(key, value, only_if_absent=only_if_absent)
 
 
+class AdmitsWithoutALimit(SqlStore):
+    def admit_segment(self, surface_id: int, segment: str, limit: int) -> bool:
+        return super().admit_segment(surface_id, segment, limit + 1)
+
+
+class KeepsRowsOfZeros(SqlStore):
+    def delete_segments(self, surface_id: int, revisions: Any, make: Any) -> set[str]:
+        self.adjust_by(surface_id, lambda segments: make([s for s in segments if s.name in revisions])[0], [])
+        return set(revisions)
+
+
+class DeletesWhatWasJustLearned(SqlStore):
+    def delete_segments(self, surface_id: int, revisions: Any, make: Any) -> set[str]:
+        return super().delete_segments(surface_id, dict.fromkeys(revisions), make)
+
+
+class SettlesEverySegment(SqlStore):
+    def settle_segment(self, surface_id: int, segment: str, now: int, limit: int) -> int:
+        return sum(super(SettlesEverySegment, self).settle_segment(surface_id, s, now, limit) for s in ("", "phone"))
+
+
 BROKEN = {
     ChargesNobodyForAbsence: contract.check_items_that_could_not_be_shown_are_charged_what_was_observed,
+    AdmitsWithoutALimit: contract.check_segments_are_admitted_while_there_is_a_place,
+    KeepsRowsOfZeros: contract.check_a_deleted_segment_leaves_nothing_but_its_log,
+    DeletesWhatWasJustLearned: contract.check_a_segment_that_is_counted_in_meanwhile_is_not_deleted,
+    SettlesEverySegment: contract.check_open_events_of_a_segment_can_be_settled_before_their_deadline,
     CountsDuplicates: contract.check_final_feedback_is_counted_once_however_often_it_comes,
     LosesTheLastReport: contract.check_several_reports_on_one_event_in_a_batch_are_applied_one_after_the_other,
     StoresWhatHasExpired: contract.check_expired_feedback_leaves_no_trace,

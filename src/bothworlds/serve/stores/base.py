@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..records import Adjustment, Event, Report, Segment, Status, Surface
@@ -60,12 +60,29 @@ class Store(Protocol):
         audit: Sequence[dict[str, Any]],
     ) -> None: ...
 
+    # Segments. Each but the default one ("") takes a place from when it is admitted, or first counted in, until it is
+    # deleted. `admit_segment` is False if `limit` segments, the default one included, are there already; like
+    # `remember`, it is not synced to disk.
+    def segment_names(self, surface_id: int) -> set[str]: ...
+    def admit_segment(self, surface_id: int, segment: str, limit: int) -> bool: ...
+    # Takes back all that was counted in segments, by the adjustments that `make` returns for them together with audit
+    # entries, and frees their places. Segments that are not there, or not at the revision given for them (None: any),
+    # are left alone. Returns the names of those deleted.
+    def delete_segments(
+        self,
+        surface_id: int,
+        revisions: Mapping[str, int | None],
+        make: Callable[[list[Segment]], tuple[Sequence[Adjustment], Sequence[dict[str, Any]]]],
+    ) -> set[str]: ...
+
     # Events
     def remember(self, events: Sequence[Event]) -> list[Event]: ...  # insert those absent; as stored, in order
     def find(self, ids: Sequence[bytes]) -> dict[bytes, Event]: ...
     # settling.reported, exactly once each; `rejected` where the surface is not there
     def report(self, reports: Sequence[Report], now: int) -> list[Status]: ...
     def settle_overdue(self, now: int, limit: int) -> int: ...  # settling.silent for open events; how many
+    # Settles open events of a segment that were decided until `now`, without waiting for their deadline; how many
+    def settle_segment(self, surface_id: int, segment: str, now: int, limit: int) -> int: ...
     def settled(self, surface_id: int | None = None) -> Iterator[Event]: ...  # streaming, for export and verify
     def events(self, surface_id: int, since: int, until: int) -> Iterator[Event]: ...  # by created_at, open ones too
     def adjustments(self) -> Iterator[Adjustment]: ...

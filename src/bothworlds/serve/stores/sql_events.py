@@ -8,8 +8,8 @@ from functools import partial
 import msgspec
 
 from ..ids import imported_id
-from ..records import RESET, Event, Report, Status
-from ..settling import increments_of, silent
+from ..records import RESET, Event, Increments, Report, Status
+from ..settling import increments_of, reported, silent
 from .adding import Additions, applied
 from .database import Database, Session, add_history
 from .rows import EVENT_COLUMNS, batches, event_of, row_of
@@ -74,21 +74,25 @@ class EventTables:
                 f" ORDER BY expires_at LIMIT ?{self.database.skip_locked}",
                 (now, limit),
             )
-            additions = Additions()
-            settled = []
-            for before in map(event_of, overdue):
-                after, increments = silent(before, now)
-                settled.append(after)
-                additions.turned(before, after)
-                additions.add(increments)
-            _write_changed(session, settled)
-            add_counters(session, additions)
-            return len(settled)
+            return _settled(session, [(before, *silent(before, now)) for before in map(event_of, overdue)])
 
         # Most of the time nothing is overdue, and then the writer is not troubled.
         with self.database.reading() as session:
             due = session.run("SELECT 1 FROM events WHERE settled_at IS NULL AND expires_at < ? LIMIT 1", (now,))
         return self.database.write(work) if due else 0
+
+    def settle_segment(self, surface_id: int, segment: str, now: int, limit: int) -> int:
+        """Settle open events of a segment as if no more clicks came."""
+
+        def work(session: Session) -> int:
+            rows = session.run(
+                f"SELECT {EVENT_COLUMNS} FROM events WHERE settled_at IS NULL AND surface_id = ? AND segment = ?"
+                f" AND created_at <= ? ORDER BY id LIMIT ?{self.database.skip_locked}",
+                (surface_id, segment, now, limit),
+            )
+            return _settled(session, [(before, *_closed(before, now)) for before in map(event_of, rows)])
+
+        return self.database.write(work)
 
     def import_events(self, events: Iterable[Event]) -> int:
         """Settled events of another log, in transactions of 1000: what is there already is not counted again."""
@@ -115,17 +119,36 @@ class EventTables:
             return int(session.run("SELECT count(*) FROM events WHERE settled_at IS NULL")[0][0])
 
 
+def _closed(event: Event, now: int) -> tuple[Event, Increments | None]:
+    """The event without more clicks: past its deadline by silence, before it as by final feedback."""
+    if now > event.expires_at:
+        return silent(event, now)
+    after, increments, _ = reported(event, 0, True, now)
+    return after, increments
+
+
+def _settled(session: Session, changes: Sequence[tuple[Event, Event, Increments | None]]) -> int:
+    """Write events, each before and after it settled, with what it adds; how many."""
+    additions = Additions()
+    for before, after, increments in changes:
+        additions.turned(before, after)
+        additions.add(increments)
+    _write_changed(session, [after for _, after, _ in changes])
+    add_counters(session, additions)
+    return len(changes)
+
+
 def _selected(session: Session, ids: Sequence[bytes], *, lock: bool = False) -> dict[bytes, Event]:
     return {row[0]: event_of(row) for row in session.select_events(ids, lock=lock)} if ids else {}
 
 
 def _resets(session: Session, stored: Mapping[bytes, Event]) -> dict[tuple[int, str], int]:
     """When segments were last reset; needed for events that had settled before only."""
-    if all(event.settled_at is None for event in stored.values()):
-        return {}
-    # The reason is spelled out, so that the index of resets can be used.
-    sql = f"SELECT surface_id, segment, max(at) FROM adjustments WHERE reason = '{RESET}' GROUP BY surface_id, segment"
-    return {(surface_id, segment): at for surface_id, segment, at in session.run(sql)}
+    needed = {(event.surface_id, event.segment) for event in stored.values() if event.settled_at is not None}
+    # The reason is spelled out, so that the index of resets can be used: every segment ever deleted has a reset.
+    sql = f"SELECT max(at) FROM adjustments WHERE reason = '{RESET}' AND surface_id = ? AND segment = ?"
+    found = {where: session.run(sql, where)[0][0] for where in sorted(needed)}
+    return {where: at for where, at in found.items() if at is not None}
 
 
 def _first_of_each(events: Sequence[Event]) -> dict[bytes, Event]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ from ..records import RESET, Adjustment, Segment, Surface
 from .adding import Additions
 from .base import VersionConflict
 from .database import Database, Session, add_history
-from .rows import ADJUSTMENT_COLUMNS, adjustment_of, row_of_adjustment
+from .rows import ADJUSTMENT_COLUMNS, Row, adjustment_of, row_of_adjustment
 from .sql_notes import take_numbers, write_entries
 
 __all__ = ["SurfaceTables", "add_adjustments", "add_counters", "read_segments", "read_surfaces"]
@@ -77,10 +77,91 @@ class SurfaceTables:
 
         self.database.write(work)
 
+    def segment_names(self, surface_id: int) -> set[str]:
+        with self.database.reading() as session:
+            return _names(session, surface_id)
+
+    def admit_segment(self, surface_id: int, segment: str, limit: int) -> bool:
+        """Give a segment a place unless all are taken; True if it has one."""
+
+        def work(session: Session) -> bool:
+            revision = take_numbers(session, "revision", 1)  # first, so that processes admit one after the other
+            if (decided := _admitted(_names(session, surface_id), segment, limit)) is not None:
+                return decided
+            row = (surface_id, segment, revision)
+            session.many("INSERT INTO segments (surface_id, segment, rounds, revision) VALUES (?, ?, 0, ?)", [row])
+            return True
+
+        # A flood of names that find no place must not hold up writers.
+        decided = _admitted(self.segment_names(surface_id), segment, limit)
+        return self.database.write(work, durable=False) if decided is None else decided
+
+    def delete_segments(
+        self,
+        surface_id: int,
+        revisions: Mapping[str, int | None],
+        make: Callable[[list[Segment]], tuple[Sequence[Adjustment], Sequence[dict[str, Any]]]],
+    ) -> set[str]:
+        """Adjust by what ``make`` returns for the segments, and drop the rows that are zero then."""
+
+        def work(session: Session) -> set[str]:
+            found = []
+            for name, revision in sorted(revisions.items()):
+                if self.database.shared:
+                    _lock_counters(session, surface_id, name)
+                found += [
+                    one for one in read_segments(session, surface_id, -1, name) if revision in (None, one.revision)
+                ]
+            if not found:
+                return set()
+            adjustments, audit = make(found)
+            if not add_adjustments(session, _in_time(session, surface_id, adjustments)):
+                take_numbers(session, "revision", 1)
+            for segment in found:
+                _drop_zeros(session, surface_id, segment.name)
+            write_entries(session, audit)
+            return {segment.name for segment in found}
+
+        return self.database.write(work)
+
     def adjustments(self) -> Iterator[Adjustment]:
         with self.database.reading() as session:
             rows = session.stream(f"SELECT {ADJUSTMENT_COLUMNS} FROM adjustments ORDER BY id")
             yield from map(adjustment_of, rows)
+
+
+def _names(session: Session, surface_id: int) -> set[str]:
+    return {name for (name,) in session.run("SELECT segment FROM segments WHERE surface_id = ?", (surface_id,))}
+
+
+def _admitted(names: Set[str], segment: str, limit: int) -> bool | None:
+    """Whether a segment has a place among these; None if it can be given one.
+
+    >>> _admitted({"", "a"}, "a", 2), _admitted({"", "a"}, "b", 2), _admitted({"a"}, "b", 2), _admitted({"a"}, "b", 3)
+    (True, False, False, None)
+    """
+    if segment == "" or segment in names:
+        return True
+    return None if len(names | {""}) < limit else False
+
+
+def _lock_counters(session: Session, surface_id: int, segment: str) -> None:
+    """In the order in which all others change them."""
+    session.run(
+        "SELECT 1 FROM counters WHERE surface_id = ? AND segment = ? ORDER BY item, slot FOR UPDATE",
+        (surface_id, segment),
+    )
+
+
+def _drop_zeros(session: Session, surface_id: int, segment: str) -> None:
+    """Remove what a segment has in tables; not what another process has counted in it meanwhile."""
+    where = "WHERE surface_id = ? AND segment = ?"
+    values = (surface_id, segment)
+    session.run(f"DELETE FROM policies {where}", values)
+    session.run(f"DELETE FROM counters {where} AND loss = 0 AND shown = 0 AND clicked = 0", values)
+    session.run(
+        f"DELETE FROM segments {where} AND rounds = 0 AND NOT EXISTS (SELECT 1 FROM counters {where})", values * 2
+    )
 
 
 def read_surfaces(session: Session) -> list[Surface]:
@@ -88,11 +169,13 @@ def read_surfaces(session: Session) -> list[Surface]:
     return [_surface(body) for (body,) in session.run("SELECT body FROM surfaces ORDER BY id")]
 
 
-def read_segments(session: Session, surface_id: int, since: int = -1) -> list[Segment]:
-    """The segments of a surface whose counters have changed after revision ``since``."""
-    values = (surface_id, since)
+def read_segments(session: Session, surface_id: int, since: int = -1, only: str | None = None) -> list[Segment]:
+    """The segments of a surface whose counters have changed after revision ``since``, or ``only`` one of them."""
+    values: Row = (surface_id, since) if only is None else (surface_id, since, only)
+    chosen = "" if only is None else " AND s.segment = ?"
     found = session.run(
-        "SELECT segment, rounds, revision FROM segments WHERE surface_id = ? AND revision > ? ORDER BY segment",
+        "SELECT s.segment, s.rounds, s.revision FROM segments s"
+        f" WHERE s.surface_id = ? AND s.revision > ?{chosen} ORDER BY s.segment",
         values,
     )
     segments = {
@@ -101,7 +184,8 @@ def read_segments(session: Session, surface_id: int, since: int = -1) -> list[Se
     }
     cells = session.run(
         "SELECT c.segment, c.item, c.slot, c.loss, c.shown, c.clicked FROM counters c JOIN segments s"
-        " ON s.surface_id = c.surface_id AND s.segment = c.segment WHERE s.surface_id = ? AND s.revision > ?",
+        " ON s.surface_id = c.surface_id AND s.segment = c.segment WHERE s.surface_id = ? AND s.revision > ?"
+        f"{chosen}",
         values,
     )
     for name, item, slot, loss, shown, clicked in cells:

@@ -1,0 +1,180 @@
+"""New pins and exclusions are solved off the event loop, in bounded number, once each."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from itertools import combinations
+
+import pytest
+
+from bothworlds.serve import shelves, solving
+from bothworlds.serve.engine_types import Invalid, TooMany
+
+from .running import ITEMS, answer, eventually, refreshed, visit, with_engine
+
+PAIRS = [list(pair) for pair in combinations(ITEMS, 2)]
+
+
+class Gate:
+    """Holds every solve back until it is opened, and notes the thread of each."""
+
+    def __init__(self, patch):
+        self.threads, self.opened = [], threading.Event()
+        solve = shelves.served
+
+        def held(*arguments):
+            self.threads.append(threading.current_thread())
+            assert self.opened.wait(60)
+            return solve(*arguments)
+
+        patch.setattr(shelves, "served", held)
+
+
+@pytest.fixture
+def gated(monkeypatch):
+    """Run a test with an engine whose solves wait for a gate; refreshes happen when the test asks for them."""
+
+    def run(test, **body):
+        async def whole(engine, store, clock):
+            engine._refresher._every = 3600.0
+            await asyncio.sleep(0)
+            gate = Gate(monkeypatch)
+            try:
+                await test(engine, gate)
+            finally:
+                gate.opened.set()
+
+        with_engine(**body)(whole)()
+
+    return run
+
+
+def asked(engine, exclude, request="", **options):
+    request = request or "-".join(exclude)
+    return asyncio.create_task(engine.rank("home", request, exclude=exclude, **options))
+
+
+def test_others_are_answered_while_an_exclusion_set_is_solved(gated):
+    async def test(engine, gate):
+        waiting = asked(engine, ["a"])
+        await eventually(lambda: gate.threads)
+        assert (await engine.rank("home", "plain")).slots
+        assert (await engine.rank("home", "other", segment="mobile")).segment == "mobile"
+        assert not waiting.done()
+        gate.opened.set()
+        assert "a" not in {slot.item for slot in (await waiting).slots}
+        solved = len(gate.threads)
+        await engine.rank("home", "again", exclude=["a"])  # from the cache
+        assert len(gate.threads) == solved
+        assert threading.current_thread() not in gate.threads
+
+    gated(test)
+
+
+def test_the_same_exclusion_set_is_solved_once_for_all_who_wait(gated):
+    async def test(engine, gate):
+        waiting = [asked(engine, ["a", "b"], f"r{k}") for k in range(50)]
+        waiting += [asked(engine, ["b", "a"], f"s{k}") for k in range(50)]
+        await eventually(lambda: gate.threads)
+        waiting[0].cancel()  # who goes away takes the answer from nobody
+        gate.opened.set()
+        pages = await asyncio.gather(*waiting[1:])
+        assert len(pages) == 99
+        assert len(gate.threads) == 1
+
+    gated(test)
+
+
+def test_solves_that_wait_are_bounded_in_all_and_for_each_client(gated, monkeypatch):
+    monkeypatch.setattr(solving, "MOST", 5)
+    monkeypatch.setattr(solving, "MOST_OF_CLIENT", 3)
+
+    async def test(engine, gate):
+        flood = [asked(engine, pair, client="page") for pair in PAIRS[:8]]
+        await eventually(lambda: sum(task.done() for task in flood) == 5)
+        assert {type(task.exception()) for task in flood if task.done()} == {TooMany}
+        others = [asked(engine, pair, client="shop") for pair in PAIRS[8:12]]
+        await eventually(lambda: sum(task.done() for task in others) == 2)
+        assert (await engine.rank("home", "plain", client="page")).slots
+        gate.opened.set()
+        results = await asyncio.gather(*flood, *others, return_exceptions=True)
+        assert sum(isinstance(result, TooMany) for result in results) == 7
+        assert not engine._solver._under_way
+        assert not engine._solver._of_client
+        assert await asked(engine, PAIRS[7], client="page")
+
+    gated(test)
+
+
+def test_a_policy_solved_while_counters_changed_is_not_kept(gated):
+    async def test(engine, gate):
+        waiting = asked(engine, ["a"])
+        await eventually(lambda: gate.threads)
+        display = engine._refresher.displays["home"]
+        old = display.shelves[""]
+        display.shelves[""] = new = old.copy(old.made_at)  # as the refresher does
+        gate.opened.set()
+        page = await waiting
+        assert page.slots
+        assert not new._choices
+        assert page.policy_id == old.solve((frozenset({"a"}), ())).learner.id
+        assert (await answer(engine, page, [0])).status == "accepted"
+
+    gated(test)
+
+
+def test_a_solve_that_waits_uses_the_counters_of_when_its_turn_comes(gated):
+    async def test(engine, gate):
+        first, second = asked(engine, ["a"]), asked(engine, ["b"])
+        await eventually(lambda: gate.threads)
+        display = engine._refresher.displays["home"]
+        display.shelves[""] = new = display.shelves[""].copy(0)
+        gate.opened.set()
+        await asyncio.gather(first, second)
+        assert list(new._choices) == [(frozenset({"b"}), ())]
+
+    gated(test)
+
+
+def test_an_item_that_is_paused_while_its_pin_is_solved_is_not_shown(gated):
+    async def test(engine, gate):
+        waiting = asyncio.create_task(engine.rank("home", "r1", pins={0: "a"}))
+        await eventually(lambda: gate.threads)
+        pausing = asyncio.create_task(engine.pause_item("home", "a", actor="test"))
+        await eventually(lambda: len(gate.threads) > 1)
+        before = engine._refresher.displays["home"]
+        engine._refresher.displays["home"] = engine._refresher.by_id[1] = other = type(before)(
+            before.surface, before.policy
+        )
+        other.active = {name: item for name, item in before.active.items() if name != "a"}
+        other.blank, other.shelves = before.blank, dict(before.shelves)
+        gate.opened.set()
+        with pytest.raises(Invalid, match="no active item"):
+            await waiting
+        await pausing
+
+    gated(test)
+
+
+def test_a_segment_that_is_deleted_while_it_is_solved_for_is_admitted_again(gated):
+    async def test(engine, gate):
+        await engine.rank("home", "r0", segment="mobile")
+        first, second = (asked(engine, exclude, segment="mobile") for exclude in (["a"], ["b"]))
+        await eventually(lambda: gate.threads)
+        await engine.delete_segment("home", "mobile", actor="test")
+        gate.opened.set()
+        assert [(await task).segment for task in (first, second)] == ["mobile", "mobile"]
+        assert set(engine._refresher.displays["home"].shelves) == {"", "mobile"}
+
+    gated(test)
+
+
+@with_engine()
+async def test_what_was_asked_for_lately_is_solved_anew_off_the_loop(engine, store, clock):
+    await engine.rank("home", "r1", exclude=["a"])
+    await visit(engine, "v", {"b"})
+    await refreshed(engine)
+    shelf = engine._refresher.displays["home"].shelves[""]
+    assert list(shelf._choices) == [(frozenset({"a"}), ())]
+    assert shelf.sums.rounds == 1
