@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import signal
 import sys
@@ -11,7 +12,8 @@ from contextlib import closing, contextmanager
 from functools import partial
 
 import pytest
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from bothworlds.serve import descriptors
 from bothworlds.serve.answering import send_answer
@@ -285,3 +287,24 @@ def test_a_large_body_arrives_whole(address):
     with closing(connect(address)) as connection:
         for _ in range(3):
             assert respond(connection, head + body).endswith(b'{"results":[]}')
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (HttpToolsProtocol, "connection_made connection_lost data_received on_body on_headers_complete"),
+        (HttpToolsProtocol, "on_message_complete on_response_complete"),
+        (FlowControl, "pause_reading resume_reading"),
+    ],
+)
+def test_uvicorn_has_the_methods_that_are_overridden(kind, names):
+    assert not [name for name in names.split() if not callable(getattr(kind, name, None))]
+
+
+def test_uvicorn_has_the_attributes_that_are_read():
+    cycle = inspect.getsource(RequestResponseCycle.__init__)
+    assert not [name for name in ("more_body", "response_complete") if f"self.{name} = " not in cycle]
+    protocol = inspect.getsource(HttpToolsProtocol)
+    assert not [name for name in ("cycle", "flow", "transport", "loop", "parser") if f"self.{name}" not in protocol]
+    assert "flow=self.flow" in protocol
+    assert FlowControl(None).read_paused is False
