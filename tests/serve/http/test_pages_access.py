@@ -200,6 +200,14 @@ def test_without_keys_a_page_elsewhere_can_change_nothing(serving, engine, heade
     assert engine.surface("home") == before
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_over_tls_the_cookie_is_for_tls_only(site, store, scheme):
+    key = create_key(store, ["read"], "", 0)
+    site.run(site.service.keyring.load())
+    answer = site("POST", f"{scheme}://127.0.0.1/sign-in", data={"key": key})
+    assert ("secure" in answer.headers["set-cookie"].lower()) == (scheme == "https")
+
+
 OWN = {"origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}
 
 
