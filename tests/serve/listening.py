@@ -11,12 +11,13 @@ import uvicorn
 
 
 @contextmanager
-def listening(app):
-    """Yield the address of the app while it listens."""
+def listening(app, **options):
+    """Yield the address of the app while it listens; ``options`` are those of Uvicorn."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         free.listen(128)
-        config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1, ws="none")
+        options = {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1, "ws": "none", **options}
+        config = uvicorn.Config(app, **options)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [free]}, daemon=True)
         thread.start()

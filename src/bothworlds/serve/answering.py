@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
+from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Send
 
 from .crossing import Headers
-from .logs import logger
+from .logs import logger, warn_throttled
 from .problems import MEDIA_TYPE, Problem, problem_of
 
-__all__ = ["Observed", "said_problem", "send_answer", "send_problem"]
+__all__ = ["Observed", "closing_response", "said_problem", "send_answer", "send_problem"]
 
 JSON = b"application/json"
-AGAIN_SECONDS = 1.0
 
 
 class Observed:
@@ -53,19 +52,21 @@ def said_problem(error: Exception, route: str) -> Problem:
     if problem.status == 500:
         logger.error("fault", route=route, exc_info=error)
     elif problem.status == 503 and problem is not error:
-        _away(route, error)
+        warn_throttled("unavailable", route=route, detail=str(error))
     return problem
 
 
-def _away(route: str, error: Exception) -> None:
-    """Log why the store is away; once a second, for every request may meet it."""
-    now = time.monotonic()
-    if now - _last.get("away", -AGAIN_SECONDS) >= AGAIN_SECONDS:
-        _last["away"] = now
-        logger.warning("unavailable", route=route, detail=str(error))
+def closing_response(problem: Problem) -> bytes:
+    """A whole HTTP response for a connection that is refused before there is a request for the application.
 
-
-_last: dict[str, float] = {}
+    >>> closing_response(Problem(431, "too long")).split(b"\\r\\n")[0]
+    b'HTTP/1.1 431 Request Header Fields Too Large'
+    """
+    body = problem.body()
+    headers = {**problem.headers, "content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close"}
+    lines = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
 _DETAIL = {404: "there is nothing at this path", 405: "this path does not take this method"}

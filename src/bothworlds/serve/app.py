@@ -18,6 +18,7 @@ from .answering import JSON, Observed, said_problem, send_answer, send_problem
 from .auth import PUBLIC, Keyring
 from .config import Config
 from .crossing import Origins
+from .descriptors import check_free_descriptor
 from .doorkeeping import Doorkeeping
 from .hot import Hot, Reply
 from .limits import Gone, header
@@ -112,6 +113,7 @@ class Service:
             await asyncio.sleep(LOOK_SECONDS)
             self.log.flush()
             try:
+                check_free_descriptor(self.metrics)
                 self.metrics.look(await asyncio.to_thread(self.engine.health))
             except Exception as error:  # figures that cannot be had now are no reason to stop looking
                 logger.error("health", exc_info=error)

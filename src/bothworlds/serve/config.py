@@ -16,6 +16,7 @@ from .shapes import MAX_SLOT
 __all__ = ["Config", "Limits", "load_config"]
 
 PREFIX = "BOTHWORLDS_"
+LISTS = ("allowed_origins", "trusted_proxies")
 Positive = Annotated[int, Meta(ge=1)]
 
 
@@ -29,6 +30,9 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     slots: Annotated[int, Meta(ge=1, le=MAX_SLOT + 1)] = 50
     surfaces: Positive = 1000
     body_seconds: Annotated[float, Meta(gt=0)] = 30.0  # how long a body may take to arrive
+    head_bytes: Annotated[int, Meta(ge=1024)] = 1 << 16  # request line and headers
+    head_seconds: Annotated[float, Meta(gt=0)] = 10.0  # how long they may take to arrive
+    reserved_descriptors: Positive = 128  # file descriptors that connections leave to the store and the log
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,6 +43,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 8080
     workers: Annotated[int, Meta(ge=1, le=256)] = 1
     allowed_origins: tuple[str, ...] = ()  # pages of these origins may call rank and feedback from the browser
+    trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")  # whose X-Forwarded-Proto and -For are believed
     public_rank: bool = False  # rank without a key
     public_feedback: bool = False  # feedback without a key: every event is signed by its token
     public_metrics: bool = False
@@ -93,7 +98,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         for field in msgspec.structs.fields(kind):
             text = environment.get(prefix + field.name.upper())
             if text is not None and field.name != "limits":
-                target[field.name] = _listed(text) if field.name == "allowed_origins" else text
+                target[field.name] = _listed(text) if field.name in LISTS else text
     return said
 
 

@@ -17,6 +17,7 @@ PREFLIGHT = [
     (b"access-control-allow-headers", b"authorization, content-type"),
     (b"access-control-max-age", b"7200"),
 ]
+DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
 ELSEWHERE = (b"cross-site", b"same-site")
 
 
@@ -60,7 +61,21 @@ REFUSAL = (
 
 
 def is_foreign(scope: Scope) -> bool:
-    """Whether a browser sends this for a page that is not of this service; programs do not say where they are from."""
-    origin = header(scope, b"origin").lower()
-    other = bool(origin) and origin.partition(b"://")[2] != header(scope, b"host").lower()
+    """Whether a browser sends this request for a page of another origin; programs send no ``Origin``.
+
+    The service's own origin is the scheme of the request and its ``Host``. The scheme is that of the connection, which
+    is http, or what a trusted proxy states in ``X-Forwarded-Proto``. Origins differ if scheme, host or port differ.
+    """
+    origin = header(scope, b"origin")
+    other = bool(origin) and _normal(origin) != _normal(b"%s://%s" % (scope["scheme"].encode(), header(scope, b"host")))
     return other or header(scope, b"sec-fetch-site").lower() in ELSEWHERE
+
+
+def _normal(origin: bytes) -> tuple[bytes, bytes]:
+    """Scheme and host of an origin, without the port if it is the default.
+
+    >>> _normal(b"http://Shop.example:80") == _normal(b"http://shop.example") != _normal(b"https://shop.example")
+    True
+    """
+    scheme, _, host = origin.lower().partition(b"://")
+    return scheme, host.removesuffix(DEFAULT_PORTS.get(scheme, b""))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from typing import Any, Literal, TextIO
@@ -17,9 +18,10 @@ import structlog
 
 from .shapes import rfc3339
 
-__all__ = ["RequestLog", "logger", "set_up_logs"]
+__all__ = ["RequestLog", "logger", "set_up_logs", "warn_throttled"]
 
 FLUSH_AFTER = 200
+THROTTLE_SECONDS = 1.0
 
 logger = structlog.get_logger("bothworlds")
 
@@ -69,6 +71,17 @@ def _for_people() -> structlog.dev.ConsoleRenderer:
 
 def _dumps(entry: MutableMapping[str, Any], **options: Any) -> str:
     return msgspec.json.encode(entry, enc_hook=str).decode()
+
+
+def warn_throttled(event: str, **fields: Any) -> None:
+    """Log a warning that every request may cause, at most once in ``THROTTLE_SECONDS`` for each event and reason."""
+    now, key = time.monotonic(), (event, fields.get("reason"))
+    if now - _last_warnings.get(key, -THROTTLE_SECONDS) >= THROTTLE_SECONDS:
+        _last_warnings[key] = now
+        logger.warning(event, **fields)
+
+
+_last_warnings: dict[tuple[str, Any], float] = {}
 
 
 class RequestLog:

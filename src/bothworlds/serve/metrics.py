@@ -55,6 +55,14 @@ class Metrics:
             "bothworlds_request_seconds", "Time to answer.", ["route"], buckets=BUCKETS, registry=registry
         )
         self._feedback = Counter("bothworlds_feedback", "Feedback by result.", ["status"], registry=registry)
+        self._refused = Counter(
+            "bothworlds_connections_refused", "Connections closed over a limit.", ["reason"], registry=registry
+        )
+        self._exhausted = Counter(
+            "bothworlds_descriptors_exhausted",
+            "Checks, one a second, that found no free file descriptor.",
+            registry=registry,
+        )
         self._gauges = {
             name: Gauge(f"bothworlds_{name}", what, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]
             for name, what, mode in GAUGES
@@ -80,6 +88,14 @@ class Metrics:
             counts[result.status] = counts.get(result.status, 0) + 1
         for status, count in counts.items():
             self._feedback.labels(status).inc(count)
+
+    def refused(self, reason: str) -> None:
+        """Count a connection that was closed because of a limit."""
+        self._refused.labels(reason).inc()
+
+    def exhausted(self) -> None:
+        """Count a moment in which no file descriptor was free."""
+        self._exhausted.inc()
 
     def look(self, health: Mapping[str, Any]) -> None:
         """Take over what the engine says about itself."""

@@ -11,14 +11,15 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
 from .config import Config
+from .connection import Connection
 from .logs import set_up_logs
 from .stores.base import Store
-from .wire import OneWrite
 
 if TYPE_CHECKING:
     from .app import Service
@@ -194,11 +195,12 @@ class _Server(uvicorn.Server):
 
     def __init__(self, app: Any, config: Config, tell: Announce, started: Callable[[], None]) -> None:
         loop = "asyncio" if sys.platform == "win32" else "uvloop"
+        connection = partial(Connection, limits=config.limits, metrics=app.metrics)
         super().__init__(
             uvicorn.Config(
                 self._remembering(app),
                 loop=loop,
-                http=OneWrite,
+                http=cast(type[asyncio.Protocol], connection),
                 ws="none",
                 lifespan="on",
                 access_log=False,
@@ -206,6 +208,7 @@ class _Server(uvicorn.Server):
                 log_level="critical",
                 backlog=BACKLOG,
                 server_header=False,
+                forwarded_allow_ips=list(config.trusted_proxies),
                 timeout_graceful_shutdown=config.stop_seconds,
             )
         )

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+__all__ = ["Gathering"]
 
-__all__ = ["OneWrite"]
-
-HEAD_SECONDS = 60.0  # in which whoever connects must have sent the head of a request
 ENOUGH = 65_536  # bytes: more are not held back, so that whoever writes without end is told to wait
 
 
@@ -37,20 +34,3 @@ class Gathering:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
-
-
-class OneWrite(HttpToolsProtocol):
-    """Uvicorn's protocol, which writes twice for every answer; on a busy machine each write costs as much as a draw."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast(asyncio.Transport, Gathering(transport, self.loop)))
-        self._patience = self.loop.call_later(HEAD_SECONDS, self._give_up)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._patience.cancel()
-        super().connection_lost(error)
-
-    def _give_up(self) -> None:
-        """Hang up on who has connected and asked for nothing: descriptors are few."""
-        if self.cycle is None:
-            self.transport.close()

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from bothworlds.serve.app import Service
-from bothworlds.serve.config import Config
+from bothworlds.serve.config import load_config
 from bothworlds.serve.running import Opened, listen, run
 from bothworlds.serve.supervising import supervise
 from tests.serve.http.fakes import FakeEngine, FakeStore
 
 
+def all_descriptors():
+    """Take every file descriptor that is left."""
+    with suppress(OSError):
+        while True:
+            yield os.dup(0)
+
+
 class SlowEngine(FakeEngine):
-    """Takes its time for a request that asks for it, and says when it has stopped."""
+    """Takes its time, or all descriptors, for a request that asks for it, and says when it has stopped."""
 
     async def rank(self, surface, request_id, **options):
         if request_id == "slow":
             print("asked", flush=True)
             await asyncio.sleep(0.7)
+        if request_id == "hungry":
+            self.taken = list(all_descriptors())
+        if request_id == "sated":
+            for descriptor in self.taken:
+                os.close(descriptor)
         return await super().rank(surface, request_id, **options)
 
     async def start(self):
@@ -56,7 +70,7 @@ def work(config, ready):
 
 
 def main(host, port, workers, *_):
-    config = Config(host=host, port=int(port), workers=int(workers), request_log="log" in sys.argv)
+    config = load_config(None, host=host, port=int(port), workers=int(workers), request_log="log" in sys.argv)
     try:
         if config.workers > 1:
             supervise(config, say, work)

@@ -28,6 +28,7 @@ def test_lists_and_switches_can_come_from_the_environment():
     said = {"BOTHWORLDS_ALLOWED_ORIGINS": "https://a, https://b", "BOTHWORLDS_PUBLIC_FEEDBACK": "true"}
     found = load_config(None, said)
     assert (found.allowed_origins, found.public_feedback) == (("https://a", "https://b"), True)
+    assert load_config(None, {"BOTHWORLDS_TRUSTED_PROXIES": ""}).trusted_proxies == ()
 
 
 @pytest.mark.parametrize(

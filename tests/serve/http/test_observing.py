@@ -62,7 +62,7 @@ def test_only_those_who_may_read_are_told_why_it_is_not_ready(call, engine, stor
 
 @pytest.mark.parametrize("kind", [StoreError, Unavailable])
 def test_callers_are_not_told_where_a_store_is_that_is_away(call, engine, kind, restored_logs, monkeypatch):
-    monkeypatch.setattr("bothworlds.serve.answering._last", {})
+    monkeypatch.setattr("bothworlds.serve.logs._last_warnings", {})
     stream = io.StringIO()
     set_up_logs("json", stream)
     engine.fault = kind(PLACE)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
+import httpx
 import pytest
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
@@ -12,6 +14,8 @@ from bothworlds.serve import auth, sessions
 from bothworlds.serve.auth import create_key, revoke_key
 from bothworlds.serve.config import Config
 from bothworlds.serve.pages import routes
+
+from .service_process import PATIENCE, service
 
 HTML = {"accept": "text/html"}
 
@@ -176,6 +180,10 @@ ELSEWHERE = [
     {"origin": "https://evil.example"},
     {"origin": "null"},
     {"origin": "http://127.0.0.1:3000"},  # another program on this machine
+    {"origin": "https://127.0.0.1"},  # one that speaks TLS on the port next to this one
+    {"origin": "https://127.0.0.1:80"},
+    {"origin": "http://127.0.0.1:443"},
+    {"origin": "127.0.0.1"},
     {"sec-fetch-site": "cross-site"},
     {"sec-fetch-site": "same-site", "origin": "http://127.0.0.1"},
 ]
@@ -192,7 +200,18 @@ def test_without_keys_a_page_elsewhere_can_change_nothing(serving, engine, heade
     assert engine.surface("home") == before
 
 
-@pytest.mark.parametrize("headers", [{}, {"origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_over_tls_the_cookie_is_for_tls_only(site, store, scheme):
+    key = create_key(store, ["read"], "", 0)
+    site.run(site.service.keyring.load())
+    answer = site("POST", f"{scheme}://127.0.0.1/sign-in", data={"key": key})
+    assert ("secure" in answer.headers["set-cookie"].lower()) == (scheme == "https")
+
+
+OWN = {"origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}
+
+
+@pytest.mark.parametrize("headers", [{}, OWN, {"origin": "http://127.0.0.1:80"}, {**OWN, "host": "127.0.0.1:80"}])
 def test_without_keys_programs_and_our_own_pages_can(call, headers):
     for method, path, status in CHANGES:
         assert call(method, path, headers=headers).status_code == status
@@ -212,3 +231,19 @@ def test_without_keys_rank_and_feedback_are_for_allowed_origins_only(serving, or
 def test_with_a_key_it_does_not_matter_where_a_call_is_from(call, store):
     call.sign(create_key(store, ["admin"], "", 0))
     assert call("POST", "/v1/surfaces/home/reset", headers=ELSEWHERE[0]).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("proxies", "own"),
+    [
+        ("127.0.0.1", {None: "http", "http": "http", "https": "https"}),
+        ("10.0.0.1", dict.fromkeys([None, "http", "https"], "http")),
+    ],
+)
+def test_only_a_trusted_proxy_can_say_that_pages_come_over_tls(proxies, own):
+    with service(trusted_proxies=proxies) as (_, address):
+        for forwarded, scheme in itertools.product(own, ("http", "https")):
+            headers = {"origin": f"{scheme}://{address.removeprefix('http://')}"}
+            headers |= {"x-forwarded-proto": forwarded} if forwarded else {}
+            answer = httpx.post(f"{address}/v1/feedback", json={"events": []}, headers=headers, timeout=PATIENCE)
+            assert answer.status_code == (200 if scheme == own[forwarded] else 403)

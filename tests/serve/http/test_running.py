@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,21 +17,7 @@ from bothworlds.serve.config import Config
 from bothworlds.serve.running import NO_KEYS, check_host, check_workers, is_loopback, listen
 from tests.serve.workers import workers_of
 
-SCRIPT = Path(__file__).parent / "serve_fake.py"
-PATIENCE = 60.0  # a machine that is busy with other tests may take long
-
-
-@contextmanager
-def service(*words, host="127.0.0.1", port=0, workers=1):
-    """A service in a process of its own, and its address."""
-    command = [sys.executable, "-W", "error", str(SCRIPT), host, str(port), str(workers), *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        line = next((line for line in iter(process.stdout.readline, "") if " at " in line), "")
-        yield process, line.partition(" at ")[2].partition(";")[0]
-    finally:
-        process.kill()
-        process.communicate()
+from .service_process import PATIENCE, service
 
 
 def test_a_service_says_where_it_is_and_stops_when_told_to():

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from bothworlds.serve import wire
 from bothworlds.serve.answering import send_answer
-from bothworlds.serve.wire import ENOUGH, Gathering, OneWrite
+from bothworlds.serve.config import Limits
+from bothworlds.serve.connection import Connection
+from bothworlds.serve.metrics import Metrics
+from bothworlds.serve.wire import ENOUGH, Gathering
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 
@@ -63,34 +66,8 @@ def written_for_an_answer(protocol_class):
     return asyncio.run(play())
 
 
-def left_open(sent, monkeypatch):
-    """Whether a connection on which this was sent is open after the time for the head of a request."""
-
-    async def app(scope, receive, send):
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    async def play():
-        protocol, transport = connected(OneWrite, app)
-        protocol.data_received(sent)
-        await asyncio.sleep(0.05)
-        closed = transport.closed
-        protocol.connection_lost(None)
-        await asyncio.sleep(0)
-        return closed
-
-    monkeypatch.setattr(wire, "HEAD_SECONDS", 0.01)
-    return not asyncio.run(play())
-
-
-def test_whoever_connects_and_asks_for_nothing_does_not_stay(monkeypatch):
-    assert not left_open(b"", monkeypatch)
-    assert not left_open(REQUEST[:-3], monkeypatch)
-    assert left_open(REQUEST, monkeypatch)
-
-
 def test_an_answer_is_one_write():
-    (written,) = written_for_an_answer(OneWrite)
+    (written,) = written_for_an_answer(partial(Connection, limits=Limits(), metrics=Metrics()))
     assert written.startswith(b"HTTP/1.1 200 OK\r\n")
     assert written.endswith(b"\r\n\r\nhello")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,81 @@ def test_a_file_has_one_owner_under_all_of_its_names(tmp_path: Path) -> None:
     open_store(str(tmp_path / "current.db"), read_only=True).close()
     store.close()
     open_store(str(tmp_path / "current.db")).close()
+
+
+@contextmanager
+def owned(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process of its own that has opened the store."""
+    program = "import sys; from bothworlds.serve.stores.opening import open_store; store = open_store(sys.argv[1]); "
+    program += "print('open', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def linked(path: Path, other: Path) -> None:
+    other.hardlink_to(path)
+
+
+def moved(path: Path, other: Path) -> None:
+    path.rename(other)
+
+
+def linked_and_removed(path: Path, other: Path) -> None:
+    other.hardlink_to(path)
+    path.unlink()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the file itself cannot be locked here")
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [(linked, "has 2 names"), (moved, "is in use"), (linked_and_removed, "is in use")],
+)
+def test_another_name_for_a_file_in_use_does_not_give_it_a_second_owner(
+    tmp_path: Path, change: Callable[[Path, Path], None], sentence: str
+) -> None:
+    path, other = tmp_path / "store.db", tmp_path / "elsewhere" / "other.db"
+    other.parent.mkdir()
+    with owned(path) as process:
+        change(path, other)
+        with pytest.raises(StoreError, match=sentence):
+            open_store(str(other))
+        process.kill()
+        process.wait()
+        path.unlink(missing_ok=True)
+        open_store(str(other)).close()
+
+
+def test_a_file_with_two_names_is_refused_under_both_and_can_be_read(tmp_path: Path) -> None:
+    path, other = tmp_path / "store.db", tmp_path / "other.db"
+    open_store(str(path)).close()
+    other.hardlink_to(path)
+    for name in (path, other):
+        with pytest.raises(
+            StoreError, match=r"has 2 names \(hard links\), and a store must have one: remove the others"
+        ):
+            open_store(str(name))
+    open_store(str(other), read_only=True).close()
+    other.unlink()
+    open_store(str(path)).close()
+
+
+def test_a_refused_owner_leaves_the_locks_of_the_first_alone(tmp_path: Path) -> None:
+    """Closing any descriptor of a file drops the locks of the process; a reader would then remove the log of writes."""
+    path = tmp_path / "store.db"
+    store = open_store(str(path))
+    store.save_surface(a_surface(), [], [])
+    with pytest.raises(StoreError, match="in use"):
+        open_store(str(path))
+    program = f"import sqlite3; sqlite3.connect({str(path)!r}).execute('SELECT count(*) FROM surfaces').fetchall()"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert (tmp_path / "store.db-wal").exists()
+    store.close()
 
 
 @pytest.mark.parametrize("read_only", [True, False])

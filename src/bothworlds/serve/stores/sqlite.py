@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +16,9 @@ from .database import Database, Session
 from .migrations import check_version, upgrade
 from .rows import EVENT_COLUMNS, Row
 from .sql import SqlStore
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["SqliteDatabase", "open_sqlite"]
 
@@ -31,7 +35,7 @@ _SELECT_ONE = f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?"
 
 def open_sqlite(path: str | Path, *, read_only: bool = False) -> SqlStore:
     """The store in this file, which is made if it is not there; ``read_only`` looks at one that a service is using."""
-    # A file has one lock, under whichever name it is opened.
+    # SQLite names its other files after the target of a symbolic link, and so must the lock be.
     return SqlStore(SqliteDatabase(Path(os.path.realpath(Path(path).expanduser())), read_only=read_only))
 
 
@@ -110,7 +114,7 @@ class SqliteDatabase(Database):
         if read_only and not path.exists():
             raise StoreError(f"there is no store at {path}: check where it is")
         with explained(path):
-            self._claim = None if read_only else _claimed(path)
+            self._claim = None if read_only else _Claim(path)
             try:
                 self._prepare()
             except BaseException:
@@ -218,26 +222,80 @@ class SqliteDatabase(Database):
                 connection.close()
 
 
-def _claimed(path: Path) -> sqlite3.Connection:
-    """Hold a lock that ends with this process, however it ends; SQLite knows how to on every system."""
+class _Claim:
+    """Sole ownership of a database file; it ends with ``close`` or with the process, however that ends.
+
+    The lock beside the file works on every system, but belongs to one name of the file. On POSIX systems the file
+    itself is locked as well, so that a file that was renamed, or linked, while it is in use has one owner. More than
+    one hard link is refused even if nobody uses the file: SQLite keeps recent changes in a file that is named after the
+    database, and would not find them under the other name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with _opening(path):
+            _check_place(path)
+        self._lock = _locked_beside(path)
+        try:
+            # Opened only under the first lock: closing any descriptor of a file drops SQLite's own locks on it.
+            self._file = _locked_file(path)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def close(self) -> None:
+        os.close(self._file)
+        self._lock.close()
+
+
+@contextmanager
+def _opening(path: Path) -> Iterator[None]:
     try:
-        if not path.parent.is_dir():
-            raise StoreError(f"there is no folder {path.parent}: make it, or choose another place for the store")
-        # It will hold the secret that signs tokens: for its owner alone.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        yield
     except OSError as error:
         raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
-    claim = sqlite3.connect(f"{path}.lock", isolation_level=None, check_same_thread=False, timeout=0.0)
+
+
+def _check_place(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no folder {path.parent}: make it, or choose another place for the store")
+    links = path.stat().st_nlink if path.exists() else 1
+    if links > 1:
+        raise StoreError(
+            f"{path} has {links} names (hard links), and a store must have one: remove the others, or copy the file"
+        )
+
+
+def _locked_beside(path: Path) -> sqlite3.Connection:
+    lock = sqlite3.connect(f"{path}.lock", isolation_level=None, check_same_thread=False, timeout=0.0)
     try:
-        claim.execute("BEGIN EXCLUSIVE")
+        lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.DatabaseError as error:
-        claim.close()
+        lock.close()
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise
-        raise StoreError(
-            f"{path} is in use by another process: stop it first, or use PostgreSQL, which several processes can share"
-        ) from error
-    return claim
+        raise _in_use(path) from error
+    return lock
+
+
+def _locked_file(path: Path) -> int:
+    """A descriptor of the file, which is made if it is not there, with a lock on the file itself."""
+    with _opening(path):
+        # It will hold the secret that signs tokens: for its owner alone.
+        file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    if sys.platform != "win32":
+        try:
+            # Not lockf: its locks are SQLite's own, and are dropped when SQLite closes the file.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            raise _in_use(path) from error
+    return file
+
+
+def _in_use(path: Path) -> StoreError:
+    return StoreError(
+        f"{path} is in use by another process: stop it first, or use PostgreSQL, which several processes can share"
+    )
 
 
 @contextmanager

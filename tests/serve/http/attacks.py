@@ -1,0 +1,106 @@
+"""Clients that misbehave on purpose; each is bounded in bytes and steps, and talks to this machine only."""
+
+from __future__ import annotations
+
+import select
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+
+from .service_process import PATIENCE
+
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+MOST_BYTES = 64 << 20
+BLOCK = 1 << 16
+STEPS, STEP_SECONDS = 1000, 0.02
+
+
+def connect(address):
+    """A connection to the service at an address."""
+    host, port = address.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=PATIENCE)
+
+
+def respond(connection, request=REQUEST):
+    """Send a request; the whole response to it, or what came of it before the connection ended."""
+    received = b""
+    with suppress(ConnectionError):
+        connection.sendall(request)
+        while not complete(received):
+            part = connection.recv(BLOCK)
+            if not part:
+                break
+            received += part
+    return received
+
+
+def complete(received):
+    head, found, body = received.partition(b"\r\n\r\n")
+    length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+    return bool(found) and len(body) >= int(length or 0)
+
+
+def status(response):
+    """The status of a response; 0 if there is none."""
+    return int(response.split()[1]) if response.startswith(b"HTTP/1.1 ") else 0
+
+
+def rest(connection):
+    """All that still arrives until the service closes the connection; fails if it does not."""
+    received = b""
+    with suppress(ConnectionError):
+        while part := connection.recv(BLOCK):
+            received += part
+    return received
+
+
+def send_endlessly(connection, start, block):
+    """Send a start, then the same block until the service refuses; how many bytes it took, and its response."""
+    sent = 0
+    with suppress(ConnectionError):
+        connection.sendall(start)
+        while sent < MOST_BYTES and not select.select([connection], [], [], 0)[0]:
+            connection.sendall(block)
+            sent += len(block)
+    assert sent < MOST_BYTES, "the service took everything"
+    return sent, rest(connection)
+
+
+def send_slowly(connection, start, byte=b"a"):
+    """Send a start, then single bytes until the service responds or closes; its response."""
+    connection.sendall(start)
+    for _ in range(STEPS):
+        if select.select([connection], [], [], STEP_SECONDS)[0]:
+            return rest(connection)
+        with suppress(ConnectionError):
+            connection.sendall(byte)
+    raise AssertionError("the service still waits")
+
+
+def flood(connection, requests):
+    """Send pipelined requests, the last of which ends the connection, and receive at the same time; all responses."""
+    with ThreadPoolExecutor(1) as threads:
+        sending = threads.submit(connection.sendall, requests)
+        received = rest(connection)
+        sending.result()
+    return received
+
+
+def open_until_refused(address, most):
+    """Open connections, each with a request and the start of another, until one gets no 200: they, and its response."""
+    held = []
+    while len(held) < most:
+        connection = connect(address)
+        response = respond(connection)
+        if status(response) != 200:
+            connection.close()
+            return held, response
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+        held.append(connection)
+    raise AssertionError("the service refused nobody")
+
+
+def ask(address, request=REQUEST):
+    """The response to one request on a connection of its own."""
+    with closing(connect(address)) as connection:
+        return respond(connection, request)

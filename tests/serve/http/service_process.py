@@ -1,0 +1,28 @@
+"""The service of ``serve_fake.py`` in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+SCRIPT = Path(__file__).parent / "serve_fake.py"
+PATIENCE = 60.0  # a machine that is busy with other tests may take long
+
+
+@contextmanager
+def service(*words, host="127.0.0.1", port=0, workers=1, descriptors=None, **settings):
+    """Yield the process and its address; ``settings`` are environment variables without their prefix."""
+    command = [sys.executable, "-W", "error", str(SCRIPT), host, str(port), str(workers), *words]
+    if descriptors is not None:
+        command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh", *command]
+    environment = os.environ | {f"BOTHWORLDS_{name.upper()}": str(value) for name, value in settings.items()}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        line = next((line for line in iter(process.stdout.readline, "") if " at " in line), "")
+        yield process, line.partition(" at ")[2].partition(";")[0]
+    finally:
+        process.kill()
+        process.communicate()
