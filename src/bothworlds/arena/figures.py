@@ -18,6 +18,7 @@ __all__ = ["PALETTE", "draw_results", "drawing", "label_ends"]
 
 # Okabe and Ito's palette: distinguishable with any kind of colour vision. Yellow is left out, too pale for a line.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+WARNING = "#B04000"
 ALWAYS = ("ftrl-pbm", "uniform")  # in colour whatever else is
 REFERENCES = {"best_dynamic": ("best list of each round", "-"), "best_fixed": ("best fixed list", "--")}
 STYLE: dict[str, Any] = {
@@ -52,6 +53,8 @@ def draw_results(
         for panel, world in zip(panels.flat, worlds):
             _draw_panel(panel, [result for result in results if result.world == world], colours)
             panel.set_title((titles or {}).get(world, world))
+            if any(result.no_change for result in results if result.world == world):
+                _note_no_change(panel)
         for panel in panels.flat[len(worlds) :]:
             panel.set_axis_off()
         for panel in panels[:, 0]:
@@ -116,6 +119,12 @@ def _draw_panel(panel: Axes, results: Sequence[Result], colours: Mapping[str, st
     panel.set_xlabel("rounds")
     panel.set_xlim(0, results[0].rounds[-1])
     panel.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
+
+
+def _note_no_change(panel: Axes) -> None:
+    """Say in a panel that the users of a changing world never changed."""
+    note = "users do not change in these rounds"
+    panel.annotate(note, (0.5, 0.02), xycoords="axes fraction", ha="center", va="bottom", color=WARNING, fontsize=7)
 
 
 def label_ends(panel: Axes, end: int, labels: Sequence[tuple[float, str, str]]) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import typer
 
+from ..progress import interrupted
+
 if TYPE_CHECKING:
     from ..policies import Policy
     from ..worlds import World
@@ -21,6 +23,7 @@ __all__ = ["app", "check_outputs", "column_names", "console", "parse", "plainly"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+INTERRUPTED = 130  # the exit status of a program that was ended by Ctrl+C
 FIGURES = (".svg", ".png", ".pdf")
 
 app = typer.Typer(
@@ -44,10 +47,12 @@ def plainly(command: F) -> F:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
         except (ValueError, ImportError, OSError) as error:
+            if interrupted():  # an interrupted import may end as another exception
+                raise KeyboardInterrupt from None
             _refuse(str(error))
         except KeyboardInterrupt:
-            typer.secho("stopped", err=True)
-            raise SystemExit(130) from None
+            say_stopped()
+            raise SystemExit(INTERRUPTED) from None
 
     return cast(F, run)
 
@@ -124,6 +129,10 @@ def console() -> Any:
 
     # Where nobody looks at a screen, nothing is folded to fit one.
     return Console() if sys.stdout.isatty() else Console(width=500)
+
+
+def say_stopped() -> None:
+    typer.secho("stopped", err=True)
 
 
 def _refuse(message: str) -> NoReturn:
