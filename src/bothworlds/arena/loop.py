@@ -145,7 +145,7 @@ class Plan(NamedTuple):
 
 
 def warn_of_no_change(games: Iterable[tuple[World, int]]) -> None:
-    """Issue an UnchangedWorldWarning, at the caller of the caller, for every world that changes after its rounds only."""
+    """Issue an UnchangedWorldWarning, as from the caller of ``play``, for every world that changes after its rounds."""
     sentences = (no_change(name_of(world), world.first_change(), rounds) for world, rounds in games)
     for sentence in dict.fromkeys(filter(None, sentences)):
         warnings.warn(sentence, UnchangedWorldWarning, stacklevel=3)
@@ -157,7 +157,7 @@ def name_of(world: World) -> str:
 
 
 def play_meeting(meeting: Meeting, plan: Plan, report: Report) -> Result:
-    """Play all replications of a meeting; ``report`` is called with the number of rounds finished since its last call."""
+    """Play all replications of a meeting; ``report`` is called with the number of rounds since its last call."""
     marks = plan.marks
     scores = _replicate(meeting, marks, plan.seed, plan.replications, plan.workers, report)
     fixed, dynamic = best_in_hindsight(meeting.world, marks)

@@ -87,9 +87,11 @@ def play_all(
 
     compile_ahead(list({type(games[cell.game].policy): meetings[cell.game] for cell in todo}.values()), jobs, progress)
     total = sum(games[cell.game].rounds for cell in todo)
-    with progress_bar(f"{len(todo)} of {len(cells)} cells", total, progress) as report:
-        with collecting(ThreadPoolExecutor(jobs or cores()), stopped.set) as pool:
-            list(pool.map(lambda cell: play(cell, report), todo))
+    with (
+        progress_bar(f"{len(todo)} of {len(cells)} cells", total, progress) as report,
+        collecting(ThreadPoolExecutor(jobs or cores()), stopped.set) as pool,
+    ):
+        list(pool.map(lambda cell: play(cell, report), todo))
     return _assemble(games, meetings, marks, cells, seed)
 
 

@@ -143,7 +143,7 @@ class Periodic(World):
             start = end
 
     def first_change(self) -> int | None:
-        """The first round whose click probabilities differ from those of round 0; None if a whole period is the same."""
+        """The first round whose click probabilities differ from those of round 0; None if there is none in a period."""
         return first_difference(self, self.phase * len(self.worlds))
 
 

@@ -73,7 +73,7 @@ class Changing(World):
             yield start, probabilities
 
     def first_change(self) -> int | None:
-        """The first round whose click probabilities differ from those of round 0, among the first phases of the plan."""
+        """The first round whose click probabilities differ from those of round 0; None if early phases are equal."""
         return first_difference(self, int(self._plan(FIRST)[0][-1]))
 
     def _phase(self, t: int) -> tuple[int, NDArray[np.float64]]:
