@@ -53,11 +53,11 @@ def policy_checks(*, strict: bool = False) -> list[Callable[[Policy], None]]:
     on_input = [check_impossible_shapes_are_refused, check_bad_feedback_is_refused_and_changes_nothing]
     return [
         check_rankings_are_valid,
-        # Before all that compare two futures: randomness of its own would look like a trace in the state.
+        # These two first, since the others would put the blame elsewhere: on a trace, on feedback or on propensities.
         check_a_seed_fixes_everything,
+        check_deciding_leaves_no_trace,
         *(on_input if strict else []),
         check_propensities_equal_frequencies,
-        check_deciding_leaves_no_trace,
         check_late_and_shuffled_feedback_is_accepted,
         check_memory_is_bounded,
         check_saving_and_loading_keeps_the_future,
