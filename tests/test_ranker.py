@@ -337,7 +337,7 @@ def test_a_ranker_says_what_it_is():
     ranker = Ranker(PAGES, 2, policy=policy("ftrl-pbm", rate=0.25), seed=0)
     ranker.feedback(ranker.rank().id, [])
     ranker.rank()
-    assert repr(ranker) == "<Ranker: 5 items, 2 slots, ftrl-pbm(rate=0.25), 2 rankings, 1 pending>"
+    assert repr(ranker) == "<Ranker: 5 items, 2 slots, ftrl-pbm(rate=0.25), 2 shown, 1 pending>"
     assert "Stranger" in repr(Ranker(PAGES, 2, policy=Stranger()))
 
 

@@ -212,7 +212,7 @@ class Ranker:
         policy = getattr(self.policy, "label", "") or type(self.policy).__name__
         return (
             f"<Ranker: {len(self.items)} items, {self.slots} slots, {policy}, "
-            f"{self._last_id:,} rankings, {self.pending:,} pending>"
+            f"{self._last_id:,} shown, {self.pending:,} pending>"
         )
 
     @property

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.experiments.base import Results
 from bothworlds.arena import UnchangedWorldWarning
+from bothworlds.experiments.base import Results
 from bothworlds.experiments.reproduce import ON_REQUEST, QUESTIONS, SIZES
 from bothworlds.experiments.served import ServedFtrl
 from bothworlds.experiments.service import Service, arrivals, variants

@@ -132,7 +132,7 @@ def test_a_table_ends_with_the_warning(results, tmp_path):
 
 def test_a_figure_notes_it_in_the_panel_of_that_world_alone(results, tmp_path):
     text = " ".join(ElementTree.parse(draw_results(results, tmp_path / "drawn.svg")).getroot().itertext())
-    assert text.count("users do not change in these rounds") == 1
+    assert text.count("rounds (too few for users to change)") == 1
 
 
 def test_it_is_kept_with_saved_results(results, tmp_path):

@@ -53,8 +53,6 @@ def draw_results(
         for panel, world in zip(panels.flat, worlds):
             _draw_panel(panel, [result for result in results if result.world == world], colours)
             panel.set_title((titles or {}).get(world, world))
-            if any(result.no_change for result in results if result.world == world):
-                _note_no_change(panel)
         for panel in panels.flat[len(worlds) :]:
             panel.set_axis_off()
         for panel in panels[:, 0]:
@@ -116,15 +114,12 @@ def _draw_panel(panel: Axes, results: Sequence[Result], colours: Mapping[str, st
         panel.plot(result.rounds, mean, color=colour, linewidth=1.4)
         labels.append((float(mean[-1]), result.policy, colour))
     label_ends(panel, int(results[0].rounds[-1]), labels)
-    panel.set_xlabel("rounds")
+    if any(result.no_change for result in results):
+        panel.set_xlabel("rounds (too few for users to change)", color=WARNING)
+    else:
+        panel.set_xlabel("rounds")
     panel.set_xlim(0, results[0].rounds[-1])
     panel.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
-
-
-def _note_no_change(panel: Axes) -> None:
-    """Say in a panel that the users of a changing world never changed."""
-    note = "users do not change in these rounds"
-    panel.annotate(note, (0.5, 0.02), xycoords="axes fraction", ha="center", va="bottom", color=WARNING, fontsize=7)
 
 
 def label_ends(panel: Axes, end: int, labels: Sequence[tuple[float, str, str]]) -> None:
