@@ -191,9 +191,12 @@ class DrawsFromItsOwnGenerator(EpsilonGreedy):
         return super().decide(state, np.random.default_rng())
 
 
+@dataclass(frozen=True)
 class LearnsAtRandom(EpsilonGreedy):
+    dice: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0), repr=False)
+
     def learn(self, state, decision, clicks):
-        kept = np.asarray(clicks) * (np.random.default_rng().random(len(clicks)) < 0.9)
+        kept = np.asarray(clicks) * (self.dice.random(len(clicks)) < 0.5)
         return super().learn(state, decision, kept)
 
 

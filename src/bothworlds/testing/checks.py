@@ -241,12 +241,12 @@ def check_a_seed_fixes_everything(policy: Policy) -> None:
         same = np.array_equal(one.ranking, other.ranking)
         _require(same, policy, "it draws randomness of its own instead of from the rng it is given")
     first, second = (_future(policy, *_trained(policy)) for _ in range(2))
-    sentence = "learn draws randomness of its own, or something is kept outside the state"
-    _require(first == second, policy, f"the same seeds must give the same decisions; {sentence}")
+    cause = "learn draws randomness of its own, or something is kept outside the state"
+    _require(first == second, policy, f"the same seeds must give the same decisions; {cause}")
     world = _world()
     a, b = (play(policy, world, 50, seeds=2, checkpoints=5, jobs=jobs) for jobs in (1, 2))
     same = bool((a.reward == b.reward).all() and (a.clicks == b.clicks).all())
-    _require(same, policy, "the result of play must depend on the seed alone")
+    _require(same, policy, f"the result of play must depend on the seed alone; {cause}")
 
 
 @_told
