@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
 
+import numba
 import numpy as np
 import pytest
 
 import bothworlds
 from bothworlds.arena.result import COLUMNS
 from bothworlds.cli import app
+from bothworlds.cli.simulating import arena as arena_command
+from bothworlds.cli.simulating import arena_worlds
+from bothworlds.cli.simulating import play as play_command
 from tests.commands import answer, run
 
 SHORT = ("--rounds", "200", "--seeds", "3")
@@ -70,7 +76,14 @@ def test_the_help_of_play_shows_options_settings_and_an_example():
     text = answer("play", "--help")
     for word in ("--policy", "--world", "--rounds", "--seeds", "--seed", "--checkpoints", "--jobs", "--plot", "--save"):
         assert word in text
-    for word in ("ftrl-pbm:rate=0.25", "gap=0.01,phase=20000", ".svg", ".parquet", "bothworlds play -p"):
+    for word in (
+        "ftrl-pbm:rate=0.25",
+        "fixed:ranking=[4,3,2,1,0]",
+        "gap=0.01,phase=20000",
+        ".svg",
+        ".parquet",
+        "bothworlds play -p",
+    ):
         assert word in text
 
 
@@ -147,6 +160,18 @@ def test_one_replication_has_no_standard_error():
 def test_the_seed_is_an_option():
     rows = [without_times(answer("play", "-p", "uniform", *SHORT, "--seed", seed)) for seed in (0, 0, 1)]
     assert rows[0] == rows[1] != rows[2]
+
+
+def test_a_list_is_a_setting_in_brackets():
+    text = answer("play", "-p", "fixed:ranking=[4,3,2,1,0]", *SHORT)
+    assert "fixed(ranking=(4, 3, 2, 1, 0))" in text
+
+
+@pytest.mark.parametrize("written", ["2e2", "200", "2_00", "200.0", "2E+2"])
+def test_counts_may_be_written_in_several_ways(written):
+    text = answer("play", "-p", "uniform", "-T", written, "-n", "3e0", "--seed", "1e0", "--checkpoints", "1e1")
+    assert without_times(text) == without_times(answer("play", "-p", "uniform", *SHORT, "--seed", "1"))
+    assert "regret in 200 rounds" in answer("bounds", "-w", "paper/stochastic", "--rounds", written)
 
 
 def test_settings_follow_a_colon():
@@ -299,11 +324,44 @@ def test_folders_are_made_for_files(tmp_path):
 
 def test_the_arena_leaves_a_table_results_and_figures(tmp_path):
     text = answer("arena", *SHORT, "--out", tmp_path / "out")
+    assert "phase=100" in text
+    assert "warning" not in text
     for word in (*bothworlds.policies.names(), "stochastic", "periodic-items", "periodic-both"):
         assert word in text
     made = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"arena.md", "arena.svg", "arena.png"} < made
     assert "arena.parquet" in made or "arena.csv" in made
+
+
+def test_users_of_a_short_arena_change_half_way():
+    """The three worlds with the attraction of paper/stochastic gave equal columns."""
+    text = answer("play", "-p", "fixed", *(f"-w{name}" for name in arena_worlds(200)), *SHORT)
+    columns = next(line.split("│")[2:-2] for line in text.splitlines() if "fixed" in line and "best" not in line)
+    assert len(columns) == len({column.strip() for column in columns}) + 1  # the last two lose the same
+    assert arena_worlds(200_000)[3:] == ["paper/periodic-items", "paper/periodic-both"]
+
+
+@pytest.mark.parametrize("world", ["paper/periodic-both", "drift/slow"])
+def test_play_warns_once_of_a_world_that_does_not_change(world):
+    result = run("play", "-p", "uniform", "-p", "fixed", "-w", world, "-w", "paper/stochastic", *SHORT)
+    assert result.exit_code == 0
+    assert result.stderr.startswith(
+        f"warning: the users of {world} do not change in 200 rounds: they change first after "
+    )
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_generate_warns_of_a_world_that_does_not_change(tmp_path):
+    result = run("generate", tmp_path / "log.csv", "--world", "paper/periodic-both", "--pages", "1e2")
+    assert result.exit_code == 0
+    assert "do not change in 100 rounds" in result.stderr
+
+
+def test_the_default_number_of_rounds_shows_a_change():
+    for command in (play_command, arena_command):
+        rounds = inspect.signature(command).parameters["rounds"].default
+        changes = [bothworlds.world(name).first_change() for name in bothworlds.worlds.names()]
+        assert all(first is None or first < rounds for first in changes)
 
 
 def test_the_arena_may_be_smaller(tmp_path):
@@ -338,6 +396,13 @@ REFUSED = {
     ("play", "-p", "nobody"): "no policy named 'nobody'; there are",
     ("play", "-w", "nowhere"): "no world named 'nowhere'; there are",
     ("arena", "-p", "nobody"): "no policy named 'nobody'; there are",
+    ("play", "-p", "ftrl"): "unirank; did you mean ftrl-pbm?",
+    ("play", "-p", "unifrom"): "; did you mean uniform?",
+    ("play", "-p", "TopRank"): "; did you mean toprank?",
+    ("arena", "-w", "periodic-both"): "; did you mean paper/periodic-both or yandex/periodic-both?",
+    ("play", "-w", "paper/stochastc"): "; did you mean paper/stochastic",
+    ("play", "-p", "fixed:ranking=0,1,2"): "write them like fixed:setting=0.5,other=3,list=[0,1,2]",
+    ("play", "-p", "fixed:ranking=3"): "ranking must be a list of item indices, like ranking=[2,0,1]; got 3",
     ("play", "-p", "uniform:rate=1"): "policy 'uniform' has no setting 'rate'; it has none",
     ("play", "-w", "yandex/stochastic:gap=0.1"): "no setting 'gap'; it has phase",
     ("play", "-p", "ftrl-pbm:rate=-1"): "rate must be a number above 0; got -1",
@@ -378,6 +443,14 @@ def test_what_cannot_be_done_is_refused_in_one_line(arguments, sentence):
     [
         ("play", "--rounds", "0"),
         ("play", "--seeds", "x"),
+        ("play", "--rounds", "1.5"),
+        ("play", "--rounds", "1e-3"),
+        ("play", "--rounds", "1e999999999"),
+        ("play", "--rounds", "inf"),
+        ("play", "--rounds", "-1e5"),
+        ("play", "--seed", "-1"),
+        ("generate", "log.csv", "--pages", "0"),
+        ("bounds", "-w", "paper/stochastic", "--rounds", "none"),
         ("play", "--jobs", "-1"),
         ("plya",),
         ("play", "--polcy", "uniform"),
@@ -446,6 +519,45 @@ def test_the_program_can_be_stopped():
             raise
     assert process.returncode == 130
     assert "Traceback" not in errors
+
+
+WITH_INTERRUPTS = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # tests may run in the background
+    "from bothworlds.cli import main; main()"
+)
+
+
+def interrupted_while_compiling(cache, *arguments):
+    """The exit status and the output of a program that gets Ctrl+C, as all its processes do, while it compiles."""
+    command = [sys.executable, "-c", WITH_INTERRUPTS, *map(str, arguments)]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, env=os.environ | {"NUMBA_CACHE_DIR": str(cache)}, **options) as process:
+        # The first kernel in the cache says that the compiler is at work.
+        while not any(cache.rglob("*.nbi")) and process.poll() is None:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        # The output ends when the last process that could write to it has ended.
+        _, errors = process.communicate(timeout=300)
+    return process.returncode, errors
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled here")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("play", "-j", "1"),
+        ("play", "-j", "2"),
+        ("arena", "-j", "2", "--out", "out"),
+        ("reproduce", "--only", "shapes", "--out", "out"),
+    ],
+    ids=" ".join,
+)
+def test_an_interrupt_while_compiling_ends_with_a_sentence_and_without_waiting(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (cache := tmp_path / "cache").mkdir()
+    status, errors = interrupted_while_compiling(cache, *command)
+    assert (status, errors) == (130, "stopped\n")
+    assert not list(cache.rglob("loop.advance-*.nbi"))  # which would be the last to be compiled
 
 
 def test_whoever_has_seen_enough_ends_the_program_without_a_word():

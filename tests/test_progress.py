@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bothworlds import progress
+from bothworlds import compete, progress
 from bothworlds.progress import hear_interrupts, progress_bar
 
 
 @pytest.fixture(autouse=True)
 def _as_before():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before, hook = signal.signal(signal.SIGINT, signal.default_int_handler), sys.unraisablehook
     yield
     signal.signal(signal.SIGINT, before)
+    sys.unraisablehook = hook
     progress._interrupted.clear()
 
 
@@ -35,3 +40,110 @@ def test_where_interrupts_are_ignored_they_still_are():
     with progress_bar("work", 1) as report:
         assert report(1) is None
     assert not progress._interrupted.is_set()
+
+
+def test_an_interrupt_in_a_callback_from_c_prints_no_traceback(monkeypatch):
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: ignored.append(unraisable.exc_type))
+    hear_interrupts()
+
+    @ctypes.CFUNCTYPE(None)
+    def callback():
+        signal.raise_signal(signal.SIGINT)
+
+    @ctypes.CFUNCTYPE(None)
+    def failing():
+        raise ZeroDivisionError
+
+    callback()
+    failing()
+    assert progress.interrupted()
+    assert ignored == [ZeroDivisionError]
+
+
+# Where standard error is no terminal
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(progress, "time", Clock())
+    return progress.time
+
+
+def test_long_work_writes_a_line_now_and_then(clock, capsys):
+    with progress_bar("counting", 400) as report:
+        for _ in range(300):
+            clock.now += 1.0
+            report(1)
+    output = capsys.readouterr()
+    assert output.out == ""
+    lines = output.err.splitlines()
+    assert lines[0] == "counting: 8% after 0:00:30, about 0:06:10 left"
+    assert lines[-1] == "counting: 75% after 0:05:00, about 0:01:40 left"
+    assert len(lines) == 10
+
+
+def test_lines_become_rarer(clock, capsys):
+    with progress_bar("counting", 100_000) as report:
+        for _ in range(100_000):
+            clock.now += 1.0
+            report(1)
+    assert 50 < len(capsys.readouterr().err.splitlines()) < 100
+
+
+def test_short_work_writes_nothing(clock, capsys):
+    with progress_bar("counting", 29) as report:
+        for _ in range(29):
+            clock.now += 1.0
+            report(1)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_who_wants_no_progress_gets_none(clock, capsys):
+    with progress_bar("counting", 100, False) as report:
+        for _ in range(100):
+            clock.now += 1.0
+            report(1)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_work_of_several_threads_is_added_up(clock, capsys):
+    clock.now += 0.0
+    with progress_bar("counting", 1000) as report, ThreadPoolExecutor(4) as pool:
+        list(pool.map(report, [1] * 999))
+        clock.now += 60.0
+        thread = threading.Thread(target=report, args=(1,))
+        thread.start()
+        thread.join()
+    assert capsys.readouterr().err == "counting: 100% after 0:01:00, about 0:00:00 left\n"
+
+
+@pytest.mark.parametrize("total", [0, 10])
+def test_a_total_that_is_wrong_is_no_error(total, clock, capsys):
+    with progress_bar("counting", total) as report:
+        clock.now += 60.0
+        report(20)
+    assert "100%" in capsys.readouterr().err
+
+
+def test_a_long_arena_says_how_far_it_is(clock, capsys, monkeypatch):
+    """Each game alone is too short for a line."""
+    games = []
+
+    def finished(result):
+        games.append(result)
+        clock.now += 20.0
+
+    compete(["uniform", "fixed"], ["paper/stochastic", "yandex/stochastic"], 30, seeds=2, jobs=1, finished=finished)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("4 games: ")]
+    assert len(lines) == 1
+    assert len(games) == 4

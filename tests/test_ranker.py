@@ -320,3 +320,89 @@ def test_a_policy_is_never_used_by_two_threads_at_a_time():
 
 def test_the_ranker_is_at_hand():
     assert bothworlds.Ranker is Ranker
+
+
+# What it has learned
+
+
+def taught(player, rounds=200):
+    ranker = Ranker(PAGES, 2, policy=player, seed=2)
+    for _ in range(rounds):
+        shown = ranker.rank()
+        ranker.feedback(shown.id, [item for item in shown.items if item == "chess"])
+    return ranker
+
+
+def test_a_ranker_says_what_it_is():
+    ranker = Ranker(PAGES, 2, policy=policy("ftrl-pbm", rate=0.25), seed=0)
+    ranker.feedback(ranker.rank().id, [])
+    ranker.rank()
+    assert repr(ranker) == "<Ranker: 5 items, 2 slots, ftrl-pbm(rate=0.25), 2 shown, 1 pending>"
+    assert "Stranger" in repr(Ranker(PAGES, 2, policy=Stranger()))
+
+
+@pytest.mark.parametrize("player", PLAYERS, ids=called)
+def test_what_was_learned_is_a_table_of_probabilities(player):
+    learned = taught(player, 50).learned()
+    assert learned.items == tuple(PAGES)
+    assert np.asarray(learned).shape == (5, 2)
+    np.testing.assert_allclose(np.asarray(learned).sum(axis=0), 1.0)
+    assert learned.to_dict() == {item: learned[item].tolist() for item in PAGES}
+    with pytest.raises(KeyError):
+        learned["nothing"]
+
+
+@pytest.mark.parametrize("player", ["ftrl-pbm", "tsallis-rv"])
+def test_probabilities_are_exact_where_the_policy_knows_them(player):
+    ranker = taught(player)
+    learned = ranker.learned()
+    assert learned.exact
+    for _ in range(50):
+        shown = ranker.rank()
+        assert shown.propensities == tuple(learned[item][slot] for slot, item in enumerate(shown.items))
+
+
+@pytest.mark.parametrize("player", ["pbm-ts", EpsilonGreedy(), Stranger()], ids=called)
+def test_other_probabilities_are_the_shares_of_many_decisions(player):
+    if player == "pbm-ts":
+        player = policy("pbm-ts", examination=[1.0, 0.5])
+    ranker = taught(player)
+    learned = ranker.learned()
+    assert not learned.exact
+    drawn = [ranker.rank().items for _ in range(4000)]
+    seen = np.array([[sum(items[slot] == item for items in drawn) for slot in range(2)] for item in PAGES]) / 4000
+    error = np.sqrt(0.25 / 1000 + 0.25 / 4000)
+    assert np.abs(np.asarray(learned) - seen).max() < 4.5 * error
+    assert "estimated from 1,000 decisions" in repr(learned)
+
+
+@pytest.mark.parametrize("player", PLAYERS, ids=called)
+def test_asking_what_was_learned_changes_nothing(player):
+    one, other = taught(player, 20), taught(player, 20)
+    first = one.learned()
+    assert np.array_equal(np.asarray(first), np.asarray(one.learned()))
+    assert future(one) == future(other)
+
+
+def test_what_was_learned_stays_as_it_was_when_more_is_learned():
+    ranker = taught("ftrl-pbm", 10)
+    learned = ranker.learned()
+    before = np.array(learned)
+    ranker.feedback(ranker.rank().id, [])
+    assert np.array_equal(np.asarray(learned), before)
+    assert not np.array_equal(np.asarray(ranker.learned()), before)
+
+
+def test_what_was_learned_can_be_read():
+    lines = repr(taught("ftrl-pbm", 400).learned()).splitlines()
+    assert lines[0].split() == ["item", "slot", "1", "slot", "2"]
+    assert len(lines) == 6
+    assert lines[1].startswith("chess")
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_of_many_items_the_likeliest_are_printed():
+    learned = Ranker(range(1000), 3, seed=0).learned()
+    lines = repr(learned).splitlines()
+    assert len(lines) == 22
+    assert lines[-1] == "and 980 more items"

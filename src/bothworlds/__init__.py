@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import arena, clicks, core, geometry, policies, testing, theory, worlds
     from .arena import Result, play
+    from .arena.compete import compete
     from .core import Decision
     from .policies import policy
     from .ranker import Ranker
@@ -29,6 +30,7 @@ __all__ = [
     "Result",
     "arena",
     "clicks",
+    "compete",
     "core",
     "geometry",
     "play",
@@ -44,6 +46,7 @@ _HOME = {
     "Decision": "core",
     "Ranker": "ranker",
     "Result": "arena",
+    "compete": "arena",
     "play": "arena",
     "policy": "policies",
     "world": "worlds",

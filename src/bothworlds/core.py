@@ -94,12 +94,23 @@ class Ledger(NamedTuple):
 
 def decide(state: Any, rng: Any, ranking: Any, propensity: Any) -> None:
     """Fill ``ranking`` and ``propensity`` from the state of a compiled policy."""
-    _DECIDE[type(state)](state, rng, ranking, propensity)
+    _kernel_for(state, _DECIDE, "decides")(state, rng, ranking, propensity)
 
 
 def learn(state: Any, ranking: Any, propensity: Any, clicks: Any) -> None:
     """Update the state of a compiled policy, in place, with the clicks on a decision."""
-    _LEARN[type(state)](state, ranking, propensity, clicks)
+    _kernel_for(state, _LEARN, "learns")(state, ranking, propensity, clicks)
+
+
+def _kernel_for(state: Any, table: dict[type, Callable[..., None]], decorator: str) -> Callable[..., None]:
+    """The kernel registered for the class of a state, or TypeError that says how to register one."""
+    if type(state) not in table:
+        name = type(state).__qualname__
+        raise TypeError(
+            f"no function is registered as the one that {decorator} for the state {name}; put @{decorator}({name}) "
+            "above it, and check that its module is imported"
+        )
+    return table[type(state)]
 
 
 _DECIDE: dict[type, Callable[..., None]] = {}

@@ -15,10 +15,13 @@ from .core import Decision, check_shape, leaves, save_arrays, with_leaves
 from .kernels import Floats
 from .policies import Policy
 from .policies import resolve as resolve_policy
+from .policies.marginals import counted_marginals, known_marginals
 
-__all__ = ["Ranker", "Shown"]
+__all__ = ["Learned", "Ranker", "Shown"]
 
 FORMAT = "bothworlds ranker 1"
+DECISIONS = 1000  # of a policy that does not know its marginals, to estimate them
+ROWS = 20  # of what was learned, when it is printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,47 @@ class Shown:
     id: int
     items: tuple[Any, ...]
     propensities: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Learned:
+    """How likely each item is to be shown in each slot by the next ranking.
+
+    ``probabilities`` (items, slots) has a row for every item, in the order of ``items``, and a column for every slot;
+    columns sum to 1. ``exact`` is False where they are shares of a thousand decisions, with an error of about 0.01.
+    ``learned[item]`` is the row of an item, and ``numpy.asarray(learned)`` the whole array.
+    """
+
+    items: tuple[Any, ...]
+    probabilities: Floats
+    exact: bool
+
+    def __getitem__(self, item: Hashable) -> Floats:
+        if item not in self.items:
+            raise KeyError(item)
+        return self.probabilities[self.items.index(item)]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self.probabilities, dtype=dtype)
+
+    def to_dict(self) -> dict[Any, list[float]]:
+        """The probabilities of every item, one for each slot."""
+        return dict(zip(self.items, self.probabilities.tolist()))
+
+    def __repr__(self) -> str:
+        """A table, items that are shown most often first."""
+        slots = self.probabilities.shape[1]
+        order = np.argsort(-self.probabilities.sum(axis=1), kind="stable")[:ROWS].tolist()
+        names = [str(self.items[i]) for i in order]
+        width = max(len(name) for name in ("item", *names))
+        lines = [f"{'item':{width}}" + "".join(f"{f'slot {j + 1}':>9}" for j in range(slots))]
+        for name, i in zip(names, order):
+            lines.append(f"{name:{width}}" + "".join(f"{p:9.3f}" for p in self.probabilities[i]))
+        if len(self.items) > ROWS:
+            lines.append(f"and {len(self.items) - ROWS:,} more items")
+        if not self.exact:
+            lines.append(f"estimated from {DECISIONS:,} decisions")
+        return "\n".join(lines)
 
 
 class Ranker:
@@ -141,6 +185,35 @@ class Ranker:
             for id, clicks in checked.items():
                 self.policy.learn(self._state, self._pending[id], clicks)
                 del self._pending[id]
+
+    def learned(self) -> Learned:
+        """How likely each item is to be shown in each slot next, given the feedback so far; nothing is changed by it.
+
+        Exact for policies that know their probabilities, such as ``ftrl-pbm``; for others estimated from a thousand
+        decisions, which are the same whenever it is asked.
+
+        >>> ranker = Ranker(["news", "sport", "weather"], slots=2, seed=3)
+        >>> for _ in range(200):
+        ...     shown = ranker.rank()
+        ...     ranker.feedback(shown.id, [item for item in shown.items if item == "weather"])
+        >>> learned = ranker.learned()
+        >>> list(learned.to_dict()), bool(learned["weather"].sum() > 0.9)
+        (['news', 'sport', 'weather'], True)
+        """
+        shape = (len(self.items), self.slots)
+        with self._lock:
+            known = known_marginals(self.policy, self._state)
+            if known is not None:
+                return Learned(self.items, known, True)
+            rng = np.random.default_rng(0)
+            return Learned(self.items, counted_marginals(self.policy, self._state, shape, DECISIONS, rng), False)
+
+    def __repr__(self) -> str:
+        policy = getattr(self.policy, "label", "") or type(self.policy).__name__
+        return (
+            f"<Ranker: {len(self.items)} items, {self.slots} slots, {policy}, "
+            f"{self._last_id:,} shown, {self.pending:,} pending>"
+        )
 
     @property
     def pending(self) -> int:

@@ -60,6 +60,6 @@ def test_nothing_is_forked_beside_other_threads(monkeypatch):
 
 def test_it_makes_no_difference_to_results(monkeypatch):
     first = compete(["uniform", "fixed"], [WORLD], 50, seeds=2, progress=False)
-    monkeypatch.setattr(sys.modules["bothworlds.arena.compete"], "compile_ahead", lambda meetings, jobs: None)
+    monkeypatch.setattr(sys.modules["bothworlds.arena.compete"], "compile_ahead", lambda meetings, jobs, progress: None)
     again = compete(["uniform", "fixed"], [WORLD], 50, seeds=2, progress=False)
     assert all(np.array_equal(one.reward, other.reward) for one, other in zip(first, again))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bothworlds.arena import UnchangedWorldWarning
 from bothworlds.experiments import SIZES, Size, reproduce
 from bothworlds.experiments.panels import in_place_of_the_log, panel, title
 from bothworlds.worlds import stochastic
@@ -48,7 +49,8 @@ def test_the_other_panels_stay_as_they_are(size):
 def test_the_report_says_in_whose_place_the_world_stands(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SIZES, "tiny", TINY)
-        answer = reproduce("tiny", only="growth", out=tmp_path, world=users(), progress=False)
+        with pytest.warns(UnchangedWorldWarning):  # of a world that is not asked about here
+            answer = reproduce("tiny", only="growth", out=tmp_path, world=users(), progress=False)
     page = answer.report.read_text()
     assert "<h1>What holds of the paper, with fitted(news)</h1>" in page
     assert "8 items, 3 positions" in page

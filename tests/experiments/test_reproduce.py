@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from bothworlds.arena import UnchangedWorldWarning
 from bothworlds.experiments import QUESTIONS, SIZES, Size, reproduce
 from bothworlds.experiments.reproduce import _without_repeats
 
@@ -19,7 +20,8 @@ def answer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SIZES, "tiny", TINY)
-        return reproduce("tiny", out=folder, progress=False)
+        with pytest.warns(UnchangedWorldWarning, match="adversarial/fraud, long"):
+            return reproduce("tiny", out=folder, progress=False)
 
 
 class Page(HTMLParser):
@@ -83,7 +85,8 @@ def test_verdicts_are_kept_for_programs_too(answer):
 
 def test_the_same_seed_gives_the_same_results(answer, tmp_path, monkeypatch):
     monkeypatch.setitem(SIZES, "tiny", TINY)
-    again = reproduce("tiny", out=tmp_path, jobs=1, progress=False)
+    with pytest.warns(UnchangedWorldWarning):
+        again = reproduce("tiny", out=tmp_path, jobs=1, progress=False)
     one, other = (folder.parent / "results.parquet" for folder in (answer.report, again.report))
     assert one.read_bytes() == other.read_bytes()
 
@@ -107,3 +110,18 @@ def test_games_of_different_questions_agree(size):
     games = [game for question in QUESTIONS.values() for game in question.games(SIZES[size])]
     merged = _without_repeats(games)
     assert len({(game.policy.label, game.world.name) for game in merged}) == len(merged) < len(games)
+
+
+def test_the_report_warns_of_a_world_that_did_not_change(answer):
+    for page in (answer.report, answer.report.parent / "verdicts.md"):
+        text = page.read_text()
+        assert "Warning: the users of adversarial/fraud, long do not change in 300 rounds" in text
+        assert text.count("Warning:") == 1
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_changing_world_changes_at_the_published_sizes(size):
+    games = [game for question in QUESTIONS.values() for game in question.games(SIZES[size])]
+    changes = {game.world.name: (game.world.first_change(), game.rounds) for game in games}
+    assert sum(first is not None for first, _ in changes.values()) >= 9
+    assert all(first is None or first < rounds for first, rounds in changes.values())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import bothworlds
+from bothworlds.arena import UnchangedWorldWarning
 from bothworlds.experiments.base import Results
 from bothworlds.experiments.reproduce import ON_REQUEST, QUESTIONS, SIZES
 from bothworlds.experiments.served import ServedFtrl
@@ -62,7 +63,8 @@ def test_it_is_a_question_that_is_asked_by_name_only(tmp_path, monkeypatch):
     monkeypatch.setitem(service.SEEDS, "quick", 2)
     games = Service().games(SIZES["quick"])
     assert len({(game.policy.label, game.world.name) for game in games}) == len(games)
-    results = Results([bothworlds.play(g.policy, g.world, g.rounds, seeds=2, progress=False) for g in games])
+    with pytest.warns(UnchangedWorldWarning):  # 300 rounds are fewer than a phase
+        results = Results([bothworlds.play(g.policy, g.world, g.rounds, seeds=2, progress=False) for g in games])
     assert len(Service().verdicts(results, SIZES["quick"])) == 3
     assert "all defaults" in service.table(results, SIZES["quick"])
     assert Service().figures(results, SIZES["quick"], str(tmp_path))

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bothworlds.core import Decision, Shape
-from bothworlds.policies import Policy
+from bothworlds.core import Decision, Shape, decides
+from bothworlds.policies import CompiledPolicy, Policy
 from bothworlds.worlds import World
 from tests.policies.plain import Counts, EpsilonGreedy, FixedList
 
@@ -60,6 +60,56 @@ class StatesOnePropensityForAll(EpsilonGreedy):
     def decide(self, state, rng):
         decision = super().decide(state, rng)
         return Decision(decision.ranking, decision.propensity[:1].repeat(state.shape.n_positions + 1))
+
+
+class ReturnsAList(EpsilonGreedy):
+    def decide(self, state, rng):
+        return super().decide(state, rng).ranking.tolist()
+
+
+class ReturnsNothing(EpsilonGreedy):
+    def decide(self, state, rng):
+        super().decide(state, rng)
+
+
+class RanksWithAList(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        return Decision(decision.ranking.tolist(), decision.propensity)
+
+
+class RaisesInDecide(EpsilonGreedy):
+    def decide(self, state, rng):
+        raise IndexError("no such item")
+
+
+class Undecided(NamedTuple):
+    """A state for which nobody has registered a function that decides."""
+
+    shape: Shape
+
+
+class ForgetsToRegisterDecide(CompiledPolicy):
+    def start(self, shape):
+        return Undecided(shape)
+
+
+class Ignorant(NamedTuple):
+    """A state for which a function decides, and none learns."""
+
+    shape: Shape
+
+
+@decides(Ignorant)
+def decide_in_order(state, rng, ranking, propensity):
+    for j in range(ranking.size):
+        ranking[j] = j
+        propensity[j] = 1.0
+
+
+class ForgetsToRegisterLearn(CompiledPolicy):
+    def start(self, shape):
+        return Ignorant(shape)
 
 
 class AcceptsAnyShape(EpsilonGreedy):
@@ -134,6 +184,37 @@ class RollsItsOwnDice(EpsilonGreedy):
 
     def decide(self, state, rng):
         return super().decide(state, self.dice)
+
+
+class DrawsFromItsOwnGenerator(EpsilonGreedy):
+    def decide(self, state, rng):
+        return super().decide(state, np.random.default_rng())
+
+
+@dataclass(frozen=True)
+class LearnsAtRandom(EpsilonGreedy):
+    dice: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0), repr=False)
+
+    def learn(self, state, decision, clicks):
+        kept = np.asarray(clicks) * (self.dice.random(len(clicks)) < 0.5)
+        return super().learn(state, decision, kept)
+
+
+@dataclass(frozen=True)
+class LearnsOnItself(EpsilonGreedy):
+    """Keeps what it has learned in the policy, where a second run finds it."""
+
+    known: dict = field(default_factory=dict, init=False, repr=False)
+
+    def counts(self, state):
+        return self.known.setdefault(tuple(state.shape), super().init(*state.shape))
+
+    def decide(self, state, rng):
+        return super().decide(self.counts(state), rng)
+
+    def learn(self, state, decision, clicks):
+        super().learn(self.counts(state), decision, clicks)
+        return state
 
 
 class WaitingCounts(NamedTuple):
@@ -237,6 +318,12 @@ BROKEN_POLICIES: dict[str, list[type[Policy]]] = {
         ShowsTheImpossible,
         StatesOddsForPercentages,
         StatesOnePropensityForAll,
+        ReturnsAList,
+        ReturnsNothing,
+        RanksWithAList,
+        RaisesInDecide,
+        ForgetsToRegisterDecide,
+        ForgetsToRegisterLearn,
     ],
     "check_impossible_shapes_are_refused": [AcceptsAnyShape],
     "check_bad_feedback_is_refused_and_changes_nothing": [BelievesAnything, LearnsBeforeItLooks],
@@ -248,7 +335,7 @@ BROKEN_POLICIES: dict[str, list[type[Policy]]] = {
         HidesARareItem,
     ],
     "check_deciding_leaves_no_trace": [CountsQuestions],
-    "check_a_seed_fixes_everything": [RollsItsOwnDice],
+    "check_a_seed_fixes_everything": [RollsItsOwnDice, DrawsFromItsOwnGenerator, LearnsAtRandom, LearnsOnItself],
     "check_late_and_shuffled_feedback_is_accepted": [ExpectsPromptAnswers],
     "check_memory_is_bounded": [KeepsEveryClick],
     "check_saving_and_loading_keeps_the_future": [KeepsItsKnowledgeElsewhere, CannotBeSaved],

@@ -9,7 +9,22 @@ import bothworlds
 from bothworlds.testing import CheckFailed, check_policy, check_world, policy_checks
 from tests.policies.compiled import Popular
 from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger, called
-from tests.testing.broken import BROKEN_POLICIES, BROKEN_WORLDS, Sound
+from tests.testing.broken import (
+    BROKEN_POLICIES,
+    BROKEN_WORLDS,
+    CountsQuestions,
+    DrawsFromItsOwnGenerator,
+    ForgetsToRegisterDecide,
+    ForgetsToRegisterLearn,
+    LearnsAtRandom,
+    LearnsOnItself,
+    RaisesInDecide,
+    RanksWithAList,
+    ReturnsAList,
+    ReturnsNothing,
+    RollsItsOwnDice,
+    Sound,
+)
 
 CHECKS = {check.__name__: check for check in policy_checks(strict=True)}
 TWINS = [(check, policy) for check, policies in BROKEN_POLICIES.items() for policy in policies]
@@ -59,6 +74,37 @@ def test_a_failure_names_the_policy():
 
     with pytest.raises(CheckFailed, match=r"twice.*: ranking must be different items"):
         check_policy(Named())
+
+
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        (RollsItsOwnDice, "it draws randomness of its own instead of from the rng it is given"),
+        (DrawsFromItsOwnGenerator, "it draws randomness of its own instead of from the rng it is given"),
+        (LearnsAtRandom, "learn draws randomness of its own, or something is kept outside the state"),
+        (LearnsOnItself, "learn draws randomness of its own, or something is kept outside the state"),
+        (CountsQuestions, "deciding must leave no trace in the state"),
+        (ReturnsAList, r"decide must return a Decision of two arrays, ranking and propensity; got \["),
+        (ReturnsNothing, r"decide must return a Decision of two arrays, ranking and propensity; got None"),
+        (RanksWithAList, r"decide must return a Decision of two arrays, .* got Decision\(ranking=\["),
+        (RaisesInDecide, "decide must not raise; IndexError: no such item"),
+        (ForgetsToRegisterDecide, r"decide must not raise; .* put @decides\(Undecided\) above it"),
+        (ForgetsToRegisterLearn, r"learn must not raise; .* put @learns\(Ignorant\) above it"),
+    ],
+)
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_failure_names_its_cause(broken, sentence, strict):
+    with pytest.raises(CheckFailed, match=sentence):
+        check_policy(broken(), strict=strict)
+
+
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [(ForgetsToRegisterDecide, r"put @decides\(Undecided\)"), (ForgetsToRegisterLearn, r"put @learns\(Ignorant\)")],
+)
+def test_play_says_how_to_register_what_is_missing(broken, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        bothworlds.play(broken(), "paper/stochastic", 10, seeds=1)
 
 
 def test_what_is_no_policy_is_refused():

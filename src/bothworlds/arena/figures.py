@@ -18,6 +18,7 @@ __all__ = ["PALETTE", "draw_results", "drawing", "label_ends"]
 
 # Okabe and Ito's palette: distinguishable with any kind of colour vision. Yellow is left out, too pale for a line.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+WARNING = "#B04000"
 ALWAYS = ("ftrl-pbm", "uniform")  # in colour whatever else is
 REFERENCES = {"best_dynamic": ("best list of each round", "-"), "best_fixed": ("best fixed list", "--")}
 STYLE: dict[str, Any] = {
@@ -113,7 +114,10 @@ def _draw_panel(panel: Axes, results: Sequence[Result], colours: Mapping[str, st
         panel.plot(result.rounds, mean, color=colour, linewidth=1.4)
         labels.append((float(mean[-1]), result.policy, colour))
     label_ends(panel, int(results[0].rounds[-1]), labels)
-    panel.set_xlabel("rounds")
+    if any(result.no_change for result in results):
+        panel.set_xlabel("rounds (too few for users to change)", color=WARNING)
+    else:
+        panel.set_xlabel("rounds")
     panel.set_xlim(0, results[0].rounds[-1])
     panel.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
 

@@ -6,9 +6,11 @@ import contextlib
 import copy
 import multiprocessing
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -20,13 +22,24 @@ from ..core import Streams, decide, learn, streams
 from ..kernels import Floats, Ints, kernel
 from ..policies import Policy, told
 from ..policies import resolve as resolve_policy
-from ..progress import Report, announce, progress_bar
+from ..progress import Report, interrupted, progress_bar
 from ..worlds import World
 from ..worlds import resolve as resolve_world
 from .comparators import best_in_hindsight
-from .result import Result
+from .result import Result, UnchangedWorldWarning, no_change
 
-__all__ = ["Meeting", "checkpoint_rounds", "compile_ahead", "cores", "play"]
+__all__ = [
+    "Meeting",
+    "Plan",
+    "checkpoint_rounds",
+    "collecting",
+    "compile_ahead",
+    "cores",
+    "name_of",
+    "play",
+    "play_meeting",
+    "warn_of_no_change",
+]
 
 
 class Score(NamedTuple):
@@ -78,7 +91,13 @@ def play(
         Whether to tell the policy what it needs to know of the world and has not been told: its examination (as it is
         at the start), or the world itself.
     progress
-        Whether to show a progress bar; if not given, when run at a terminal.
+        Whether to show a progress bar. If not given, a terminal gets a bar, and other output a line on standard error
+        about every half minute.
+
+    Warns
+    -----
+    UnchangedWorldWarning
+        If the world changes, but not within ``rounds`` rounds.
 
     Returns
     -------
@@ -96,20 +115,57 @@ def play(
     >>> bool((again.reward == result.reward).all())
     True
     """
-    meeting = Meeting(resolve_policy(policy), resolve_world(world), _whole(rounds, "rounds"), shuffle, tell)
-    marks = checkpoint_rounds(checkpoints, meeting.rounds)
-    replications = range(_whole(seeds, "seeds"))
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ValueError(f"seed must be a whole number of at least 0; got {seed!r}")
-    workers = min(len(replications), _whole(jobs, "jobs") if jobs is not None else cores())
-    with progress_bar(meeting.title, meeting.rounds * len(replications), progress) as report:
-        scores = _replicate(meeting, marks, seed, replications, workers, report)
+    plan = Plan.checked(rounds, seeds, seed, checkpoints, jobs)
+    meeting = Meeting(resolve_policy(policy), resolve_world(world), plan.rounds, shuffle, tell)
+    warn_of_no_change([(meeting.world, plan.rounds)])
+    with progress_bar(meeting.title, plan.rounds * len(plan.replications), progress) as report:
+        return play_meeting(meeting, plan, report)
+
+
+class Plan(NamedTuple):
+    """How to play: rounds, checkpoints, replications, where their randomness starts, and how many run at a time."""
+
+    rounds: int
+    marks: NDArray[np.int64]
+    replications: range
+    seed: int
+    workers: int
+
+    @classmethod
+    def checked(
+        cls, rounds: int, seeds: int, seed: int, checkpoints: int | Sequence[int], jobs: int | None = None
+    ) -> Plan:
+        """The plan that the arguments of ``play`` describe, or ValueError."""
+        marks = checkpoint_rounds(checkpoints, _whole(rounds, "rounds"))
+        replications = range(_whole(seeds, "seeds"))
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ValueError(f"seed must be a whole number of at least 0; got {seed!r}")
+        workers = min(len(replications), _whole(jobs, "jobs") if jobs is not None else cores())
+        return cls(int(rounds), marks, replications, seed, workers)
+
+
+def warn_of_no_change(games: Iterable[tuple[World, int]]) -> None:
+    """Issue an UnchangedWorldWarning, as from the caller of ``play``, for every world that changes after its rounds."""
+    sentences = (no_change(name_of(world), world.first_change(), rounds) for world, rounds in games)
+    for sentence in dict.fromkeys(filter(None, sentences)):
+        warnings.warn(sentence, UnchangedWorldWarning, stacklevel=3)
+
+
+def name_of(world: World) -> str:
+    """The name of a world in results: its own, or else that of its kind."""
+    return world.name or type(world).__name__.lower()
+
+
+def play_meeting(meeting: Meeting, plan: Plan, report: Report) -> Result:
+    """Play all replications of a meeting; ``report`` is called with the number of rounds since its last call."""
+    marks = plan.marks
+    scores = _replicate(meeting, marks, plan.seed, plan.replications, plan.workers, report)
     fixed, dynamic = best_in_hindsight(meeting.world, marks)
     return Result(
         policy=meeting.policy_name,
-        world=meeting.world.name or type(meeting.world).__name__.lower(),
+        world=name_of(meeting.world),
         settings=meeting.settings,
-        seed=seed,
+        seed=plan.seed,
         rounds=marks,
         reward=np.array([score.reward for score in scores]),
         clicks=np.array([score.clicks for score in scores]),
@@ -117,6 +173,7 @@ def play(
         best_dynamic=dynamic,
         seconds=sum(score.seconds for score in scores),
         adaptive=getattr(meeting.policy, "adaptive", True),
+        first_change=meeting.world.first_change(),
     )
 
 
@@ -254,7 +311,7 @@ def _in_threads(
             raise KeyboardInterrupt
         report(rounds)
 
-    with _collecting(ThreadPoolExecutor(workers), stopped.set) as pool:
+    with collecting(ThreadPoolExecutor(workers), stopped.set) as pool:
         return list(pool.map(lambda k: meeting.replicate(marks, seed, k, counting), replications))
 
 
@@ -267,9 +324,8 @@ def _in_processes(
 ) -> list[Score]:
     meeting.rehearse()
     _inherited["task"] = (meeting, marks, seed)
-    context = multiprocessing.get_context("fork")
     try:
-        with _collecting(ProcessPoolExecutor(workers, mp_context=context), lambda: None) as pool:
+        with _forked(workers) as pool:
             scores = []
             for result in pool.map(_one_inherited, replications):
                 report(meeting.rounds)
@@ -285,7 +341,7 @@ def _one_inherited(replication: int) -> Score:
     return result
 
 
-def compile_ahead(meetings: Sequence[Meeting], jobs: int | None = None) -> None:
+def compile_ahead(meetings: Sequence[Meeting], jobs: int | None = None, progress: bool | None = None) -> None:
     """Compile what several meetings will need, in as many processes as may run: a process compiles one thing at a time.
 
     What they leave in the cache on disk is all that remains of them. Nothing happens where that would not help.
@@ -293,12 +349,15 @@ def compile_ahead(meetings: Sequence[Meeting], jobs: int | None = None) -> None:
     workers = min(len(meetings), jobs or cores())
     if workers < 2 or "fork" not in multiprocessing.get_all_start_methods() or threading.active_count() > 1:
         return
-    announce(f"compiling {len(meetings)} policies, once for every install")
     _inherited["meetings"] = list(meetings)
-    context = multiprocessing.get_context("fork")
+    title = f"compiling {len(meetings)} policies, once for every install"
     try:
-        with _collecting(ProcessPoolExecutor(workers, mp_context=context), lambda: None) as pool:
-            list(pool.map(_compile_inherited, range(len(meetings))))
+        with _forked(workers) as pool:
+            compiled = pool.map(_compile_inherited, range(len(meetings)))
+            # After the workers are forked: a bar has a thread of its own.
+            with progress_bar(title, len(meetings), progress, first="") as report:
+                for _ in compiled:
+                    report(1)
     finally:
         _inherited.clear()
 
@@ -314,13 +373,35 @@ def _compile_inherited(k: int) -> None:
 
 
 @contextmanager
-def _collecting(pool: Executor, stop: Callable[[], None]) -> Iterator[Executor]:
-    """A pool that is told to stop when its user gives up waiting."""
+def _forked(workers: int) -> Iterator[Executor]:
+    """A pool of forked processes, which are terminated if the block fails or is interrupted.
+
+    Ctrl+C at a terminal reaches every process of its group. The workers ignore it: the parent ends them.
+    """
+    context = multiprocessing.get_context("fork")
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=signal.signal, initargs=ignore)
+
+    def terminate() -> None:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+
+    with collecting(pool, terminate):
+        yield pool
+
+
+@contextmanager
+def collecting(pool: Executor, stop: Callable[[], None]) -> Iterator[Executor]:
+    """A pool that is shut down after the block; if the block fails, ``stop`` is called first, and queued work dropped.
+
+    Work that runs is waited for, unless the program itself was interrupted and is about to exit: nothing can stop a
+    thread that compiles.
+    """
     try:
         yield pool
     except BaseException:
         stop()
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.shutdown(wait=not interrupted(), cancel_futures=True)
         raise
     pool.shutdown()
 

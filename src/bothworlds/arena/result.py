@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLUMNS", "Result"]
+__all__ = ["COLUMNS", "Result", "UnchangedWorldWarning", "changes_not_shown", "no_change"]
 
 COLUMNS = (
     "policy",
@@ -24,6 +24,26 @@ COLUMNS = (
 )
 
 
+class UnchangedWorldWarning(UserWarning):
+    """A world that changes was played for so few rounds that its users never changed."""
+
+
+def no_change(world: str, first_change: int | None, rounds: int) -> str | None:
+    """Say that a changing world does not change in that many rounds; None if it does, or is not known to change.
+
+    >>> print(no_change("year", 1_000, 200))
+    the users of year do not change in 200 rounds: they change first after 1,000; play more or shorten the phase
+    >>> print(no_change("year", 1_000, 1_001))
+    None
+    """
+    if first_change is None or rounds > first_change:
+        return None
+    return (
+        f"the users of {world} do not change in {rounds:,} rounds: they change first after {first_change:,}; "
+        "play more or shorten the phase"
+    )
+
+
 @dataclass(frozen=True)
 class Result:
     """What a policy earned in a world, in every replication and at every checkpoint.
@@ -32,7 +52,8 @@ class Result:
     checkpoints) are cumulative expected reward and cumulative realised clicks; ``best_fixed`` and ``best_dynamic``
     (checkpoints,) are what the best fixed ranking, and the best ranking of every single round, would have earned.
     ``seconds`` is the processor time of all replications, compilation not counted; ``adaptive`` is False for a policy
-    that is there for comparison and does not learn.
+    that is there for comparison and does not learn. ``first_change`` is the first round in which the users of the world
+    differ from those at the start, or None if the world is not known to change.
     """
 
     policy: str
@@ -46,6 +67,12 @@ class Result:
     best_dynamic: NDArray[np.float64] = field(repr=False)
     seconds: float
     adaptive: bool = True
+    first_change: int | None = field(default=None, repr=False)
+
+    @property
+    def no_change(self) -> str | None:
+        """The sentence that warns of a changing world that did not change in the rounds that were played, or None."""
+        return no_change(self.world, self.first_change, int(self.rounds[-1]))
 
     def average_reward(self) -> NDArray[np.float64]:
         """Expected reward per round up to each checkpoint, (seeds, checkpoints).
@@ -91,3 +118,8 @@ class Result:
             for c, t in enumerate(self.rounds.tolist()):
                 numbers = (self.reward[k, c], self.clicks[k, c], fixed[k, c], dynamic[k, c])
                 yield (self.policy, self.world, self.seed, k, t, *map(float, numbers))
+
+
+def changes_not_shown(results: Iterable[Result]) -> list[str]:
+    """A sentence for every changing world among the results that did not change in the rounds that were played."""
+    return list(dict.fromkeys(result.no_change for result in results if result.no_change))

@@ -79,6 +79,7 @@ def load_results(path: str | Path) -> list[Result]:
                 best_dynamic=part["reward"][0] + part["regret_dynamic"][0],
                 seconds=float("nan"),
                 adaptive=play["adaptive"],
+                first_change=play.get("first_change"),
             )
         )
         start = end
@@ -115,6 +116,7 @@ def provenance(results: Sequence[Result]) -> dict[str, Any]:
                 "rounds": int(result.rounds[-1]),
                 "checkpoints": int(result.rounds.size),
                 "adaptive": result.adaptive,
+                "first_change": result.first_change,
             }
             for result in results
         ],

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .result import Result
+from .result import Result, changes_not_shown
 
 __all__ = ["Standings", "save_table", "standings"]
 
@@ -30,11 +30,12 @@ class Row(NamedTuple):
 
 
 class Standings(NamedTuple):
-    """A table of average expected rewards."""
+    """A table of average expected rewards; ``warnings`` are sentences on what it does not show."""
 
     title: str
     worlds: list[str]
     rows: list[Row]
+    warnings: list[str]
 
 
 def standings(results: Sequence[Result]) -> Standings:
@@ -60,7 +61,7 @@ def standings(results: Sequence[Result]) -> Standings:
         cells = [_cell(mine[world], best[world]) if world in mine else None for world in worlds]
         rows.append(Row(policy, cells, cost, not next(iter(mine.values())).adaptive))
     title = f"average expected reward per round, {rounds:,} rounds, {seeds} replication{'s' if seeds > 1 else ''}"
-    return Standings(title, worlds, rows)
+    return Standings(title, worlds, rows, changes_not_shown(results))
 
 
 def _cell(result: Result, best: float | None) -> Cell:
@@ -77,6 +78,7 @@ def save_table(table: Standings, path: str | Path) -> Path:
         name = f"*{row.name}*" if row.reference else row.name
         cells = ["" if cell is None else f"**{cell.text}**" if cell.best else cell.text for cell in row.cells]
         lines.append(_line([name, *cells, "" if row.cost is None else f"{row.cost:.2f}"]))
+    lines += [part for warning in table.warnings for part in ("", f"Warning: {warning}.")]
     path.write_text("\n".join([f"{table.title[0].upper()}{table.title[1:]}:", "", *lines, ""]))
     return path
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import contextlib
+import os
+import signal
+import sys
+import threading
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -11,8 +16,8 @@ import typer
 from . import simulating, bounding, generating, fitting, evaluating, serving  # noqa: F401
 
 # isort: on
-from ..progress import hear_interrupts
-from .common import app
+from ..progress import hear_interrupts, interrupted
+from .common import INTERRUPTED, app, say_stopped
 
 __all__ = ["app", "main"]
 
@@ -30,6 +35,25 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line. Ctrl+C ends every command with one sentence and the exit status 130."""
     hear_interrupts()
-    app()
+    try:
+        app()
+    except BaseException as error:
+        if not interrupted():
+            raise
+        _exit_interrupted(said=isinstance(error, SystemExit) and error.code == INTERRUPTED)
+
+
+def _exit_interrupted(said: bool) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl+C would only add a traceback
+    if not said:
+        say_stopped()
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
+    if others:
+        # Python waits for its threads before it exits, and a thread that compiles cannot be stopped.
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(INTERRUPTED)
+    raise SystemExit(INTERRUPTED) from None

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import app, console, parse, plainly, world_of
+from .common import app, console, count, parse, plainly, world_of
 
 
 @app.command("bounds")
@@ -25,7 +25,9 @@ def print_bounds(
             "--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="Take both from a world that is steady."
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds of the game.")] = 100_000,
+    rounds: Annotated[
+        int, typer.Option("--rounds", "-T", parser=count(1), metavar="N", help="Rounds of the game, such as 1e5.")
+    ] = 100_000,
 ) -> None:
     """Print what theorems say about an instance: upper and lower bounds on regret.
 

@@ -6,21 +6,40 @@ import ast
 import functools
 import os
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import typer
 
+from ..progress import interrupted
+
 if TYPE_CHECKING:
     from ..policies import Policy
     from ..worlds import World
 
-__all__ = ["app", "check_outputs", "column_names", "console", "parse", "plainly", "policy_of", "world_of"]
+__all__ = [
+    "INTERRUPTED",
+    "app",
+    "check_outputs",
+    "column_names",
+    "console",
+    "count",
+    "parse",
+    "plainly",
+    "policy_of",
+    "say_stopped",
+    "warn",
+    "warnings_as_sentences",
+    "world_of",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+INTERRUPTED = 130  # the exit status of a program that was ended by Ctrl+C
 FIGURES = (".svg", ".png", ".pdf")
 
 app = typer.Typer(
@@ -44,12 +63,67 @@ def plainly(command: F) -> F:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
         except (ValueError, ImportError, OSError) as error:
+            if interrupted():  # an import that is interrupted may end in another exception
+                _stop()
             _refuse(str(error))
         except KeyboardInterrupt:
-            typer.secho("stopped", err=True)
-            raise SystemExit(130) from None
+            _stop()
 
     return cast(F, run)
+
+
+def count(least: int) -> Callable[[str | int], int]:
+    """A parser of whole numbers of at least ``least``, for options: ``typer.Option(parser=count(1))``.
+
+    >>> count(1)("1e5"), count(1)("100_000"), count(0)("0")
+    (100000, 100000, 0)
+    """
+
+    def parsed(value: str | int) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = _whole(value)
+        if number < least:
+            raise typer.BadParameter(f"{value} is not a whole number of at least {least}, like 100000, 100_000 or 1e5")
+        return number
+
+    return parsed
+
+
+def _whole(text: str | int) -> int:
+    """The whole number that a text like 1e5 stands for, or -1."""
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        return -1
+    # Without the limit, 1e999999999 would be written out.
+    return int(value) if value.is_finite() and value.adjusted() < 19 and value == int(value) else -1
+
+
+@contextmanager
+def warnings_as_sentences(category: type[Warning]) -> Iterator[None]:
+    """Write warnings of a category to standard error as sentences, each of them once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", category)
+        shown, others = set(), warnings.showwarning
+
+        def show(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(kind, category):
+                others(message, kind, *where, **more)
+            elif str(message) not in shown:
+                shown.add(str(message))
+                warn(str(message))
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
+
+
+def warn(sentence: str) -> None:
+    """Write a warning to standard error."""
+    typer.secho(f"warning: {sentence}", fg="yellow", err=True)
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -64,7 +138,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     if is_model:
         return f"{file}.json", {"query": query.strip("'\"")}
     name, _, rest = text.partition(":")
-    advice = f"cannot read the settings in {text!r}; write them like {name}:setting=0.5,other=3"
+    advice = f"cannot read the settings in {text!r}; write them like {name}:setting=0.5,other=3,list=[0,1,2]"
     try:
         call = ast.parse(f"dict({rest})", mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
@@ -124,6 +198,16 @@ def console() -> Any:
 
     # Where nobody looks at a screen, nothing is folded to fit one.
     return Console() if sys.stdout.isatty() else Console(width=500)
+
+
+def say_stopped() -> None:
+    """Say on standard error that the command was interrupted."""
+    typer.secho("stopped", err=True)
+
+
+def _stop() -> NoReturn:
+    say_stopped()
+    raise SystemExit(INTERRUPTED) from None
 
 
 def _refuse(message: str) -> NoReturn:

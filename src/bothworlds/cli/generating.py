@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .common import app, plainly, world_of
+from .common import app, count, plainly, warn, world_of
 
 
 @app.command()
@@ -25,7 +25,9 @@ def generate(
         str,
         typer.Option("--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="World whose users click."),
     ] = "paper/stochastic",
-    pages: Annotated[int, typer.Option(min=1, help="Result pages to write.")] = 10_000,
+    pages: Annotated[
+        int, typer.Option(parser=count(1), metavar="N", help="Result pages to write: 10000, 10_000 or 1e4.")
+    ] = 10_000,
     format: Annotated[
         str | None,
         typer.Option(
@@ -33,14 +35,20 @@ def generate(
             help="tidy (if left out), counts, obd or service for tables; relpred (.tsv) or yandex (.yandex) for text.",
         ),
     ] = None,
-    queries: Annotated[int, typer.Option(min=1, help="Queries, each with items of its own.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Where the randomness starts.")] = 0,
+    queries: Annotated[
+        int, typer.Option(parser=count(1), metavar="N", help="Queries, each with items of its own.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(parser=count(0), metavar="N", help="Where the randomness starts.")] = 0,
 ) -> None:
     """Write a synthetic click log: uniformly random lists, clicked as in a world.
 
     [bold]bothworlds generate log.parquet --world paper/stochastic --pages 100000[/bold]
     """
     from .. import clicks
+    from ..arena.result import no_change
 
-    path = clicks.generate(out, world_of(world), pages, format=format, queries=queries, seed=seed)
+    users = world_of(world)
+    if sentence := no_change(world, users.first_change(), pages):
+        warn(sentence)
+    path = clicks.generate(out, users, pages, format=format, queries=queries, seed=seed)
     typer.echo(f"log:     {path} ({pages:,} pages)")

@@ -8,19 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import app, check_outputs, console, parse, plainly, policy_of, world_of
+from .common import (
+    app,
+    check_outputs,
+    console,
+    count,
+    parse,
+    plainly,
+    policy_of,
+    warn,
+    warnings_as_sentences,
+    world_of,
+)
 
 if TYPE_CHECKING:
     from ..arena import Result
     from ..experiments import Verdict
 
-ARENA_WORLDS = [
-    "paper/stochastic",
-    "paper/stochastic:gap=0.01",
-    "yandex/stochastic",
-    "paper/periodic-items",
-    "paper/periodic-both",
-]
+DEFAULT_ROUNDS = 200_000  # two phases of the worlds that take turns
+ARENA_STEADY = ("paper/stochastic", "paper/stochastic:gap=0.01", "yandex/stochastic")
+ARENA_PERIODIC = ("paper/periodic-items", "paper/periodic-both")
 
 Policies = Annotated[
     list[str],
@@ -28,7 +35,8 @@ Policies = Annotated[
         "--policy",
         "-p",
         metavar="NAME[:SETTING=VALUE,...]",
-        help="Policy to play; give it several times to compare. Settings follow a colon: ftrl-pbm:rate=0.25",
+        help="Policy to play; give it several times to compare. Settings follow a colon: ftrl-pbm:rate=0.25; "
+        "a list is written in brackets: 'fixed:ranking=[4,3,2,1,0]'",
     ),
 ]
 Worlds = Annotated[
@@ -41,10 +49,15 @@ Worlds = Annotated[
         "of a fitted model: model.json:query=news",
     ),
 ]
-Rounds = Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds to play.")]
-Seeds = Annotated[int, typer.Option("--seeds", "-n", min=1, help="Replications, each with users of its own.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Where the randomness starts.")]
-Checkpoints = Annotated[int, typer.Option("--checkpoints", min=1, help="Points on the curves.")]
+Rounds = Annotated[
+    int, typer.Option("--rounds", "-T", parser=count(1), metavar="N", help="Rounds to play: 100000, 100_000 or 1e5.")
+]
+Seeds = Annotated[
+    int,
+    typer.Option("--seeds", "-n", parser=count(1), metavar="N", help="Replications, each with users of its own."),
+]
+Seed = Annotated[int, typer.Option("--seed", parser=count(0), metavar="N", help="Where the randomness starts.")]
+Checkpoints = Annotated[int, typer.Option("--checkpoints", parser=count(1), metavar="N", help="Points on the curves.")]
 Tell = Annotated[
     bool, typer.Option("--tell", help="Tell policies what they need to know of the world, such as its examination.")
 ]
@@ -58,7 +71,7 @@ Jobs = Annotated[
 def play(
     policy: Policies = ["ftrl-pbm"],  # noqa: B006 - typer never changes it
     world: Worlds = ["paper/stochastic"],  # noqa: B006
-    rounds: Rounds = 100_000,
+    rounds: Rounds = DEFAULT_ROUNDS,
     seeds: Seeds = 10,
     seed: Seed = 0,
     checkpoints: Checkpoints = 100,
@@ -83,8 +96,11 @@ def play(
 @plainly
 def arena(
     policy: Annotated[list[str] | None, typer.Option("--policy", "-p", help="Only these; all if not given.")] = None,
-    world: Worlds = ARENA_WORLDS,
-    rounds: Rounds = 200_000,
+    world: Annotated[
+        list[str] | None,
+        typer.Option("--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="Only in these; five if not given."),
+    ] = None,
+    rounds: Rounds = DEFAULT_ROUNDS,
     seeds: Seeds = 10,
     seed: Seed = 0,
     jobs: Jobs = None,
@@ -95,15 +111,30 @@ def arena(
     The table shows average expected rewards per round with standard errors, and what a round costs.
     The best learning policy of each world is in bold.
     Policies that need to know the examination of positions are told what it is at the start.
+    In two of the five worlds users change every 100,000 rounds, or half way through if there are no more than that.
     """
     from .. import policies
     from ..arena import save_table, standings
 
-    results = _compete(policy or policies.names(), world, rounds, seeds, seed, 100, jobs, tell=True)
+    places = world or arena_worlds(rounds)
+    results = _compete(policy or policies.names(), places, rounds, seeds, seed, 100, jobs, tell=True)
     _print_table(results)
     typer.echo(f"table:   {save_table(standings(results), out / 'arena.md')}")
     _write(results, _results_path(out), out / "arena.svg")
     _write(results, None, out / "arena.png")
+
+
+def arena_worlds(rounds: int) -> list[str]:
+    """The worlds of the arena; in a game too short for the usual phase, users change half way through.
+
+    >>> arena_worlds(200_000)[-1], arena_worlds(20_000)[-1]
+    ('paper/periodic-both', 'paper/periodic-both:phase=10000')
+    """
+    from .. import worlds
+
+    usual = worlds.describe(ARENA_PERIODIC[0])[1]["phase"]
+    phase = "" if rounds > usual else f":phase={max(rounds // 2, 1)}"
+    return [*ARENA_STEADY, *(f"{name}{phase}" for name in ARENA_PERIODIC)]
 
 
 @app.command()
@@ -129,11 +160,13 @@ def reproduce(
     What is finished is kept in the folder: an interrupted run goes on where it was.
     """
     from .. import experiments
+    from ..arena import UnchangedWorldWarning
 
     place = None if world is None else world_of(world)
     if world is not None:
         _warn_of(*parse(world))
-    answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=place)
+    with warnings_as_sentences(UnchangedWorldWarning):
+        answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=place)
     _print_verdicts(answer.verdicts)
     typer.echo(f"report:  {answer.report}")
 
@@ -185,12 +218,13 @@ def _compete(
     jobs: int | None,
     tell: bool,
 ) -> list[Result]:
-    from ..arena import compete
+    from ..arena import UnchangedWorldWarning, compete
 
     players, places = [policy_of(text) for text in policies], [world_of(text) for text in worlds]
     for text in worlds:
         _warn_of(*parse(text))
-    return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, tell=tell)
+    with warnings_as_sentences(UnchangedWorldWarning):
+        return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, tell=tell)
 
 
 def _warn_of(world: str, settings: Mapping[str, Any]) -> None:
@@ -198,7 +232,7 @@ def _warn_of(world: str, settings: Mapping[str, Any]) -> None:
     from ..worlds.fitted import read, warnings_in
 
     for warning in warnings_in(read(world), settings.get("query")) if world.endswith(".json") else ():
-        typer.secho(f"warning: {world}: {warning}", fg="yellow", err=True)
+        warn(f"{world}: {warning}")
 
 
 def _print_table(results: Sequence[Result]) -> None:

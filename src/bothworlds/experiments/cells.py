@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..arena import Result
 from ..arena.comparators import best_in_hindsight
-from ..arena.loop import Meeting, checkpoint_rounds, compile_ahead, cores
+from ..arena.loop import Meeting, checkpoint_rounds, collecting, compile_ahead, cores, warn_of_no_change
 from ..core import save_arrays
 from ..progress import progress_bar
 from ..worlds import World
@@ -61,6 +61,7 @@ def play_all(
     >>> bool((first[0].reward == again[0].reward).all())
     True
     """
+    warn_of_no_change((game.world, game.rounds) for game in games)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     meetings = [Meeting(game.policy, game.world, game.rounds, shuffle=True, tell=True) for game in games]
@@ -84,17 +85,13 @@ def play_all(
         arrays = {"reward": score.reward, "clicks": score.clicks, "seconds": np.array(score.seconds)}
         save_arrays(cell.path, arrays)
 
-    compile_ahead(list({type(games[cell.game].policy): meetings[cell.game] for cell in todo}.values()), jobs)
+    compile_ahead(list({type(games[cell.game].policy): meetings[cell.game] for cell in todo}.values()), jobs, progress)
     total = sum(games[cell.game].rounds for cell in todo)
-    with progress_bar(f"{len(todo)} of {len(cells)} cells", total, progress) as report:
-        pool = ThreadPoolExecutor(jobs or cores())
-        try:
-            list(pool.map(lambda cell: play(cell, report), todo))
-        except BaseException:
-            stopped.set()
-            raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    with (
+        progress_bar(f"{len(todo)} of {len(cells)} cells", total, progress) as report,
+        collecting(ThreadPoolExecutor(jobs or cores()), stopped.set) as pool,
+    ):
+        list(pool.map(lambda cell: play(cell, report), todo))
     return _assemble(games, meetings, marks, cells, seed)
 
 
@@ -131,6 +128,7 @@ def _assemble(
                 best_dynamic=best[place][1],
                 seconds=float(sum(score["seconds"] for score in scores)),
                 adaptive=meeting.policy.adaptive,
+                first_change=game.world.first_change(),
             )
         )
     return results

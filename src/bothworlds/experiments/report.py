@@ -45,6 +45,7 @@ th:first-child, td:first-child { text-align: left; }
 code { font-size: .85em; } pre { overflow-x: auto; background: var(--card); border: 1px solid var(--line);
       border-radius: 6px; padding: .7rem 1rem; font-size: .8rem; }
 a { color: inherit; }
+.warning { color: var(--fails); font-weight: 600; }
 """
 CLASSES = {"holds": "holds", "fails": "fails", "cannot be decided": "open"}
 ABOUT = """
@@ -64,12 +65,14 @@ def write_report(
     verdicts: Sequence[Verdict],
     costs: Mapping[str, float],
     made: Mapping[str, Any],
+    warnings: Sequence[str] = (),
 ) -> Path:
     """Write ``report.html``, with its figures inside, into a folder that has them in ``figures``."""
     parts = [
         f"<h1>What holds of the paper{escape(_elsewhere(size))}</h1>",
         f"<p>{ABOUT}</p>",
         _fitted(size),
+        *(f'<p class="warning">Warning: {escape(warning)}.</p>' for warning in warnings),
         _counts(verdicts),
         *map(_verdict, verdicts),
         *(_question(question, figures[question.name], folder) for question in questions),
@@ -101,12 +104,13 @@ def _fitted(size: Size) -> str:
     )
 
 
-def write_verdicts(folder: Path, size: Size, verdicts: Sequence[Verdict]) -> Path:
+def write_verdicts(folder: Path, size: Size, verdicts: Sequence[Verdict], warnings: Sequence[str] = ()) -> Path:
     """Write the verdicts as Markdown, for pages that are not the report."""
     lines = ["| statement | verdict | measured |", "| --- | --- | --- |"]
     lines += [f"| {one.statement} | **{one.outcome}** | {one.measured.replace('|', ',')} |" for one in verdicts]
     about = f"Size `{size.name}`: {size.rounds:,} rounds, phases of {size.phase:,}, {size.seeds} replications"
     about += _elsewhere(size)
+    lines += [part for warning in warnings for part in ("", f"Warning: {warning}.")]
     path = folder / "verdicts.md"
     path.write_text("\n".join([f"{about} ({size.few_seeds} beyond the paper's own comparison):", "", *lines, ""]))
     return path

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..arena import Result, load_results, save_results
+from ..arena.result import changes_not_shown
 from ..arena.storage import commit, provenance
 from ..progress import announce
 from ..worlds import World, resolve
@@ -82,8 +83,9 @@ def reproduce(
         figures[question.name] = question.figures(results, scale, str(folder / "figures"))
         verdicts += question.verdicts(results, scale)
     (folder / "verdicts.json").write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=1) + "\n")
-    write_verdicts(folder, scale, verdicts)
-    report = write_report(folder, scale, questions, figures, verdicts, costs(played), provenance(played))
+    warnings = changes_not_shown(played)
+    write_verdicts(folder, scale, verdicts, warnings)
+    report = write_report(folder, scale, questions, figures, verdicts, costs(played), provenance(played), warnings)
     return Answer(verdicts, report)
 
 

@@ -61,7 +61,7 @@ class Fixed(CompiledPolicy):
         except ValueError:
             given = np.empty(0)
         if given.ndim != 1 or not given.size or given.dtype.kind not in "iu":
-            raise ValueError(f"ranking must be a list of item indices; got {self.ranking!r}")
+            raise ValueError(f"ranking must be a list of item indices, like ranking=[2,0,1]; got {self.ranking!r}")
         if given.min() < 0 or len(set(given.tolist())) < given.size:
             raise ValueError(f"ranking must be different item indices from 0; got {self.ranking!r}")
         object.__setattr__(self, "ranking", tuple(given.tolist()))

@@ -52,8 +52,8 @@ class Oracle(CompiledPolicy):
     Examples
     --------
     >>> import bothworlds
-    >>> oracle = bothworlds.policy("oracle", world="paper/periodic-both")
-    >>> result = bothworlds.play(oracle, "paper/periodic-both", 2_000, seeds=2)
+    >>> world = bothworlds.world("paper/periodic-both", phase=500)
+    >>> result = bothworlds.play(bothworlds.policy("oracle", world=world), world, 2_000, seeds=2)
     >>> bool(abs(result.regret("dynamic")).max() < 1e-6)
     True
     """

@@ -20,6 +20,7 @@ from ..core import Ledger
 from ..geometry.mixing import mixed
 from ..kernels import Floats, Ints
 from ..policies import Policy
+from ..policies.marginals import counted_marginals, known_marginals
 from .drawing import Wheel, make_wheel, spin
 from .engine_types import Slot
 from .records import EVERYBODY, MOST_EVER, ONE, Eligibility, Item, Segment, Surface, SurfaceSettings
@@ -182,16 +183,11 @@ def _centred(loss: Ints) -> Floats:
 def marginals_of(policy: Policy, ledger: Ledger) -> Floats:
     """The marginals of the next decision of a policy that has learned what a ledger says; a fixed matter."""
     state = policy.resumed(ledger)
-    known = policy.marginals(state)
-    n, m = ledger.loss.shape
+    known = known_marginals(policy, state)
     if known is not None:
-        # What no solver can cope with is served uniformly: less clever, but never wrong about its probabilities.
-        return np.array(known) if np.isfinite(known).all() else np.full((n, m), 1.0 / n)
-    counts, positions = np.zeros((n, m)), np.arange(m)
+        return known
     rng = np.random.default_rng(_seed(policy, ledger))
-    for _ in range(DECISIONS):
-        counts[policy.decide(state, rng).ranking, positions] += 1.0
-    return counts / DECISIONS
+    return counted_marginals(policy, state, ledger.loss.shape, DECISIONS, rng)
 
 
 def _seed(policy: Policy, ledger: Ledger) -> int:

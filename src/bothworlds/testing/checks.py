@@ -19,6 +19,7 @@ from ..policies import resolve as resolve_policy
 from ..ranker import Ranker
 from ..worlds import World, stochastic
 from ..worlds import resolve as resolve_world
+from ..worlds.base import first_difference
 
 __all__ = ["CheckFailed", "check_policy", "check_world", "policy_checks"]
 
@@ -52,10 +53,11 @@ def policy_checks(*, strict: bool = False) -> list[Callable[[Policy], None]]:
     on_input = [check_impossible_shapes_are_refused, check_bad_feedback_is_refused_and_changes_nothing]
     return [
         check_rankings_are_valid,
+        # These two first, since the others would put the blame elsewhere: on a trace, on feedback or on propensities.
+        check_a_seed_fixes_everything,
+        check_deciding_leaves_no_trace,
         *(on_input if strict else []),
         check_propensities_equal_frequencies,
-        check_deciding_leaves_no_trace,
-        check_a_seed_fixes_everything,
         check_late_and_shuffled_feedback_is_accepted,
         check_memory_is_bounded,
         check_saving_and_loading_keeps_the_future,
@@ -66,7 +68,19 @@ def policy_checks(*, strict: bool = False) -> list[Callable[[Policy], None]]:
 
 def _require(condition: bool, policy: Any, sentence: str) -> None:
     if not condition:
-        raise CheckFailed(f"{getattr(policy, 'name', '') or repr(policy)}: {sentence}")
+        raise _failure(policy, sentence)
+
+
+def _failure(policy: Any, sentence: str) -> CheckFailed:
+    return CheckFailed(f"{getattr(policy, 'name', '') or repr(policy)}: {sentence}")
+
+
+def _attempt(policy: Any, verb: str, *arguments: Any) -> Any:
+    """Call a method of a policy; an exception is a failed check."""
+    try:
+        return getattr(policy, verb)(*arguments)
+    except Exception as error:
+        raise _failure(policy, f"{verb} must not raise; {type(error).__name__}: {error}") from error
 
 
 def _world() -> World:
@@ -117,8 +131,8 @@ def check_rankings_are_valid(policy: Policy) -> None:
             continue  # its settings are for one shape
         state, rng = informed.init(n, m), np.random.default_rng(0)
         for t in range(100):
-            decision = informed.decide(state, rng)
-            ranking, propensity = np.asarray(decision.ranking), np.asarray(decision.propensity)
+            decision = _attempt(informed, "decide", state, rng)
+            ranking, propensity = _arrays_of(decision, policy)
             whole = ranking.shape == (m,) and ranking.dtype.kind in "iu"
             _require(whole, policy, f"ranking must be {m} item indices, got {ranking!r}")
             distinct = bool(len(set(ranking.tolist())) == m and ranking.min() >= 0 and ranking.max() < n)
@@ -127,7 +141,15 @@ def check_rankings_are_valid(policy: Policy) -> None:
             sound = bool(((stated > 0.0) & (stated <= 1.0 + 1e-9)).all())
             _require(sound, policy, f"propensity must be {m} probabilities or NaN, got {propensity!r}")
             clicks = np.full(m, float(t % 3 == 0)) if t % 2 else (rng.random(m) < 0.5).astype(np.float64)
-            informed.learn(state, decision, clicks)
+            _attempt(informed, "learn", state, decision, clicks)
+
+
+def _arrays_of(decision: Any, policy: Policy) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The ranking and the propensity of what ``decide`` returned."""
+    ranking, propensity = getattr(decision, "ranking", None), getattr(decision, "propensity", None)
+    if not (isinstance(ranking, np.ndarray) and isinstance(propensity, np.ndarray)):
+        raise _failure(policy, f"decide must return a Decision of two arrays, ranking and propensity; got {decision!r}")
+    return ranking, propensity
 
 
 @_told
@@ -212,12 +234,19 @@ def check_deciding_leaves_no_trace(policy: Policy) -> None:
 @_told
 def check_a_seed_fixes_everything(policy: Policy) -> None:
     """Same seed, same users: the same decisions and the same result."""
+    state, _ = _trained(policy)
+    rngs = [np.random.default_rng(8) for _ in range(2)]
+    for _ in range(50):
+        one, other = (policy.decide(copy_state(state), rng) for rng in rngs)
+        same = np.array_equal(one.ranking, other.ranking)
+        _require(same, policy, "it draws randomness of its own instead of from the rng it is given")
     first, second = (_future(policy, *_trained(policy)) for _ in range(2))
-    _require(first == second, policy, "the same seeds must give the same decisions")
+    cause = "learn draws randomness of its own, or something is kept outside the state"
+    _require(first == second, policy, f"the same seeds must give the same decisions; {cause}")
     world = _world()
     a, b = (play(policy, world, 50, seeds=2, checkpoints=5, jobs=jobs) for jobs in (1, 2))
     same = bool((a.reward == b.reward).all() and (a.clicks == b.clicks).all())
-    _require(same, policy, "the result of play must depend on the seed alone")
+    _require(same, policy, f"the result of play must depend on the seed alone; {cause}")
 
 
 @_told
@@ -231,8 +260,7 @@ def check_late_and_shuffled_feedback_is_accepted(policy: Policy) -> None:
             try:
                 policy.learn(state, waiting[k], _user(rng, waiting[k], world))
             except Exception as error:
-                name = getattr(policy, "name", "") or repr(policy)
-                raise CheckFailed(f"{name}: late feedback must be accepted; {error!r}") from error
+                raise _failure(policy, f"late feedback must be accepted; {error!r}") from error
     _future(policy, state, world)
 
 
@@ -262,9 +290,7 @@ def check_saving_and_loading_keeps_the_future(policy: Policy) -> None:
         try:
             ranker.save(Path(folder) / "ranker")
         except ValueError as error:
-            raise CheckFailed(
-                f"{getattr(policy, 'name', '') or repr(policy)}: it must be possible to save; {error}"
-            ) from error
+            raise _failure(policy, f"it must be possible to save; {error}") from error
         twin = Ranker.load(Path(folder) / "ranker", policy=policy)
     for shown in waiting[1::2]:
         for one in (ranker, twin):
@@ -317,6 +343,7 @@ def check_world(world: str | World, rounds: int = 1000) -> None:
     """
     resolved = resolve_world(world)
     n, m = resolved.n_items, resolved.n_positions
+    _check_first_change(world, resolved, rounds)
     for t in (0, 1, rounds // 2, rounds):
         try:
             p = np.asarray(resolved.click_probabilities(t))
@@ -334,3 +361,15 @@ def check_world(world: str | World, rounds: int = 1000) -> None:
             _require(same, world, f"pieces must agree with click_probabilities at round {t}")
         done = end
     _require(done == rounds, world, f"pieces must cover the rounds up to {rounds}; they end at {done}")
+
+
+def _check_first_change(world: str | World, resolved: World, rounds: int) -> None:
+    """A first change that is stated is a round, and probabilities are the same up to it and different in it."""
+    change = resolved.first_change()
+    if change is None:
+        return
+    _require(change >= 1, world, f"first_change must be a round after the first or None; got {change}")
+    found = first_difference(resolved, min(change + 1, rounds))
+    stated = change if change < rounds else None
+    sentence = f"first_change must be the first round with other probabilities; it is {change}, and that is {found}"
+    _require(found == stated, world, sentence)

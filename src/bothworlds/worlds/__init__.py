@@ -101,6 +101,10 @@ class _Foreign(World):
             raise ValueError(f"click_probabilities must be for {said}; got {made.n_items} and {made.n_positions}")
         return made.click_probabilities(t)
 
+    def first_change(self) -> int | None:
+        stated = getattr(self._given, "first_change", None)
+        return stated() if callable(stated) else None
+
 
 @cache
 def _known() -> dict[str, Callable[..., World]]:

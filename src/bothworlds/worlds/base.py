@@ -51,6 +51,13 @@ class World(ABC):
         for t in range(start, stop):
             yield t + 1, self.click_probabilities(t)
 
+    def first_change(self) -> int | None:
+        """The first round whose click probabilities differ from those of round 0, or None if no such round is known.
+
+        A game of no more rounds than that is played with users who never change. A world that changes overrides this.
+        """
+        return None
+
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
         return f"<{type(self).__name__}{name}: {self.n_items} items, {self.n_positions} positions>"
@@ -135,6 +142,10 @@ class Periodic(World):
             yield from self.worlds[turn % len(self.worlds)].pieces(start, end)
             start = end
 
+    def first_change(self) -> int | None:
+        """The first round whose click probabilities differ from those of round 0; None if there is none in a period."""
+        return first_difference(self, self.phase * len(self.worlds))
+
 
 class Relabelled(World):
     """A world with its items listed in another order: item ``labels[i]`` of the given one is item i here."""
@@ -160,6 +171,10 @@ class Relabelled(World):
         """The pieces of the given world."""
         for end, probabilities in self._world.pieces(start, stop):
             yield end, probabilities[self._labels]
+
+    def first_change(self) -> int | None:
+        """The first change of the given world."""
+        return self._world.first_change()
 
 
 def stochastic(attraction: ArrayLike, examination: ArrayLike) -> Stochastic:
@@ -191,6 +206,16 @@ def matrix(click_probabilities: ArrayLike) -> Matrix:
     <Matrix: 2 items, 2 positions>
     """
     return Matrix(click_probabilities)
+
+
+def first_difference(world: World, stop: int) -> int | None:
+    """The first round before ``stop`` whose click probabilities differ from those of round 0, or None."""
+    first, begin = np.array(world.click_probabilities(0)), 0  # a copy: a world may reuse its memory
+    for end, probabilities in world.pieces(0, stop):
+        if not np.array_equal(first, probabilities):
+            return begin
+        begin = end
+    return None
 
 
 def examination_of(world: World) -> tuple[float, ...] | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .base import World, stochastic
+from .base import World, first_difference, stochastic
 
 __all__ = ["FOREVER", "Changing", "Plan"]
 
@@ -71,6 +71,10 @@ class Changing(World):
             end, probabilities = self._phase(start)
             start = min(end, stop)
             yield start, probabilities
+
+    def first_change(self) -> int | None:
+        """The first round whose click probabilities differ from those of round 0; None if early phases are equal."""
+        return first_difference(self, int(self._plan(FIRST)[0][-1]))
 
     def _phase(self, t: int) -> tuple[int, NDArray[np.float64]]:
         """The end of the phase of round t, and its probabilities."""

@@ -1,0 +1,33 @@
+"""How likely each item is at each position in the next decision of a policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..kernels import Floats
+
+__all__ = ["counted_marginals", "known_marginals"]
+
+
+def known_marginals(policy: Any, state: Any) -> Floats | None:
+    """(n_items, n_positions) marginals where the policy knows them, or None.
+
+    Where no solver can cope with what was learned, and marginals are not finite, they are uniform.
+    """
+    marginals = getattr(policy, "marginals", None)
+    known = None if marginals is None else marginals(state)
+    if known is None:
+        return None
+    return np.array(known) if np.isfinite(known).all() else np.full(known.shape, 1.0 / len(known))
+
+
+def counted_marginals(
+    policy: Any, state: Any, shape: tuple[int, int], decisions: int, rng: np.random.Generator
+) -> Floats:
+    """(n_items, n_positions) in what share of so many decisions from one state each item is at each position."""
+    counts, positions = np.zeros(shape), np.arange(shape[1])
+    for _ in range(decisions):
+        counts[policy.decide(state, rng).ranking, positions] += 1.0
+    return counts / decisions
