@@ -138,6 +138,12 @@ def test_while_it_learns_nothing_is_said_of_the_learned_order(path):
     assert "Still learning" not in settled.text
 
 
+@pytest.mark.parametrize("path", ["/", "/surfaces/home"])
+def test_what_is_ahead_while_it_learns_is_said_to_be(path):
+    page = dashboard(path, learning=unsettled())
+    assert "Still learning, and already +20.5% clicks against the holdout" in page.text
+
+
 def test_what_is_earned_now_is_shown_beside_the_whole_range():
     page = dashboard(uplift=BEHIND, recent=report_of(surface_of())["recent"])
     assert "+20.5% clicks against the holdout, 95% interval 17.0% to 24.0%, in the last hour" in page.text

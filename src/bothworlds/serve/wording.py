@@ -145,7 +145,10 @@ def verdict(report: SurfaceReport) -> Verdict:
     '+4.1% clicks against the holdout, 95% interval 1.2% to 7.0%, in the last hour'
     >>> verdict(report | {"recent": recent | {"uplift": uplift | {"enough": False}}}).sentence
     'Not enough data yet: 340 of about 2,000 holdout pages in the last hour'
-    >>> verdict(report | {"learning": {"settled": False, "rounds": 500, "exploration": 0.16}}).sentence
+    >>> young = report | {"learning": {"settled": False, "rounds": 500, "exploration": 0.16}}
+    >>> verdict(young).sentence
+    'Still learning, and already +4.1% clicks against the holdout, 95% interval 1.2% to 7.0%, in the last hour'
+    >>> verdict(young | {"recent": recent | {"uplift": uplift | {"low": -0.3}}}).sentence
     'Still learning, from 500 pages so far'
     """
     headline, holdout, learned = report["headline"], report["holdout"], report["learning"]
@@ -155,7 +158,7 @@ def verdict(report: SurfaceReport) -> Verdict:
     if holdout is None or recent["holdout"] is None or uplift is None:
         return Verdict("none", f"{rate_of(headline)}, over {many(headline['pages'], 'page')}", _NO_HOLDOUT)
     if not learned["settled"]:
-        return _unsettled(learned["rounds"], learned["exploration"])
+        return _unsettled(learned, recent)
     if not _is_enough(uplift):
         pages, needed = count(recent["holdout"]["pages"]), count(uplift["needed_pages"])
         said = f"Not enough data yet: {pages} of about {needed} holdout pages in {time_span(recent['window_seconds'])}"
@@ -174,17 +177,22 @@ def in_short(headline: Headline) -> Verdict:
     if headline["uplift"] is None:
         return Verdict("none", "No holdout to compare with", _NO_HOLDOUT)
     if not headline["settled"]:
-        return _unsettled(headline["rounds"], headline["exploration"])
+        return _unsettled(headline, headline["recent"])
     uplift = headline["recent"]["uplift"]
     if uplift is None or not _is_enough(uplift):
         return Verdict("none", "Not enough data yet to compare with the holdout", "")
     return _compared(uplift, headline["recent"], headline["exploration"])
 
 
-def _unsettled(rounds: int, exploration: float | None) -> Verdict:
-    cost = f", which costs about {percent(exploration, 0)} of the clicks now" if known(exploration) else ""
-    meaning = f"It is still trying out other orders{cost}. What the learned order earns is known once it has settled."
-    return Verdict("none", f"Still learning, from {many(rounds, 'page')} so far", meaning)
+def _unsettled(told: Learning | Headline, recent: Recent) -> Verdict:
+    cost, uplift = told["exploration"], recent["uplift"]
+    trying = "It is still trying out other orders"
+    trying += f", which costs about {percent(cost, 0)} of the clicks now" if known(cost) else ""
+    if uplift and _is_enough(uplift) and (uplift["low"] or 0.0) > 0:
+        ahead = f"Still learning, and already {against_holdout(uplift)}, in {time_span(recent['window_seconds'])}"
+        return Verdict("good", ahead, f"{trying}.")
+    meaning = f"{trying}. What the learned order earns is known once it has settled."
+    return Verdict("none", f"Still learning, from {many(told['rounds'], 'page')} so far", meaning)
 
 
 def _compared(uplift: Uplift, recent: Recent, exploration: float | None) -> Verdict:
