@@ -6,6 +6,7 @@ import ast
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,12 +35,14 @@ app = typer.Typer(
 
 
 def plainly(command: F) -> F:
-    """Say what is wrong with what was asked for in one line, instead of how the program found out."""
+    """Say what is wrong with what was asked for in one line, instead of how the program found out; warnings too."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         try:
-            return command(*arguments, **options)
+            with warnings.catch_warnings():
+                warnings.showwarning = _sentences(warnings.showwarning)
+                return command(*arguments, **options)
         except BrokenPipeError:  # whoever reads the output has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
@@ -50,6 +53,18 @@ def plainly(command: F) -> F:
             raise SystemExit(130) from None
 
     return cast(F, run)
+
+
+def _sentences(show: Callable[..., None]) -> Callable[..., None]:
+    """Show our own warnings as one sentence; those of others are shown by ``show``, with where they come from."""
+
+    def shown(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if category.__module__.startswith("bothworlds."):
+            typer.echo(f"warning: {message}", err=True)
+        else:
+            show(message, category, *where, **more)
+
+    return shown
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
