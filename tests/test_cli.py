@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 import xml.etree.ElementTree as ElementTree
 
 import numba
@@ -566,3 +567,17 @@ def test_whoever_has_seen_enough_ends_the_program_without_a_word():
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait(300) in (0, 1, 141)
+
+
+def test_a_warning_of_ours_is_one_sentence_and_that_of_others_is_left_alone(capsys):
+    from bothworlds.arena.fonts import FigureWarning
+    from bothworlds.cli.common import plainly
+
+    def command():
+        warnings.warn("names are codes", FigureWarning, stacklevel=1)
+        warnings.warn("theirs", UserWarning, stacklevel=1)
+
+    with pytest.warns(UserWarning, match="theirs") as caught:
+        plainly(command)()
+    assert capsys.readouterr().err == "warning: names are codes\n"
+    assert len(caught) == 1

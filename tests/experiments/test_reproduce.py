@@ -8,9 +8,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from bothworlds import __version__
 from bothworlds.arena import UnchangedWorldWarning
+from bothworlds.arena.storage import commit
 from bothworlds.experiments import QUESTIONS, SIZES, Size, reproduce
 from bothworlds.experiments.reproduce import _without_repeats
+from tests.serve.browser import CHROMIUM, Browser
 
 TINY = Size("tiny", 300, 100, 2, 2, 300, 40)
 
@@ -94,8 +97,50 @@ def test_the_same_seed_gives_the_same_results(answer, tmp_path, monkeypatch):
 def test_one_question_alone(tmp_path, monkeypatch):
     monkeypatch.setitem(SIZES, "tiny", TINY)
     found = reproduce("tiny", only="shapes", out=tmp_path, progress=False)
-    assert {path.stem for path in (tmp_path / "shapes" / "figures").iterdir()} == {"shapes"}
+    assert {path.stem for path in (tmp_path / "shapes" / "figures").iterdir()} == {"shapes", "shapes-narrow"}
     assert len(found.verdicts) == 1
+
+
+def test_without_git_the_report_names_the_version(tmp_path, monkeypatch):
+    monkeypatch.setitem(SIZES, "tiny", TINY)
+    monkeypatch.setenv("PATH", "")
+    commit.cache_clear()
+    try:
+        text = reproduce("tiny", only="shapes", out=tmp_path, progress=False).report.read_text()
+    finally:
+        commit.cache_clear()
+    assert "Commit" not in text
+    assert f"Version <code>{__version__}</code>, commit unknown" in text
+
+
+# Pixels of the smallest letters that are shown, and how far they reach over the edge of the screen.
+LETTERS = """(() => {
+    const shown = [...document.querySelectorAll('.plot svg text')].filter((text) => text.getClientRects().length);
+    const scale = (matrix) => Math.hypot(matrix.a, matrix.b); // of letters that may be turned
+    const pixels = (text) => parseFloat(getComputedStyle(text).fontSize) * scale(text.getScreenCTM());
+    return {
+        smallest: Math.min(...shown.map(pixels)),
+        beyond: Math.max(...shown.map((text) => text.getBoundingClientRect().right)) - innerWidth,
+        figures: [...document.querySelectorAll('.plot')].filter((plot) => plot.getClientRects().length).length,
+    };
+})()"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+def test_figures_can_be_read_on_a_phone_and_on_a_desk(answer):
+    browser = Browser()
+    try:
+        for width, least in ((400, 10), (1200, 8)):
+            browser.show(width)
+            browser.open(answer.report.as_uri())
+            letters = browser.run(LETTERS)
+            assert letters["smallest"] >= least
+            assert letters["beyond"] <= 0
+            assert letters["figures"] == len(QUESTIONS)
+            assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        browser.close()
 
 
 def test_unknown_sizes_and_questions_are_refused(tmp_path):

@@ -80,7 +80,9 @@ def report_of(surface, segment=None, holdout=True, **changes):
             "entropy_start": 8.1,
             "policy_id": "6b1f0c9a2e4d",
             "policy_age_seconds": 0.4,
-            "rounds": 81000,
+            "rounds": 810_000,
+            "exploration": 0.013,
+            "settled": True,
             "outstanding": 37,
             "late": 12,
             "duplicates": 240,
@@ -89,7 +91,9 @@ def report_of(surface, segment=None, holdout=True, **changes):
         "warnings": [],
         "segments": ["", "mobile", "desktop"],
     }
-    return report | changes
+    report |= changes
+    window = {key: report[key] for key in ("until", "headline", "holdout", "uplift")}
+    return {"recent": {"window_seconds": 3600, "since": NOW - 60 * MINUTE, **window}} | report
 
 
 def audit(surface_id, limit):
@@ -122,8 +126,14 @@ class FakeEngine:
 
     async def headline(self, surface):
         whole = report_of(self.surface(surface), None, self._holdout, **self._changes)
-        told = whole["headline"]
-        return {"pages": told["pages"], "clicks_per_page": told["clicks_per_page"], "uplift": whole["uplift"]}
+        told, learning = whole["headline"], whole["learning"]
+        return {
+            "pages": told["pages"],
+            "clicks_per_page": told["clicks_per_page"],
+            "uplift": whole["uplift"],
+            "recent": whole["recent"],
+            **{key: learning[key] for key in ("rounds", "exploration", "settled")},
+        }
 
     async def segments(self, surface):
         self.surface(surface)

@@ -109,6 +109,61 @@ def test_on_a_phone_figures_have_room_beside_what_they_are_called(browser, addre
     assert narrowest > 0.25
 
 
+SCROLLED = """[...document.querySelectorAll('.scroll')].map((region) => ({
+    wide: region.scrollWidth > region.clientWidth + 1,
+    hint: getComputedStyle(region, '::before').content.includes('Scroll sideways'),
+    faded: getComputedStyle(region).maskImage.includes('gradient'),
+    reachable: region.tabIndex === 0 && region.getAttribute('role') === 'region'
+        && Boolean(region.getAttribute('aria-label') || region.getAttribute('aria-labelledby')),
+}))"""
+
+
+@pytest.mark.parametrize("path", ["/surfaces/home", "/event?id=" + "ab" * 16, "/api"])
+def test_a_table_that_is_cut_says_that_it_scrolls(browser, address, path):
+    for width in (390, 1200):
+        browser.show(width)
+        browser.open(address + path)
+        browser.until("document.querySelectorAll('.scroll').length > 0")
+        for region in browser.run(SCROLLED):
+            assert region["hint"] == region["faded"] == region["wide"]
+            assert region["reachable"]
+    browser.show(390)
+    browser.open(address + "/surfaces/home")
+    assert any(region["wide"] for region in browser.run(SCROLLED))
+
+
+def test_a_table_that_was_scrolled_to_its_end_is_not_faded_and_stays_so(browser, address):
+    browser.show(390)
+    browser.open(address + "/surfaces/home")
+    fades = "document.querySelector('#items-t').matches('.more')"
+    assert browser.run(fades)
+    browser.run("document.querySelector('#items-t').scrollLeft = 10000")
+    browser.until(f"!{fades}")
+    browser.run("live = document.querySelector('#live'); live.dataset.every = 0.05")
+    browser.until("Number(live.dataset.refreshed) >= 2")
+    assert not browser.run(fades)
+    assert browser.run("document.querySelector('#items-t').matches('.overflows')")
+
+
+def test_a_table_scrolls_by_keyboard(browser, address):
+    browser.show(390)
+    browser.open(address + "/surfaces/home")
+    browser.run("document.querySelector('#items-t').focus()")
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight", windowsVirtualKeyCode=39)
+    browser.until("document.querySelector('#items-t').scrollLeft > 0")
+
+
+def test_without_a_script_small_screens_still_say_that_tables_scroll(browser, address):
+    browser.show(390)
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(address + "/surfaces/home")
+        assert all(region["hint"] for region in browser.run(SCROLLED))
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
 def test_a_page_that_breaks_the_rules_is_noticed(browser, address):
     browser.show(400)
     browser.open(address + "/broken")

@@ -120,6 +120,47 @@ def test_a_comparison_says_no_more_than_it_knows(uplift, said):
     assert "+900" not in page.text
 
 
+UNSETTLED = {"rounds": 500, "exploration": 0.16, "settled": False}
+BEHIND = {"relative": -0.201, "low": -0.25, "high": -0.15, "enough": True, "needed_pages": 2000}
+
+
+def unsettled():
+    return report_of(surface_of())["learning"] | UNSETTLED
+
+
+@pytest.mark.parametrize("path", ["/", "/surfaces/home"])
+def test_while_it_learns_nothing_is_said_of_the_learned_order(path):
+    page = dashboard(path, uplift=BEHIND, learning=unsettled())
+    assert "Still learning, from 500 pages so far" in page.text
+    assert "fewer clicks" not in page.text
+    settled = dashboard(path, uplift=BEHIND)  # the broken twin: the same figures of an order that has settled
+    assert "-20.1% clicks against the holdout, 95% interval -25.0% to -15.0%, in the last hour" in settled.text
+    assert "Still learning" not in settled.text
+
+
+@pytest.mark.parametrize("path", ["/", "/surfaces/home"])
+def test_what_is_ahead_while_it_learns_is_said_to_be(path):
+    page = dashboard(path, learning=unsettled())
+    assert "Still learning, and already +20.5% clicks against the holdout" in page.text
+
+
+def test_what_is_earned_now_is_shown_beside_the_whole_range():
+    page = dashboard(uplift=BEHIND, recent=report_of(surface_of())["recent"])
+    assert "+20.5% clicks against the holdout, 95% interval 17.0% to 24.0%, in the last hour" in page.text
+    for covered in ("Now (the last hour)", "The last 24 hours, with the exploration at the start"):
+        assert covered in page.text
+    assert "-20.1% clicks against the holdout, 95% interval -25.0% to -15.0%" in page.text
+    assert "fewer clicks" not in page.text
+
+
+def test_a_loss_that_exploration_explains_is_not_blamed_on_the_learned_order():
+    for exploration, blamed in ((0.2, False), (0.1, True)):
+        learning = report_of(surface_of())["learning"] | {"exploration": exploration}
+        page = dashboard(uplift=BEHIND, learning=learning)
+        assert ("gets fewer clicks" in page.text) == blamed
+        assert ("Exploration costs about 20% of the clicks, which may be all of it." in page.text) == (not blamed)
+
+
 def test_without_a_holdout_nothing_is_claimed():
     page = dashboard(holdout=False)
     assert "No holdout is kept" in page.text
@@ -129,7 +170,8 @@ def test_without_a_holdout_nothing_is_claimed():
 
 def test_every_part_of_the_report_is_on_the_page():
     page = dashboard()
-    for said in (*NAMES, "30.0%", "29.7% to 30.3%", "27,000", "2.90 of 8.10", "6b1f0c9a2e4d", "64% settled", "240",
+    for said in (*NAMES, "30.0%", "29.7% to 30.3%", "27,000", "2.90 of 8.10", "6b1f0c9a2e4d", "240",
+                 "The order has settled, after 810,000 pages: exploration costs about 1% of the clicks",
                  "Visitors click as usual", "pause: Bar stool", "key 3f", "commit lag"):  # fmt: skip
         assert said.lower() in page.text.lower()
 
@@ -195,7 +237,7 @@ def test_nothing_yet_is_said_as_such():
         "headline": {"pages": 0, "clicks_per_page": None, "interval": None}, "holdout": None, "uplift": None,
         "items": [], "series": [], "marginals": {"items": [], "slots": 4, "x": []}, "marginals_history": [],
         "learning": {"entropy": None, "entropy_start": None, "policy_id": "", "policy_age_seconds": None, "rounds": 0,
-                     "outstanding": 0, "late": 0, "duplicates": 0},
+                     "exploration": None, "settled": False, "outstanding": 0, "late": 0, "duplicates": 0},
         "shift": {"alarm": False, "recent": None, "long_run": None, "z": None, "note": ""},
     }  # fmt: skip
     page = dashboard(**empty)

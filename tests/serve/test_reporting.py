@@ -24,10 +24,13 @@ KEYS = {
         "policy_id",
         "policy_age_seconds",
         "rounds",
+        "exploration",
+        "settled",
         "outstanding",
         "late",
         "duplicates",
     },
+    "recent": {"window_seconds", "since", "until", "headline", "holdout", "uplift"},
     "shift": {"alarm", "recent", "long_run", "z", "note"},
     "marginals": {"items", "segment", "slots", "x"},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from .fonts import MISSING_GLYPH, supply_glyphs
 from .result import Result
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ __all__ = ["PALETTE", "draw_results", "drawing", "label_ends"]
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 WARNING = "#B04000"
 ALWAYS = ("ftrl-pbm", "uniform")  # in colour whatever else is
+NARROW = 3.0  # inches: on a screen of 400 pixels, a point is then more than one and a half pixels
 REFERENCES = {"best_dynamic": ("best list of each round", "-"), "best_fixed": ("best fixed list", "--")}
 STYLE: dict[str, Any] = {
     "font.size": 8,
@@ -39,17 +42,19 @@ def draw_results(
     columns: int | None = None,
     titles: Mapping[str, str] | None = None,
     colours: Mapping[str, str] | None = None,
+    narrow: bool = False,
 ) -> Path:
     """Draw average reward against rounds, with standard errors and both comparators, one panel for every world.
 
     The format follows the ending of the name (.svg, .png, .pdf). Panels fill rows of ``columns``, three if not given;
     ``titles`` of worlds and ``colours`` of policies may be given. Where there are more policies than colours that can
     be told apart, those that come out best over all worlds have them, with FTRL-PBM and uniform; the others are grey.
+    ``narrow`` stacks all panels, for small screens.
     """
     worlds = list(dict.fromkeys(result.world for result in results))
     colours = dict(zip(_in_the_light(results), PALETTE)) if colours is None else colours
     across = min(columns or 3, len(worlds))
-    with drawing(path, across, -(-len(worlds) // across)) as panels:
+    with drawing(path, across, -(-len(worlds) // across), narrow=narrow) as panels:
         for panel, world in zip(panels.flat, worlds):
             _draw_panel(panel, [result for result in results if result.world == world], colours)
             panel.set_title((titles or {}).get(world, world))
@@ -61,21 +66,34 @@ def draw_results(
 
 
 @contextmanager
-def drawing(path: str | Path, across: int = 1, down: int = 1) -> Iterator[Any]:
-    """Panels (down, across) to draw into, in the style of all our figures; written to the file at the end."""
+def drawing(path: str | Path, across: int = 1, down: int = 1, *, narrow: bool = False) -> Iterator[Any]:
+    """Panels (down, across) to draw into, in the style of all our figures; written to the file at the end.
+
+    ``narrow`` puts one panel below the other, with letters that are readable at the width of a phone; a panel without a
+    label on its vertical axis gets that of the first in its row.
+    """
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'bothworlds[figures]'") from error
     path = Path(path)
+    wide, high = (1, across * down) if narrow else (across, down)
     with matplotlib.rc_context(cast(Any, STYLE)):
-        figure = Figure(figsize=(1.2 + 2.7 * across, 0.2 + 2.6 * down), layout="constrained", dpi=200)
-        yield figure.subplots(down, across, squeeze=False)
+        size = (NARROW if narrow else 1.2 + 2.7 * wide, 0.2 + 2.6 * high)
+        figure = Figure(figsize=size, layout="constrained", dpi=200)
+        panels = figure.subplots(high, wide, squeeze=False).reshape(down, across)
+        yield panels
+        for row in panels if narrow else ():
+            for panel in row[1:]:
+                panel.set_ylabel(panel.get_ylabel() or row[0].get_ylabel())
         path.parent.mkdir(parents=True, exist_ok=True)
+        supply_glyphs(figure, keeps_text=path.suffix == ".svg")
         # The same results give the same file: no date goes into it.
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-        figure.savefig(path, metadata=metadata)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", MISSING_GLYPH)  # has been dealt with
+            figure.savefig(path, metadata=metadata)
 
 
 def _in_the_light(results: Sequence[Result]) -> list[str]:

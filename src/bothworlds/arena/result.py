@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..warnings import BothworldsWarning
+
 __all__ = ["COLUMNS", "Result", "UnchangedWorldWarning", "changes_not_shown", "no_change"]
 
 COLUMNS = (
@@ -24,7 +26,7 @@ COLUMNS = (
 )
 
 
-class UnchangedWorldWarning(UserWarning):
+class UnchangedWorldWarning(BothworldsWarning):
     """A world that changes was played for so few rounds that its users never changed."""
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import typer
 
 from ..progress import interrupted
+from ..warnings import BothworldsWarning
 
 if TYPE_CHECKING:
     from ..policies import Policy
@@ -33,7 +34,6 @@ __all__ = [
     "policy_of",
     "say_stopped",
     "warn",
-    "warnings_as_sentences",
     "world_of",
 ]
 
@@ -53,12 +53,13 @@ app = typer.Typer(
 
 
 def plainly(command: F) -> F:
-    """Say what is wrong with what was asked for in one line, instead of how the program found out."""
+    """Say what is wrong with what was asked for in one line, instead of how the program found out; warnings too."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         try:
-            return command(*arguments, **options)
+            with warnings_as_sentences():
+                return command(*arguments, **options)
         except BrokenPipeError:  # whoever reads the output has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
@@ -104,20 +105,20 @@ def _whole(text: str | int) -> int:
 
 
 @contextmanager
-def warnings_as_sentences(category: type[Warning]) -> Iterator[None]:
-    """Write warnings of a category to standard error as sentences, each of them once."""
+def warnings_as_sentences() -> Iterator[None]:
+    """Write our own warnings to standard error as sentences, each of them once; those of others as Python does."""
     with warnings.catch_warnings():
-        warnings.simplefilter("always", category)
-        shown, others = set(), warnings.showwarning
+        warnings.simplefilter("always", BothworldsWarning)
+        shown, show_others = set(), warnings.showwarning
 
-        def show(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
-            if not issubclass(kind, category):
-                others(message, kind, *where, **more)
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(category, BothworldsWarning):
+                show_others(message, category, *where, **more)
             elif str(message) not in shown:
                 shown.add(str(message))
                 warn(str(message))
 
-        warnings.showwarning = show  # type: ignore[assignment]
+        warnings.showwarning = show
         yield
 
 

@@ -17,7 +17,6 @@ from .common import (
     plainly,
     policy_of,
     warn,
-    warnings_as_sentences,
     world_of,
 )
 
@@ -160,13 +159,11 @@ def reproduce(
     What is finished is kept in the folder: an interrupted run goes on where it was.
     """
     from .. import experiments
-    from ..arena import UnchangedWorldWarning
 
     place = None if world is None else world_of(world)
     if world is not None:
         _warn_of(*parse(world))
-    with warnings_as_sentences(UnchangedWorldWarning):
-        answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=place)
+    answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=place)
     _print_verdicts(answer.verdicts)
     typer.echo(f"report:  {answer.report}")
 
@@ -218,13 +215,12 @@ def _compete(
     jobs: int | None,
     tell: bool,
 ) -> list[Result]:
-    from ..arena import UnchangedWorldWarning, compete
+    from ..arena import compete
 
     players, places = [policy_of(text) for text in policies], [world_of(text) for text in worlds]
     for text in worlds:
         _warn_of(*parse(text))
-    with warnings_as_sentences(UnchangedWorldWarning):
-        return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, tell=tell)
+    return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, tell=tell)
 
 
 def _warn_of(world: str, settings: Mapping[str, Any]) -> None:

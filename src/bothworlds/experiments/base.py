@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = [
     "Size",
     "Verdict",
     "estimate",
+    "figure_files",
     "judge",
     "judge_samples",
     "judge_within",
@@ -63,6 +65,15 @@ class Figure(NamedTuple):
     stem: str
     title: str
     caption: str
+
+
+def figure_files(folder: str | Path, stem: str) -> dict[Path, bool]:
+    """The files of a figure, and whether each is the version for narrow screens.
+
+    >>> [path.name for path in figure_files("figures", "growth")]
+    ['growth.svg', 'growth.png', 'growth-narrow.svg']
+    """
+    return {Path(folder) / f"{stem}{end}": "narrow" in end for end in (".svg", ".png", "-narrow.svg")}
 
 
 class Estimate(NamedTuple):

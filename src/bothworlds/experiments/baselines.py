@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ..arena import draw_results
 from ..arena.figures import PALETTE
 from ..policies import Policy, policy
-from .base import Figure, Game, Question, Results, Size, Verdict, estimate, judge_samples
+from .base import Figure, Game, Question, Results, Size, Verdict, estimate, figure_files, judge_samples
 from .panels import panel, title
 
 __all__ = ["Baselines"]
@@ -43,8 +41,8 @@ class Baselines(Question):
         titles = dict(title(key, size) for key in KEYS.split())
         names = [player.label for player in players(size)]
         shown, colours = results.of(names, worlds), dict(zip(names, PALETTE))
-        for ending in ("svg", "png"):
-            draw_results(shown, Path(folder) / f"baselines.{ending}", columns=3, titles=titles, colours=colours)
+        for path, narrow in figure_files(folder, "baselines").items():
+            draw_results(shown, path, columns=3, titles=titles, colours=colours, narrow=narrow)
         caption = (
             "The panels of both figures, with FTRL-PBM and TopRank again and five policies that the paper does not "
             f"compare with: mean and standard error of at least {size.few_seeds} replications."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..arena.figures import PALETTE, drawing
 from ..policies import policy
 from ..theory import adversarial_bound, lower_bound, stochastic_bound
 from ..worlds import Stochastic, World, world
-from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, judge
+from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, figure_files, judge
 from .panels import named
 
 if TYPE_CHECKING:
@@ -56,8 +55,8 @@ class Growth(Question):
         return long + hard
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        for ending in ("svg", "png"):
-            with drawing(Path(folder) / f"growth.{ending}", across=3) as panels:
+        for path, narrow in figure_files(folder, "growth").items():
+            with drawing(path, across=3, narrow=narrow) as panels:
                 for panel, names, title in zip(panels[0], (STEADY, HOSTILE), ("steady users", "hostile users")):
                     _draw(panel, [results[NAME, _long(name, size).name] for name in names])
                     panel.set_title(title)
@@ -66,8 +65,7 @@ class Growth(Question):
         caption = (
             f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.few_seeds} replications. Dashed: the bounds of "
             "Theorem 1 (any users; ten items, five positions) and Theorem 2 (steady users, synthetic world). On the "
-            "right three policies on the hard instance, with the lower bound of Theorem 3 and the most that can be "
-            "lost there."
+            "hard instance three policies, with the lower bound of Theorem 3 and the most that can be lost there."
         )
         return [Figure("growth", self.title, caption)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from ..geometry.sampling import Urn, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel
 from ..policies import CompiledPolicy, policy
 from ..worlds import world
-from .base import Figure, Game, Question, Results, Size, Verdict, estimate, judge
+from .base import Figure, Game, Question, Results, Size, Verdict, estimate, figure_files, judge
 
 __all__ = ["FrankWolfeLeader", "LeaderError"]
 
@@ -124,8 +123,8 @@ class LeaderError(Question):
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         names = ["ftrl-pbm", *(FrankWolfeLeader(k).label for k in STEPS)]
-        for ending in ("svg", "png"):
-            with drawing(Path(folder) / f"leader-error.{ending}") as panels:
+        for path, narrow in figure_files(folder, "leader-error").items():
+            with drawing(path, narrow=narrow) as panels:
                 panel, labels = panels[0, 0], []
                 for name, colour in zip(names, PALETTE):
                     found = results[name, f"{WORLD}, short"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from .base import (
     Size,
     Verdict,
     estimate,
+    figure_files,
     judge,
     judge_samples,
     judge_within,
@@ -43,8 +43,8 @@ class _Panels(Question):
         worlds = [panel(key, size).name for key in self.keys.split()]
         shown = results.of([*PAPER, "uniform"], worlds)
         titles = dict(title(key, size) for key in self.keys.split())
-        for ending in ("svg", "png"):
-            draw_results(shown, Path(folder) / f"{self.stem}.{ending}", columns=3, titles=titles, colours=COLOURS)
+        for path, narrow in figure_files(folder, self.stem).items():
+            draw_results(shown, path, columns=3, titles=titles, colours=COLOURS, narrow=narrow)
         caption = (
             f"Average expected reward per round: mean and standard error of {size.seeds} replications, {size.rounds:,} "
             f"rounds; users change every {size.phase:,} rounds in the panels where they change. Grey: the best list of "

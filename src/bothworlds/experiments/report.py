@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from .base import Figure, Question, Size, Verdict
+from .base import Figure, Question, Size, Verdict, figure_files
 
 __all__ = ["write_report", "write_verdicts"]
 
@@ -37,7 +37,9 @@ p, figcaption { max-width: 44rem; }
 .holds { --mark: var(--holds); } .fails { --mark: var(--fails); } .open { --mark: var(--open); }
 figure { margin: 1rem 0; }
 .plot { background: #fff; border: 1px solid var(--line); border-radius: 6px; padding: .5rem; overflow-x: auto; }
-.plot svg { display: block; width: 100%; height: auto; min-width: 34rem; }
+.plot svg { display: block; width: 100%; height: auto; }
+.narrow { display: none; }
+@media (max-width: 40rem) { .wide { display: none; } .narrow { display: block; } .plot { padding: .2rem; } }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .25rem .7rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
@@ -143,11 +145,19 @@ def _verdict(verdict: Verdict) -> str:
 
 def _question(question: Question, figures: Sequence[Figure], folder: Path) -> str:
     shown = "".join(
-        f'<figure id="{escape(figure.stem)}"><div class="plot">{_svg(folder / "figures" / f"{figure.stem}.svg")}</div>'
+        f'<figure id="{escape(figure.stem)}">{_plots(folder / "figures", figure.stem)}'
         f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
         for figure in figures
     )
     return f"<h2>{escape(question.title)}</h2><p>{escape(question.about)}</p>{shown}"
+
+
+def _plots(folder: Path, stem: str) -> str:
+    """The drawings of a figure: the style sheet shows the one that fits the screen."""
+    drawings = {path: narrow for path, narrow in figure_files(folder, stem).items() if path.suffix == ".svg"}
+    return "".join(
+        f'<div class="plot {"narrow" if narrow else "wide"}">{_svg(path)}</div>' for path, narrow in drawings.items()
+    )
 
 
 def _svg(path: Path) -> str:
@@ -176,6 +186,13 @@ def _cost_table(costs: Mapping[str, float]) -> str:
     )
 
 
+def _source(made: Mapping[str, Any]) -> str:
+    """Which code was run: the commit, or the version where git knows of none."""
+    if made["commit"]:
+        return f"Commit <code>{escape(made['commit'])}</code>"
+    return f"Version <code>{escape(made['versions']['bothworlds'])}</code>, commit unknown"
+
+
 def _making(size: Size, made: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items() if version)
     settings = {play["policy"]: play["settings"] for play in made["plays"]}
@@ -185,7 +202,7 @@ def _making(size: Size, made: Mapping[str, Any]) -> str:
         f"<p>Size <code>{escape(size.name)}</code>: {size.rounds:,} rounds in the panels, phases of {size.phase:,}, "
         f"{size.seeds} replications ({size.few_seeds} beyond the paper's own comparison). The paper states phases of "
         "100,000 rounds, and neither the horizon nor the settings of the policies it compares with; those used here "
-        f"are below. Commit <code>{escape(str(made['commit']))}</code>; {escape(versions)}.</p>"
+        f"are below. {_source(made)}; {escape(versions)}.</p>"
         "<p>All numbers are in <code>results.parquet</code>, one row for every policy, world, replication and "
         f"checkpoint.</p><pre>{escape(said)}</pre>"
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from ..arena.figures import PALETTE, drawing
 from ..policies import policy
 from ..worlds import World, world
-from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, judge
+from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, figure_files, judge
 from .served import ServedFtrl
 
 __all__ = ["Service", "table"]
@@ -62,8 +61,8 @@ class Service(Question):
         return plain + changed + late
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        for ending in ("svg", "png"):
-            with drawing(Path(folder) / f"service.{ending}", len(WORLDS)) as panels:
+        for path, narrow in figure_files(folder, "service").items():
+            with drawing(path, len(WORLDS), narrow=narrow) as panels:
                 for panel, place in zip(panels[0], places()):
                     rows = costs(results, place)
                     spots = np.arange(len(rows))[::-1]
@@ -72,7 +71,7 @@ class Service(Question):
                         panel.plot([cost.low, cost.high], [spot, spot], color=PALETTE[0])
                         panel.plot(cost.mean, spot, "o", ms=3, color=PALETTE[0])
                     panel.set(xlabel="regret added, share of FTRL-PBM's", title=place.name)
-                    panel.set_yticks(spots, list(rows) if panel is panels[0, 0] else [""] * len(rows))
+                    panel.set_yticks(spots, list(rows) if narrow or panel is panels[0, 0] else [""] * len(rows))
         caption = (
             f"Regret added to that of FTRL-PBM after {ROUNDS[size.name]:,} rounds, as a share of it: mean and 95% "
             f"interval of {SEEDS[size.name]} replications with the same users."

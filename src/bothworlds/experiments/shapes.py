@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from ..arena.figures import PALETTE, drawing
 from ..policies import policy
 from ..worlds import World, stochastic
-from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, judge
+from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, figure_files, judge
 
 __all__ = ["Shapes"]
 
@@ -41,8 +39,8 @@ class Shapes(Question):
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         from matplotlib.ticker import LogLocator
 
-        for ending in ("svg", "png"):
-            with drawing(Path(folder) / f"shapes.{ending}", across=2) as panels:
+        for path, narrow in figure_files(folder, "shapes").items():
+            with drawing(path, across=2, narrow=narrow) as panels:
                 for panel, shapes, axis in zip(panels[0], (ITEMS, POSITIONS), (0, 1)):
                     sizes = [shape[axis] for shape in shapes]
                     regret = np.array([results[NAME, _stretched(*shape).name].regret()[:, -1] for shape in shapes])

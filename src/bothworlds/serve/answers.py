@@ -97,6 +97,17 @@ class MarginalsThen(Struct, frozen=True):
     x: list[list[float] | None]
 
 
+class RecentWindow(Struct, frozen=True):
+    """What the surface earns now: both arms in the longest recent window that has at most half of the pages."""
+
+    window_seconds: int
+    since: Time
+    until: Time
+    headline: Pages
+    holdout: Pages | None
+    uplift: Uplift | None
+
+
 class ReportView(Struct, frozen=True):
     """How a surface does: learner against holdout, items, learning, and whether visitors have changed."""
 
@@ -107,6 +118,7 @@ class ReportView(Struct, frozen=True):
     headline: Pages
     holdout: Pages | None
     uplift: Uplift | None
+    recent: RecentWindow
     items: list[ItemLine]
     series: list[SeriesPoint]
     marginals: Marginals

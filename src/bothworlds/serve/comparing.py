@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Z95", "Pages", "change_of", "summed", "told_of", "total_of", "uplift_of"]
+from . import report_types
+
+__all__ = ["Z95", "Pages", "change_of", "of_segment", "summed", "told_of", "total_of", "uplift_of"]
 
 Z95 = 1.959963984540054
 ENOUGH_CLICKS = 100  # of each arm, before they are compared
@@ -40,6 +42,11 @@ class Pages(NamedTuple):
         return squares / (self.pages - 1) / self.pages
 
 
+def of_segment(rows: Iterable[dict[str, Any]], segment: str | None) -> list[dict[str, Any]]:
+    """The rows of a segment; of all segments if it is None."""
+    return [row for row in rows if segment is None or row["segment"] == segment]
+
+
 def total_of(rows: Iterable[Mapping[str, Any]], arm: str) -> Pages:
     """The pages of an arm."""
     return summed((row for row in rows if row["arm"] == arm), "arm").get((arm,), Pages())
@@ -57,7 +64,7 @@ def summed(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, ...
     return sums
 
 
-def told_of(pages: Pages) -> dict[str, Any]:
+def told_of(pages: Pages) -> report_types.Pages:
     """Clicks per page with a 95% interval, once there are a few pages."""
     half = Z95 * math.sqrt(pages.variance)
     return {
@@ -67,7 +74,7 @@ def told_of(pages: Pages) -> dict[str, Any]:
     }
 
 
-def uplift_of(learner: Pages, holdout: Pages) -> dict[str, Any]:
+def uplift_of(learner: Pages, holdout: Pages) -> report_types.Uplift:
     """By how much the learner is ahead of the holdout, relatively, with a 95% interval.
 
     The interval is that of the logarithm of the ratio (delta method), which needs some clicks in both arms.
@@ -81,7 +88,7 @@ def uplift_of(learner: Pages, holdout: Pages) -> dict[str, Any]:
     fewest = min(learner.clicks, holdout.clicks)
     rate = holdout.rate or learner.rate
     needed = math.ceil(ENOUGH_CLICKS / rate) if rate else 1000
-    told: dict[str, Any] = {"relative": None, "low": None, "high": None, "enough": False, "needed_pages": needed}
+    told: report_types.Uplift = {"relative": None, "low": None, "high": None, "enough": False, "needed_pages": needed}
     if not fewest:
         return told
     ratio = learner.rate / holdout.rate

@@ -401,9 +401,9 @@ class Engine(Administration):
         return report
 
     async def headline(self, surface: str) -> dict[str, Any]:
-        """The pages of the last day, clicks per page, and uplift: what fits on one line, and costs little."""
+        """The pages, clicks per page and uplift of the last day, and the uplift now: what fits on one line."""
         display, now = self._display(surface), self._clock()
-        return await self._in_thread(reporting.headline_of, self._store, display.surface, now)
+        return await self._in_thread(reporting.headline_of, self._store, display, now)
 
     def health(self) -> dict[str, Any]:
         """Whether it is ready, and how it is doing."""

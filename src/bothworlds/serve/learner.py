@@ -169,13 +169,13 @@ def served(surface: Surface, policy: Policy, sums: Sums, eligible: Sequence[Item
         return Served(surface, eligible, free, pins, np.ones((len(rows), len(free))), sums.rounds)
     part = np.ix_(rows, free)
     known = Ledger(
-        sums.rounds, _centred(sums.loss[part]), *(t[part].astype(np.float64) for t in (sums.shown, sums.clicked))
+        sums.rounds, centred(sums.loss[part]), *(t[part].astype(np.float64) for t in (sums.shown, sums.clicked))
     )
     x = marginals_of(policy.part(np.array(rows), np.array(free)), known)
     return Served(surface, eligible, free, pins, mixed(x, settings.floor, settings.minimum_exposure), sums.rounds)
 
 
-def _centred(loss: Ints) -> Floats:
+def centred(loss: Ints) -> Floats:
     """Losses above the smallest at each slot, which is all that matters; subtracted while they are whole numbers."""
     return (loss - loss.min(axis=0)) / ONE
 

@@ -16,6 +16,7 @@ __all__ = [
     "Marginals",
     "Pages",
     "Point",
+    "Recent",
     "SegmentLine",
     "Shift",
     "Snapshot",
@@ -54,12 +55,30 @@ class Uplift(TypedDict):
     needed_pages: int  # pages of the holdout from which the comparison is worth showing
 
 
+class Recent(TypedDict):
+    """What a surface earns now: both arms in the recent window, from ``since`` to ``until``.
+
+    The window is the longest of a fixed set of lengths that has at most half of the pages learned from.
+    """
+
+    window_seconds: int  # its length before ``since`` was rounded down to a whole minute
+    since: int
+    until: int
+    headline: Pages
+    holdout: Pages | None
+    uplift: Uplift | None  # None without a holdout
+
+
 class Headline(TypedDict):
-    """What ``Engine.headline`` says of the last 24 hours: cheap, for pages that list many surfaces."""
+    """What ``Engine.headline`` says of the last 24 hours, and of the recent window: cheap, for lists of surfaces."""
 
     pages: int  # of the learner
     clicks_per_page: float | None
     uplift: Uplift | None  # None without a holdout
+    recent: Recent
+    rounds: int  # these three as in ``Learning``
+    exploration: float | None
+    settled: bool
 
 
 class ItemLine(TypedDict):
@@ -102,13 +121,19 @@ class Snapshot(TypedDict):
 
 
 class Learning(TypedDict):
-    """Is it learning? Entropy falls from that of uniform lists (``entropy_start``) as the order settles."""
+    """Is it learning? Entropy falls from that of uniform lists (``entropy_start``) as items find their slots.
+
+    ``exploration`` is the share of clicks that exploration is estimated to cost now, None before the first click.
+    ``settled`` says that this is little, and that enough pages were learned from before the recent window.
+    """
 
     entropy: float | None
     entropy_start: float | None
     policy_id: str
     policy_age_seconds: float | None
     rounds: int
+    exploration: float | None
+    settled: bool
     outstanding: int  # pages that wait for clicks or for their deadline
     late: int
     duplicates: int  # since the process that is asked was started
@@ -133,7 +158,8 @@ class SurfaceReport(TypedDict):
     until: int
     headline: Pages
     holdout: Pages | None
-    uplift: Uplift | None
+    uplift: Uplift | None  # over the whole time asked about
+    recent: Recent
     items: list[ItemLine]
     series: list[Point]
     marginals: Marginals

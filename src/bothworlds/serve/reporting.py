@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from .comparing import change_of, summed, told_of, total_of, uplift_of
+from .comparing import change_of, of_segment, summed, told_of, total_of, uplift_of
+from .exploration import cost_of, is_settled
 from .rating import MINUTE, Asked, Rates, step_of
+from .recent_window import DAY, HOUR, Recency, Window, recent_of, window_of
 from .records import Surface
 from .shelves import Display, Shelf
 from .stores.base import Store
@@ -22,7 +24,6 @@ from .surfaces import unreachable
 
 __all__ = ["DAY", "headline_of", "items_of", "report_of", "shift_of"]
 
-HOUR, DAY = 60 * MINUTE, 1440 * MINUTE
 SNAPSHOTS = 12  # of the marginals over time
 LONG_RUN = 7 * DAY
 
@@ -30,11 +31,12 @@ LONG_RUN = 7 * DAY
 def report_of(store: Store, asked: Asked, rates: Rates, results: Mapping[tuple[int, str], int]) -> dict[str, Any]:
     """The whole report."""
     display, surface = asked.display, asked.display.surface
-    rows = _of_segment(store.history(surface.id, asked.since, asked.until, step_of(asked)), asked.segment)
+    rows = of_segment(store.history(surface.id, asked.since, asked.until, step_of(asked)), asked.segment)
     learner, holdout = (total_of(rows, arm) for arm in ("learner", "holdout"))
     held_out = surface.settings.holdout > 0.0 or holdout.pages > 0
     shown = busiest(display) if asked.segment is None else asked.segment
     shelf = display.shelves.get(shown)
+    window = _recent_window(store, display, asked.segment, asked.until, held_out)
     return {
         "surface": surface.name,
         "segment": asked.segment,
@@ -43,6 +45,7 @@ def report_of(store: Store, asked: Asked, rates: Rates, results: Mapping[tuple[i
         "headline": told_of(learner),
         "holdout": told_of(holdout) if held_out else None,
         "uplift": uplift_of(learner, holdout) if held_out else None,
+        "recent": recent_of(window, held_out),
         "items": items_of(store, asked, rates),
         "series": [
             {"at": at, "arm": arm, "pages": total.pages, "clicks": total.clicks}
@@ -50,45 +53,62 @@ def report_of(store: Store, asked: Asked, rates: Rates, results: Mapping[tuple[i
         ],
         "marginals": {**_marginals(shelf, surface), "segment": shown},
         "marginals_history": _marginals_over_time(store, asked, shown, shelf),
-        "learning": _learning(asked, shelf, rows, results),
+        "learning": _learning(asked, shelf, rows, results, window),
         "shift": shift_of(store, asked),
         "warnings": _warnings(surface),
         "segments": sorted(display.shelves),
     }
 
 
-def headline_of(store: Store, surface: Surface, now: int) -> dict[str, Any]:
-    """What fits on one line about the last day."""
+def headline_of(store: Store, display: Display, now: int) -> dict[str, Any]:
+    """What fits on one line about the last day, and about the recent window."""
+    surface = display.surface
     rows = store.history(surface.id, now - DAY, now + MINUTE, DAY)
     learner, holdout = (total_of(rows, arm) for arm in ("learner", "holdout"))
     told = told_of(learner)
     held_out = surface.settings.holdout > 0.0 or holdout.pages > 0
+    window = _recent_window(store, display, None, now, held_out)
     return {
         "pages": told["pages"],
         "clicks_per_page": told["clicks_per_page"],
         "uplift": uplift_of(learner, holdout) if held_out else None,
+        "recent": recent_of(window, held_out),
+        **_progress(_shelves_of(display, None), window),
     }
 
 
-def _of_segment(rows: Sequence[dict[str, Any]], segment: str | None) -> list[dict[str, Any]]:
-    return [row for row in rows if segment is None or row["segment"] == segment]
+def _recent_window(store: Store, display: Display, segment: str | None, until: int, held_out: bool) -> Window:
+    rounds = _rounds_of(_shelves_of(display, segment))
+    return window_of(store, Recency(display.surface.id, segment, until, rounds, held_out))
+
+
+def _shelves_of(display: Display, segment: str | None) -> list[Shelf]:
+    return [shelf for name, shelf in list(display.shelves.items()) if segment is None or name == segment]
+
+
+def _rounds_of(shelves: Sequence[Shelf]) -> int:
+    return sum(shelf.sums.rounds for shelf in shelves)
+
+
+def _progress(shelves: Sequence[Shelf], window: Window) -> dict[str, Any]:
+    rounds, cost = _rounds_of(shelves), cost_of(shelves)
+    return {"rounds": rounds, "exploration": cost, "settled": is_settled(rounds, window.learner.pages, cost)}
 
 
 def shift_of(store: Store, asked: Asked) -> dict[str, Any]:
     """Whether visitors click as they used to: the last hour against the week before it, by pages of the learner."""
     surface = asked.display.surface
-    week = _of_segment(store.history(surface.id, asked.now - LONG_RUN, asked.now - HOUR, HOUR), asked.segment)
-    hour = _of_segment(store.history(surface.id, asked.now - HOUR, asked.now + MINUTE, MINUTE), asked.segment)
+    week = of_segment(store.history(surface.id, asked.now - LONG_RUN, asked.now - HOUR, HOUR), asked.segment)
+    hour = of_segment(store.history(surface.id, asked.now - HOUR, asked.now + MINUTE, MINUTE), asked.segment)
     return change_of(total_of(hour, "learner"), total_of(week, "learner"))
 
 
 def items_of(store: Store, asked: Asked, rates: Rates) -> list[dict[str, Any]]:
     """How every item does: shown and clicked in all, its click rate weighted so that slots and luck do not matter."""
     display, surface = asked.display, asked.display.surface
-    shelves = [s for name, s in list(display.shelves.items()) if asked.segment is None or name == asked.segment]
     n = len(surface.items)
     shown, clicked = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    for shelf in shelves:
+    for shelf in _shelves_of(display, asked.segment):
         shown += shelf.sums.shown.sum(axis=1)
         clicked += shelf.sums.clicked.sum(axis=1)
     total = int(shown.sum())
@@ -140,15 +160,15 @@ def _learning(
     shelf: Shelf | None,
     rows: Sequence[Mapping[str, Any]],
     results: Mapping[tuple[int, str], int],
+    window: Window,
 ) -> dict[str, Any]:
     policy, surface_id = (shelf.plain.learner if shelf else None), asked.display.surface.id
-    shelves = [s for name, s in list(asked.display.shelves.items()) if asked.segment is None or name == asked.segment]
     return {
         "entropy": policy.entropy if policy else None,
         "entropy_start": math.log(len(policy.eligible)) if policy and policy.eligible else None,
         "policy_id": policy.id if policy else "",
         "policy_age_seconds": max(0.0, (asked.now - shelf.made_at) / 1000.0) if shelf else None,
-        "rounds": sum(s.sums.rounds for s in shelves),
+        **_progress(_shelves_of(asked.display, asked.segment), window),
         "outstanding": sum(row["events"] - row["settled"] for row in rows),
         "late": sum(row["late"] for row in rows),
         "duplicates": results.get((surface_id, "duplicate"), 0),

@@ -11,11 +11,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from .report_types import Headline, Learning, Pages, Shift, SurfaceReport, Uplift
+from .report_types import Headline, Learning, Pages, Recent, Shift, SurfaceReport, Uplift
 
 __all__ = [
     "DASH",
     "Verdict",
+    "comparisons",
     "count",
     "duration",
     "in_short",
@@ -26,6 +27,7 @@ __all__ = [
     "percent",
     "sentence",
     "shift",
+    "time_span",
     "verdict",
 ]
 
@@ -120,41 +122,112 @@ def moment(milliseconds: Any, with_day: bool = True, with_seconds: bool = False)
     return said.strftime(("%-d %b " if with_day else "") + ("%H:%M:%S" if with_seconds else "%H:%M"))
 
 
+def time_span(seconds: float) -> str:
+    """The time up to now of this length, in words.
+
+    >>> time_span(60), time_span(900), time_span(86400), time_span(7 * 86400)
+    ('the last minute', 'the last 15 minutes', 'the last 24 hours', 'the last 7 days')
+    """
+    size, unit = (86400, "day") if seconds > 86400 else (3600, "hour") if seconds >= 3600 else (60, "minute")
+    units = round(seconds / size)
+    return f"the last {unit}" if units == 1 else f"the last {units} {unit}s"
+
+
 def verdict(report: SurfaceReport) -> Verdict:
-    """The first sentence of a surface: does learning pay?
+    """The first sentence of a surface: what the learned order earns now, or that it is still being learned.
 
     >>> pages = {"pages": 340, "clicks_per_page": 0.4, "interval": (0.3, 0.5)}
     >>> uplift = {"relative": 0.041, "low": 0.012, "high": 0.07, "enough": True, "needed_pages": 2000}
-    >>> verdict({"headline": pages, "holdout": pages, "uplift": uplift}).sentence
-    '+4.1% clicks against the holdout, 95% interval 1.2% to 7.0%'
-    >>> verdict({"headline": pages, "holdout": pages, "uplift": uplift | {"enough": False}}).sentence
-    'Not enough data yet: 340 of about 2,000 holdout pages'
+    >>> recent = {"window_seconds": 3600, "headline": pages, "holdout": pages, "uplift": uplift}
+    >>> learning = {"settled": True, "rounds": 5000, "exploration": 0.02}
+    >>> report = {"headline": pages, "holdout": pages, "recent": recent, "learning": learning}
+    >>> verdict(report).sentence
+    '+4.1% clicks against the holdout, 95% interval 1.2% to 7.0%, in the last hour'
+    >>> verdict(report | {"recent": recent | {"uplift": uplift | {"enough": False}}}).sentence
+    'Not enough data yet: 340 of about 2,000 holdout pages in the last hour'
+    >>> young = report | {"learning": {"settled": False, "rounds": 500, "exploration": 0.16}}
+    >>> verdict(young).sentence
+    'Still learning, and already +4.1% clicks against the holdout, 95% interval 1.2% to 7.0%, in the last hour'
+    >>> verdict(young | {"recent": recent | {"uplift": uplift | {"low": -0.3}}}).sentence
+    'Still learning, from 500 pages so far'
     """
-    headline, holdout, uplift = report["headline"], report["holdout"], report["uplift"]
+    headline, holdout, learned = report["headline"], report["holdout"], report["learning"]
+    recent, uplift = report["recent"], report["recent"]["uplift"]
     if not headline["pages"] and not (holdout and holdout["pages"]):
-        return _quiet(report["learning"]["outstanding"])
-    if holdout is None or uplift is None:
+        return _quiet(learned["outstanding"])
+    if holdout is None or recent["holdout"] is None or uplift is None:
         return Verdict("none", f"{rate_of(headline)}, over {many(headline['pages'], 'page')}", _NO_HOLDOUT)
+    if not learned["settled"]:
+        return _unsettled(learned, recent)
     if not _is_enough(uplift):
-        said = f"Not enough data yet: {count(holdout['pages'])} of about {count(uplift['needed_pages'])} holdout pages"
+        pages, needed = count(recent["holdout"]["pages"]), count(uplift["needed_pages"])
+        said = f"Not enough data yet: {pages} of about {needed} holdout pages in {time_span(recent['window_seconds'])}"
         return Verdict("none", said, "A comparison made now would mostly be chance.")
-    return _compared(uplift)
+    return _compared(uplift, recent, learned["exploration"])
 
 
 def in_short(headline: Headline) -> Verdict:
-    """Does learning pay, as far as a headline tells?
+    """What the learned order earns now, as far as a headline says.
 
     >>> in_short({"pages": 340, "clicks_per_page": 0.4, "uplift": None}).sentence
     'No holdout to compare with'
     """
-    uplift = headline["uplift"]
     if not headline["pages"]:
         return Verdict("none", "No visitors yet, or none whose clicks are known", "")
-    if uplift is None:
+    if headline["uplift"] is None:
         return Verdict("none", "No holdout to compare with", _NO_HOLDOUT)
-    if not _is_enough(uplift):
+    if not headline["settled"]:
+        return _unsettled(headline, headline["recent"])
+    uplift = headline["recent"]["uplift"]
+    if uplift is None or not _is_enough(uplift):
         return Verdict("none", "Not enough data yet to compare with the holdout", "")
-    return _compared(uplift)
+    return _compared(uplift, headline["recent"], headline["exploration"])
+
+
+def _unsettled(told: Learning | Headline, recent: Recent) -> Verdict:
+    cost, uplift = told["exploration"], recent["uplift"]
+    trying = "It is still trying out other orders"
+    trying += f", which costs about {percent(cost, 0)} of the clicks now" if known(cost) else ""
+    if uplift and _is_enough(uplift) and (uplift["low"] or 0.0) > 0:
+        ahead = f"Still learning, and already {against_holdout(uplift)}, in {time_span(recent['window_seconds'])}"
+        return Verdict("good", ahead, f"{trying}.")
+    meaning = f"{trying}. What the learned order earns is known once it has settled."
+    return Verdict("none", f"Still learning, from {many(told['rounds'], 'page')} so far", meaning)
+
+
+def _compared(uplift: Uplift, recent: Recent, exploration: float | None) -> Verdict:
+    sentence = f"{against_holdout(uplift)}, in {time_span(recent['window_seconds'])}"
+    low, high = uplift["low"] or 0.0, uplift["high"] or 0.0
+    if low > 0:
+        return Verdict("good", sentence, "The learned order gets more clicks than the page's own order.")
+    if high >= 0:
+        return Verdict("none", sentence, "No clear difference: the interval includes zero.")
+    if high >= -(exploration or 0.0):
+        share = percent(exploration, 0)
+        return Verdict("none", sentence, f"Exploration costs about {share} of the clicks, which may be all of it.")
+    return Verdict("bad", sentence, "The learned order gets fewer clicks than the page's own order.")
+
+
+def comparisons(report: SurfaceReport, whole_range: str, created_at: int) -> list[tuple[str, str]]:
+    """Learner against holdout, now and in the whole range: what each figure covers, and the figure.
+
+    A range that goes back to when the surface was created includes the exploration at the start, and says so.
+
+    >>> uplift = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True, "needed_pages": 200}
+    >>> recent = {"window_seconds": 60, "uplift": uplift | {"enough": False}}
+    >>> for line in comparisons({"since": 0, "recent": recent, "uplift": uplift}, "all time", created_at=60_000):
+    ...     print(*line, sep=": ")
+    Now (the last minute): not enough data yet
+    All time, with the exploration at the start: -20.0% clicks against the holdout, 95% interval -30.0% to -10.0%
+    """
+    now, whole = report["recent"]["uplift"], report["uplift"]
+    if now is None or whole is None:
+        return []
+    start = ", with the exploration at the start" if report["since"] <= created_at else ""
+    return [
+        (f"Now ({time_span(report['recent']['window_seconds'])})", against_holdout(now)),
+        (whole_range[:1].upper() + whole_range[1:] + start, against_holdout(whole)),
+    ]
 
 
 def _is_enough(uplift: Uplift) -> bool:
@@ -174,19 +247,12 @@ _NO_HOLDOUT = (
 )
 
 
-def _compared(uplift: Uplift) -> Verdict:
-    low, high = uplift["low"], uplift["high"]
-    assert low is not None
-    assert high is not None
-    sentence = (
-        f"{percent(uplift['relative'], signed=True)} clicks against the holdout, "
-        f"95% interval {percent(low)} to {percent(high)}"
-    )
-    if low > 0:
-        return Verdict("good", sentence, "The learned order gets more clicks than the page's own order.")
-    if high < 0:
-        return Verdict("bad", sentence, "The learned order gets fewer clicks than the page's own order.")
-    return Verdict("none", sentence, "No clear difference: the interval includes zero.")
+def against_holdout(uplift: Uplift) -> str:
+    """By how much the learner is ahead of the holdout, with its interval."""
+    if not _is_enough(uplift):
+        return "not enough data yet"
+    relative, low, high = percent(uplift["relative"], signed=True), percent(uplift["low"]), percent(uplift["high"])
+    return f"{relative} clicks against the holdout, 95% interval {low} to {high}"
 
 
 def rate_of(pages: Pages) -> str:
@@ -204,31 +270,22 @@ def rate_of(pages: Pages) -> str:
     return said
 
 
-def settledness(told: Learning) -> float | None:
-    """How far the order has settled: 0 for uniform lists, 1 for a single list."""
-    now, start = told["entropy"], told["entropy_start"]
-    if not known(now) or not known(start) or not start:
-        return None
-    return min(1.0, max(0.0, 1.0 - now / start))  # type: ignore[operator]
-
-
 def learning(told: Learning) -> Verdict:
     """Is it learning? In a sentence.
 
-    >>> learning({"entropy": 1.0, "entropy_start": 4.0, "rounds": 500}).sentence
-    'The order is 75% settled after 500 pages'
+    >>> learning({"rounds": 500, "exploration": 0.16, "settled": False}).sentence
+    'The order has not settled yet, after 500 pages: exploration costs about 16% of the clicks'
     """
-    settled, rounds = settledness(told), told["rounds"]
+    rounds, cost = told["rounds"], told["exploration"]
     if not rounds:
         return Verdict("none", "Nothing learned yet", "It learns when feedback arrives or when deadlines pass.")
-    if settled is None:
-        return Verdict("none", f"Learned from {many(rounds, 'page')}")
-    sentence = f"The order is {percent(settled, 0)} settled after {many(rounds, 'page')}"
-    if settled < 0.05:
-        return Verdict("none", sentence, "All orders are still about equally likely: it is trying everything out.")
-    if settled < 0.5:
-        return Verdict("none", sentence, "Some items are shown more than others; most are still being tried.")
-    return Verdict("good", sentence, "It has favourites, and keeps trying the others now and then.")
+    sentence = "The order has settled" if told["settled"] else "The order has not settled yet"
+    sentence += f", after {many(rounds, 'page')}"
+    if known(cost):
+        sentence += f": exploration costs about {percent(cost, 0)} of the clicks"
+    if told["settled"]:
+        return Verdict("good", sentence, "It has favourites, and keeps trying the others now and then.")
+    return Verdict("none", sentence, "It is trying out which item does well at which slot.")
 
 
 def shift(told: Shift) -> Verdict:

@@ -29,8 +29,10 @@ REPORT = {
     "series": [{"at": NOW, "arm": "learner", "pages": 0, "clicks": 0}], "marginals_history": [{"at": NOW, "x": [None]}],
     "marginals": {"items": [], "slots": 1, "x": [], "segment": ""}, "warnings": [], "segments": [""],
     "learning": {"entropy": None, "entropy_start": None, "policy_id": "", "policy_age_seconds": None, "rounds": 0,
-                 "outstanding": 0, "late": 0, "duplicates": 0},
+                 "exploration": None, "settled": False, "outstanding": 0, "late": 0, "duplicates": 0},
     "shift": {"alarm": False, "recent": None, "long_run": None, "z": None, "note": ""},
+    "recent": {"window_seconds": 60, "since": NOW, "until": NOW, "holdout": None, "uplift": None,
+               "headline": {"pages": 0, "clicks_per_page": None, "interval": None}},
 }  # fmt: skip
 
 

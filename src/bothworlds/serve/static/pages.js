@@ -27,6 +27,18 @@
     block.after(button);
   }
 
+  // Style sheets cannot tell which tables are wider than the screen, or how far they have been scrolled.
+  function markScrollable() {
+    for (const region of document.querySelectorAll(".scroll")) {
+      const hidden = region.scrollWidth - region.clientWidth;
+      region.classList.toggle("overflows", hidden > 1);
+      region.classList.toggle("more", hidden - region.scrollLeft > 1);
+    }
+  }
+  addEventListener("resize", markScrollable);
+  document.addEventListener("scroll", markScrollable, { capture: true, passive: true }); // scrolling does not bubble
+  markScrollable();
+
   if (!live) return;
 
   // What a visitor has opened, scrolled, typed or focused stays as it is.
@@ -54,6 +66,7 @@
       const restore = held();
       live.replaceChildren(...fresh.body.childNodes);
       restore();
+      markScrollable();
       status.textContent = "";
       live.classList.remove("stale");
       live.dataset.refreshed = Number(live.dataset.refreshed || 0) + 1;

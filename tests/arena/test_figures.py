@@ -1,0 +1,102 @@
+"""Figures: names in any script, and versions for narrow screens."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import matplotlib.font_manager
+import pytest
+
+from bothworlds.arena import fonts
+from bothworlds.arena.figures import drawing
+from bothworlds.arena.fonts import FigureWarning
+
+CHINESE, EMOJI = "\u82f9\u679c", "\U0001fa94"
+NAMES = f"{CHINESE} > lamp{EMOJI}"
+
+
+def drawn(path, name, **options):
+    """Draw a figure with a name in its title and in its legend; the texts that were drawn."""
+    with drawing(path, **options) as panels:
+        for panel in panels.flat:
+            panel.plot([0, 1], [0, 1], label=name)
+            panel.set_title(name)
+            panel.legend()
+    return [panel.get_title() for panel in panels.flat]
+
+
+@pytest.fixture
+def no_other_fonts(monkeypatch):
+    """A machine with the fonts that come with Matplotlib, and no others."""
+    own = [font for font in matplotlib.font_manager.fontManager.ttflist if "mpl-data" in font.fname]
+    monkeypatch.setattr(matplotlib.font_manager.fontManager, "ttflist", own)
+    fonts._fonts_with.cache_clear()
+    yield
+    fonts._fonts_with.cache_clear()
+
+
+@pytest.mark.parametrize("ending", [".png", ".pdf"])
+def test_characters_without_a_font_are_written_as_codes_with_one_warning(tmp_path, no_other_fonts, ending):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        (title,) = drawn(tmp_path / f"f{ending}", NAMES)
+    assert title == r"\u82f9\u679c > lamp\U0001fa94"
+    (warning,) = caught
+    assert warning.category is FigureWarning
+    assert re.fullmatch(r"3 characters are in no installed font, .* such as \\u679c instead; .*", str(warning.message))
+
+
+def test_a_drawing_that_keeps_its_text_keeps_the_names_and_warns_of_nothing(tmp_path, no_other_fonts):
+    assert drawn(tmp_path / "f.svg", NAMES) == [NAMES]
+    assert NAMES.replace(">", "&gt;") in (tmp_path / "f.svg").read_text()
+
+
+def test_a_font_that_has_the_characters_is_used(tmp_path, no_other_fonts, monkeypatch):
+    known = fonts._characters_in
+
+    def characters_in(path):
+        return known(path) | (set(NAMES) if Path(path).name == "STIXGeneral.ttf" else set())
+
+    monkeypatch.setattr(fonts, "_characters_in", characters_in)
+    with drawing(tmp_path / "f.png") as panels:
+        panels[0, 0].set_title(NAMES)
+        panels[0, 0].set_xlabel("plain")
+    assert panels[0, 0].get_title() == NAMES
+    assert panels[0, 0].title.get_fontfamily() == ["sans-serif", "STIXGeneral"]
+    assert panels[0, 0].xaxis.label.get_fontfamily() == ["sans-serif"]
+
+
+def test_latin_greek_and_cyrillic_are_drawn_as_they_are(tmp_path, no_other_fonts):
+    name = "caf\u00e9, \u03b1\u03b2\u03b3, \u043b\u0430\u043c\u043f\u0430 \u2212"
+    assert drawn(tmp_path / "f.png", name) == [name]
+
+
+@pytest.mark.parametrize("name", ["$5 or $6", "$^^$", "50% $"])
+def test_a_dollar_sign_in_a_name_is_no_formula(tmp_path, name):
+    drawn(tmp_path / "f.svg", name)
+    assert name in (tmp_path / "f.svg").read_text()
+
+
+def test_all_figures_are_written_in_one_place():
+    package = Path(fonts.__file__).parents[1]
+    assert [path.name for path in package.rglob("*.py") if "savefig" in path.read_text()] == ["figures.py"]
+
+
+def size_of(path):
+    return [float(value) for value in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', path.read_text()).groups()]
+
+
+def test_a_narrow_figure_has_one_column_and_letters_that_a_phone_can_show(tmp_path):
+    for narrow in (False, True):
+        with drawing(tmp_path / f"{narrow}.svg", 3, 2, narrow=narrow) as panels:
+            for panel in panels[:, 0]:
+                panel.set_ylabel("regret")
+        labels = [panel.get_ylabel() for panel in panels.flat]
+        assert labels == (["regret"] * 6 if narrow else ["regret", "", ""] * 2)
+    (wide, _), (narrow, high) = size_of(tmp_path / "False.svg"), size_of(tmp_path / "True.svg")
+    assert narrow < wide / 2
+    assert high > 6 * 2.6 * 72
+    phone = 350  # pixels that the page leaves of 400
+    assert 7 * phone / narrow >= 11 > 7 * phone / wide  # the smallest letters have 7 points
