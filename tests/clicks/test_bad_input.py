@@ -26,6 +26,13 @@ def complaint(path, **options):
     return str(caught.value)
 
 
+def refused(path, **options):
+    """What is said of one bad row, record or page, less the advice, which must be there."""
+    said, advice = complaint(path, **options).rsplit("; ", 1)
+    assert advice == "skip_bad=True leaves it out"
+    return said
+
+
 BAD_ROWS = {
     "2,1,a,2,0.5": "line 4: click must be 0 or 1; got '2'",
     "2,1,a,yes,0.5": "line 4: click must be 0 or 1; got 'yes'",
@@ -35,7 +42,8 @@ BAD_ROWS = {
     "2,-1,a,0,0.5": "line 4: position must be a whole number from 0 up; got '-1'",
     "2,1.5,a,0,0.5": "line 4: position must be a whole number from 0 up; got '1.5'",
     "2,first,a,0,0.5": "line 4: position must be a whole number from 0 up; got 'first'",
-    "2,99999999999,a,0,0.5": "line 4: position must be a whole number from 0 up; got '99999999999'",
+    "2,99999999999,a,0,0.5": "line 4: position must be at most 10,000; got '99999999999'",
+    "2,1000000,a,0,0.5": "line 4: position must be at most 10,000; got '1000000'",
     "2,1,a,0,0": "line 4: propensity must be above 0 and at most 1; got '0'",
     "2,1,a,0,1.01": "line 4: propensity must be above 0 and at most 1; got '1.01'",
     "2,1,a,0,nan": "line 4: propensity must be above 0 and at most 1; got 'nan'",
@@ -49,7 +57,7 @@ BAD_ROWS = {
 @pytest.mark.parametrize(("row", "said"), BAD_ROWS.items())
 def test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted(tmp_path, row, said):
     path = write(tmp_path, f"{PAGE}{row}\n3,1,a,0,0.5\n")
-    assert complaint(path).startswith(f"{path}, {said}")
+    assert refused(path).startswith(f"{path}, {said}")
     skipped = counts(path, skip_bad=True)
     assert skipped.shown.sum() == 3
     assert len(skipped.notes) == 1
@@ -79,7 +87,7 @@ def test_the_line_is_right_after_empty_lines_and_quoted_ones(tmp_path):
 
 def test_the_line_is_right_after_quotes_that_are_letters(tmp_path):
     path = write(tmp_path, 'event;position;item;click\n1;1;5" screen;0\n1;2;"a ""b"";\nc";0\n2;1;d;7\n')
-    assert complaint(path) == f"{path}, line 5: click must be 0 or 1; got '7'"
+    assert refused(path) == f"{path}, line 5: click must be 0 or 1; got '7'"
 
 
 def test_the_line_is_right_in_a_packed_file_among_others(tmp_path):
@@ -96,7 +104,7 @@ def test_a_bad_row_of_another_query_does_not_go_unseen(tmp_path):
 
 def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
     path = write(tmp_path, f"{PAGE}2,1,a,0,0.5\n2,1,b,0,0.5\n")
-    assert complaint(path) == f"{path}, line 4 and {path}, line 5: event '2' has position '1' twice"
+    assert refused(path) == f"{path}, line 4 and line 5: event '2' has position '1' twice"
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.shown.sum()) == (1, 2)
     assert skipped.notes == ("1 pages with a position or an item that is there twice were skipped",)
@@ -104,7 +112,7 @@ def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
 
 def test_the_lines_are_those_of_the_page_and_not_of_one_of_another_query(tmp_path):
     path = write(tmp_path, "event,query,position,item,click\n1,x,1,a,0\n1,y,1,b,0\n1,y,1,c,0\n")
-    assert complaint(path) == f"{path}, line 3 and {path}, line 4: event '1' has position '1' twice"
+    assert refused(path) == f"{path}, line 3 and line 4: event '1' has position '1' twice"
 
 
 @pytest.mark.parametrize("event", [np.datetime64("2024-01-01T00:00:00.5", "us"), True, b"\xff"])
@@ -126,13 +134,13 @@ def test_a_page_with_an_item_twice_is_refused_and_the_same_page_without_is_not(t
     assert counts(good).pages == 1
     rows[-1] = f"p,{results - 1},item-0,0"
     bad = write(tmp_path, "\n".join(["event,position,item,click", *rows, ""]), "bad")
-    assert complaint(bad) == f"{bad}, line 2 and {bad}, line {results + 1}: event 'p' has item 'item-0' twice"
+    assert refused(bad) == f"{bad}, line 2 and line {results + 1}: event 'p' has item 'item-0' twice"
 
 
 def test_a_label_of_parquet_that_is_no_number_is_missing(tmp_path):
     table = pyarrow.table({"event": [1, 1], "position": [1, 2], "item": [1.0, float("nan")], "click": [0.0, 1.0]})
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
-    assert complaint(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing; got 'nan'")
+    assert refused(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing; got 'nan'")
 
 
 @pytest.mark.parametrize("kind", [pyarrow.float64(), pyarrow.float32()])
@@ -142,26 +150,26 @@ def test_a_propensity_of_parquet_that_is_no_number_is_bad(tmp_path, kind):
         {"position": [1, 1, 1], "item": ["a", "b", "c"], "click": [0, 1, 1], "propensity": propensity}
     )
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
-    assert complaint(tmp_path / "log.parquet").endswith("row 2: propensity must be above 0 and at most 1; got 'nan'")
+    assert refused(tmp_path / "log.parquet").endswith("row 2: propensity must be above 0 and at most 1; got 'nan'")
     assert counts(tmp_path / "log.parquet", skip_bad=True).items == ("a", "c")
 
 
 def test_bad_rows_of_parquet_are_named_by_row(tmp_path):
     table = pyarrow.table({"event": [1, 1], "position": [1, 2], "item": ["a", None], "click": [False, True]})
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
-    assert complaint(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing")
+    assert refused(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing")
 
 
 @pytest.mark.parametrize("line", ['{"event": 1,', "[1, 2]", "nonsense", '{"other": 3}'])
 def test_a_malformed_line_of_json_is_refused_by_line_or_skipped(tmp_path, line):
     good = '{"event": 1, "position": 1, "item": "a", "click": true}\n'
     path = write(tmp_path, f"{good}\n{line}\n{good.replace('1,', '2,', 1)}")
-    assert complaint(path) == f"{path}, line 3: the line is not a JSON object with the columns of this format"
+    assert refused(path) == f"{path}, line 3: the line is not a JSON object with the columns of this format"
     assert counts(path, skip_bad=True).clicked.sum() == 2
 
 
 BAD_COUNTS = {
-    "a,1,10,11": "clicks must not be more than impressions; got '11' and '10'; with clip, 10 are counted",
+    "a,1,10,11": "clicks must not be more than impressions; got '11' and '10'; clip=True counts as many clicks as impressions",
     "a,1,-1,0": "impressions must be a whole number from 0 up; got '-1'",
     "a,1,10,-1": "clicks must be a whole number from 0 up; got '-1'",
     "a,1,2.5,1": "impressions must be a whole number from 0 up; got '2.5'",
@@ -173,7 +181,7 @@ BAD_COUNTS = {
 @pytest.mark.parametrize(("row", "said"), BAD_COUNTS.items())
 def test_bad_counts_are_refused_or_skipped(tmp_path, row, said):
     path = write(tmp_path, f"item,position,impressions,clicks\nb,1,10,10\n{row}\n")
-    assert complaint(path) == f"{path}, line 3: {said}"
+    assert refused(path) == f"{path}, line 3: {said}"
     assert counts(path, skip_bad=True).items == ("b",)
 
 
@@ -203,7 +211,7 @@ BAD_LINES = {
 @pytest.mark.parametrize(("line", "said"), BAD_LINES.items())
 def test_a_bad_line_of_a_session_is_refused_or_skipped(tmp_path, line, said):
     path = write(tmp_path, f"{GOOD}{line}\n3\t0\tQ\t5\t0\t7\n")
-    assert complaint(path) == f"{path}, line 3: {said}, in {line!r}"
+    assert refused(path) == f"{path}, line 3: {said}, in {line!r}"
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.notes) == (2, ("1 bad records were skipped",))
 
@@ -338,7 +346,7 @@ def test_a_document_of_json_is_no_log(tmp_path, text):
 @pytest.mark.parametrize("line", ['{"position" 1}', '{"position": 1, "it', 'tion": 1, "item": "a"}', "nonsense"])
 def test_a_first_line_that_is_broken_is_no_document(tmp_path, line):
     path = write(tmp_path, line + '\n{"position": 1, "item": "a", "click": 1}\n')
-    assert complaint(path) == f"{path}, line 1: the line is not a JSON object with the columns of this format"
+    assert refused(path) == f"{path}, line 1: the line is not a JSON object with the columns of this format"
     assert counts(path, skip_bad=True).shown.tolist() == [1]
 
 
@@ -389,7 +397,7 @@ def test_counts_and_text_have_no_rows(tmp_path):
 @pytest.mark.parametrize("number", ["1.000", "12.345", "1.000.000", "' 1.000'"])
 def test_a_point_between_thousands_is_refused(tmp_path, number):
     text = f"item;position;impressions;clicks\ntea;1;900;9\nmilk;1;{number.strip(chr(39))};0\n"
-    said = complaint(write(tmp_path, text))
+    said = refused(write(tmp_path, text))
     assert "line 3: impressions must be a whole number from 0 up; got" in said
     assert said.endswith("; write numbers without thousands separators")
     assert counts(write(tmp_path, text), skip_bad=True).shown.tolist() == [900]
