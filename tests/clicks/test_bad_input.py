@@ -169,7 +169,8 @@ def test_a_malformed_line_of_json_is_refused_by_line_or_skipped(tmp_path, line):
 
 
 BAD_COUNTS = {
-    "a,1,10,11": "clicks must not be more than impressions; got '11' and '10'; clip=True counts as many clicks as impressions",
+    "a,1,10,11": "clicks must not be more than impressions; got '11' and '10'; "
+    "clip=True counts as many clicks as impressions",
     "a,1,-1,0": "impressions must be a whole number from 0 up; got '-1'",
     "a,1,10,-1": "clicks must be a whole number from 0 up; got '-1'",
     "a,1,2.5,1": "impressions must be a whole number from 0 up; got '2.5'",

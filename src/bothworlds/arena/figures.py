@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..core import replacing
 from .result import Result
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def drawing(path: str | Path, across: int = 1, down: int = 1) -> Iterator[Any]:
         path.parent.mkdir(parents=True, exist_ok=True)
         # The same results give the same file: no date goes into it.
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-        figure.savefig(path, metadata=metadata)
+        with replacing(path) as file:
+            figure.savefig(file, format=path.suffix.removeprefix("."), metadata=metadata)
 
 
 def _in_the_light(results: Sequence[Result]) -> list[str]:

@@ -71,6 +71,14 @@ def evaluate(
     >>> reward = (action == 0) & (np.arange(4000) % 4 == 0)
     >>> log = from_obp({"action": action, "reward": reward, "pscore": np.full(4000, 0.5)}, names=["a", "b"])
     >>> found = evaluate(log, ["a"])
+    >>> found
+    <Evaluation of 'a' on 4,000 pages: clicks per page, 95% interval
+      the log itself      0.2500  0.2366 to 0.2634
+      inverse propensity  0.5000  0.4732 to 0.5268
+      self-normalised     0.5000  0.4781 to 0.5219
+      clipped             0.5000  0.4732 to 0.5268
+      direct method       0.5000  0.4781 to 0.5219
+      doubly robust       0.5000  0.4781 to 0.5219>
     >>> found.estimate("snips").value, found.estimate("logged").value
     (0.5, 0.25)
     >>> found.warnings
@@ -161,6 +169,7 @@ def _judge(
         estimates=tuple(estimates),
         support=support,
         clip_weights=clip if impressions.weighable else None,
+        pages=impressions.pages,
         notes=(*notes_on_log(impressions), *target.notes),
         warnings=tuple(warnings),
     )
