@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import counts, fit, read
+from bothworlds.clicks import counts, evaluate, fit, read
+from tests.commands import run
 
 PAGE = "event,position,item,click,propensity\n1,1,a,0,0.5\n1,2,b,1,0.5\n"
 
@@ -416,3 +418,132 @@ def test_large_counts_keep_all_digits(tmp_path):
 def test_tables_of_what_cannot_be_counted_are_refused(number, said):
     with pytest.raises(ValueError, match=said):
         fit(([[number, 5], [5, 5]], [[0, 1], [1, 1]]))
+
+
+# Several bad places
+
+
+def test_the_first_bad_rows_are_shown_and_all_are_counted(tmp_path):
+    bad = "2,1,a,7,0.5\n2,1,a\n3,1,a,0,0.5\n4,x,a,0,0.5\n5,1,a,8,0.5\n"
+    path = write(tmp_path, PAGE + bad)
+    assert complaint(path) == (
+        f"{path}, line 4: click must be 0 or 1; got '7'; line 5: the line has fewer columns than the table; "
+        "line 7: position must be a whole number from 0 up; got 'x'; 4 rows are bad; skip_bad=True leaves them out"
+    )
+    assert counts(path, skip_bad=True).shown.sum() == 3
+
+
+def test_bad_rows_of_several_files_are_shown_with_their_files(tmp_path):
+    one, other = write(tmp_path, f"{PAGE}2,1,a,7,0.5\n", "a"), write(tmp_path, PAGE.replace("1,2,b,1", "1,2,b"), "b")
+    assert complaint([one, other]) == (
+        f"{one}, line 4: click must be 0 or 1; got '7'; {other}, line 3: the line has fewer columns than the table; "
+        "2 rows are bad; skip_bad=True leaves them out"
+    )
+
+
+def test_the_first_bad_pages_are_shown_and_all_are_counted(tmp_path):
+    rows = "".join(f"{k},1,a,0,0.5\n{k},1,b,0,0.5\n" for k in (20, 3, 100, 4))
+    path = write(tmp_path, PAGE + rows)
+    said = [
+        f"line {line} and line {line + 1}: event '{event}' has position '1' twice"
+        for line, event in ((6, 3), (10, 4), (4, 20))
+    ]
+    assert complaint(path) == f"{path}, {'; '.join(said)}; 4 pages are bad; skip_bad=True leaves them out"
+
+
+def test_the_first_bad_records_are_shown_and_all_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr("bothworlds.clicks.records.CHUNK", 30)
+    bad = "".join(f"{k}\t0\tQ\t5\t0\t7\n{k}\t0\tX\n" for k in range(10))
+    path = write(tmp_path, GOOD + bad)
+    said = "; ".join(
+        f"line {line}: Q or C is expected after the second tab, in '{k}\\t0\\tX'" for k, line in enumerate((4, 6, 8))
+    )
+    assert complaint(path) == f"{path}, {said}; 10 records are bad; skip_bad=True leaves them out"
+    assert counts(path, skip_bad=True).notes[-1] == "10 bad records were skipped"
+
+
+def test_commands_name_their_flags_and_python_its_arguments(tmp_path):
+    path = write(tmp_path, PAGE.replace("b,1", "b,7"))
+    for command in (("fit", path), ("evaluate", path, "--ranking", "a,b")):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert "line 3: click must be 0 or 1; got '7'; --skip-bad leaves it out" in result.output
+    assert "; skip_bad=True leaves it out" in complaint(path)
+    path = write(tmp_path, "item,position,impressions,clicks\na,1,10,11\n")
+    result = run("fit", path)
+    assert "--clip counts as many clicks as impressions; --skip-bad leaves it out" in result.output
+
+
+def test_numbers_of_what_has_no_query_are_those_of_the_whole_log(tmp_path):
+    path = write(tmp_path, "event,position,item,click,query\n1,1,a,0,x\n2,1,a,9,y\n3,1\n")
+    assert counts(path, query="x", skip_bad=True).notes == (
+        "1 lines were skipped (in the whole log, whatever the query): they have fewer columns than the table",
+        "1 rows were skipped (in the whole log, whatever the query): click must be 0 or 1",
+    )
+
+
+# What may be a mistake
+
+
+def test_positions_after_a_gap_are_noted_and_others_are_not(tmp_path):
+    path = write(tmp_path, f"{PAGE}2,1,a,0,0.5\n2,500,b,0,0.5\n")
+    assert counts(path).notes == (
+        "positions jump from 2 to 500, with 1 impressions from there on; those in between do not exist in the model: "
+        "check that this is no mistake",
+    )
+    assert counts(path, positions=2).notes == ()
+    assert any(
+        "jump from 2 to 500" in note
+        for note in evaluate(many(path), {"a": [1, 0, 0], "b": [0, 1, 0], "c": [0, 0, 1]}).notes
+    )
+
+
+def many(path):
+    """A file with all its rows many times over, as other events."""
+    header, *rows = path.read_text().splitlines()
+    again = [f"{k}-{row}" for k in range(200) for row in rows]
+    path.write_text("\n".join([header, *again, ""]))
+    return path
+
+
+def test_a_page_may_have_ten_thousand_results_and_no_more(tmp_path):
+    for layout, start, between, end in (("relpred", "1\t0\tQ\t5\t0\t", "\t", ""), ("yandex", "5_0\t", ",", " :")):
+        path = write(tmp_path, start + between.join(map(str, range(10_000))) + end + "\n")
+        assert counts(path, format=layout).positions[-1] == 10_000
+        path = write(tmp_path, start + between.join(map(str, range(10_001))) + end + "\n")
+        assert "line 1: a result page has at most 10,000 results, in " in complaint(path, format=layout)
+
+
+def test_a_column_of_a_frame_is_no_position_beyond_the_last(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({1: [9], 1_000_000: [9]}, index=["a"])
+    with pytest.raises(ValueError, match="must be at most 10,000; got 1000000"):
+        counts((frame, frame))
+
+
+SPACED = {"event": ["1", "1", "2"], "position": [1, 2, 1], "item": ["tea", " milk ", "tea\u00a0"], "click": [0, 1, 1]}
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson", "parquet", "memory"])
+def test_spaces_around_names_are_removed_and_noted_in_all_tables_alike(tmp_path, kind):
+    rows = list(zip(*SPACED.values()))
+    path = tmp_path / "log"
+    if kind == "csv":
+        path.write_text("\n".join([",".join(SPACED), *(",".join(map(str, row)) for row in rows), ""]))
+    elif kind == "ndjson":
+        path.write_text("".join(json.dumps(dict(zip(SPACED, row))) + "\n" for row in rows))
+    else:
+        pyarrow.parquet.write_table(pyarrow.table(SPACED), path)
+    counted = counts(SPACED if kind == "memory" else path)
+    assert counted.items == ("milk", "tea")
+    assert counted.notes == ("2 rows have spaces around the name of an item or a query; they were removed",)
+    assert counts({**SPACED, "item": ["tea", "milk", "tea"]}).notes == ()
+
+
+def test_spaces_around_names_that_are_given_are_removed_too():
+    table = {**SPACED, "query": ["q ", "q", "r"]}
+    assert counts(table, query=" q").shown.sum() == 2
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({1: [9, 9]}, index=["tea", "tea "])
+    with pytest.raises(ValueError, match="differ by more than the spaces"):
+        counts((frame, frame))

@@ -58,7 +58,7 @@ def bad_rows(connection: Any, log: Log, reasons: Mapping[int, int], rejected: Re
     """The error for rows that fail checks, as many as ``reasons`` says of each, and for lines that are no rows."""
     number = sum(reasons.values())
     found = [(file, line, f"the line has {why_rejected(kind)}") for file, line, kind in rejected.first]
-    found += _first_rows(connection, log, min(number, FEW))
+    found += _first_rows(connection, log, min(number, FEW), rejected)
     if not found:
         return ValueError("a bad row was found and could not be found again: is the log being written to?")
     files = {path: k for k, path in enumerate(log.paths)}
@@ -69,7 +69,7 @@ def bad_rows(connection: Any, log: Log, reasons: Mapping[int, int], rejected: Re
     return refusal(examples, number + sum(rejected.kinds.values()), "rows", options)
 
 
-def _first_rows(connection: Any, log: Log, number: int) -> list[tuple[str, int, str]]:
+def _first_rows(connection: Any, log: Log, number: int, rejected: Rejected) -> list[tuple[str, int, str]]:
     """The first rows that fail a check, so many: their files, places and what is wrong."""
     names = ["reason", "number", *(f"raw_{role}" for role in log.columns)]
     found: list[tuple[str, int, str]] = []
@@ -81,8 +81,17 @@ def _first_rows(connection: Any, log: Log, number: int) -> list[tuple[str, int, 
         first = f"SELECT {', '.join(names)} FROM ({rows}) WHERE reason IS NOT NULL ORDER BY number LIMIT {left}"
         for row in run(connection, first):
             cells = dict(zip(names, row))
-            found.append((str(head.path), place(head, cells["number"]), _wrong(log, cells)))
+            found.append((str(head.path), _place_among(head, cells["number"], rejected), _wrong(log, cells)))
     return found
+
+
+def _place_among(head: Head, row: int, rejected: Rejected) -> int:
+    """The line of a row in a file some of whose lines are no rows, and were not counted as such."""
+    line = place(head, row)
+    for before, bad in enumerate(sorted(line for file, line, _ in rejected.first if file == str(head.path)), 1):
+        if bad <= line:
+            line = place(head, row + before)
+    return line
 
 
 def _wrong(log: Log, cells: Mapping[str, Any]) -> str:
