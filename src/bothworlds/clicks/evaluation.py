@@ -77,8 +77,8 @@ def evaluate(
       inverse propensity  0.5000  0.4732 to 0.5268
       self-normalised     0.5000  0.4781 to 0.5219
       clipped             0.5000  0.4732 to 0.5268
-      direct method       0.5000  0.4781 to 0.5219
-      doubly robust       0.5000  0.4781 to 0.5219>
+      direct method       0.5...  0.4... to 0.5...
+      doubly robust       0.5...  0.4... to 0.5...>
     >>> found.estimate("snips").value, found.estimate("logged").value
     (0.5, 0.25)
     >>> found.warnings
