@@ -160,3 +160,12 @@ def test_ctrl_c_ends_a_fit_and_what_is_generated(large_log, tmp_path):
         assert status == 130
         assert "Traceback" not in shown
         assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_counting_on_ray_and_its_workers_leave_nothing(large_log, tmp_path):
+    pytest.importorskip("ray")
+    status, shown = interrupt_at(b"counting on Ray", "fit", large_log, "--engine", "ray", folder=tmp_path)
+    assert status == 130
+    assert "Traceback" not in shown
+    assert not list(tmp_path.glob("bothworlds-*"))

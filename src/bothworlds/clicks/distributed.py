@@ -7,9 +7,12 @@ so that neither the log nor its pages ever have to fit into one memory.
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..progress import progress_bar
@@ -42,17 +45,33 @@ ROWS = 1 << 24  # rows of a Parquet file to a task
 
 def counts(connection: Any, log: Log, progress: bool | None = None) -> Counts:
     """Count a log on the Ray cluster this process is connected to, or on this machine if there is none."""
-    ray = needs("ray", "ray")
-    own = not ray.is_initialized()
-    if own:
-        ray.init(log_to_driver=False, include_dashboard=False)
-    try:
+    with nullcontext() if needs("ray", "ray").is_initialized() else _own_cluster():
         context = needs("ray.data", "ray").DataContext.get_current()
         context.enable_progress_bars = False
         count = _count_text if isinstance(log.form, TextLayout) else _count_table
         return count(connection, log, progress)
-    finally:
-        if own:
+
+
+@contextmanager
+def _own_cluster() -> Iterator[None]:
+    """A Ray cluster of this machine alone, shut down afterwards.
+
+    An interrupt kills its workers, which then cannot remove their temporary files: they keep them in a folder that is
+    removed here.
+    """
+    ray = needs("ray", "ray")
+    with TemporaryDirectory(prefix="bothworlds-", ignore_cleanup_errors=True) as folder:
+        try:
+            ray.init(
+                log_to_driver=False,
+                include_dashboard=False,
+                logging_level="ERROR",
+                runtime_env={"env_vars": {"TMPDIR": folder}},
+            )
+            needs("ray.data", "ray")  # which sets up its logger, and reports every dataset to standard error
+            logging.getLogger("ray.data").setLevel(logging.ERROR)
+            yield
+        finally:
             ray.shutdown()
 
 
