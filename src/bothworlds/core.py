@@ -32,6 +32,7 @@ __all__ = [
     "learn",
     "learns",
     "leaves",
+    "replacing",
     "save_arrays",
     "save_text",
     "streams",
@@ -209,18 +210,19 @@ def _parts(state: Any) -> dict[str, Any] | None:
 
 def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     """Write a NumPy archive: either the whole new file or what was there before, whatever happens in between."""
-    with _replacing(path) as file:
+    with replacing(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
 def save_text(path: Path, text: str) -> None:
     """Write a text: either the whole new file or what was there before, whatever happens in between."""
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.write(text.encode())
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that takes the place of another once it is whole; nothing is left of it otherwise."""
     # Not from tempfile, whose files only their owner may read.
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(6)}")
     try:

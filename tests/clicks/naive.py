@@ -9,9 +9,10 @@ from bothworlds.clicks import Counts
 
 def count_sessions(text):
     """Impressions and clicks per (query, item, position) of a Relevance Prediction log, and clicks without a page:
-    those on what the pages of their session do not show, and those before any page of it.
+    those on what the pages of their session do not show, by the query of the page before them, and those before any
+    page of it.
     """
-    shown, clicked, stray, early, pages, session = Counter(), set(), 0, 0, [], None
+    shown, clicked, stray, early, pages, session = Counter(), set(), Counter(), 0, [], None
     for number, line in enumerate(text.splitlines()):
         who, _, kind, *rest = line.split("\t")
         if who != session:
@@ -25,7 +26,7 @@ def count_sessions(text):
         if not pages:
             early += 1
         elif page is None:
-            stray += 1
+            stray[pages[-1][1]] += 1
         else:
             clicked.add((page[0], page[1], rest[0], page[2].index(rest[0]) + 1))
     return shown, Counter(key[1:] for key in clicked), (stray, early)

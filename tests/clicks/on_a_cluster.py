@@ -61,6 +61,31 @@ def test_two_machines_give_the_labels_that_one_gives(tmp_path, cluster):
     assert same(here, there)
 
 
+def test_two_machines_note_what_one_notes(tmp_path, cluster):
+    table = tmp_path / "table"
+    table.write_text("event,query,position,item,click\n1,x,1,tea,0\n1,x,2, milk,1\n2,y,1,tea ,1\n2,y,90,milk,0\n")
+    text = tmp_path / "text"
+    text.write_text("1_0\t7,8 : 7 , 9\n2_0\t7,8 : 9 , 10\n")
+    for path, query, notes in ((table, "x", 1), (table, None, 2), (text, "1_0", 1)):
+        here, there = counts(path, query=query), counts(path, query=query, engine="ray")
+        assert same(here, there)
+        assert here.notes == there.notes
+        assert len(here.notes) == notes
+
+
+def test_two_machines_refuse_what_one_does_in_several_files(tmp_path, cluster):
+    rows = "".join(f"{k},1,a,0\n{k},2,b,1\n" for k in range(20))
+    parts = {"a": f"{rows}x,1\n", "b": rows.replace("0\n", "9\n"), "c": f"{rows}y,1\n"}
+    for name, content in parts.items():
+        (tmp_path / name).write_text(f"event,position,item,click\n{content}")
+    complaints = []
+    for engine in ("duckdb", "ray"):
+        with pytest.raises(ValueError, match="22 rows are bad") as caught:
+            counts([tmp_path / "c", tmp_path / "a", tmp_path / "b"], engine=engine)
+        complaints.append(str(caught.value))
+    assert complaints[0] == complaints[1]
+
+
 def test_two_machines_refuse_and_skip_what_one_does(tmp_path, cluster, monkeypatch):
     monkeypatch.setattr(distributed, "SPAN", 200)
     rows = "".join(f"{k},1,a,0\n{k},2,b,1\n" for k in range(50))
@@ -72,6 +97,9 @@ def test_two_machines_refuse_and_skip_what_one_does(tmp_path, cluster, monkeypat
         "lines[1]": f"event,position,item,click\n{rows}x,1\ny,1\nz,1,a,0,7\n",
         "page": f"event,position,item,click\n{twice}",
         "text": f"{text}50\t0\tX\n51\t0\tQ\t5\t0\t7\n",
+        "texts": f"{text}50\t0\tX\n{text}51\t0\tX\n{text}52\tX\n53\n",
+        "pages": f"event,position,item,click\n{twice}12,3,a,0\n3,1,c,0\n40,5,b,0\n",
+        "mixed": f"event,position,item,click\n{rows}x,1,a,5\nx,1\ny,1000000,a,1\nz,1\n",
     }
     for name, content in bad.items():
         path = tmp_path / name

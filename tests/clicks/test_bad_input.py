@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import counts, fit, read
+from bothworlds.clicks import counts, evaluate, fit, read
+from tests.commands import run
 
 PAGE = "event,position,item,click,propensity\n1,1,a,0,0.5\n1,2,b,1,0.5\n"
 
@@ -26,6 +28,13 @@ def complaint(path, **options):
     return str(caught.value)
 
 
+def refused(path, **options):
+    """What is said of one bad row, record or page, less the advice, which must be there."""
+    said, advice = complaint(path, **options).rsplit("; ", 1)
+    assert advice == "skip_bad=True leaves it out"
+    return said
+
+
 BAD_ROWS = {
     "2,1,a,2,0.5": "line 4: click must be 0 or 1; got '2'",
     "2,1,a,yes,0.5": "line 4: click must be 0 or 1; got 'yes'",
@@ -35,7 +44,8 @@ BAD_ROWS = {
     "2,-1,a,0,0.5": "line 4: position must be a whole number from 0 up; got '-1'",
     "2,1.5,a,0,0.5": "line 4: position must be a whole number from 0 up; got '1.5'",
     "2,first,a,0,0.5": "line 4: position must be a whole number from 0 up; got 'first'",
-    "2,99999999999,a,0,0.5": "line 4: position must be a whole number from 0 up; got '99999999999'",
+    "2,99999999999,a,0,0.5": "line 4: position must be at most 10,000; got '99999999999'",
+    "2,1000000,a,0,0.5": "line 4: position must be at most 10,000; got '1000000'",
     "2,1,a,0,0": "line 4: propensity must be above 0 and at most 1; got '0'",
     "2,1,a,0,1.01": "line 4: propensity must be above 0 and at most 1; got '1.01'",
     "2,1,a,0,nan": "line 4: propensity must be above 0 and at most 1; got 'nan'",
@@ -49,7 +59,7 @@ BAD_ROWS = {
 @pytest.mark.parametrize(("row", "said"), BAD_ROWS.items())
 def test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted(tmp_path, row, said):
     path = write(tmp_path, f"{PAGE}{row}\n3,1,a,0,0.5\n")
-    assert complaint(path).startswith(f"{path}, {said}")
+    assert refused(path).startswith(f"{path}, {said}")
     skipped = counts(path, skip_bad=True)
     assert skipped.shown.sum() == 3
     assert len(skipped.notes) == 1
@@ -79,7 +89,7 @@ def test_the_line_is_right_after_empty_lines_and_quoted_ones(tmp_path):
 
 def test_the_line_is_right_after_quotes_that_are_letters(tmp_path):
     path = write(tmp_path, 'event;position;item;click\n1;1;5" screen;0\n1;2;"a ""b"";\nc";0\n2;1;d;7\n')
-    assert complaint(path) == f"{path}, line 5: click must be 0 or 1; got '7'"
+    assert refused(path) == f"{path}, line 5: click must be 0 or 1; got '7'"
 
 
 def test_the_line_is_right_in_a_packed_file_among_others(tmp_path):
@@ -96,7 +106,7 @@ def test_a_bad_row_of_another_query_does_not_go_unseen(tmp_path):
 
 def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
     path = write(tmp_path, f"{PAGE}2,1,a,0,0.5\n2,1,b,0,0.5\n")
-    assert complaint(path) == f"{path}, line 4 and {path}, line 5: event '2' has position '1' twice"
+    assert refused(path) == f"{path}, line 4 and line 5: event '2' has position '1' twice"
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.shown.sum()) == (1, 2)
     assert skipped.notes == ("1 pages with a position or an item that is there twice were skipped",)
@@ -104,7 +114,7 @@ def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
 
 def test_the_lines_are_those_of_the_page_and_not_of_one_of_another_query(tmp_path):
     path = write(tmp_path, "event,query,position,item,click\n1,x,1,a,0\n1,y,1,b,0\n1,y,1,c,0\n")
-    assert complaint(path) == f"{path}, line 3 and {path}, line 4: event '1' has position '1' twice"
+    assert refused(path) == f"{path}, line 3 and line 4: event '1' has position '1' twice"
 
 
 @pytest.mark.parametrize("event", [np.datetime64("2024-01-01T00:00:00.5", "us"), True, b"\xff"])
@@ -126,13 +136,13 @@ def test_a_page_with_an_item_twice_is_refused_and_the_same_page_without_is_not(t
     assert counts(good).pages == 1
     rows[-1] = f"p,{results - 1},item-0,0"
     bad = write(tmp_path, "\n".join(["event,position,item,click", *rows, ""]), "bad")
-    assert complaint(bad) == f"{bad}, line 2 and {bad}, line {results + 1}: event 'p' has item 'item-0' twice"
+    assert refused(bad) == f"{bad}, line 2 and line {results + 1}: event 'p' has item 'item-0' twice"
 
 
 def test_a_label_of_parquet_that_is_no_number_is_missing(tmp_path):
     table = pyarrow.table({"event": [1, 1], "position": [1, 2], "item": [1.0, float("nan")], "click": [0.0, 1.0]})
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
-    assert complaint(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing; got 'nan'")
+    assert refused(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing; got 'nan'")
 
 
 @pytest.mark.parametrize("kind", [pyarrow.float64(), pyarrow.float32()])
@@ -142,26 +152,27 @@ def test_a_propensity_of_parquet_that_is_no_number_is_bad(tmp_path, kind):
         {"position": [1, 1, 1], "item": ["a", "b", "c"], "click": [0, 1, 1], "propensity": propensity}
     )
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
-    assert complaint(tmp_path / "log.parquet").endswith("row 2: propensity must be above 0 and at most 1; got 'nan'")
+    assert refused(tmp_path / "log.parquet").endswith("row 2: propensity must be above 0 and at most 1; got 'nan'")
     assert counts(tmp_path / "log.parquet", skip_bad=True).items == ("a", "c")
 
 
 def test_bad_rows_of_parquet_are_named_by_row(tmp_path):
     table = pyarrow.table({"event": [1, 1], "position": [1, 2], "item": ["a", None], "click": [False, True]})
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
-    assert complaint(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing")
+    assert refused(tmp_path / "log.parquet").endswith("log.parquet, row 2: item must not be missing")
 
 
 @pytest.mark.parametrize("line", ['{"event": 1,', "[1, 2]", "nonsense", '{"other": 3}'])
 def test_a_malformed_line_of_json_is_refused_by_line_or_skipped(tmp_path, line):
     good = '{"event": 1, "position": 1, "item": "a", "click": true}\n'
     path = write(tmp_path, f"{good}\n{line}\n{good.replace('1,', '2,', 1)}")
-    assert complaint(path) == f"{path}, line 3: the line is not a JSON object with the columns of this format"
+    assert refused(path) == f"{path}, line 3: the line is not a JSON object with the columns of this format"
     assert counts(path, skip_bad=True).clicked.sum() == 2
 
 
 BAD_COUNTS = {
-    "a,1,10,11": "clicks must not be more than impressions; got '11' and '10'; with clip, 10 are counted",
+    "a,1,10,11": "clicks must not be more than impressions; got '11' and '10'; "
+    "clip=True counts as many clicks as impressions",
     "a,1,-1,0": "impressions must be a whole number from 0 up; got '-1'",
     "a,1,10,-1": "clicks must be a whole number from 0 up; got '-1'",
     "a,1,2.5,1": "impressions must be a whole number from 0 up; got '2.5'",
@@ -173,7 +184,7 @@ BAD_COUNTS = {
 @pytest.mark.parametrize(("row", "said"), BAD_COUNTS.items())
 def test_bad_counts_are_refused_or_skipped(tmp_path, row, said):
     path = write(tmp_path, f"item,position,impressions,clicks\nb,1,10,10\n{row}\n")
-    assert complaint(path) == f"{path}, line 3: {said}"
+    assert refused(path) == f"{path}, line 3: {said}"
     assert counts(path, skip_bad=True).items == ("b",)
 
 
@@ -203,7 +214,7 @@ BAD_LINES = {
 @pytest.mark.parametrize(("line", "said"), BAD_LINES.items())
 def test_a_bad_line_of_a_session_is_refused_or_skipped(tmp_path, line, said):
     path = write(tmp_path, f"{GOOD}{line}\n3\t0\tQ\t5\t0\t7\n")
-    assert complaint(path) == f"{path}, line 3: {said}, in {line!r}"
+    assert refused(path) == f"{path}, line 3: {said}, in {line!r}"
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.notes) == (2, ("1 bad records were skipped",))
 
@@ -338,7 +349,7 @@ def test_a_document_of_json_is_no_log(tmp_path, text):
 @pytest.mark.parametrize("line", ['{"position" 1}', '{"position": 1, "it', 'tion": 1, "item": "a"}', "nonsense"])
 def test_a_first_line_that_is_broken_is_no_document(tmp_path, line):
     path = write(tmp_path, line + '\n{"position": 1, "item": "a", "click": 1}\n')
-    assert complaint(path) == f"{path}, line 1: the line is not a JSON object with the columns of this format"
+    assert refused(path) == f"{path}, line 1: the line is not a JSON object with the columns of this format"
     assert counts(path, skip_bad=True).shown.tolist() == [1]
 
 
@@ -389,7 +400,7 @@ def test_counts_and_text_have_no_rows(tmp_path):
 @pytest.mark.parametrize("number", ["1.000", "12.345", "1.000.000", "' 1.000'"])
 def test_a_point_between_thousands_is_refused(tmp_path, number):
     text = f"item;position;impressions;clicks\ntea;1;900;9\nmilk;1;{number.strip(chr(39))};0\n"
-    said = complaint(write(tmp_path, text))
+    said = refused(write(tmp_path, text))
     assert "line 3: impressions must be a whole number from 0 up; got" in said
     assert said.endswith("; write numbers without thousands separators")
     assert counts(write(tmp_path, text), skip_bad=True).shown.tolist() == [900]
@@ -407,3 +418,132 @@ def test_large_counts_keep_all_digits(tmp_path):
 def test_tables_of_what_cannot_be_counted_are_refused(number, said):
     with pytest.raises(ValueError, match=said):
         fit(([[number, 5], [5, 5]], [[0, 1], [1, 1]]))
+
+
+# Several bad places
+
+
+def test_the_first_bad_rows_are_shown_and_all_are_counted(tmp_path):
+    bad = "2,1,a,7,0.5\n2,1,a\n3,1,a,0,0.5\n4,x,a,0,0.5\n5,1,a,8,0.5\n"
+    path = write(tmp_path, PAGE + bad)
+    assert complaint(path) == (
+        f"{path}, line 4: click must be 0 or 1; got '7'; line 5: the line has fewer columns than the table; "
+        "line 7: position must be a whole number from 0 up; got 'x'; 4 rows are bad; skip_bad=True leaves them out"
+    )
+    assert counts(path, skip_bad=True).shown.sum() == 3
+
+
+def test_bad_rows_of_several_files_are_shown_with_their_files(tmp_path):
+    one, other = write(tmp_path, f"{PAGE}2,1,a,7,0.5\n", "a"), write(tmp_path, PAGE.replace("1,2,b,1", "1,2,b"), "b")
+    assert complaint([one, other]) == (
+        f"{one}, line 4: click must be 0 or 1; got '7'; {other}, line 3: the line has fewer columns than the table; "
+        "2 rows are bad; skip_bad=True leaves them out"
+    )
+
+
+def test_the_first_bad_pages_are_shown_and_all_are_counted(tmp_path):
+    rows = "".join(f"{k},1,a,0,0.5\n{k},1,b,0,0.5\n" for k in (20, 3, 100, 4))
+    path = write(tmp_path, PAGE + rows)
+    said = [
+        f"line {line} and line {line + 1}: event '{event}' has position '1' twice"
+        for line, event in ((6, 3), (10, 4), (4, 20))
+    ]
+    assert complaint(path) == f"{path}, {'; '.join(said)}; 4 pages are bad; skip_bad=True leaves them out"
+
+
+def test_the_first_bad_records_are_shown_and_all_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr("bothworlds.clicks.records.CHUNK", 30)
+    bad = "".join(f"{k}\t0\tQ\t5\t0\t7\n{k}\t0\tX\n" for k in range(10))
+    path = write(tmp_path, GOOD + bad)
+    said = "; ".join(
+        f"line {line}: Q or C is expected after the second tab, in '{k}\\t0\\tX'" for k, line in enumerate((4, 6, 8))
+    )
+    assert complaint(path) == f"{path}, {said}; 10 records are bad; skip_bad=True leaves them out"
+    assert counts(path, skip_bad=True).notes[-1] == "10 bad records were skipped"
+
+
+def test_commands_name_their_flags_and_python_its_arguments(tmp_path):
+    path = write(tmp_path, PAGE.replace("b,1", "b,7"))
+    for command in (("fit", path), ("evaluate", path, "--ranking", "a,b")):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert "line 3: click must be 0 or 1; got '7'; --skip-bad leaves it out" in result.output
+    assert "; skip_bad=True leaves it out" in complaint(path)
+    path = write(tmp_path, "item,position,impressions,clicks\na,1,10,11\n")
+    result = run("fit", path)
+    assert "--clip counts as many clicks as impressions; --skip-bad leaves it out" in result.output
+
+
+def test_numbers_of_what_has_no_query_are_those_of_the_whole_log(tmp_path):
+    path = write(tmp_path, "event,position,item,click,query\n1,1,a,0,x\n2,1,a,9,y\n3,1\n")
+    assert counts(path, query="x", skip_bad=True).notes == (
+        "1 lines were skipped (in the whole log, whatever the query): they have fewer columns than the table",
+        "1 rows were skipped (in the whole log, whatever the query): click must be 0 or 1",
+    )
+
+
+# What may be a mistake
+
+
+def test_positions_after_a_gap_are_noted_and_others_are_not(tmp_path):
+    path = write(tmp_path, f"{PAGE}2,1,a,0,0.5\n2,500,b,0,0.5\n")
+    assert counts(path).notes == (
+        "positions jump from 2 to 500, with 1 impressions from there on; those in between do not exist in the model: "
+        "check that this is no mistake",
+    )
+    assert counts(path, positions=2).notes == ()
+    assert any(
+        "jump from 2 to 500" in note
+        for note in evaluate(many(path), {"a": [1, 0, 0], "b": [0, 1, 0], "c": [0, 0, 1]}).notes
+    )
+
+
+def many(path):
+    """A file with all its rows many times over, as other events."""
+    header, *rows = path.read_text().splitlines()
+    again = [f"{k}-{row}" for k in range(200) for row in rows]
+    path.write_text("\n".join([header, *again, ""]))
+    return path
+
+
+def test_a_page_may_have_ten_thousand_results_and_no_more(tmp_path):
+    for layout, start, between, end in (("relpred", "1\t0\tQ\t5\t0\t", "\t", ""), ("yandex", "5_0\t", ",", " :")):
+        path = write(tmp_path, start + between.join(map(str, range(10_000))) + end + "\n")
+        assert counts(path, format=layout).positions[-1] == 10_000
+        path = write(tmp_path, start + between.join(map(str, range(10_001))) + end + "\n")
+        assert "line 1: a result page has at most 10,000 results, in " in complaint(path, format=layout)
+
+
+def test_a_column_of_a_frame_is_no_position_beyond_the_last(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({1: [9], 1_000_000: [9]}, index=["a"])
+    with pytest.raises(ValueError, match="must be at most 10,000; got 1000000"):
+        counts((frame, frame))
+
+
+SPACED = {"event": ["1", "1", "2"], "position": [1, 2, 1], "item": ["tea", " milk ", "tea\u00a0"], "click": [0, 1, 1]}
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson", "parquet", "memory"])
+def test_spaces_around_names_are_removed_and_noted_in_all_tables_alike(tmp_path, kind):
+    rows = list(zip(*SPACED.values()))
+    path = tmp_path / "log"
+    if kind == "csv":
+        path.write_text("\n".join([",".join(SPACED), *(",".join(map(str, row)) for row in rows), ""]))
+    elif kind == "ndjson":
+        path.write_text("".join(json.dumps(dict(zip(SPACED, row))) + "\n" for row in rows))
+    else:
+        pyarrow.parquet.write_table(pyarrow.table(SPACED), path)
+    counted = counts(SPACED if kind == "memory" else path)
+    assert counted.items == ("milk", "tea")
+    assert counted.notes == ("2 rows have spaces around the name of an item or a query; they were removed",)
+    assert counts({**SPACED, "item": ["tea", "milk", "tea"]}).notes == ()
+
+
+def test_spaces_around_names_that_are_given_are_removed_too():
+    table = {**SPACED, "query": ["q ", "q", "r"]}
+    assert counts(table, query=" q").shown.sum() == 2
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({1: [9, 9]}, index=["tea", "tea "])
+    with pytest.raises(ValueError, match="differ by more than the spaces"):
+        counts((frame, frame))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bothworlds import policy
 from bothworlds.clicks import compare, evaluate, read
+from bothworlds.clicks.offpolicy.result import WORDS
 from tests.clicks.evaluation_logs import as_log, as_marginals, by_the_formulas, logging_policy, pages
 
 RATES = np.outer([0.5, 0.4, 0.3, 0.2], [1.0, 0.5])
@@ -447,3 +449,18 @@ def test_what_reading_has_to_say_is_among_the_notes(logged):
     log = as_log(ranking, clicks, logging.marginals)
     log["click"][0] = 7
     assert "1 rows were skipped: click must be 0 or 1" in evaluate(read(log, skip_bad=True), list("ab")).notes
+
+
+def test_the_repr_is_a_short_table(rng):
+    logging = logging_policy(26, 1)
+    log = as_log(*pages(rng, logging, np.full((26, 1), 0.5), 3000), logging.marginals)
+    found = evaluate(log, ["a"])
+    lines = repr(found).splitlines()
+    assert lines[0] == "<Evaluation of 'a' on 3,000 pages: clicks per page, 95% interval"
+    assert found.pages == 3000
+    assert [line.split("  ")[1] for line in lines[1:7]] == [WORDS[name] for name in found.estimators]
+    assert f"{found.estimate('dr').value:.4f}" in lines[6]
+    assert f"{found.estimate('dr').lower:.4f} to {found.estimate('dr').upper:.4f}" in lines[6]
+    assert len(repr(found)) < 600
+    assert len(repr(replace(found, target="item > " * 1000, warnings=("x" * 1000, "y")))) < 700
+    assert repr(replace(found, warnings=("x", "y"))).endswith("\n  2 warnings, in .warnings>")

@@ -50,6 +50,42 @@ def test_several_targets_are_compared():
     assert "one half of the log" in said
 
 
+@pytest.fixture
+def named(monkeypatch, rng):
+    """A log of items with commas, quotes and brackets in their names."""
+    names = {"a": "salt, fine", "b": 'the "best" tea', "c": "[sale] milk", "d": "7"}
+    logging = logging_policy(4, 2)
+    log = as_log(*pages(rng, logging, RATES, 2000), logging.marginals)
+    log["item"] = [names[str(item)] for item in log["item"]]
+    monkeypatch.setattr(clicks, "read", lambda *_, **__: log, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("ranking", "title"),
+    [
+        ('"salt, fine",7', "salt, fine > 7"),
+        ('7, "salt, fine"', "7 > salt, fine"),
+        ('"the ""best"" tea",7', 'the "best" tea > 7'),
+        ('["salt, fine", 7]', "salt, fine > 7"),
+        ('["the \\"best\\" tea", "[sale] milk"]', 'the "best" tea > [sale] milk'),
+        ("[sale] milk,7", "[sale] milk > 7"),
+    ],
+)
+def test_names_with_commas_are_quoted_as_in_csv_or_in_a_json_list(named, ranking, title):
+    assert title in answer("log.csv", "--ranking", ranking)
+
+
+@pytest.mark.parametrize("ranking", ['"salt, fine', '["salt, fine"', '["a", ["b"]]', '"a"b,c'])
+def test_a_ranking_that_is_neither_is_refused_with_both_ways_to_write_it(named, ranking):
+    result = run("log.csv", "--ranking", ranking)
+    assert result.exit_code == 2
+    assert 'write one line of CSV, \'"a,b",c\', or a JSON list, \'["a,b", "c"]\'' in result.output
+
+
+def test_help_shows_how_to_quote():
+    assert "JSON list" in " ".join(answer("--help").split())
+
+
 def test_filters_are_handed_on(a_log):
     filters = ("--query", "shoes", "--positions", "2", "--top-items", "4", "--columns", "item=product")
     answer("log.csv", "-r", "a,b", "--format", "tidy", *filters)

@@ -48,6 +48,28 @@ def sessions(seed, lines=400):
 # Sessions
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_ignored_clicks_are_those_of_the_query(tmp_path, seed):
+    (tmp_path / "log").write_text(sessions(seed))
+    _, _, (stray, early) = count_sessions(sessions(seed))
+    assert len(stray) > 3
+    everywhere = "(in the whole log, whatever the query)"
+    for query, number in stray.items():
+        assert counts(tmp_path / "log", query=query).notes[:2] == (
+            f"{number} clicks on urls that their page does not show were ignored",
+            f"{early} clicks before any page of their session were ignored {everywhere}; {SORT}",
+        )
+
+
+def test_ignored_clicks_of_the_native_layout_are_those_of_the_pages_kept(tmp_path):
+    path = tmp_path / "log"
+    path.write_text("1_0\t7,8 : 7 , 9\n2_0\t7,8 : 9 , 10\n2_0\t7,6 : 11\n")
+    said = "{} clicks on urls that their page does not show were ignored"
+    assert [
+        counts(path, **filters).notes for filters in ({}, {"query": "1_0"}, {"query": "2_0"}, {"top_items": 2})
+    ] == [(said.format(number),) for number in (4, 1, 3, 3)]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_sessions_are_counted_as_by_hand(tmp_path, seed):
     (tmp_path / "log").write_text(sessions(seed))
@@ -56,7 +78,7 @@ def test_sessions_are_counted_as_by_hand(tmp_path, seed):
     assert as_dictionaries(counted) == (shown, clicked)
     assert counted.pages == sessions(seed).count("\tQ\t")
     assert counted.notes[:2] == (
-        f"{stray} clicks on urls that their page does not show were ignored",
+        f"{sum(stray.values())} clicks on urls that their page does not show were ignored",
         f"{early} clicks before any page of their session were ignored; {SORT}",
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..core import replacing
 from .fonts import MISSING_GLYPH, supply_glyphs
 from .result import Result
 
@@ -91,9 +92,9 @@ def drawing(path: str | Path, across: int = 1, down: int = 1, *, narrow: bool = 
         supply_glyphs(figure, keeps_text=path.suffix == ".svg")
         # The same results give the same file: no date goes into it.
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), replacing(path) as file:
             warnings.filterwarnings("ignore", MISSING_GLYPH)  # has been dealt with
-            figure.savefig(path, metadata=metadata)
+            figure.savefig(file, format=path.suffix.removeprefix("."), metadata=metadata)
 
 
 def _in_the_light(results: Sequence[Result]) -> list[str]:

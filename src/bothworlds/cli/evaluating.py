@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .common import app, check_outputs, column_names, console, plainly, policy_of
-from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems
+from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
 
 if TYPE_CHECKING:
     from ..clicks import Evaluation
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 def evaluate(
     log: Files,
     ranking: Annotated[
-        list[str] | None, typer.Option("--ranking", "-r", metavar="ITEM,ITEM,...", help="A list to judge, best first.")
+        list[str] | None,
+        typer.Option(
+            "--ranking",
+            "-r",
+            metavar="ITEM,ITEM,...",
+            help="A list to judge, best first. Names with commas are quoted as in CSV, '\"a,b\",c', or written as a "
+            'JSON list, \'["a,b", "c"]\'.',
+        ),
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -57,7 +65,7 @@ def evaluate(
 
     check_outputs(plot, out, (".json",))
     policies = [policy_of(text) for text in policy or []]
-    lists = [[item.strip() for item in text.split(",")] for text in ranking or []]
+    lists = [parse_ranking(text) for text in ranking or []]
     tables = [read_marginals(path) for path in marginals or []]
     targets: list[Any] = [*lists, *policies, *tables]
     if not targets:
@@ -72,13 +80,39 @@ def evaluate(
         columns=column_names(columns),
         skip_bad=skip_bad,
     )
-    played = _replay(opened, policies, seed) if replay else []
-    found = compare(opened, targets, clip_weights=clip_weights, seed=seed, labels=labels)
+    with flags_in_errors():
+        played = _replay(opened, policies, seed) if replay else []
+        found = compare(opened, targets, clip_weights=clip_weights, seed=seed, labels=labels)
     for evaluation in found:
         _print_table(evaluation)
         _print_sentences(evaluation)
     _print_replays(played)
     _write(found, played, plot, out)
+
+
+def parse_ranking(text: str) -> list[Any]:
+    """The items of a list that is written as one line of CSV, or as a JSON list.
+
+    >>> parse_ranking("a, b"), parse_ranking('"a,b",c'), parse_ranking('["a,b", "c", 7]'), parse_ranking("[x],[y]")
+    (['a', 'b'], ['a,b', 'c'], ['a,b', 'c', 7], ['[x]', '[y]'])
+    """
+    import csv
+    import json
+
+    if text.lstrip().startswith("["):
+        with suppress(json.JSONDecodeError):
+            items = json.loads(text)
+            if all(isinstance(item, (str, int, float)) for item in items):
+                return list(items)
+    try:
+        if text.lstrip().startswith('["'):
+            raise csv.Error("this is not a JSON list of names")
+        return next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error as error:
+        raise ValueError(
+            f"--ranking {text!r} cannot be read ({error}); write one line of CSV, '\"a,b\",c', or a JSON list, "
+            '\'["a,b", "c"]\''
+        ) from error
 
 
 def read_marginals(path: Path) -> dict[str, list[float]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .common import app, check_outputs, column_names, plainly
-from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems
+from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
 
 if TYPE_CHECKING:
     from ..clicks import Counts, Model, Models
@@ -57,17 +57,18 @@ def fit_log(
     from ..clicks.counting import counts as count
     from .fitting_tables import print_counts, print_model
 
-    counts = count(
-        log[0] if len(log) == 1 else log,
-        engine=engine,
-        format=format,
-        top_items=top_items,
-        positions=positions,
-        query=query,
-        columns=column_names(columns),
-        skip_bad=skip_bad,
-        clip=clip,
-    )
+    with flags_in_errors():
+        counts = count(
+            log[0] if len(log) == 1 else log,
+            engine=engine,
+            format=format,
+            top_items=top_items,
+            positions=positions,
+            query=query,
+            columns=column_names(columns),
+            skip_bad=skip_bad,
+            clip=clip,
+        )
     print_counts(counts)
     model = fit(counts, method=method, iterations=iterations, per_query=per_query, prior=prior)
     print_model(model, counts, top)

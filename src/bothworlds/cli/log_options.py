@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-__all__ = ["Columns", "Files", "Format", "Positions", "Query", "SkipBad", "TopItems"]
+from ..clicks.bad_input import BadInput
+
+__all__ = ["Columns", "Files", "Format", "Positions", "Query", "SkipBad", "TopItems", "flags_in_errors"]
 
 Files = Annotated[
     list[str], typer.Argument(help="The click log: files, a pattern or a folder of parts.", metavar="LOG...")
@@ -27,5 +31,14 @@ TopItems = Annotated[
     int | None, typer.Option("--top-items", min=1, help="Only pages made of the so many most frequent items.")
 ]
 SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read, and say how many they were.")
+    bool, typer.Option("--skip-bad", help="Leave out bad rows, records and pages, and say how many they were.")
 ]
+
+
+@contextmanager
+def flags_in_errors() -> Iterator[None]:
+    """Turn an error about bad input into one that names the flags of a command instead of arguments in Python."""
+    try:
+        yield
+    except BadInput as error:
+        raise ValueError(error.with_flags()) from error

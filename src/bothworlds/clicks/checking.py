@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["REASONS", "checks", "clicks", "column", "label", "propensities", "whole"]
+__all__ = ["LAST_POSITION", "REASONS", "checks", "clicks", "column", "label", "propensities", "spaced", "whole"]
 
 WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+
+LAST_POSITION = 10_000  # beyond it, a number is more likely a mistake than a position
 
 # Number of a check -> (role of the column it is about, what must be so).
 REASONS: dict[int, tuple[str, str]] = {
@@ -21,6 +23,7 @@ REASONS: dict[int, tuple[str, str]] = {
     9: ("clicks", "must not be more than impressions"),
     10: ("", "the line has a column of this format that the first lines lack; put it there too, as null if need be"),
     11: ("learn", "must be true or false"),
+    12: ("position", f"must be at most {LAST_POSITION:,}"),
 }
 
 
@@ -30,7 +33,10 @@ def column(name: str) -> str:
 
 
 def label(name: str, kind: str) -> str:
-    """A name, NULL where it is missing. Text stays as it is; in columns of numbers, 5.0 is 5."""
+    """A name, NULL where it is missing. Spaces around text are not part of it; in columns of numbers, 5.0 is 5.
+
+    :func:`bothworlds.clicks.memory.name_of` does the same to names that are given in Python.
+    """
     given = column(name)
     if kind == "VARCHAR":
         return f"nullif(trim({given}), '')"
@@ -38,6 +44,12 @@ def label(name: str, kind: str) -> str:
         short = f"CASE WHEN {given} = floor({given}) THEN try_cast({given} AS HUGEINT)::VARCHAR END"
         return f"CASE WHEN isfinite({given}::DOUBLE) THEN coalesce({short}, {given}::VARCHAR) END"
     return given
+
+
+def spaced(names: Mapping[str, str]) -> str:
+    """Whether a row has spaces around a name; ``names`` are columns and their types."""
+    text = [column(name) for name, kind in names.items() if kind == "VARCHAR"]
+    return " OR ".join(f"coalesce({name} != trim({name}), false)" for name in text) or "false"
 
 
 def whole(name: str, kind: str) -> str:
@@ -78,7 +90,8 @@ def checks(columns: Mapping[str, str], ndjson: bool, clip: bool) -> str:
     """The number of the first check that a row fails, NULL if it passes all, from columns already made."""
     cases = {
         2: "item IS NULL",
-        3: "position IS NULL OR position NOT BETWEEN 0 AND 2147483647",
+        3: "position IS NULL OR position < 0",
+        12: f"position > {LAST_POSITION}",
         4: "click IS NULL OR click NOT BETWEEN 0 AND 1",
         5: "propensity IS NOT NULL AND NOT (propensity > 0 AND propensity <= 1)",
         6: "event IS NULL",

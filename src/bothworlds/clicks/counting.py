@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from ..progress import progress_bar
-from .heads import Head, needs
+from .bad_input import Example, refusal
+from .heads import needs
 from .layouts import TextLayout
 from .log import Log, read
 from .memory import as_pair
 from .records import Found, Keep, Partial, Span, chunks, query_key, scan_all, total
 from .scanning import REGIONS
 from .sources import connect, literal, run
-from .tables import reduce_table
+from .tables import in_the_whole_log, reduce_table
 from .tally import Counts
 
 __all__ = ["counts"]
@@ -53,7 +54,7 @@ def counts(log: Any, *, engine: str = "duckdb", progress: bool | None = None, **
         if engine == "ray":
             from . import distributed
 
-            return distributed.counts(connection, log)
+            return distributed.counts(connection, log, progress)
         if isinstance(log.form, TextLayout):
             return count_text(connection, log, progress)
         reduced = reduce_table(connection, log, progress)
@@ -68,7 +69,7 @@ def count_text(connection: Any, log: Log, progress: bool | None) -> Counts:
         scan_text(connection, log, keep, progress)
         keep = replace(keep, items=top_items(connection, log.top_items))
     found = scan_text(connection, log, keep, progress)
-    return collect(connection, log, "partial", found.pages, notes_of(found))
+    return collect(connection, log, "partial", found.pages, notes_of(log, found))
 
 
 def scan_text(connection: Any, log: Log, keep: Keep, progress: bool | None) -> Found:
@@ -79,26 +80,26 @@ def scan_text(connection: Any, log: Log, keep: Keep, progress: bool | None) -> F
     with progress_bar("counting", sum(head.path.stat().st_size for head in log.heads), progress) as report:
         for head in log.heads:
             texts = chunks(Span(str(head.path), head.compression), log.form.last_boundary, report)
-            # Closed here, also when a bad record stops it: its threads must not be left to the garbage collector.
+            # Closed here, also when it is interrupted: its threads must not be left to the garbage collector.
             with closing(scan_all(texts, log.form, keep, lambda counts: add_partial(connection, counts))) as scanned:
-                all_found.append(complete(scanned, head))
-    return total(all_found)
+                all_found.append(total(scanned))
+    return accepted(log, all_found)
 
 
-def complete(scanned: Iterable[Found], head: Head) -> Found:
-    """What was found in a whole file; a bad record is refused."""
-    lines, parts = 0, []
-    for found in scanned:
-        lines += found.lines
-        if found.reason:
-            raise ValueError(f"{head.path}, line {lines + 1}: {found.reason}, in {found.excerpt!r}")
-        parts.append(found)
-    return total(parts)
+def accepted(log: Log, found: Sequence[Found]) -> Found:
+    """What was found in all files, one entry for each; bad records are refused unless they are to be skipped."""
+    number = sum(one.bad for one in found)
+    if number and not log.skip_bad:
+        examples = [
+            Example(path, f"line {line}", wrong) for path, one in zip(log.paths, found) for line, wrong in one.examples
+        ]
+        raise refusal(examples, number, "records")
+    return total(found)
 
 
 def keep_of(log: Log) -> Keep:
     """The filters of a log as scanners take them, before the most frequent items are known."""
-    return Keep(tuple(sorted(map(query_key, log.queries))), (), log.positions, log.skip_bad)
+    return Keep(tuple(sorted(map(query_key, log.queries))), (), log.positions)
 
 
 def start_partial(connection: Any) -> None:
@@ -125,20 +126,20 @@ def top_items(connection: Any, n: int) -> tuple[int, ...]:
     return tuple(sorted(item for (item,) in run(connection, most)))
 
 
-def notes_of(found: Found) -> tuple[str, ...]:
-    """What has to be said about a scan."""
-    notes = []
+def notes_of(log: Log, found: Found) -> tuple[str, ...]:
+    """What has to be said about a scan. Where a query was chosen, what has no query is counted in the whole log."""
+    notes, everywhere = [], in_the_whole_log(log)
     if found.stray:
         notes.append(f"{found.stray:,} clicks on urls that their page does not show were ignored")
     if found.early:
         notes.append(
-            f"{found.early:,} clicks before any page of their session were ignored; if sessions take turns in the log, "
-            "sort it by session"
+            f"{found.early:,} clicks before any page of their session were ignored{everywhere}; if sessions take turns "
+            "in the log, sort it by session"
         )
     if found.twice:
         notes.append(f"{found.twice:,} pages show a url twice; it is counted wherever it is, and clicked at the first")
     if found.bad:
-        notes.append(f"{found.bad:,} bad records were skipped")
+        notes.append(f"{found.bad:,} bad records were skipped{everywhere}")
     return tuple(notes)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ..kernels import Floats
-from ..progress import progress_bar
 from ..worlds.settings import whole
 from .offpolicy.direct import Rates, fit_rates, variances
 from .offpolicy.doubts import doubts_about_fit, doubts_about_model, doubts_about_support, notes_on_log
@@ -19,6 +18,7 @@ from .offpolicy.result import Estimate, Evaluation, interval
 from .offpolicy.targets import Target, from_marginals, from_ranking
 from .offpolicy.teaching import from_policy, is_policy
 from .offpolicy.weighing import weigh
+from .sources import watched
 
 __all__ = ["compare", "evaluate"]
 
@@ -31,6 +31,7 @@ def evaluate(
     seed: int = 0,
     draws: int | None = None,
     label: str = "",
+    progress: bool | None = None,
 ) -> Evaluation:
     r"""The clicks per page that a ranking, a random ranking or a policy would have had, from logged propensities.
 
@@ -50,6 +51,8 @@ def evaluate(
         Where the randomness of a policy's decisions starts, and how many of them are averaged.
     label
         What to call the target.
+    progress
+        Whether to report progress on standard error; if not given, where that is a terminal.
 
     Returns
     -------
@@ -68,12 +71,21 @@ def evaluate(
     >>> reward = (action == 0) & (np.arange(4000) % 4 == 0)
     >>> log = from_obp({"action": action, "reward": reward, "pscore": np.full(4000, 0.5)}, names=["a", "b"])
     >>> found = evaluate(log, ["a"])
+    >>> found
+    <Evaluation of 'a' on 4,000 pages: clicks per page, 95% interval
+      the log itself      0.2500  0.2366 to 0.2634
+      inverse propensity  0.5000  0.4732 to 0.5268
+      self-normalised     0.5000  0.4781 to 0.5219
+      clipped             0.5000  0.4732 to 0.5268
+      direct method       0.5...  0.4... to 0.5...
+      doubly robust       0.5...  0.4... to 0.5...>
     >>> found.estimate("snips").value, found.estimate("logged").value
     (0.5, 0.25)
     >>> found.warnings
     ()
     """
-    return compare(log, [target], clip_weights=clip_weights, seed=seed, draws=draws, labels=[label])[0]
+    options: dict[str, Any] = {"clip_weights": clip_weights, "seed": seed, "draws": draws, "progress": progress}
+    return compare(log, [target], labels=[label], **options)[0]
 
 
 def compare(
@@ -95,17 +107,15 @@ def compare(
     given = list(targets)
     if labels is not None and len(labels) != len(given):
         raise ValueError(f"{len(given)} targets need as many labels; got {len(labels)}")
-    with opened(log) as impressions, progress_bar("judging", 1 + len(given), progress) as report:
-        report(0)
+    with opened(log, progress) as impressions:
         cells = cells_of(impressions, 0), cells_of(impressions, 1)
         models = fit_rates(_both(cells)[0]), fit_rates(cells[1])
-        report(1)
-        found = []
+        found: list[Evaluation] = []
         for target, label in zip(given, labels or [""] * len(given)):
-            aim = _target(target, impressions, seed, draws)
+            aim = _target(target, impressions, seed, draws, progress)
             aim = replace(aim, label=label or aim.label)
-            found.append(_judge(impressions, cells, models, aim, clip_weights))
-            report(1)
+            with watched(impressions.connection, f"judging {len(found) + 1} of {len(given)}", progress):
+                found.append(_judge(impressions, cells, models, aim, clip_weights))
         return found
 
 
@@ -115,11 +125,11 @@ def _both(cells: tuple[Cells, Cells]) -> tuple[Cells, Cells]:
     return cells
 
 
-def _target(target: Any, impressions: Impressions, seed: int, draws: int | None) -> Target:
+def _target(target: Any, impressions: Impressions, seed: int, draws: int | None, progress: bool | None) -> Target:
     if isinstance(target, Mapping):
         return from_marginals(target, impressions)
     if is_policy(target):
-        return from_policy(target, impressions, seed, draws)
+        return from_policy(target, impressions, seed, draws, progress)
     if getattr(target, "ndim", 0) == 1 or (isinstance(target, Sequence) and not isinstance(target, (str, bytes))):
         return from_ranking(target, impressions)
     made = f"; bothworlds.policy({target!r}) makes a policy" if isinstance(target, str) else ""
@@ -159,6 +169,7 @@ def _judge(
         estimates=tuple(estimates),
         support=support,
         clip_weights=clip if impressions.weighable else None,
+        pages=impressions.pages,
         notes=(*notes_on_log(impressions), *target.notes),
         warnings=tuple(warnings),
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..core import replacing
 from ..kernels import Floats, Ints, kernel
 from ..progress import progress_bar
 from ..worlds import World, resolve
@@ -61,7 +61,8 @@ def generate(
     if isinstance(layout, TextLayout) and kind is not None:
         raise ValueError(f"the format {layout.name} is text; {place.name} must not end in {_suffixes(place)[0]}")
     place.parent.mkdir(parents=True, exist_ok=True)
-    with progress_bar(f"writing {place.name}", pages, progress) as report, _replacing(place) as temporary:
+    with progress_bar(f"writing {place.name}", pages, progress) as report, replacing(place) as file:
+        temporary = Path(file.name)  # pyarrow would close a file that is handed to it
         batches = _reported(draw(users, pages, queries, seed), report)
         if isinstance(layout, TextLayout):
             _write_text(temporary, compression, batches, layout)
@@ -196,17 +197,6 @@ def _reported(batches: Iterator[Batch], report: Any) -> Iterator[Batch]:
     for batch in batches:
         yield batch
         report(len(batch.query))
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A name beside a file that takes its place once it is written; nothing is left of it otherwise."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _suffixes(path: Path) -> tuple[str, str]:

@@ -65,7 +65,7 @@ class Log:
         """
         return self.checked(connection)[0]
 
-    def checked(self, connection: Any) -> tuple[Any, tuple[str, ...]]:
+    def checked(self, connection: Any, progress: bool | None = False) -> tuple[Any, tuple[str, ...]]:
         """The rows, as :meth:`rows` gives them, and in sentences what was skipped or changed to get them."""
         if not isinstance(self.form, TableLayout) or self.layout == "counts":
             raise ValueError(
@@ -74,7 +74,7 @@ class Log:
             )
         from .tables import checked_rows
 
-        return checked_rows(self, connection)
+        return checked_rows(self, connection, progress)
 
     def __repr__(self) -> str:
         return f"<Log {self.origin!r}: {self.layout}>"

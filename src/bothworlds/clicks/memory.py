@@ -9,10 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .checking import LAST_POSITION, REASONS
 from .heads import Head, needs
 from .layouts import NAMES
 
 __all__ = ["Pair", "as_pair", "as_table", "look_at_table", "name_of"]
+
+SPACES = (
+    " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"  # as SQL trims
+)
 
 
 class Pair(NamedTuple):
@@ -105,27 +110,32 @@ def _aligned(shown: Any, clicked: Any) -> Pair:
                 f"impressions and clicks must have the same labels in their {axis}, each once; put 0 where there are "
                 "no clicks"
             )
+    items = tuple(map(name_of, shown.index))
+    if len(set(items)) < len(items):
+        raise ValueError("impressions and clicks must have labels that differ by more than the spaces around them")
     positions = [_position(label) for label in shown.columns]
     order = np.argsort(positions)
     places = clicked.index.get_indexer(shown.index), clicked.columns.get_indexer(shown.columns[order])
     tables = shown.to_numpy()[:, order], clicked.to_numpy()[np.ix_(*places)]
-    return Pair(*tables, tuple(map(name_of, shown.index)), tuple(positions[j] for j in order))
+    return Pair(*tables, items, tuple(positions[j] for j in order))
 
 
 def _position(label: Any) -> int:
     name = name_of(label)
     if not name.isdecimal():
         raise ValueError(f"columns of impressions and clicks must be positions, whole numbers from 0 up; got {label!r}")
+    if int(name) > LAST_POSITION:
+        raise ValueError(f"columns of impressions and clicks {REASONS[12][1]}; got {label!r}")
     return int(name)
 
 
 def name_of(label: Any) -> str:
-    """A label as text, as in files: whole numbers have no point.
+    """A label as text, as in files: whole numbers have no point, and there are no spaces around it.
 
-    >>> name_of(5.0), name_of("5.0"), name_of(2.5)
-    ('5', '5.0', '2.5')
+    >>> name_of(5.0), name_of("5.0"), name_of(2.5), name_of(" tea ")
+    ('5', '5.0', '2.5', 'tea')
     """
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label).strip(SPACES)
 
 
 def look_at_table(table: Any) -> Head:

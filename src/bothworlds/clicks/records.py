@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..kernels import Ints
 from ..progress import Report
+from .bad_input import FEW
 from .heads import BOM, needs, unpacking
 from .layouts import TextLayout
 from .scanning import (
@@ -26,10 +27,10 @@ from .scanning import (
     LARGEST_REGION,
     LINES,
     PAGES,
-    REASON,
     REASONS,
     REGIONS,
     STRAY,
+    TALLIED,
     TOO_LARGE,
     TWICE,
     count_separators,
@@ -58,7 +59,6 @@ class Keep:
     queries: tuple[int, ...] = ()
     items: tuple[int, ...] = ()
     positions: int | None = None
-    skip_bad: bool = False
 
 
 class Found(NamedTuple):
@@ -66,12 +66,11 @@ class Found(NamedTuple):
 
     lines: int = 0
     pages: int = 0
-    stray: int = 0  # clicks on what no page of their session shows
+    stray: int = 0  # clicks on what no page of their session shows, where the page before them is kept
     early: int = 0  # clicks before any page of their session
     twice: int = 0  # pages that show something twice
-    bad: int = 0
-    reason: str = ""  # why scanning stopped; empty if it did not
-    excerpt: str = ""  # of the record at which it stopped
+    bad: int = 0  # records that were passed over
+    examples: tuple[tuple[int, str], ...] = ()  # the lines of the first of them, from 1 up, and what is wrong there
 
 
 def query_key(query: str) -> int:
@@ -144,7 +143,7 @@ class Scanner:
         self.layout, self.keep = layout, keep
         self.filters = np.array(keep.queries, np.int64), np.array(keep.items, np.int64)
         self.cut = keep.positions if keep.positions is not None else 1 << 40
-        self.tally = np.zeros(REASON + 1, np.int64)
+        self.tally, self.bad = np.zeros(TALLIED, np.int64), np.zeros((FEW, 3), np.int64)
         self.room = 0
         self._grow(SLOTS)
 
@@ -163,17 +162,22 @@ class Scanner:
         if most > self.room:
             self.room = 2 * most
             self.urls, self.hits = np.empty(self.room, np.int64), np.empty(self.room, np.uint8)
-            self.starts, self.keys = np.zeros(self.room, np.int64), np.empty(self.room, np.int64)
+            self.starts, self.keys, self.strays = (np.zeros(self.room, np.int64) for _ in range(3))
         self.tally[LINES:] = 0
-        end = self.layout.scan(
-            array, self.keep.skip_bad, *self.filters, self.cut,
-            self.urls, self.hits, self.starts, self.keys, self.slots, self.used, self.tally,
+        self.layout.scan(
+            array, *self.filters, self.cut, self.urls, self.hits, self.starts, self.keys, self.strays,
+            self.slots, self.used, self.tally, self.bad,
         )  # fmt: skip
-        stopped = end < len(text)
-        reason = REASONS[self.tally[REASON]] if stopped else ""
-        excerpt = text[end : end + 200].partition(b"\n")[0].decode(errors="replace") if stopped else ""
         numbers = (int(self.tally[k]) for k in (LINES, PAGES, STRAY, EARLY, TWICE, BAD))
-        return Found._make([*numbers, reason, excerpt[:60]]), drained
+        return Found._make([*numbers, self._examples(text)]), drained
+
+    def _examples(self, text: bytes) -> tuple[tuple[int, str], ...]:
+        """The first bad records of a chunk that has been scanned."""
+        found = []
+        for start, line, reason in self.bad[: self.tally[BAD]].tolist():
+            excerpt = text[start : start + 200].partition(b"\n")[0].decode(errors="replace")[:60]
+            found.append((line, f"{REASONS[reason]}, in {excerpt!r}"))
+        return tuple(found)
 
     def drain(self) -> Partial:
         """Take all counts out of the table."""
@@ -227,11 +231,10 @@ def partial_counts(span: Span, layout: TextLayout, keep: Keep) -> tuple[Found, l
 
 
 def total(found: Iterable[Found]) -> Found:
-    """What consecutive scans found, up to the first that stopped."""
+    """What consecutive scans of one file found, or of several files, whose lines are then numbered on."""
     added = Found()
     for one in found:
         numbers = map(sum, zip(added[:6], one[:6]))
-        added = Found._make([*numbers, one.reason, one.excerpt])
-        if one.reason:
-            break
+        examples = added.examples + tuple((added.lines + line, wrong) for line, wrong in one.examples)
+        added = Found._make([*numbers, examples[:FEW]])
     return added

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels import inline_kernel, inner_kernel, kernel
+from .checking import LAST_POSITION
 
 __all__ = [
     "BAD",
@@ -20,10 +21,10 @@ __all__ = [
     "LARGEST_REGION",
     "LINES",
     "PAGES",
-    "REASON",
     "REASONS",
     "REGIONS",
     "STRAY",
+    "TALLIED",
     "TOO_LARGE",
     "TWICE",
     "count_separators",
@@ -36,9 +37,10 @@ QUERY, CLICK = ord("Q"), ord("C")
 REGIONS = 1 << 20  # a query and its region are one key: query * REGIONS + region
 LARGEST_QUERY, LARGEST_REGION = 4_000_000_000_000, 1_000_000
 
-# What a tally holds: slots in use, lines passed, pages kept, clicks on what their pages do not show, clicks before any
-# page of their session, pages that show something twice, bad records, why the last was bad.
-FILLED, LINES, PAGES, STRAY, EARLY, TWICE, BAD, REASON = range(8)
+# What a tally holds: slots in use, lines passed, pages kept, clicks on what no page of their session shows, of pages
+# that are kept, clicks before any page of their session, pages that show something twice, bad records.
+FILLED, LINES, PAGES, STRAY, EARLY, TWICE, BAD = range(7)
+TALLIED = 7
 REASONS = (
     "",
     "a whole number of at most 18 digits is expected",
@@ -50,8 +52,9 @@ REASONS = (
     "QUERY_REGION, with an underscore, is expected",
     "a comma or a colon is expected after a result",
     "a comma or the end of the record is expected after a click",
+    f"a result page has at most {LAST_POSITION:,} results",
 )
-NUMBER, NO_TAB, NO_KIND, MORE, NO_RESULTS, TOO_LARGE, NO_REGION, NO_COLON, NO_COMMA = range(1, 10)
+NUMBER, NO_TAB, NO_KIND, MORE, NO_RESULTS, TOO_LARGE, NO_REGION, NO_COLON, NO_COMMA, TOO_LONG = range(1, 11)
 
 
 @inline_kernel
@@ -111,8 +114,16 @@ def _repeats(urls: Any, start: int, stop: int) -> int:
 
 
 @inner_kernel
+def _note_bad(at: int, line: int, reason: int, bad: Any, tally: Any) -> None:
+    """Count a bad record, and keep where it starts, its line and what is wrong as long as there is room."""
+    if tally[BAD] < bad.shape[0]:
+        bad[tally[BAD], 0], bad[tally[BAD], 1], bad[tally[BAD], 2] = at, line, reason
+    tally[BAD] += 1
+
+
+@inner_kernel
 def _count_page(
-    query: int, urls: Any, hits: Any, start: int, stop: int, queries: Any, items: Any, cut: int,
+    query: int, urls: Any, hits: Any, start: int, stop: int, stray: int, queries: Any, items: Any, cut: int,
     slots: Any, used: Any, tally: Any,
 ) -> None:  # fmt: skip
     """Count one page if the filters keep it: of a wanted query, and after the cut made of wanted items alone."""
@@ -124,6 +135,7 @@ def _count_page(
             if not _contains(items, urls[k]):
                 return
     tally[PAGES] += 1
+    tally[STRAY] += stray
     tally[TWICE] += _repeats(urls, start, stop)
     for k in range(start, stop):
         _add(query, urls[k], k - start + 1, hits[k], slots, used, tally)
@@ -152,6 +164,8 @@ def _results(text: Any, at: int, stop: int, urls: Any, hits: Any, start: int) ->
             return k, NUMBER
         urls[k], hits[k] = url, 0
         k += 1
+    if k - start > LAST_POSITION:
+        return k, TOO_LONG
     return k, (NO_RESULTS if k == start else 0)
 
 
@@ -188,7 +202,9 @@ def _start_of_line(text: Any, at: int, stop: int) -> Any:
 
 
 @inner_kernel
-def _take_line(text: Any, at: int, stop: int, urls: Any, hits: Any, starts: Any, keys: Any, pages: int) -> Any:
+def _take_line(
+    text: Any, at: int, stop: int, urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, pages: int
+) -> Any:
     """Take the rest of a line, from Q or C on: how many pages there are now, clicks without one, what is wrong."""
     kind = text[at] if at < stop else 0
     if kind not in (QUERY, CLICK):
@@ -204,20 +220,34 @@ def _take_line(text: Any, at: int, stop: int, urls: Any, hits: Any, starts: Any,
     if reason == 0:
         end, reason = _results(text, at, stop, urls, hits, starts[pages])
         if reason == 0:
-            keys[pages], starts[pages + 1] = key, end
+            keys[pages], strays[pages], starts[pages + 1] = key, 0, end
             pages += 1
     return pages, 0, reason
 
 
+@inner_kernel
+def _count_session(
+    urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, pages: int, queries: Any, items: Any, cut: int,
+    slots: Any, used: Any, tally: Any,
+) -> None:  # fmt: skip
+    """Count the pages of a session, all of whose clicks are known."""
+    for p in range(pages):
+        _count_page(
+            keys[p], urls, hits, starts[p], starts[p + 1], strays[p], queries, items, cut, slots, used, tally
+        )  # fmt: skip
+
+
 @kernel
 def scan_sessions(
-    text: Any, skip: bool, queries: Any, items: Any, cut: int,
-    urls: Any, hits: Any, starts: Any, keys: Any, slots: Any, used: Any, tally: Any,
-) -> int:  # fmt: skip
-    """Scan whole sessions of the Relevance Prediction Challenge; where a bad line starts, or the length of the text.
+    text: Any, queries: Any, items: Any, cut: int,
+    urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, tally: Any, bad: Any,
+) -> None:  # fmt: skip
+    """Scan whole sessions of the Relevance Prediction Challenge; bad lines are passed over and noted.
 
-    ``urls`` and ``hits`` hold the results of one session, ``starts`` and ``keys`` its pages; all of them must be as
-    long as the text has tabs, and two more.
+    ``urls`` and ``hits`` hold the results of one session, ``starts``, ``keys`` and ``strays`` its pages; all of them
+    must be as long as the text has tabs, and two more. A click on what no page of its session shows is a stray of the
+    last page before it. ``bad`` (few, 3) gets the first bad records: where they start, their lines, from 1 up, and
+    what is wrong with them.
     """
     at, current, pages = 0, -1, 0
     while at < text.size:
@@ -231,21 +261,17 @@ def scan_sessions(
             continue
         session, here, reason = _start_of_line(text, start, stop)
         if reason == 0 and session != current:
-            for p in range(pages):
-                _count_page(keys[p], urls, hits, starts[p], starts[p + 1], queries, items, cut, slots, used, tally)
+            _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, tally)
             current, pages, starts[0] = session, 0, 0
         if reason == 0:
-            pages, stray, reason = _take_line(text, here, stop, urls, hits, starts, keys, pages)
-            tally[STRAY if pages > 0 else EARLY] += stray
+            pages, stray, reason = _take_line(text, here, stop, urls, hits, starts, keys, strays, pages)
+            if pages > 0:
+                strays[pages - 1] += stray
+            else:
+                tally[EARLY] += stray
         if reason != 0:
-            tally[REASON] = reason
-            if not skip:
-                tally[LINES] -= 1
-                return start
-            tally[BAD] += 1
-    for p in range(pages):
-        _count_page(keys[p], urls, hits, starts[p], starts[p + 1], queries, items, cut, slots, used, tally)
-    return text.size
+            _note_bad(start, tally[LINES], reason, bad, tally)
+    _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, tally)
 
 
 @inline_kernel
@@ -269,7 +295,7 @@ def _listed(text: Any, at: int, stop: int, urls: Any, hits: Any) -> Any:
         if at >= stop or (text[at] != COMMA and text[at] != COLON):
             return n, at, NO_COLON
         if text[at] == COLON:
-            return n, at + 1, 0
+            return n, at + 1, (TOO_LONG if n > LAST_POSITION else 0)
         at += 1
 
 
@@ -294,10 +320,10 @@ def _clicked(text: Any, at: int, stop: int, urls: Any, hits: Any, starts: Any) -
 
 @kernel
 def scan_pages(
-    text: Any, skip: bool, queries: Any, items: Any, cut: int,
-    urls: Any, hits: Any, starts: Any, keys: Any, slots: Any, used: Any, tally: Any,
-) -> int:  # fmt: skip
-    """Scan records of the native Yandex layout; where a bad one starts, or the length of the text."""
+    text: Any, queries: Any, items: Any, cut: int,
+    urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, tally: Any, bad: Any,
+) -> None:  # fmt: skip
+    """Scan records of the native Yandex layout; bad ones are passed over and noted, as in :func:`scan_sessions`."""
     at = 0
     while at < text.size:
         stop = at
@@ -315,17 +341,12 @@ def scan_pages(
                 starts[0], starts[1] = 0, n
                 stray, reason = _clicked(text, here, stop, urls, hits, starts)
             if reason == 0:
-                tally[STRAY] += stray
-                _count_page(key, urls, hits, 0, n, queries, items, cut, slots, used, tally)
+                _count_page(key, urls, hits, 0, n, stray, queries, items, cut, slots, used, tally)
             else:
-                tally[REASON] = reason
-                if not skip:
-                    return start
-                tally[BAD] += 1
+                _note_bad(start, tally[LINES] + 1, reason, bad, tally)
         if stop < text.size and text[stop] == NEWLINE:
             tally[LINES] += 1
         at = stop + 1
-    return text.size
 
 
 @kernel

@@ -6,38 +6,51 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
+from threading import Event, Thread
 from typing import Any
 
-from ..progress import progress_bar
-from .checking import checks, clicks, column, label, propensities, whole
+from ..progress import Report, progress_bar
+from .checking import checks, clicks, column, label, propensities, spaced, whole
 from .heads import Head, needs
 from .layouts import TableLayout
 from .log import Log
 
-__all__ = ["among", "connect", "literal", "made_rows", "run"]
+__all__ = ["among", "connect", "literal", "made_rows", "run", "watched"]
 
+NAMES = ("item", "query")  # roles of columns whose spaces are worth a note
+INTERRUPTED = "Query interrupted"  # all that DuckDB says of Ctrl-C: a RuntimeError, and none of its own errors
 FOLDERS = "hive_partitioning = false"  # else a folder named query=tea would overwrite the column
 
 
 @contextmanager
 def connect() -> Iterator[Any]:
-    """A database in memory that spills to a temporary folder, removed afterwards."""
+    """A database in memory that spills to a temporary folder, removed afterwards.
+
+    Raises KeyboardInterrupt where DuckDB reports an interrupted query in words of its own.
+    """
     duckdb = needs("duckdb")
     with (
         TemporaryDirectory(prefix="bothworlds-") as folder,
         duckdb.connect(config={"temp_directory": folder}) as opened,
     ):
         opened.execute("SET enable_progress_bar_print = false")  # DuckDB's own bar would go to standard output
-        yield opened
+        try:
+            yield opened
+        except duckdb.InterruptException as error:
+            raise KeyboardInterrupt from error
+        except RuntimeError as error:
+            if str(error) == INTERRUPTED:
+                raise KeyboardInterrupt from error
+            raise
 
 
 def run(connection: Any, sql: str, title: str = "", progress: bool | None = False) -> list[Any]:
     """Execute a statement and fetch its rows, with a progress bar if wanted; what cannot be read is a ValueError."""
     duckdb = needs("duckdb")
     try:
-        with _watched(connection, title, progress):
+        with watched(connection, title, progress if title else False):
             return connection.execute(sql).fetchall()  # to the end: a result half read would block
-    except duckdb.OutOfMemoryException:
+    except (duckdb.OutOfMemoryException, duckdb.InterruptException):
         raise
     except duckdb.Error as error:
         raise ValueError(_said(str(error))) from error
@@ -55,32 +68,33 @@ def _said(error: str) -> str:
 
 
 @contextmanager
-def _watched(connection: Any, title: str, progress: bool | None) -> Iterator[None]:
-    """Show how far the statement inside has come, by asking from another thread."""
-    import sys
-    from threading import Event, Thread
-
-    if not title or progress is False or (progress is None and not sys.stderr.isatty()):
+def watched(connection: Any, title: str, progress: bool | None) -> Iterator[None]:
+    """Report the progress of the statements executed inside, by asking the connection from another thread."""
+    if progress is False:
         yield
         return
     over = Event()
-
-    def watch() -> None:
-        with progress_bar(title, 100, progress) as report:
-            told = 0
-            while not over.wait(0.1):
-                now = max(told, int(connection.query_progress()))
-                report(now - told)
-                told = now
-
     connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
-    watcher = Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
+    with progress_bar(title, 100, progress) as report:
+        watcher = Thread(target=_watch, args=(connection, report, over), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+
+def _watch(connection: Any, report: Report, over: Event) -> None:
+    reported = 0
+    while not over.wait(0.1):
+        now = max(reported, int(connection.query_progress()))
+        try:
+            report(now - reported)
+        except KeyboardInterrupt:  # it was swallowed elsewhere; the statement is still running
+            connection.interrupt()
+            return
+        reported = now
 
 
 def literal(value: object) -> str:
@@ -115,7 +129,8 @@ def pattern(path: str) -> str:
 def made_rows(connection: Any, log: Log, heads: tuple[Head, ...] | None = None, numbered: bool = False) -> str:
     """SQL for the rows of some files, all of the log's if none are named, with the number of the first check failed.
 
-    Columns: those of the layout, NULL where the file lacks them; ``reason``; and, if ``numbered``, the place of the
+    Columns: those of the layout, NULL where the file lacks them; ``spaced``, whether there were spaces around a name;
+    ``reason``; and, if ``numbered``, the place of the
     row in its file from 0 up and the columns as they were written, as ``raw_item`` and so on.
     """
     heads = heads or log.heads
@@ -143,6 +158,7 @@ def _made_columns(columns: dict[str, str], kinds: dict[str, str]) -> list[str]:
     makers = {"position": whole, "impressions": whole, "clicks": whole, "click": clicks, "learn": clicks}
     makers["propensity"] = propensities
     made = [f"{makers.get(role, label)(name, kinds[role])} AS {role}" for role, name in columns.items()]
+    made.append(f"{spaced({name: kinds[role] for role, name in columns.items() if role in NAMES})} AS spaced")
     missing = [role for role in ("event", "query", "timestamp", "propensity") if role not in columns]
     return made + [f"NULL::VARCHAR AS {role}" for role in missing]
 

@@ -7,12 +7,13 @@ can be restricted by a condition, which is how several machines share them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
-from .complaints import bad_page, bad_row, must, rejected_lines, why_rejected
+from .bad_input import FEW
+from .complaints import BadPage, Rejected, bad_pages, bad_rows, must, rejected_lines, why_rejected
 from .log import Log
 from .sources import among, made_rows, run
 
@@ -24,6 +25,8 @@ __all__ = [
     "complain",
     "count_rows",
     "find_pages",
+    "gaps",
+    "in_the_whole_log",
     "keep_chosen",
     "reduce_table",
     "skipped_pages",
@@ -44,7 +47,8 @@ class Pages(NamedTuple):
 
     table: str | None
     kept: int
-    bad: int
+    bad: int  # pages with a position or an item twice, which are not kept
+    first_bad: tuple[BadPage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,15 +72,15 @@ def reduce_table(connection: Any, log: Log, progress: bool | None = False) -> Re
         pages = find_pages(connection, log, rows, chosen, progress=progress)
         if pages.table is not None:
             counted = count_rows(connection, log, rows, pages=pages.table, progress=progress)
-        notes += skipped_pages(pages.bad)
+        notes += skipped_pages(connection, log, pages.bad, pages.first_bad)
     keep_chosen(connection, counted, chosen, log.has_pages)
-    notes += several_surfaces(connection, log, rows)
+    notes += several_surfaces(connection, log, rows) + gaps(connection, counted)
     return Reduced(counted, chosen, pages, notes)
 
 
-def checked_rows(log: Log, connection: Any) -> tuple[Any, tuple[str, ...]]:
+def checked_rows(log: Log, connection: Any, progress: bool | None = False) -> tuple[Any, tuple[str, ...]]:
     """The rows of a log that its filters keep, once all of them have been checked, and what is to be said of them."""
-    reduced = reduce_table(connection, log)
+    reduced = reduce_table(connection, log, progress)
     wanted = [_wanted(log), "reason IS NULL"]
     if reduced.chosen.positions is not None:
         wanted.append(f"position IN {among(reduced.chosen.positions)}")
@@ -97,7 +101,8 @@ def count_rows(
 ) -> str:
     """Count good rows per (query, item, position) and bad ones per reason, into a new table; its name.
 
-    Columns: query, item, position, reason, shown, clicked, number (of rows) and clipped (rows with too many clicks).
+    Columns: query, item, position, reason, shown, clicked, number (of rows), clipped (rows with too many clicks) and
+    spaced (rows with spaces around a name).
     """
     table = f"counted_{next(_names)}"
     shown, clicked, clipped = "count(*)", "sum(click)", "0"
@@ -108,7 +113,7 @@ def count_rows(
     run(
         connection,
         f"CREATE TEMP TABLE {table} AS SELECT {keys}, reason, {shown}::BIGINT AS shown, {clicked}::BIGINT AS clicked, "
-        f"count(*) AS number, {clipped} AS clipped FROM ({rows}) rows {_semi_join(pages)} "
+        f"count(*) AS number, {clipped} AS clipped, count_if(spaced) AS spaced FROM ({rows}) rows {_semi_join(pages)} "
         f"WHERE ({_wanted(log)}) AND {where} GROUP BY 1, 2, 3, 4",
         "counting rows",
         progress,
@@ -116,26 +121,56 @@ def count_rows(
     return table
 
 
-def complain(connection: Any, log: Log, counted: str, rejected: Mapping[str, int]) -> tuple[str, ...]:
+def complain(connection: Any, log: Log, counted: str, rejected: Rejected) -> tuple[str, ...]:
     """Refuse bad rows, or say how many were skipped."""
-    notes = tuple(
-        f"{number:,} lines were skipped: they have {why_rejected(kind)}" for kind, number in sorted(rejected.items())
-    )
     reasons = run(
         connection, f"SELECT reason, sum(number)::BIGINT FROM {counted} WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"
     )
-    if reasons and not log.skip_bad:
-        raise ValueError(bad_row(connection, log))
-    notes += tuple(f"{number:,} rows were skipped: {must(log, reason)}" for reason, number in reasons)
-    clipped = run(connection, f"SELECT sum(clipped)::BIGINT FROM {counted} WHERE reason IS NULL")[0][0]
+    if (reasons or rejected.kinds) and not log.skip_bad:
+        raise bad_rows(connection, log, dict(reasons), rejected)
+    everywhere = in_the_whole_log(log)
+    notes = tuple(
+        f"{number:,} lines were skipped{everywhere}: they have {why_rejected(kind)}"
+        for kind, number in sorted(rejected.kinds.items())
+    )
+    notes += tuple(f"{number:,} rows were skipped{everywhere}: {must(log, reason)}" for reason, number in reasons)
+    changed = f"SELECT sum(clipped)::BIGINT, sum(spaced)::BIGINT FROM {counted} WHERE reason IS NULL"
+    clipped, spaced = run(connection, changed)[0]
     if clipped:
         notes += (f"{clipped:,} rows have more clicks than impressions; their clicks were clipped to impressions",)
+    if spaced:
+        notes += (f"{spaced:,} rows have spaces around the name of an item or a query; they were removed",)
     return notes
 
 
-def skipped_pages(bad: int) -> tuple[str, ...]:
-    """What has to be said about pages that were skipped."""
+def in_the_whole_log(log: Log) -> str:
+    """What to add to a number that is not only of the chosen queries: what is bad may have no query."""
+    return " (in the whole log, whatever the query)" if log.queries else ""
+
+
+def skipped_pages(connection: Any, log: Log, bad: int, first: Iterable[BadPage]) -> tuple[str, ...]:
+    """Refuse pages with a position or an item twice, or say how many were skipped."""
+    if bad and not log.skip_bad:
+        shown = sorted(first, key=lambda page: (len(page.event), page))[:FEW]
+        raise bad_pages(connection, log, shown, bad)
     return (f"{bad:,} pages with a position or an item that is there twice were skipped",) if bad else ()
+
+
+def gaps(connection: Any, counted: str) -> tuple[str, ...]:
+    """What has to be said about positions after a gap, which may be mistakes."""
+    shown = (
+        f"SELECT position, sum(shown)::BIGINT FROM {counted} WHERE reason IS NULL AND shown > 0 GROUP BY 1 ORDER BY 1"
+    )
+    rows = run(connection, shown)
+    for k in range(1, len(rows)):
+        before, after = rows[k - 1][0], rows[k][0]
+        if after > before + 1:
+            beyond = sum(impressions for _, impressions in rows[k:])
+            return (
+                f"positions jump from {before} to {after}, with {beyond:,} impressions from there on; those in between "
+                "do not exist in the model: check that this is no mistake",
+            )
+    return ()
 
 
 def several_surfaces(connection: Any, log: Log, rows: str) -> tuple[str, ...]:
@@ -193,20 +228,20 @@ def find_pages(
         "checking pages",
         progress,
     )
-    bad = _drop_bad_pages(connection, log, rows, table)
+    bad, first = _drop_bad_pages(connection, rows, table)
     total, keeping = run(connection, f"SELECT count(*), count(*) FILTER (kept) FROM {table}")[0]
     if chosen.items is None and not bad:
         run(connection, f"DROP TABLE {table}")
         return Pages(None, keeping, 0)
     if keeping < total:
         run(connection, f"DELETE FROM {table} WHERE NOT kept")
-    return Pages(table, keeping, bad)
+    return Pages(table, keeping, bad, first)
 
 
-def _drop_bad_pages(connection: Any, log: Log, rows: str, pages: str) -> int:
-    """Refuse pages with a position or an item twice, or drop them if asked to; how many."""
+def _drop_bad_pages(connection: Any, rows: str, pages: str) -> tuple[int, tuple[BadPage, ...]]:
+    """Drop pages with a position or an item twice: how many there were, and the first of them."""
     if not run(connection, f"SELECT count_if(suspect) FROM {pages}")[0][0]:
-        return 0
+        return 0, ()
     bad = f"bad_{next(_names)}"
     suspects = f"({rows}) rows SEMI JOIN (FROM {pages} WHERE suspect) pages {_same_page('rows', 'pages')}"
     twice = " UNION ".join(
@@ -214,15 +249,12 @@ def _drop_bad_pages(connection: Any, log: Log, rows: str, pages: str) -> int:
         f"WHERE reason IS NULL GROUP BY event, query, {what} HAVING count(*) > 1"
         for what in ("position", "item")
     )
-    run(connection, f"CREATE TEMP TABLE {bad} AS {twice}")
-    names = "event::VARCHAR, query::VARCHAR, what, which"
-    first = run(connection, f"SELECT {names} FROM {bad} ORDER BY event, query, what DESC, which LIMIT 1")
-    if not first:
-        return 0
-    if not log.skip_bad:
-        raise ValueError(bad_page(connection, log, *first[0]))
+    one_each = f"SELECT DISTINCT ON (event, query) * FROM ({twice}) ORDER BY event, query, what DESC, which"
+    run(connection, f"CREATE TEMP TABLE {bad} AS {one_each}")
     run(connection, f"DELETE FROM {pages} WHERE EXISTS (FROM {bad} WHERE {_same_page(pages, bad)[3:]})")
-    return int(run(connection, f"SELECT count(DISTINCT (event, query)) FROM {bad}")[0][0])
+    names = "event::VARCHAR, coalesce(query::VARCHAR, ''), what, which"
+    first = run(connection, f"SELECT {names} FROM {bad} ORDER BY length(event::VARCHAR), 1, 2 LIMIT {FEW}")
+    return int(run(connection, f"SELECT count(*) FROM {bad}")[0][0]), tuple(BadPage(*page) for page in first)
 
 
 def _same_page(one: str, other: str) -> str:

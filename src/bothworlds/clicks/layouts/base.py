@@ -81,7 +81,7 @@ class TextLayout(Layout):
     """Records of text that belong together in sessions or pages, scanned by a compiled function."""
 
     matches: Callable[[str], bool] = bool  # the first line
-    scan: Callable[..., int] = int
+    scan: Callable[..., Any] = int
     last_boundary: Callable[[bytes], int] = len  # where the last record or session starts, which may go on
     write: Callable[..., int] = int
 

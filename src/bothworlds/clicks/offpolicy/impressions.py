@@ -11,7 +11,7 @@ import numpy as np
 
 from ...kernels import Floats
 from ..log import Log, read
-from ..sources import connect
+from ..sources import connect, run
 
 __all__ = ["Cells", "Impressions", "cells_of", "opened", "share_of_folds", "spread_of_lengths"]
 
@@ -49,16 +49,16 @@ class Impressions:
 
 
 @contextmanager
-def opened(log: Any) -> Iterator[Impressions]:
+def opened(log: Any, progress: bool | None = False) -> Iterator[Impressions]:
     """Open a log, or what `read` takes for one, in a database of its own, which moves to disk what does not fit."""
     with connect() as connection:
-        yield _impressions(log if isinstance(log, Log) else read(log), connection)
+        yield _impressions(log if isinstance(log, Log) else read(log), connection, progress)
 
 
-def _impressions(log: Log, connection: Any) -> Impressions:
-    relation, notes = log.checked(connection)
+def _impressions(log: Log, connection: Any, progress: bool | None) -> Impressions:
+    relation, notes = log.checked(connection, progress)
     relation.create_view("logged")
-    notes = (*notes, *_make_tables(connection, log.has_pages))
+    notes = (*notes, *_make_tables(connection, log.has_pages, progress))
     total, weighable, queries = connection.execute(
         "SELECT coalesce(sum(shown), 0), coalesce(sum(weighable), 0), count(DISTINCT query) FROM cells"
     ).fetchall()[0]
@@ -71,15 +71,15 @@ def _impressions(log: Log, connection: Any) -> Impressions:
     return Impressions(connection, items, positions, queries, log.has_pages, *numbers, reach, tuple(notes))
 
 
-def _make_tables(connection: Any, has_pages: bool) -> tuple[str, ...]:
+def _make_tables(connection: Any, has_pages: bool, progress: bool | None) -> tuple[str, ...]:
     """Make the tables of impressions and of cells, in order of time, or of the file if time cannot be read."""
     notes: tuple[str, ...] = ()
     connection.execute("SET TimeZone = 'UTC'")  # dates without a zone mean the same on every machine
     types = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE logged)").fetchall())
-    _make_impressions(connection, has_pages, TIME if types["timestamp"] == "VARCHAR" else "timestamp")
+    _make_impressions(connection, has_pages, TIME if types["timestamp"] == "VARCHAR" else "timestamp", progress)
     untimed, example = connection.execute("SELECT count(untimed), min(untimed) FROM impressions").fetchall()[0]
     if untimed:
-        _make_impressions(connection, has_pages, "NULL::DOUBLE")
+        _make_impressions(connection, has_pages, "NULL::DOUBLE", progress)
         notes = (
             f"{untimed:,} timestamps are neither numbers nor dates, such as {example!r}: impressions are taken in the "
             "order of the log.",
@@ -92,8 +92,9 @@ def _make_tables(connection: Any, has_pages: bool) -> tuple[str, ...]:
     return notes
 
 
-def _make_impressions(connection: Any, has_pages: bool, time: str) -> None:
-    connection.execute(
+def _make_impressions(connection: Any, has_pages: bool, time: str, progress: bool | None) -> None:
+    run(
+        connection,
         f"""CREATE OR REPLACE TABLE impressions AS
         WITH timed AS (SELECT *, {time} AS time FROM logged),
              ordered AS (SELECT * REPLACE (time AS timestamp), CASE WHEN time IS NULL THEN timestamp::VARCHAR END
@@ -101,7 +102,9 @@ def _make_impressions(connection: Any, has_pages: bool, time: str) -> None:
              paged AS ({PAGED if has_pages else SINGLE})
         SELECT page, (hash(page) % 2)::TINYINT AS fold, coalesce(query, '') AS query, item::VARCHAR AS item, position,
                click::DOUBLE AS click, propensity, timestamp, nullif(untimed, '') AS untimed, ordinal
-        FROM paged"""
+        FROM paged""",
+        "reading impressions",
+        progress,
     )
 
 

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...kernels import Floats, Ints
+from ..sources import run
 from .impressions import Impressions
 
 __all__ = ["Batch", "batches", "usable"]
 
+PAGES = 10_000  # of a batch: between two batches, progress is reported and Ctrl-C is heard
 COMPLETE = "count(*) = {m} AND count(DISTINCT position) = {m} AND count(DISTINCT item) = {m}"
 
 
@@ -42,21 +44,33 @@ def usable(impressions: Impressions) -> tuple[Ints, int]:
     return good, sum(total for _, _, total in rows)
 
 
-def batches(impressions: Impressions, fold: int | None = None) -> Iterator[Batch]:
-    """The complete pages of a fold, or of both, a batch at a time."""
+def batches(impressions: Impressions, fold: int | None = None, progress: bool | None = False) -> Iterator[Batch]:
+    """The complete pages of a fold, or of both, a batch of at most ``PAGES`` at a time; they are sorted at once.
+
+    They are sorted into a table, because DuckDB ends the making of a table on Ctrl-C, but not that of a stream.
+    """
+    where, table = ("", "sorted_pages") if fold is None else (f"WHERE fold = {int(fold)}", f"sorted_pages_{int(fold)}")
+    impressions.connection.register("numbers", _numbers(impressions))
+    run(
+        impressions.connection,
+        f"""CREATE TABLE IF NOT EXISTS {table} AS
+        SELECT list(code ORDER BY position), list(propensity ORDER BY position), list(click ORDER BY position)
+        FROM impressions JOIN numbers USING (item) {where}
+        GROUP BY page HAVING {_condition(impressions)} ORDER BY min(timestamp), min(ordinal)""",
+        "sorting pages",
+        progress,
+    )
+    return _slices(impressions, table)
+
+
+def _slices(impressions: Impressions, table: str) -> Iterator[Batch]:
     import pyarrow
 
-    connection = impressions.connection.cursor()  # one that others do not interrupt
-    connection.register("numbers", _numbers(impressions))
-    where = "" if fold is None else f"WHERE fold = {int(fold)}"
-    pages = connection.sql(
-        f"""SELECT list(code ORDER BY position), list(propensity ORDER BY position), list(click ORDER BY position)
-        FROM impressions JOIN numbers USING (item) {where}
-        GROUP BY page HAVING {_condition(impressions)} ORDER BY min(timestamp), min(ordinal)"""
-    )
+    pages = impressions.connection.cursor().sql(f"FROM {table}")  # a cursor that other statements do not interrupt
     # The one way to read in batches that all releases of DuckDB share.
     for batch in pyarrow.RecordBatchReader.from_stream(pages):
-        yield _as_arrays(batch, len(impressions.positions))
+        for start in range(0, batch.num_rows, PAGES):
+            yield _as_arrays(batch.slice(start, PAGES), len(impressions.positions))
 
 
 def _condition(impressions: Impressions) -> str:

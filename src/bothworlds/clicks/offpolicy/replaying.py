@@ -11,7 +11,9 @@ from scipy.special import chdtrc
 
 from ...core import decide, learn
 from ...kernels import Floats, Ints, kernel
+from ...progress import progress_bar
 from ...worlds.settings import whole
+from ..sources import run
 from .impressions import Impressions, opened
 from .pages import Batch, batches, usable
 from .result import Estimate, interval
@@ -53,7 +55,7 @@ class Replay:
         return plain
 
 
-def replay(log: Any, policy: Any, *, seed: int = 0) -> Replay:
+def replay(log: Any, policy: Any, *, seed: int = 0, progress: bool | None = None) -> Replay:
     """Play a policy on a log of uniformly random lists (Li et al. 2011).
 
     Page by page the policy decides. Where its list is the logged one, the page counts and the policy learns from its
@@ -73,13 +75,16 @@ def replay(log: Any, policy: Any, *, seed: int = 0) -> Replay:
     if not is_policy(policy):
         raise ValueError(f"replay plays a policy, as bothworlds.policy('ftrl-pbm') makes one; got {policy!r}")
     whole(seed, "seed", 0)
-    with opened(log) as impressions:
+    with opened(log, progress) as impressions:
         _check_uniform(impressions)
+        pages = batches(impressions, progress=progress)
         state, rng = policy.init(*impressions.shape), np.random.default_rng(seed)
         clicks, pairs = [np.empty(0)], np.zeros((len(impressions.items),) * 2)
-        for batch in batches(impressions):
-            clicks.append(_play(policy, state, batch, rng))
-            np.add.at(pairs, (batch.ranking[:, 0], batch.ranking[:, -1]), 1.0)
+        with progress_bar("replaying", impressions.pages, progress) as report:
+            for batch in pages:
+                clicks.append(_play(policy, state, batch, rng))
+                np.add.at(pairs, (batch.ranking[:, 0], batch.ranking[:, -1]), 1.0)
+                report(len(batch.ranking))
         _check_pairs(pairs, len(impressions.positions))
         return _summary(policy, impressions, np.concatenate(clicks))
 
@@ -108,7 +113,8 @@ def _check_uniform(impressions: Impressions) -> None:
             "replay needs a log of uniformly random lists, and this one has impressions without propensity"
         )
     n = len(impressions.items)
-    least, most = impressions.connection.execute("SELECT min(propensity), max(propensity) FROM impressions").fetchone()
+    ends = run(impressions.connection, "SELECT min(propensity), max(propensity) FROM impressions")
+    least, most = ends[0]
     if not (abs(least * n - 1.0) < 1e-3 and abs(most * n - 1.0) < 1e-3):
         raise ValueError(
             f"replay needs a log of uniformly random lists: with {n} items all propensities must be {1.0 / n:.4g}, and "

@@ -16,6 +16,7 @@ WORDS = {
     "direct": "direct method",
     "dr": "doubly robust",
 }
+LONGEST = 60  # letters of a target in a repr
 Z95 = 1.959963984540054  # the normal distribution is within so many standard deviations 95 times out of 100
 
 
@@ -83,6 +84,8 @@ class Evaluation:
         propensities.
     clip_weights
         Where the clipped estimate cuts weights.
+    pages
+        How many pages the log has; where it has none, how many its most frequent position needs.
     notes
         How it was done.
     warnings
@@ -94,8 +97,19 @@ class Evaluation:
     estimates: tuple[Estimate, ...]
     support: tuple[Support, ...]
     clip_weights: float | None
+    pages: int
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """A table of the estimates for the whole page; all the rest is in the attributes."""
+        lines = [f"<Evaluation of {_short(self.target)} on {self.pages:,} pages: clicks per page, 95% interval"]
+        for name in self.estimators:
+            found = self.estimate(name)
+            lines.append(f"  {WORDS[name]:<18}  {found.value:.4f}  {found.lower:.4f} to {found.upper:.4f}")
+        if self.warnings:
+            lines.append(f"  {len(self.warnings)} warning{'s' * (len(self.warnings) > 1)}, in .warnings")
+        return "\n".join(lines) + ">"
 
     @property
     def estimators(self) -> tuple[str, ...]:
@@ -126,6 +140,10 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """Everything, as plain values for JSON; NaN becomes None."""
         return {key: _plain(value) for key, value in asdict(self).items()}
+
+
+def _short(target: str) -> str:
+    return repr(target if len(target) <= LONGEST else f"{target[: LONGEST - 3]}...")
 
 
 def _plain(value: Any) -> Any:

@@ -88,4 +88,4 @@ def _check_sums(x: Floats, unknown: Floats, impressions: Impressions) -> None:
 
 
 def _some(names: Sequence[str], limit: int = 5) -> str:
-    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "")
+    return ", ".join(map(repr, names[:limit])) + (", ..." if len(names) > limit else "")

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core import Decision, decide, learn
 from ...kernels import Floats, Ints, kernel
+from ...progress import Report, progress_bar
 from .impressions import Impressions
 from .pages import Batch, batches, usable
 from .targets import Target
@@ -16,9 +17,12 @@ from .targets import Target
 __all__ = ["from_policy", "is_policy", "label_of", "marginals_of", "runs_compiled", "teach"]
 
 FEWEST_DRAWS, MOST_DRAWS = 10_000, 1_000_000
+DRAWS = 10_000  # in one call of a kernel, which does not hear Ctrl-C
 
 
-def from_policy(policy: Any, impressions: Impressions, seed: int = 0, draws: int | None = None) -> Target:
+def from_policy(
+    policy: Any, impressions: Impressions, seed: int = 0, draws: int | None = None, progress: bool | None = False
+) -> Target:
     """What a policy shows after it has learned from one fold, as the target for the other fold; both ways.
 
     Nothing is judged by the clicks that taught it. Items have the numbers of ``impressions.items``. The policy is
@@ -29,10 +33,14 @@ def from_policy(policy: Any, impressions: Impressions, seed: int = 0, draws: int
     rounds = draws or int(np.clip(total, FEWEST_DRAWS, MOST_DRAWS))
     if not runs_compiled(policy, policy.init(*impressions.shape)) and draws is None:
         rounds = FEWEST_DRAWS
-    marginals = []
-    for fold in (0, 1):
-        state = teach(policy, policy.init(*impressions.shape), batches(impressions, 1 - fold))
-        marginals.append(marginals_of(policy, state, impressions.shape, rounds, np.random.default_rng([seed, fold])))
+    halves = [batches(impressions, 1 - fold, progress) for fold in (0, 1)]
+    with progress_bar("learning", int(good.sum()), progress) as report:
+        states = [teach(policy, policy.init(*impressions.shape), half, report) for half in halves]
+    with progress_bar("drawing lists", 2 * rounds, progress) as report:
+        marginals = [
+            marginals_of(policy, state, impressions.shape, rounds, np.random.default_rng([seed, fold]), report)
+            for fold, state in enumerate(states)
+        ]
     notes = _notes(impressions, good, total, rounds)
     return Target(label_of(policy), np.stack(marginals), np.zeros(len(impressions.positions)), True, notes)
 
@@ -65,31 +73,41 @@ def _notes(impressions: Impressions, good: Ints, total: int, rounds: int) -> tup
     return tuple(notes)
 
 
-def teach(policy: Any, state: Any, pages: Iterable[Batch]) -> Any:
-    """The state after learning from pages in their order; compiled policies learn in one compiled loop."""
-    if runs_compiled(policy, state):
-        for batch in pages:
-            learn_pages(state, *batch)
-        return state
+def teach(policy: Any, state: Any, pages: Iterable[Batch], report: Report = lambda amount: None) -> Any:
+    """The state after learning from pages in their order; compiled policies learn in a compiled loop."""
+    compiled = runs_compiled(policy, state)
     for batch in pages:
-        for ranking, propensity, clicks in zip(*batch):
-            policy.learn(state, Decision(ranking, propensity), clicks)
+        if compiled:
+            learn_pages(state, *batch)
+        else:
+            for ranking, propensity, clicks in zip(*batch):
+                policy.learn(state, Decision(ranking, propensity), clicks)
+        report(len(batch.ranking))
     return state
 
 
-def marginals_of(policy: Any, state: Any, shape: tuple[int, int], rounds: int, rng: np.random.Generator) -> Floats:
+def marginals_of(
+    policy: Any,
+    state: Any,
+    shape: tuple[int, int],
+    rounds: int,
+    rng: np.random.Generator,
+    report: Report = lambda amount: None,
+) -> Floats:
     """(n_items, n_positions) how often a policy that stands still puts each item at each position, in ``rounds`` draws.
 
     Exact for a policy that always shows one list; otherwise with an error of at most :math:`1/(2\\sqrt{rounds})`, which
     with as many draws as there are pages is small beside what the log leaves uncertain.
     """
-    counts = np.zeros(shape)
-    if runs_compiled(policy, state):
-        count_decisions(state, rounds, rng, np.empty(shape[1], np.int64), np.empty(shape[1]), counts)
-        return counts / rounds
-    positions = np.arange(shape[1])
-    for _ in range(rounds):
-        counts[policy.decide(state, rng).ranking, positions] += 1.0
+    counts, positions, compiled = np.zeros(shape), np.arange(shape[1]), runs_compiled(policy, state)
+    for start in range(0, rounds, DRAWS):
+        some = min(DRAWS, rounds - start)
+        if compiled:
+            count_decisions(state, some, rng, np.empty(shape[1], np.int64), np.empty(shape[1]), counts)
+        else:
+            for _ in range(some):
+                counts[policy.decide(state, rng).ranking, positions] += 1.0
+        report(some)
     return counts / rounds
 
 
