@@ -17,11 +17,11 @@ import numpy as np
 
 from bothworlds import policies
 from bothworlds.arena.figures import PALETTE, drawing
-from bothworlds.serve import surfaces
-from bothworlds.serve.learner import policy_of, served, sums_of
-from bothworlds.serve.records import EVERYBODY, Event, Segment, Surface
-from bothworlds.serve.settling import increments_of
-from bothworlds.serve.stores.adding import Additions
+from bothworlds.serve.engine.engine import surface_rules
+from bothworlds.serve.engine.engine.learner import policy_of, served, sums_of
+from bothworlds.serve.model import EVERYBODY, Event, Segment, Surface
+from bothworlds.serve.settlement import increments_of
+from bothworlds.serve.stores.additions import Additions
 
 RATES = {"best": 0.5, "good": 0.4, "fair": 0.3, "worst": 0.05}
 EXAMINATION = (1.0, 0.7)
@@ -63,7 +63,7 @@ def simulate(policy: str, restriction: Callable[[int], Restriction], seed: int, 
 def _shop(policy: str) -> Surface:
     told = {"examination": list(EXAMINATION)} if "examination" in policies.describe(policy).needs else {}
     body = {"slots": 2, "items": list(RATES), "policy": policy, "policy_settings": told}
-    return msgspec.structs.replace(surfaces.created("shop", body, 0).surface, id=1)
+    return msgspec.structs.replace(surface_rules.created("shop", body, 0).surface, id=1)
 
 
 def _visit(choice: Any, rng: np.random.Generator, rule: bool) -> Event:

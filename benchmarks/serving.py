@@ -143,8 +143,8 @@ def restart(store: str, command: Sequence[str] = SERVE) -> float:
 
 def fill(place: str, count: int) -> None:
     """Put that many settled events into a store, in bulk."""
-    from bothworlds.serve.records import Event
-    from bothworlds.serve.stores.opening import open_store
+    from bothworlds.serve.model import Event
+    from bothworlds.serve.stores.factory import open_store
 
     with contextlib.closing(open_store(place)) as store:
         surface, now = store.surfaces()[0], time.time_ns() // 1_000_000

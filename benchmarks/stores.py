@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bothworlds.serve.records import Event, Item, Report, Surface, SurfaceSettings
-from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.model import Event, Item, Report, Surface, SurfaceSettings
+from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql import SqlStore
-from bothworlds.serve.verifying import verify
 
 NOW = 1_700_000_000_000
 ITEMS, SLOTS = 20, 5

@@ -20,9 +20,9 @@ import pytest
 import bothworlds
 from bothworlds.arena.result import COLUMNS
 from bothworlds.cli import app
-from bothworlds.cli.simulating import arena as arena_command
-from bothworlds.cli.simulating import arena_worlds
-from bothworlds.cli.simulating import play as play_command
+from bothworlds.cli.simulation import arena as arena_command
+from bothworlds.cli.simulation import arena_worlds
+from bothworlds.cli.simulation import play as play_command
 from tests.commands import answer, run
 
 SHORT = ("--rounds", "200", "--seeds", "3")

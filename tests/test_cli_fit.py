@@ -9,7 +9,7 @@ import types
 import pytest
 
 from bothworlds.clicks import Counts, fit
-from bothworlds.clicks.heads import find_files
+from bothworlds.clicks.reading.file_format import find_files
 from tests.clicks.logs import generated
 from tests.commands import answer, run
 
@@ -34,7 +34,7 @@ def read(monkeypatch, tmp_path):
         asked.update(options)
         return LOGS[find_files(path)[-1].stem]
 
-    module = types.ModuleType("bothworlds.clicks.counting")
+    module = types.ModuleType("bothworlds.clicks.reading.count")
     module.counts = counts
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for name in LOGS:
@@ -181,7 +181,7 @@ def test_a_log_without_clicks_is_answered_and_not_refused(read, tmp_path, option
 
 def test_impressions_that_perplexity_leaves_out_are_counted(read, tmp_path, monkeypatch):
     from bothworlds.clicks import Model
-    from bothworlds.clicks.surprise import Perplexity
+    from bothworlds.clicks.model.model.perplexity import Perplexity
 
     monkeypatch.setattr(Model, "perplexity", lambda *_: Perplexity(1.5, 90, 1000))
     assert "perplexity 1.5000 (1,000 impressions left out)" in answer("fit", tmp_path / "good.csv")

@@ -194,7 +194,10 @@ class TestWhatAKernelCanReach:
         asked = "import bothworlds.kernels as k; print(k._digest_of('bothworlds.arena.loop'))"
         keys = {
             subprocess.run([sys.executable, "-c", f"{first}; {asked}"], capture_output=True, text=True).stdout
-            for first in ("pass", "import bothworlds.serve.engine, bothworlds.policies.pmed, bothworlds.arena")
+            for first in (
+                "pass",
+                "import bothworlds.serve.engine.engine, bothworlds.policies.pmed.policy, bothworlds.arena",
+            )
         }
         assert len(keys) == 1
 

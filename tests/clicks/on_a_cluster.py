@@ -9,7 +9,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import counts, distributed, generate
+from bothworlds.clicks import counts, generate
+from bothworlds.clicks.reading import ray_counts
 from tests.clicks.naive import same
 
 CASES = (
@@ -43,8 +44,8 @@ def cluster():
 
 
 def test_two_machines_count_what_one_counts(tmp_path, cluster, monkeypatch):
-    monkeypatch.setattr(distributed, "SPAN", 20_000)
-    monkeypatch.setattr(distributed, "ROWS", 4_000)
+    monkeypatch.setattr(ray_counts, "SPAN", 20_000)
+    monkeypatch.setattr(ray_counts, "ROWS", 4_000)
     for k, (name, layout, options) in enumerate(CASES):
         path = generate(tmp_path / f"{k}-{name}", "paper/stochastic", 2000, format=layout, queries=3)
         here, there = counts(path, **options), counts(path, engine="ray", **options)
@@ -87,7 +88,7 @@ def test_two_machines_refuse_what_one_does_in_several_files(tmp_path, cluster):
 
 
 def test_two_machines_refuse_and_skip_what_one_does(tmp_path, cluster, monkeypatch):
-    monkeypatch.setattr(distributed, "SPAN", 200)
+    monkeypatch.setattr(ray_counts, "SPAN", 200)
     rows = "".join(f"{k},1,a,0\n{k},2,b,1\n" for k in range(50))
     twice = rows + "7,3,a,0\n"
     text = "".join(f"{k}\t0\tQ\t5\t0\t7\n" for k in range(50))

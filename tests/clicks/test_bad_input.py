@@ -255,7 +255,7 @@ def test_a_first_line_that_was_cut_is_a_bad_line_where_the_format_is_named(tmp_p
 
 
 def test_the_line_is_counted_over_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr("bothworlds.clicks.records.CHUNK", 50)
+    monkeypatch.setattr("bothworlds.clicks.reading.text_chunks.CHUNK", 50)
     text = "".join(f"{k}\t0\tQ\t5\t0\t7\n" for k in range(100))
     assert "line 101: Q or C" in complaint(write(tmp_path, f"{text}100\t0\tX\n"))
 
@@ -452,7 +452,7 @@ def test_the_first_bad_pages_are_shown_and_all_are_counted(tmp_path):
 
 
 def test_the_first_bad_records_are_shown_and_all_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("bothworlds.clicks.records.CHUNK", 30)
+    monkeypatch.setattr("bothworlds.clicks.reading.text_chunks.CHUNK", 30)
     bad = "".join(f"{k}\t0\tQ\t5\t0\t7\n{k}\t0\tX\n" for k in range(10))
     path = write(tmp_path, GOOD + bad)
     said = "; ".join(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bothworlds.clicks import counts
-from bothworlds.clicks.layouts import LAYOUTS
-from bothworlds.clicks.records import Keep, partial_counts, spans, total
+from bothworlds.clicks.reading.layouts import LAYOUTS
+from bothworlds.clicks.reading.text_chunks import Keep, partial_counts, spans, total
 from tests.clicks.test_reading import sessions
 
 

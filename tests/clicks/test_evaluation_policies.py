@@ -12,7 +12,7 @@ import bothworlds
 from bothworlds.clicks import compare, evaluate
 from bothworlds.clicks.offpolicy.impressions import opened
 from bothworlds.clicks.offpolicy.pages import Batch, batches, usable
-from bothworlds.clicks.offpolicy.teaching import count_decisions, from_policy, learn_pages, marginals_of, teach
+from bothworlds.clicks.offpolicy.policy_training import count_decisions, from_policy, learn_pages, marginals_of, teach
 from bothworlds.core import Decision, leaves
 from tests.clicks.evaluation_logs import as_log, as_marginals, logging_policy, pages
 from tests.policies.plain import EpsilonGreedy

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothworlds.clicks import Counts, fit, read
-from bothworlds.clicks.intervals import nothing
-from bothworlds.clicks.maximising import start
-from bothworlds.statistics.rank_one import fit_em, fit_newton
+from bothworlds.clicks.fitting.fit.intervals import nothing
+from bothworlds.clicks.fitting.fit.optimiser import start
+from bothworlds.statistics.rank_one.fit.fit import fit_em, fit_newton
 from tests.clicks.logs import generated
 from tests.reference.position_based import maximum
 
@@ -186,8 +186,10 @@ def test_one_model_per_query_is_what_each_query_gives_alone(method):
 def test_pairs_that_were_never_shown_cost_no_work_and_change_nothing(impressions, monkeypatch):
     counts = generated(1, 400, 20, impressions, seed=6, share=0.15)
     benches = []
-    monkeypatch.setattr("bothworlds.clicks.fitting.start", lambda design: benches.append(start(design)) or benches[-1])
-    monkeypatch.setattr("bothworlds.clicks.fitting.delta", nothing)  # it would write over the curvature
+    monkeypatch.setattr(
+        "bothworlds.clicks.fitting.fit.start", lambda design: benches.append(start(design)) or benches[-1]
+    )
+    monkeypatch.setattr("bothworlds.clicks.fitting.fit.delta", nothing)  # it would write over the curvature
     model, other = fit(counts), fit_newton(*tables(counts))
     np.testing.assert_allclose(products(model), products(other), rtol=1e-9)
     assert model.identified
@@ -197,10 +199,10 @@ def test_pairs_that_were_never_shown_cost_no_work_and_change_nothing(impressions
 
 def test_threads_change_nothing(monkeypatch):
     counts = generated(200, 5, 4, 20, seed=4)
-    monkeypatch.setattr("bothworlds.clicks.maximising.CHUNK", 50)
+    monkeypatch.setattr("bothworlds.clicks.fitting.fit.optimiser.CHUNK", 50)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     several = fit(counts, per_query=True)
-    monkeypatch.setattr("bothworlds.clicks.maximising.CHUNK", 10**9)
+    monkeypatch.setattr("bothworlds.clicks.fitting.fit.optimiser.CHUNK", 10**9)
     one = fit(counts, per_query=True)
     for name in ("query0", "query57", "query199"):
         assert several[name].attraction.tolist() == one[name].attraction.tolist()

@@ -64,14 +64,14 @@ def test_a_seed_fixes_every_byte(tmp_path, name):
 
 def test_batches_do_not_show(tmp_path, monkeypatch):
     one = generate(tmp_path / "one.tsv", WORLD, 1000).read_bytes()
-    monkeypatch.setattr("bothworlds.clicks.generating.BATCH", 77)
+    monkeypatch.setattr("bothworlds.clicks.generator.BATCH", 77)
     assert generate(tmp_path / "two.tsv", WORLD, 1000).read_bytes() == one
 
 
 def test_a_file_takes_its_place_only_when_it_is_whole(tmp_path, monkeypatch):
     path = generate(tmp_path / "log.csv", WORLD, 10)
     before = path.read_bytes()
-    monkeypatch.setattr("bothworlds.clicks.generating._write_tables", lambda *_: 1 / 0)
+    monkeypatch.setattr("bothworlds.clicks.generator._write_tables", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         generate(path, WORLD, 99)
     assert path.read_bytes() == before

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.clicks import evaluate, generate, replay, sources
-from bothworlds.clicks.offpolicy import pages, teaching
+from bothworlds.clicks import evaluate, generate
+from bothworlds.clicks.offpolicy import pages, policy_training
 from bothworlds.clicks.offpolicy.impressions import opened
-from bothworlds.clicks.sources import connect, run
+from bothworlds.clicks.reading import duckdb_relations
+from bothworlds.clicks.reading.duckdb_relations import connect, run
 from tests.clicks.evaluation_logs import as_log, logging_policy
 from tests.clicks.evaluation_logs import pages as draw_pages
 
@@ -45,7 +46,7 @@ def test_an_interrupt_that_was_swallowed_ends_the_query_that_runs(monkeypatch):
 
         yield report
 
-    monkeypatch.setattr(sources, "progress_bar", interrupted)
+    monkeypatch.setattr(duckdb_relations, "progress_bar", interrupted)
     with pytest.raises(KeyboardInterrupt), connect() as connection:
         run(connection, ENDLESS, "counting", True)
 
@@ -64,8 +65,8 @@ def reports(monkeypatch, module):
 
 def test_a_policy_learns_and_decides_a_little_at_a_time(monkeypatch, rng):
     monkeypatch.setattr(pages, "PAGES", 70)
-    monkeypatch.setattr(teaching, "DRAWS", 300)
-    seen = reports(monkeypatch, teaching)
+    monkeypatch.setattr(policy_training, "DRAWS", 300)
+    seen = reports(monkeypatch, policy_training)
     log = as_log(*draw_pages(rng, UNIFORM, np.full((3, 2), 0.5), 1000), UNIFORM.marginals)
     some = evaluate(log, bothworlds.policy("ftrl-pbm"), draws=1000)
     assert sum(seen["learning"]) == 1000
@@ -76,10 +77,10 @@ def test_a_policy_learns_and_decides_a_little_at_a_time(monkeypatch, rng):
 
 
 def test_replay_reports_every_page(monkeypatch, rng):
-    from bothworlds.clicks.offpolicy import replaying
+    from bothworlds.clicks.offpolicy import replay
 
     monkeypatch.setattr(pages, "PAGES", 70)
-    seen = reports(monkeypatch, replaying)
+    seen = reports(monkeypatch, replay)
     replay(
         as_log(*draw_pages(rng, UNIFORM, np.full((3, 2), 0.5), 500), UNIFORM.marginals), bothworlds.policy("uniform")
     )
@@ -88,7 +89,7 @@ def test_replay_reports_every_page(monkeypatch, rng):
 
 
 def test_reading_for_an_evaluation_reports_its_steps(monkeypatch, rng):
-    seen = reports(monkeypatch, sources)
+    seen = reports(monkeypatch, duckdb_relations)
     with opened(as_log(*draw_pages(rng, UNIFORM, np.full((3, 2), 0.5), 50), UNIFORM.marginals), progress=None) as log:
         pages.batches(log, progress=None)
     assert list(seen) == ["counting rows", "checking pages", "reading impressions", "sorting pages"]
@@ -103,7 +104,7 @@ def test_an_interrupted_log_is_not_written(tmp_path, monkeypatch, name):
 
         yield report
 
-    monkeypatch.setattr("bothworlds.clicks.generating.progress_bar", interrupted)
+    monkeypatch.setattr("bothworlds.clicks.generator.progress_bar", interrupted)
     with pytest.raises(KeyboardInterrupt):
         generate(tmp_path / name, "paper/stochastic", 100)
     assert not list(tmp_path.iterdir())

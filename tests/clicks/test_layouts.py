@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bothworlds.clicks import counts, generate, read
-from bothworlds.clicks.layouts import LAYOUTS, detect, layout_of
-from bothworlds.clicks.layouts.relpred import last_session
+from bothworlds.clicks.reading.layouts import LAYOUTS, detect, layout_of
+from bothworlds.clicks.reading.layouts.relpred import last_session
 from tests.clicks.real import ROOT, needs_real_logs
 
 ENDINGS = {

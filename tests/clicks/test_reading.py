@@ -12,7 +12,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import counts, generate, heads, read, records, sources
+from bothworlds.clicks import counts, generate, read
+from bothworlds.clicks.reading import duckdb_relations, file_format, text_chunks
 from tests.clicks.naive import as_dictionaries, count_sessions, same
 from tests.clicks.real import ROOT, needs_real_logs
 
@@ -87,7 +88,7 @@ def test_sessions_are_counted_as_by_hand(tmp_path, seed):
 def test_where_a_log_is_cut_into_chunks_does_not_matter(tmp_path, monkeypatch, chunk):
     (tmp_path / "log").write_text(sessions(0))
     whole = counts(tmp_path / "log")
-    monkeypatch.setattr(records, "CHUNK", chunk)
+    monkeypatch.setattr(text_chunks, "CHUNK", chunk)
     assert same(counts(tmp_path / "log"), whole)
     assert counts(tmp_path / "log").notes == whole.notes
 
@@ -97,7 +98,7 @@ def test_where_a_log_is_cut_into_chunks_does_not_matter(tmp_path, monkeypatch, c
 def test_empty_and_bad_lines_between_clicks_do_not_matter_either(tmp_path, monkeypatch, chunk, line):
     (tmp_path / "good").write_text(sessions(0))
     (tmp_path / "log").write_text(sessions(0).replace("\n", f"\n{line}\n"))
-    monkeypatch.setattr(records, "CHUNK", chunk)
+    monkeypatch.setattr(text_chunks, "CHUNK", chunk)
     assert same(counts(tmp_path / "log", skip_bad=True), counts(tmp_path / "good"))
 
 
@@ -109,8 +110,8 @@ def test_a_click_after_an_empty_line_is_counted(tmp_path):
 def test_a_table_that_is_too_small_is_emptied_and_grown(tmp_path, monkeypatch):
     (tmp_path / "log").write_text(sessions(1))
     whole = counts(tmp_path / "log")
-    monkeypatch.setattr(records, "CHUNK", 2000)
-    monkeypatch.setattr(records, "SLOTS", 64)
+    monkeypatch.setattr(text_chunks, "CHUNK", 2000)
+    monkeypatch.setattr(text_chunks, "SLOTS", 64)
     assert same(counts(tmp_path / "log"), whole)
 
 
@@ -431,7 +432,7 @@ def test_a_key_that_only_some_lines_have_is_read(tmp_path):
 
 @pytest.mark.parametrize("late", [{"query": "tea"}, {"pscore": 0.5}, {"timestamp": 3}])
 def test_a_key_that_comes_too_late_is_refused_or_skipped(tmp_path, monkeypatch, late):
-    monkeypatch.setattr(heads, "LOOK", 200)
+    monkeypatch.setattr(file_format, "LOOK", 200)
     text = lines(*map(row, range(20)), row(20, **late), row(21, note="x"))
     (tmp_path / "log").write_text(text)
     with pytest.raises(ValueError, match="line 21: the line has a column of this format that the first lines lack"):
@@ -442,7 +443,7 @@ def test_a_key_that_comes_too_late_is_refused_or_skipped(tmp_path, monkeypatch, 
 
 
 def test_another_spelling_beside_a_column_is_another_column(tmp_path, monkeypatch):
-    monkeypatch.setattr(heads, "LOOK", 200)
+    monkeypatch.setattr(file_format, "LOOK", 200)
     (tmp_path / "log").write_text(lines(*map(row, range(20)), row(20, action="push")))
     assert counts(tmp_path / "log").items == ("a",)
 
@@ -488,6 +489,6 @@ def test_queries_may_be_given_as_numbers(tmp_path):
 
 
 def test_duckdb_keeps_its_progress_bar_off_standard_output():
-    with sources.connect() as connection:
+    with duckdb_relations.connect() as connection:
         shown = connection.execute("SELECT current_setting('enable_progress_bar_print')").fetchall()
     assert shown == [(False,)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.geometry.alternatives import fill_cut, load, make_rival
-from bothworlds.geometry.interior import closest
+from bothworlds.policies.pmed.policy.alternatives import fill_cut, load, make_rival
+from bothworlds.policies.pmed.policy.interior_point import closest
 from tests.reference import exploration as reference
 
 SHAPES = [(4, 3), (3, 3), (5, 2), (6, 4), (3, 1), (2, 2), (8, 5)]

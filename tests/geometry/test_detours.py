@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.geometry.detours import make_detours, take_apart
-from bothworlds.geometry.exploration import make_planner, plan
+from bothworlds.policies.pmed.policy.detours import make_detours, take_apart
+from bothworlds.policies.pmed.policy.exploration import make_planner, plan
 
 SHAPES = [(5, 3), (4, 4), (6, 1), (2, 2), (10, 5), (3, 2)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.geometry.exploration import make_planner, plan
+from bothworlds.policies.pmed.policy.exploration import make_planner, plan
 from tests.reference import exploration as reference
 
 CARD = np.array([0.9, 0.7, 0.5, 0.45, 0.1]), np.array([1.0, 0.9, 0.8])

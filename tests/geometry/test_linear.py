@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from bothworlds.geometry.linear import (
+from bothworlds.policies.pmed.policy.linear_program import (
     add_row,
     drop_slack_rows,
     make_programme,

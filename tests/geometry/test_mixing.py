@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bothworlds.geometry.mixing import mixed, share_needed
 from bothworlds.geometry.polytope import as_marginals
+from bothworlds.geometry.uniform_mixture import mixed, share_needed
 
 
 @given(

@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 from bothworlds.core import copy_state
 from bothworlds.policies import policy
-from bothworlds.statistics.chance import make_stream
+from bothworlds.policies.parts.random_stream import make_stream
 from bothworlds.worlds import stochastic
 from tests.policies.by_hand import WORLDS, rounds_of, trained
 

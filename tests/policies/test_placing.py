@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from bothworlds.kernels import kernel
-from bothworlds.policies.placing import make_desk, place_best, place_in_order, sort_largest
-from bothworlds.statistics.chance import make_stream
+from bothworlds.policies.parts.placing import make_desk, place_best, place_in_order, sort_largest
+from bothworlds.policies.parts.random_stream import make_stream
 from tests.reference.assignment import best_value_by_brute_force, value_of
 
 SHAPES = [(5, 3), (4, 4), (6, 1), (2, 1), (2, 2)]

@@ -10,7 +10,7 @@ import pytest
 import bothworlds
 from bothworlds.core import Decision, copy_state
 from bothworlds.policies import policy
-from bothworlds.statistics.rank_one import fit_newton
+from bothworlds.statistics.rank_one.fit.fit import fit_newton
 from bothworlds.worlds import stochastic
 from tests.reference import exploration as reference
 

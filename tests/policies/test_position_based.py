@@ -12,9 +12,9 @@ from scipy.optimize import brentq, minimize_scalar
 import bothworlds
 from bothworlds.core import Decision
 from bothworlds.policies import policy, told
+from bothworlds.policies.parts.posterior import draw_many
 from bothworlds.statistics import kl, kl_upper
-from bothworlds.statistics.posterior import draw_many
-from bothworlds.statistics.rank_one import fit_newton
+from bothworlds.statistics.rank_one.fit.fit import fit_newton
 from bothworlds.worlds import stochastic
 
 TOLD = ["pbm-ucb", "pbm-pie", "pbm-ts"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bothworlds.policies import describe, names
-from bothworlds.policies.settings import Forgetting, Planning, Restarting, choice, number, probabilities, whole
+from bothworlds.policies.parts.settings import Forgetting, Planning, Restarting, choice, number, probabilities, whole
 
 
 class Counter(Forgetting):

@@ -6,7 +6,7 @@ import math
 import random
 
 from bothworlds.serve.engine_types import Unknown
-from bothworlds.serve.records import Item, Surface, SurfaceSettings
+from bothworlds.serve.model import Item, Surface, SurfaceSettings
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000

@@ -11,7 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from bothworlds.serve.pages import routes as pages
+from bothworlds.serve.dashboard.routes import routes as pages
 from tests.serve.fake_engine import FakeEngine, audit
 
 

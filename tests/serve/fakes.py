@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from bothworlds.serve.ids import imported_id
-from bothworlds.serve.records import RESET, Adjustment, Event, Increments, Report, Segment, Status, Surface
-from bothworlds.serve.settling import increments_of, judged, reported, silent, spread
+from bothworlds.serve.model import RESET, Adjustment, Event, Increments, Report, Segment, Status, Surface
+from bothworlds.serve.settlement import increments_of, judged, reported, silent, spread
 from bothworlds.serve.stores.base import StoreError, VersionConflict
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -25,8 +25,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from bothworlds.serve.stores.opening import open_store
-from bothworlds.serve.verifying import verify
+from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.stores.factory import open_store
 
 from .visiting import SURFACE, Notes, Visitor
 from .workers import workers_of

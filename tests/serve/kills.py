@@ -21,10 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bothworlds.progress import progress_bar
-from bothworlds.serve.records import Event, Report
-from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.model import Event, Report
+from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql import SqlStore
-from bothworlds.serve.verifying import verify
 
 from .stores.samples import NOON, SLOTS, a_surface, an_event
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any
 
-from bothworlds.serve.engine import Engine
+from bothworlds.serve.engine.engine.engine import Engine
+from bothworlds.serve.engine.engine.tokens import DRAW_KEY
 from bothworlds.serve.engine_types import Feedback, Ranked, Result
-from bothworlds.serve.tokens import DRAW_KEY
 
 from .fakes import FakeStore
 

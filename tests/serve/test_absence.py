@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from bothworlds.serve.engine import Engine
-from bothworlds.serve.records import ONE
-from bothworlds.serve.verifying import verify
+from bothworlds.serve.engine.engine.engine import Engine
+from bothworlds.serve.model import ONE
+from bothworlds.serve.ops.verify import verify
 
 from .fakes import FakeStore
 from .running import answer, eventually, refreshed, running
@@ -105,7 +105,7 @@ def test_what_is_excluded_or_pinned_is_learned_about_without_bias(asked: Asked, 
 
 def test_the_shop_would_see_a_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: nobody is charged for having been absent, and the worst item comes to look best."""
-    monkeypatch.setattr("bothworlds.serve.settling.observed_losses", lambda event: ())
+    monkeypatch.setattr("bothworlds.serve.settlement.observed_losses", lambda event: ())
 
     async def shop(engine: Engine) -> None:
         await visitors(engine, PAGES, on(0.3, exclude=["worst"]))
@@ -123,7 +123,7 @@ def test_policies_that_count_shows_and_clicks_do_not_depend_on_the_rule(
         await visitors(engine, 300, on(0.5, exclude=["worst"]))
 
     with_rule = in_a_shop(shop, policy=policy)
-    monkeypatch.setattr("bothworlds.serve.settling.observed_losses", lambda event: ())
+    monkeypatch.setattr("bothworlds.serve.settlement.observed_losses", lambda event: ())
     without = in_a_shop(shop, policy=policy)
     assert [(e.items, e.p) for e in with_rule.settled()] == [(e.items, e.p) for e in without.settled()]
     assert with_rule.totals()[1, ""][1] != without.totals()[1, ""][1]

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from bothworlds.serve.pages import HEADERS
+from bothworlds.serve.dashboard.routes import HEADERS
 from tests.serve.browser import CHROMIUM, Browser
 from tests.serve.fake_service import FakeService
 from tests.serve.listening import listening

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
-from bothworlds.serve.client import AsyncClient, Client, ClientError, Page
+from bothworlds.serve.client.client.client import AsyncClient, Client, ClientError, Page
 from tests.serve.fake_service import FakeService
 from tests.serve.listening import listening
 
@@ -186,7 +186,7 @@ def test_clicks_that_the_service_refuses_are_counted_as_dropped(client, service)
 
 
 def test_a_batch_that_the_service_refuses_takes_no_other_with_it(client, service, monkeypatch):
-    monkeypatch.setattr("bothworlds.serve.client.BATCH", 2)
+    monkeypatch.setattr("bothworlds.serve.client.client.BATCH", 2)
     pages = [client.rank("home", f"r{k}") for k in range(5)]
     with client._sending:  # a click by itself would send what waits
         for page in pages:
@@ -233,7 +233,7 @@ def ran(script, address):
     """A program of its own with a client, in which a visitor has clicked once."""
     start = f"""
 import os, time
-from bothworlds.serve.client import Client
+from bothworlds.serve.client.client import Client
 client = Client({address!r}, timeout={PATIENCE}, flush_seconds=3600)
 client.click(client.rank("home", "r1"), 1)
 """
@@ -287,7 +287,7 @@ def test_closing_waits_for_a_flush_under_way_and_sends_what_that_could_not(addre
 
 
 def test_a_click_does_not_wait_for_others_that_are_being_sent(address, service, monkeypatch):
-    monkeypatch.setattr("bothworlds.serve.client.BATCH", 1)
+    monkeypatch.setattr("bothworlds.serve.client.client.BATCH", 1)
     with Client(address, timeout=PATIENCE, flush_seconds=3600) as client:
         page = client.rank("home", "r1")
         with client._sending:

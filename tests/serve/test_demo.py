@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from bothworlds import worlds
-from bothworlds.serve import demo
-from bothworlds.serve.client import Client
+from bothworlds.serve.client.client.client import Client
 from bothworlds.serve.config import load_config
+from bothworlds.serve.ops import demo
 from tests.serve.fake_service import FakeService
 from tests.serve.listening import listening
 

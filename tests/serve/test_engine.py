@@ -8,8 +8,9 @@ import threading
 import numpy as np
 import pytest
 
-from bothworlds.serve import rating, surfaces
+from bothworlds.serve.engine.engine import surface_rules
 from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, Unknown
+from bothworlds.serve.reports import item_rates
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written
@@ -205,30 +206,30 @@ async def test_pages_may_be_pinned_whole_or_leave_no_choice(engine, store, clock
 
 @with_engine()
 async def test_policies_for_exclusions_are_kept_but_not_without_end(engine, store, clock):
-    from bothworlds.serve import shelves
+    from bothworlds.serve.engine.engine import served_surface
 
-    for k in range(shelves.CHOICES + 40):
+    for k in range(served_surface.CHOICES + 40):
         pins = {k % 3: ITEMS[k % 6]}
         exclude = [name for j, name in enumerate(ITEMS) if k >> 3 >> j & 1 and name != ITEMS[k % 6]][:2]
         await engine.rank("home", f"r{k}", pins=pins, exclude=exclude)
     shelf = engine._refresher.displays["home"].shelves[""]
-    assert 0 < len(shelf._choices) <= shelves.CHOICES
+    assert 0 < len(shelf._choices) <= served_surface.CHOICES
     await visit(engine, "v", {"a"})
     await refreshed(engine)
     fresh = engine._refresher.displays["home"].shelves[""]
-    assert 0 < len(fresh._choices) <= shelves.HOT
+    assert 0 < len(fresh._choices) <= served_surface.HOT
     assert fresh is not shelf
 
 
 @with_engine()
 async def test_the_memory_for_exclusions_is_shared_by_the_segments_of_a_surface(engine, store, clock):
-    from bothworlds.serve import shelves
+    from bothworlds.serve.engine.engine import served_surface
 
     names = ["", "one", "two", "three"]
     for name in names:
         await engine.rank("home", f"first {name}", segment=name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shelves, "CELLS", 8 * len(ITEMS) * 3)
+        patch.setattr(served_surface, "CELLS", 8 * len(ITEMS) * 3)
         for name in names:
             for item in ITEMS:
                 await engine.rank("home", f"{name} {item}", segment=name, exclude=[item])
@@ -309,7 +310,7 @@ async def test_a_change_that_another_process_overtakes_is_made_again(one, two, s
 
     def slow(surface, adjustments, audit):
         store.save_surface = save
-        quicker = surfaces.with_settings(store.surfaces()[0], {"floor": 0.09}, clock()).surface
+        quicker = surface_rules.with_settings(store.surfaces()[0], {"floor": 0.09}, clock()).surface
         overtaken.append(save(quicker, [], []))
         return save(surface, adjustments, audit)
 
@@ -390,12 +391,12 @@ async def test_pins_are_told_alike_at_first_and_from_the_store(engine, store, cl
 
 
 def test_the_first_visitor_waits_for_no_solver(monkeypatch):
-    from bothworlds.serve import shelves
+    from bothworlds.serve.engine.engine import served_surface
 
     threads = []
-    solve = shelves.served
+    solve = served_surface.served
     monkeypatch.setattr(
-        shelves, "served", lambda *arguments: threads.append(threading.current_thread()) or solve(*arguments)
+        served_surface, "served", lambda *arguments: threads.append(threading.current_thread()) or solve(*arguments)
     )
 
     async def whole():
@@ -421,7 +422,7 @@ async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engi
         await visit(engine, f"v{k}", {"a", "b"})
     report = await engine.report("home", until=clock() + 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rating, "latest", None)
+        patch.setattr(item_rates, "latest", None)
         headline = await engine.headline("home")
     assert headline["uplift"] == report["uplift"]
     assert headline["pages"] == report["headline"]["pages"] > 0
@@ -433,9 +434,9 @@ async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engi
 @with_engine()
 async def test_those_who_watch_a_dashboard_do_not_read_the_log_again_and_again(engine, store, clock):
     await visit(engine, "v", {"a"})
-    read, latest = [], rating.latest
+    read, latest = [], item_rates.latest
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rating, "latest", lambda *arguments: read.append(arguments) or latest(*arguments))
+        patch.setattr(item_rates, "latest", lambda *arguments: read.append(arguments) or latest(*arguments))
         for _ in range(5):
             clock.at += 1000
             await engine.report("home")
@@ -461,7 +462,7 @@ async def test_policies_are_kept_for_whoever_asks_later(engine, store, clock):
 
 @with_engine()
 async def test_losses_that_grow_too_large_are_reported_long_before(engine, store, clock):
-    from bothworlds.serve.records import Adjustment, Cell, Increments
+    from bothworlds.serve.model import Adjustment, Cell, Increments
 
     huge = Increments(surface_id=1, segment="", rounds=1, cells=(Cell(0, 0, loss=(1 << 60) + 1),))
     store.adjust([Adjustment(increments=huge, at=0, actor="test", reason="test")], [])

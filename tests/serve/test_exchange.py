@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.engine_types import Invalid
-from bothworlds.serve.records import ONE
+from bothworlds.serve.model import ONE
 
 from .fakes import FakeStore
 from .running import ITEMS, answer, running, visit, with_engine

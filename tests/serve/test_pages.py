@@ -10,9 +10,9 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from bothworlds.serve import pages, wording
+from bothworlds.serve.dashboard import routes, text
 from bothworlds.serve.engine_types import Unavailable
-from bothworlds.serve.operations import OPERATIONS
+from bothworlds.serve.http.operations import OPERATIONS
 from tests.serve.fake_engine import NAMES, NOW, FakeEngine, audit, item_line, report_of, surface_of
 from tests.serve.markup import Markup, drawings
 
@@ -22,7 +22,7 @@ EVIL = '<script>alert("1")</script>'
 
 class Browsing:
     def __init__(self, engine, **options):
-        self._app = Starlette(routes=pages.routes(engine, audit=audit, **options))
+        self._app = Starlette(routes=routes.routes(engine, audit=audit, **options))
 
     def get(self, path, **options):
         return asyncio.run(self._get(path, **options))
@@ -212,7 +212,7 @@ def test_names_are_never_taken_for_markup():
 
 def test_segments_are_listed_with_last_use_and_pages_learned_from():
     page = dashboard(segments=["", "mobile", EVIL])
-    for said in ("3 of 100 places", "mobile", "1,234", wording.moment(NOW), "never"):
+    for said in ("3 of 100 places", "mobile", "1,234", text.moment(NOW), "never"):
         assert said in page.text
     assert "<script>alert" not in page.source
     assert "places are taken" not in dashboard(segments=[""]).text

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from bothworlds.serve.records import Report
+from bothworlds.serve.model import Report
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, refreshed, running, visit

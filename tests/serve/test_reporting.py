@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from bothworlds.serve import reporting
-from bothworlds.serve.comparing import Pages, told_of, uplift_of
 from bothworlds.serve.engine_types import Invalid, Unknown
-from bothworlds.serve.rating import Asked, weighted_rates
-from bothworlds.serve.records import Event
-from bothworlds.serve.reporting import shift_of
+from bothworlds.serve.model import Event
+from bothworlds.serve.reports import report
+from bothworlds.serve.reports.item_rates import Asked, weighted_rates
+from bothworlds.serve.reports.report import shift_of
+from bothworlds.serve.reports.uplift import Pages, told_of, uplift_of
 
 from .running import ITEMS, answer, refreshed, visit, with_engine
 
@@ -186,7 +186,7 @@ def test_the_alarm_rings_when_visitors_change_and_not_before(rng):
             self.weeks = {True: pages_of(rng, 0.5, 20_000), False: recent}
 
         def history(self, surface_id, since, until, step):
-            pages = self.weeks[until < 10 * reporting.DAY]
+            pages = self.weeks[until < 10 * report.DAY]
             row = {"at": since, "segment": "", "arm": "learner", "events": pages.pages, "settled": pages.pages}
             return [{**row, "clicks": pages.clicks, "squares": pages.squares}]
 
@@ -196,7 +196,7 @@ def test_the_alarm_rings_when_visitors_change_and_not_before(rng):
     class Display:
         surface = Surface()
 
-    asked = Asked(Display(), None, 0, 1, 10 * reporting.DAY)
+    asked = Asked(Display(), None, 0, 1, 10 * report.DAY)
     alarms = [shift_of(History(pages_of(rng, 0.5, 1000)), asked)["alarm"] for _ in range(200)]
     assert not any(alarms)
     changed = shift_of(History(pages_of(rng, 0.35, 1000)), asked)

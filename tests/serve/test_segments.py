@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from bothworlds.serve import refreshing
+from bothworlds.serve.engine.engine import refresher
+from bothworlds.serve.engine.engine.segments import DAY, GRAIN, HOUR
 from bothworlds.serve.engine_types import Invalid, TooMany, Unknown
-from bothworlds.serve.segments import DAY, GRAIN, HOUR
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written
@@ -78,7 +78,7 @@ async def test_while_the_store_is_away_a_new_segment_is_served_as_the_default_on
     find, store.find = store.find, lambda ids: {}
 
     def away(*place):
-        raise refreshing.StoreError("the disk is full")
+        raise refresher.StoreError("the disk is full")
 
     admit, store.admit_segment = store.admit_segment, away
     assert (await engine.rank("home", "r1", segment="one")).segment == ""
@@ -245,7 +245,7 @@ def test_a_segment_used_in_one_process_does_not_expire_in_another_and_deletions_
 
 
 def test_segments_expire_by_themselves(monkeypatch):
-    monkeypatch.setattr(refreshing, "EXPIRE_SECONDS", 0.0)
+    monkeypatch.setattr(refresher, "EXPIRE_SECONDS", 0.0)
 
     async def whole():
         clock = Clock()

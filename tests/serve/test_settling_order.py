@@ -7,14 +7,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bothworlds.serve import wording
-from bothworlds.serve.exploration import LITTLE, cost_of, is_settled
-from bothworlds.serve.learner import Sums, policy_of
-from bothworlds.serve.rating import MINUTE
-from bothworlds.serve.recent_window import DAY, HOUR, Recency, window_of
-from bothworlds.serve.records import ONE, Item, Surface, SurfaceSettings
-from bothworlds.serve.shelves import Display, Shelf
-from bothworlds.serve.viewing import likeliest
+from bothworlds.serve.dashboard import text
+from bothworlds.serve.dashboard.view_model import likeliest
+from bothworlds.serve.engine.engine.learner import Sums, policy_of
+from bothworlds.serve.engine.engine.served_surface import Display, Shelf
+from bothworlds.serve.model import ONE, Item, Surface, SurfaceSettings
+from bothworlds.serve.reports.exploration_cost import LITTLE, cost_of, is_settled
+from bothworlds.serve.reports.item_rates import MINUTE
+from bothworlds.serve.reports.recent_window import DAY, HOUR, Recency, window_of
 
 from .running import ITEMS, answer, refreshed, with_engine
 
@@ -35,7 +35,7 @@ async def visits(engine, clock, rng, numbers, apart_ms):
 
 
 def headlines(report, headline):
-    return [" ".join((said.sentence, said.meaning)) for said in (wording.verdict(report), wording.in_short(headline))]
+    return [" ".join((said.sentence, said.meaning)) for said in (text.verdict(report), text.in_short(headline))]
 
 
 @with_engine(holdout=0.2, slots=2)
@@ -62,7 +62,7 @@ async def test_a_young_surface_that_has_found_the_right_order_is_not_said_to_los
     assert report["recent"]["since"] >= start - MINUTE
     assert report["recent"]["headline"]["pages"] <= report["learning"]["rounds"] - 1000
     for said in headlines(report, headline):
-        assert wording.against_holdout(report["recent"]["uplift"]) in said
+        assert text.against_holdout(report["recent"]["uplift"]) in said
         assert "Still learning" not in said
 
 

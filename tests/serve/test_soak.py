@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bothworlds.serve import engine
-from bothworlds.serve.app import Service
 from bothworlds.serve.config import Config
-from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.engine.engine import engine
+from bothworlds.serve.http.app import Service
+from bothworlds.serve.stores.factory import open_store
 
 VISITS, PARTS = 400, 14  # growth is measured over the second half
 ALLOWANCE = 60  # bytes a visit: an answer that was kept would take a thousand

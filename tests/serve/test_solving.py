@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from bothworlds.serve import shelves, solving
+from bothworlds.serve.engine.engine import served_surface, solver
 from bothworlds.serve.engine_types import Invalid, TooMany
 
 from .running import ITEMS, answer, eventually, refreshed, visit, with_engine
@@ -21,14 +21,14 @@ class Gate:
 
     def __init__(self, patch):
         self.threads, self.opened = [], threading.Event()
-        solve = shelves.served
+        solve = served_surface.served
 
         def held(*arguments):
             self.threads.append(threading.current_thread())
             assert self.opened.wait(60)
             return solve(*arguments)
 
-        patch.setattr(shelves, "served", held)
+        patch.setattr(served_surface, "served", held)
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def test_the_same_exclusion_set_is_solved_once_for_all_who_wait(gated):
 
 
 def test_solves_that_wait_are_bounded_in_all_and_for_each_client(gated, monkeypatch):
-    monkeypatch.setattr(solving, "MOST", 5)
-    monkeypatch.setattr(solving, "MOST_OF_CLIENT", 3)
+    monkeypatch.setattr(solver, "MOST", 5)
+    monkeypatch.setattr(solver, "MOST_OF_CLIENT", 3)
 
     async def test(engine, gate):
         flood = [asked(engine, pair, client="page") for pair in PAIRS[:8]]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bothworlds.serve import surfaces
+from bothworlds.serve.engine.engine import surface_rules
 from bothworlds.serve.engine_types import Conflict, Invalid, TooMany, Unknown
-from bothworlds.serve.records import ONE, Segment
+from bothworlds.serve.model import ONE, Segment
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, refreshed, running, visit, with_engine
@@ -20,8 +20,8 @@ NOW = 1_000
 
 
 def surface(**body):
-    made = surfaces.created("home", {"slots": 2, "items": ["a", "b", "c"], **body}, NOW).surface
-    return surfaces.msgspec.structs.replace(made, id=1)
+    made = surface_rules.created("home", {"slots": 2, "items": ["a", "b", "c"], **body}, NOW).surface
+    return surface_rules.msgspec.structs.replace(made, id=1)
 
 
 def segment(losses, name=""):
@@ -73,7 +73,7 @@ def test_what_makes_no_sense_is_refused_and_pointed_at(body, pointer, said):
 @pytest.mark.parametrize("name", ["", "a\tb", "x" * 129])
 def test_surfaces_have_proper_names(name):
     with pytest.raises(Invalid):
-        surfaces.created(name, {"slots": 1, "items": ["a"]}, NOW)
+        surface_rules.created(name, {"slots": 1, "items": ["a"]}, NOW)
 
 
 def test_there_are_limits_to_items():
@@ -83,9 +83,11 @@ def test_there_are_limits_to_items():
 
 def test_a_new_item_starts_at_the_median_of_the_active_ones():
     known = surface(items=["a", "b", "c", "d"])
-    known = surfaces.paused(known, "d", NOW).surface
-    medians = surfaces.medians_of(known, [segment([[10, 1], [30, 2], [20, 9], [999, 999]]), segment([[0, 4]], "other")])
-    change = surfaces.put_back(known, "new", medians, NOW, "me")
+    known = surface_rules.paused(known, "d", NOW).surface
+    medians = surface_rules.medians_of(
+        known, [segment([[10, 1], [30, 2], [20, 9], [999, 999]]), segment([[0, 4]], "other")]
+    )
+    change = surface_rules.put_back(known, "new", medians, NOW, "me")
     cells = {one.increments.segment: one.increments.cells for one in change.adjustments}
     assert [(c.item, c.slot, c.loss // ONE) for c in cells[""]] == [(4, 0, 20), (4, 1, 2)]
     assert "other" not in cells  # the median there is zero
@@ -93,9 +95,9 @@ def test_a_new_item_starts_at_the_median_of_the_active_ones():
 
 
 def test_an_item_that_comes_back_is_as_its_counters_say():
-    for away in (surfaces.paused, surfaces.removed):
+    for away in (surface_rules.paused, surface_rules.removed):
         known = away(surface(), "c", NOW).surface
-        assert surfaces.put_back(known, "c", {"": [5] * 50}, NOW, "me").adjustments == ()
+        assert surface_rules.put_back(known, "c", {"": [5] * 50}, NOW, "me").adjustments == ()
 
 
 @with_engine()
@@ -118,23 +120,23 @@ async def test_a_warm_start_or_an_import_during_a_pause_is_charged_once(engine, 
 
 
 def test_removed_items_make_room_for_others(monkeypatch):
-    monkeypatch.setattr(surfaces, "MOST_ITEMS", 4)
-    monkeypatch.setattr(surfaces, "MOST_EVER", 6)
+    monkeypatch.setattr(surface_rules, "MOST_ITEMS", 4)
+    monkeypatch.setattr(surface_rules, "MOST_EVER", 6)
     known = surface(items=["a", "b", "c", "d"])
     with pytest.raises(TooMany, match="at most 4 items"):
-        surfaces.put_back(known, "e", {}, NOW, "me")
+        surface_rules.put_back(known, "e", {}, NOW, "me")
     for old, new in (("c", "e"), ("d", "f")):
-        known = surfaces.put_back(surfaces.removed(known, old, NOW).surface, new, {}, NOW, "me").surface
+        known = surface_rules.put_back(surface_rules.removed(known, old, NOW).surface, new, {}, NOW, "me").surface
     with pytest.raises(TooMany, match="at most 4 items"):
-        surfaces.put_back(surfaces.paused(known, "a", NOW).surface, "g", {}, NOW, "me")
+        surface_rules.put_back(surface_rules.paused(known, "a", NOW).surface, "g", {}, NOW, "me")
     with pytest.raises(TooMany, match="6 items in its life"):
-        surfaces.put_back(surfaces.removed(known, "a", NOW).surface, "g", {}, NOW, "me")
+        surface_rules.put_back(surface_rules.removed(known, "a", NOW).surface, "g", {}, NOW, "me")
 
 
 def test_a_row_belongs_to_one_item_for_good():
-    known = surfaces.removed(surface(), "c", NOW).surface
-    known = surfaces.put_back(known, "d", {}, NOW, "me").surface
-    known = surfaces.put_back(known, "c", {}, NOW, "me").surface
+    known = surface_rules.removed(surface(), "c", NOW).surface
+    known = surface_rules.put_back(known, "d", {}, NOW, "me").surface
+    known = surface_rules.put_back(known, "c", {}, NOW, "me").surface
     assert [(item.name, item.index, item.state) for item in known.items] == [
         ("a", 0, "active"),
         ("b", 1, "active"),
@@ -145,19 +147,21 @@ def test_a_row_belongs_to_one_item_for_good():
 
 def test_too_few_items_are_never_left():
     with pytest.raises(Invalid, match="2 slots need 2 active items; there are 1"):
-        surfaces.paused(surfaces.paused(surface(), "a", NOW).surface, "b", NOW)
+        surface_rules.paused(surface_rules.paused(surface(), "a", NOW).surface, "b", NOW)
 
 
 def test_what_changes_nothing_leaves_the_version():
     known = surface()
-    assert surfaces.with_settings(known, {"slots": 2}, NOW).surface is known
-    assert surfaces.put_back(known, "a", {}, NOW, "me").surface is known
-    assert surfaces.updated(known, {"slots": 2, "items": ["b"]}, {}, NOW, "me").surface is known
+    assert surface_rules.with_settings(known, {"slots": 2}, NOW).surface is known
+    assert surface_rules.put_back(known, "a", {}, NOW, "me").surface is known
+    assert surface_rules.updated(known, {"slots": 2, "items": ["b"]}, {}, NOW, "me").surface is known
 
 
 def test_one_put_is_one_version_whatever_it_holds():
     known = surface()
-    change = surfaces.updated(known, {"items": ["x", "y"], "baseline": ["y"], "slots": 4}, {"": [5] * 50}, NOW, "me")
+    change = surface_rules.updated(
+        known, {"items": ["x", "y"], "baseline": ["y"], "slots": 4}, {"": [5] * 50}, NOW, "me"
+    )
     assert change.surface.version == known.version + 1
     assert [item.name for item in change.surface.items] == ["a", "b", "c", "x", "y"]
     assert len(change.adjustments) == 2

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql import SqlStore
-from bothworlds.serve.verifying import verify
 
 from .stores.samples import NOON, a_report, a_surface, an_event
 

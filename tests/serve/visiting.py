@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
-from bothworlds.serve.records import Event, weight_of
+from bothworlds.serve.model import Event, weight_of
 
 SLOTS, ITEMS = 3, [f"item-{k}" for k in range(8)]
 SURFACE = {"slots": SLOTS, "items": ITEMS, "holdout": 0.1}

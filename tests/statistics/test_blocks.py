@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bothworlds.core import copy_state
 from bothworlds.kernels import kernel
-from bothworlds.statistics import blocks as parts
-from bothworlds.statistics.blocks import make_blocks
+from bothworlds.policies.parts import blocks as parts
+from bothworlds.policies.parts.blocks import make_blocks
 from tests.reference.blocks import as_lists, levels
 
 

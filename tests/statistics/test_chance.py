@@ -9,7 +9,7 @@ from scipy import stats
 
 from bothworlds.core import copy_state
 from bothworlds.kernels import Floats, kernel
-from bothworlds.statistics.chance import absorb, make_stream, uniform
+from bothworlds.policies.parts.random_stream import absorb, make_stream, uniform
 
 
 @kernel

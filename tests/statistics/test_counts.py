@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bothworlds.kernels import kernel
-from bothworlds.statistics.counts import lacking_list, make_counts, record
+from bothworlds.policies.parts.counts import lacking_list, make_counts, record
 
 N, M = 4, 2
 

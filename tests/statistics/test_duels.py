@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bothworlds.kernels import kernel
-from bothworlds.statistics import duels as fights
-from bothworlds.statistics.blocks import make_blocks
-from bothworlds.statistics.duels import make_duels
+from bothworlds.policies.parts import duels as fights
+from bothworlds.policies.parts.blocks import make_blocks
+from bothworlds.policies.parts.duels import make_duels
 from tests.reference.blocks import add_duels, as_lists
 from tests.statistics.test_blocks import draw_list, partition
 

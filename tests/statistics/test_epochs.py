@@ -7,7 +7,7 @@ import math
 import pytest
 
 from bothworlds.kernels import kernel
-from bothworlds.statistics.epochs import FIRST_HORIZON, make_epochs, new_epoch
+from bothworlds.policies.parts.epochs import FIRST_HORIZON, make_epochs, new_epoch
 
 
 @kernel

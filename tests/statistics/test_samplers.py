@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from bothworlds.kernels import kernel
-from bothworlds.statistics import samplers
-from bothworlds.statistics.chance import make_stream
+from bothworlds.policies.parts import samplers
+from bothworlds.policies.parts.random_stream import make_stream
 
 DRAWS = 20_000
 LEAST = 1e-4  # of a p-value, with fixed seeds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bothworlds.kernels import kernel
-from bothworlds.statistics.tally import make_tally, set_times, times_of
+from bothworlds.policies.parts.list_table import make_tally, set_times, times_of
 
 
 @kernel

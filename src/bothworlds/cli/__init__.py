@@ -13,7 +13,7 @@ import typer
 
 # Importing a module adds its commands; help lists them in this order.
 # isort: off
-from . import simulating, bounding, generating, fitting, evaluating, serving  # noqa: F401
+from . import simulation, bounds, generate, fit, evaluate, service  # noqa: F401
 
 # isort: on
 from ..progress import hear_interrupts, interrupted

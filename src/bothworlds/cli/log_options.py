@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..clicks.bad_input import BadInput
+from ..clicks.reading.bad_input import BadInput
 
 __all__ = ["Columns", "Files", "Format", "Positions", "Query", "SkipBad", "TopItems", "flags_in_errors"]
 

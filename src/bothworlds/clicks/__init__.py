@@ -6,17 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .counting import counts
-    from .evaluation import compare, evaluate
-    from .fitting import fit
-    from .generating import generate
+    from .counts import Counts
+    from .fitting.fit import fit
+    from .generator import generate
     from .log import Log, read
-    from .model import Model, Models
-    from .offpolicy.interchange import from_obp, to_obp
-    from .offpolicy.replaying import replay
+    from .model.file import load_model
+    from .model.model import Model, Models
+    from .offpolicy.evaluation import compare, evaluate
+    from .offpolicy.obp_fields import from_obp, to_obp
+    from .offpolicy.replay import replay
     from .offpolicy.result import Evaluation
-    from .storage import load_model
-    from .tally import Counts
+    from .reading.count import counts
 
 __all__ = [
     "Counts",

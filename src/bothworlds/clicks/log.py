@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from .heads import Head, Paths, find_files, look_at, with_names
-from .layouts import LAYOUTS, NAMES, Layout, TableLayout, TextLayout, detect
-from .memory import as_table, look_at_table, name_of
+from .reading.file_format import Head, Paths, find_files, look_at, with_names
+from .reading.frames import as_table, look_at_table, name_of
+from .reading.layouts import LAYOUTS, NAMES, Layout, TableLayout, TextLayout, detect
 
 __all__ = ["Log", "read"]
 
@@ -72,7 +72,7 @@ class Log:
                 f"{self.origin} is in the format {self.layout}, which has no row for every result with the probability "
                 "of showing it there: fit a model to it instead, and play rankings and policies in its world"
             )
-        from .tables import checked_rows
+        from .reading.duckdb_counts import checked_rows
 
         return checked_rows(self, connection, progress)
 

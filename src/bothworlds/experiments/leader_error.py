@@ -11,7 +11,7 @@ import numpy as np
 from ..arena.figures import PALETTE, drawing, label_ends
 from ..core import Shape, decides, learns
 from ..geometry.assignment import assign
-from ..geometry.follow import show
+from ..geometry.leader_state import show
 from ..geometry.sampling import Urn, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel
 from ..policies import CompiledPolicy, policy

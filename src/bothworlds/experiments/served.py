@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns
-from ..geometry.follow import Leading, lead, lead_afresh, make_leading, reset, show
+from ..geometry.leader_state import Leading, lead, lead_afresh, make_leading, reset, show
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import Urn, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..policies import CompiledPolicy
-from ..policies.settings import choice, number, whole
+from ..policies.parts.settings import choice, number, whole
 
 __all__ = ["ServedFtrl"]
 

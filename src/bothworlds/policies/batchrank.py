@@ -10,10 +10,10 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
-from ..statistics.blocks import Blocks, cut, exchange, make_blocks, one_block, sort_block
-from ..statistics.epochs import Epochs, new_epoch
 from ..statistics.kl import kl_lower, kl_upper
-from .settings import Planning, number
+from .parts.blocks import Blocks, cut, exchange, make_blocks, one_block, sort_block
+from .parts.epochs import Epochs, new_epoch
+from .parts.settings import Planning, number
 
 __all__ = ["BatchRank"]
 

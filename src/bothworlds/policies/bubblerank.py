@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
-from ..statistics.chance import Stream, absorb, make_stream, uniform
-from ..statistics.epochs import Epochs, new_epoch
-from .settings import Planning, number
+from .parts.epochs import Epochs, new_epoch
+from .parts.random_stream import Stream, absorb, make_stream, uniform
+from .parts.settings import Planning, number
 
 __all__ = ["BubbleRank"]
 

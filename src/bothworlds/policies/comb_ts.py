@@ -10,10 +10,10 @@ import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
-from ..statistics.counts import Counts, record
-from ..statistics.samplers import beta
-from .placing import Desk, make_desk, place_best
-from .settings import Forgetting, number
+from .parts.counts import Counts, record
+from .parts.placing import Desk, make_desk, place_best
+from .parts.samplers import beta
+from .parts.settings import Forgetting, number
 
 __all__ = ["CombTs"]
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
-from ..statistics.counts import Counts, lacking_list, record
-from .placing import Desk, make_desk, place_best
-from .settings import Forgetting, number
+from .parts.counts import Counts, lacking_list, record
+from .parts.placing import Desk, make_desk, place_best
+from .parts.settings import Forgetting, number
 
 __all__ = ["CombUcb"]
 

@@ -11,9 +11,9 @@ import numpy as np
 from ..core import Shape, decides, learns
 from ..geometry.assignment import assign
 from ..kernels import Floats, Ints, inner_kernel
-from ..statistics.chance import Stream, absorb, make_stream, uniform
-from ..statistics.epochs import Epochs, new_epoch
-from .settings import Restarting, number
+from .parts.epochs import Epochs, new_epoch
+from .parts.random_stream import Stream, absorb, make_stream, uniform
+from .parts.settings import Restarting, number
 
 __all__ = ["Ftpl"]
 

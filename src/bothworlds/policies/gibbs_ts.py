@@ -10,11 +10,11 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
-from ..statistics.chance import Stream, absorb, make_stream
-from ..statistics.counts import Counts, record
-from ..statistics.samplers import beta, binomial, round_at_random
-from .placing import Desk, make_desk, place_in_order
-from .settings import Forgetting, number, whole
+from .parts.counts import Counts, record
+from .parts.placing import Desk, make_desk, place_in_order
+from .parts.random_stream import Stream, absorb, make_stream
+from .parts.samplers import beta, binomial, round_at_random
+from .parts.settings import Forgetting, number, whole
 
 __all__ = ["GibbsTs"]
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
-from ..statistics.chance import Stream, absorb, make_stream
-from ..statistics.counts import Counts, record
-from ..statistics.epochs import Epochs, make_epochs, new_epoch
 from ..statistics.kl import kl_upper, round_level
-from ..statistics.tally import Tally, make_tally, set_times, times_of
-from .placing import Desk, make_desk, place_best, sort_largest
-from .settings import Forgetting, choice, whole
+from .parts.counts import Counts, record
+from .parts.epochs import Epochs, make_epochs, new_epoch
+from .parts.list_table import Tally, make_tally, set_times, times_of
+from .parts.placing import Desk, make_desk, place_best, sort_largest
+from .parts.random_stream import Stream, absorb, make_stream
+from .parts.settings import Forgetting, choice, whole
 
 __all__ = ["Grab"]
 

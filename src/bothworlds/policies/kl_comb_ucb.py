@@ -10,11 +10,11 @@ import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel, kernel
-from ..statistics.counts import Counts, record
-from ..statistics.epochs import Epochs, go_forward, make_epochs, new_epoch
 from ..statistics.kl import kl_upper, round_level
-from .placing import Desk, make_desk, place_best
-from .settings import Forgetting, choice, whole
+from .parts.counts import Counts, record
+from .parts.epochs import Epochs, go_forward, make_epochs, new_epoch
+from .parts.placing import Desk, make_desk, place_best
+from .parts.settings import Forgetting, choice, whole
 
 __all__ = ["KlCombUcb"]
 

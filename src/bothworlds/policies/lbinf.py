@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..core import Shape
 from .lbinfv import Plan, State, optimist
-from .settings import Planning, number
+from .parts.settings import Planning, number
 
 __all__ = ["Lbinf"]
 

@@ -9,11 +9,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.follow import Leading, lead, make_leading, ready, reset, show
+from ..geometry.leader_state import Leading, lead, make_leading, ready, reset, show
 from ..geometry.regularizers import HybridBarrier
 from ..kernels import Floats, Ints, kernel
-from ..statistics.epochs import Epochs, new_epoch
-from .settings import Planning, choice, number
+from .parts.epochs import Epochs, new_epoch
+from .parts.settings import Planning, choice, number
 
 __all__ = ["Lbinfv", "Plan", "State", "optimist"]
 

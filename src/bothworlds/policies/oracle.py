@@ -14,7 +14,7 @@ from ..kernels import Floats, Ints
 from ..worlds import Relabelled, World
 from ..worlds import resolve as resolve_world
 from .base import CompiledPolicy
-from .settings import whole
+from .parts.settings import whole
 
 __all__ = ["Oracle"]
 

@@ -9,11 +9,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.follow import Leading, make_leading, project, ready, reset, show
+from ..geometry.leader_state import Leading, make_leading, project, ready, reset, show
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints, kernel
-from ..statistics.epochs import Epochs, new_epoch
-from .settings import Planning, number
+from .parts.epochs import Epochs, new_epoch
+from .parts.settings import Planning, number
 
 __all__ = ["Osmd"]
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
-from ..statistics.chance import Stream, absorb, make_stream, uniform
-from ..statistics.counts import Counts, record
-from ..statistics.samplers import step_within_unit
-from .placing import Desk, make_desk, place_in_order
-from .settings import Forgetting, number, whole
+from .parts.counts import Counts, record
+from .parts.placing import Desk, make_desk, place_in_order
+from .parts.random_stream import Stream, absorb, make_stream, uniform
+from .parts.samplers import step_within_unit
+from .parts.settings import Forgetting, number, whole
 
 __all__ = ["PbMhb"]
 

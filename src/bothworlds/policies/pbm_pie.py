@@ -10,11 +10,11 @@ import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
-from ..statistics.counts import Counts, lacking_list, record
-from ..statistics.epochs import Epochs, new_epoch
 from ..statistics.kl import EDGE, kl
-from .position_based import Examined, Positions, Rank, make_rank, place
-from .settings import Planning, number
+from .parts.counts import Counts, lacking_list, record
+from .parts.epochs import Epochs, new_epoch
+from .parts.position_based import Examined, Positions, Rank, make_rank, place
+from .parts.settings import Planning, number
 
 __all__ = ["PbmPie", "PieSettings", "explore_last", "forget_at_restart"]
 

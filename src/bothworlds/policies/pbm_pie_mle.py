@@ -10,10 +10,10 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
-from ..statistics.counts import Counts, lacking_list, record
-from ..statistics.epochs import Epochs
+from .parts.counts import Counts, lacking_list, record
+from .parts.epochs import Epochs
+from .parts.position_based import Fitted, Fitting, Rank, make_rank, refit
 from .pbm_pie import PieSettings, explore_last, forget_at_restart
-from .position_based import Fitted, Fitting, Rank, make_rank, refit
 
 __all__ = ["PbmPieMle"]
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints, kernel
-from ..statistics.counts import Counts, record
-from ..statistics.posterior import HAT, draw, put_hat
-from .position_based import Examined, Positions, Rank, make_rank, place
+from .parts.counts import Counts, record
+from .parts.position_based import Examined, Positions, Rank, make_rank, place
+from .parts.posterior import HAT, draw, put_hat
 
 __all__ = ["PbmTs"]
 

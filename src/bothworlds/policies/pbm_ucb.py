@@ -10,9 +10,9 @@ import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
-from ..statistics.counts import Counts, record
-from .position_based import Examined, Positions, Rank, make_rank, place
-from .settings import number
+from .parts.counts import Counts, record
+from .parts.position_based import Examined, Positions, Rank, make_rank, place
+from .parts.settings import number
 
 __all__ = ["PbmUcb", "rank_by_upper_bounds"]
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
-from ..statistics.counts import Counts, lacking_list, record
+from .parts.counts import Counts, lacking_list, record
+from .parts.position_based import Fitted, Fitting, Rank, make_rank, refit
+from .parts.settings import number
 from .pbm_ucb import rank_by_upper_bounds
-from .position_based import Fitted, Fitting, Rank, make_rank, refit
-from .settings import number
 
 __all__ = ["PbmUcbMle"]
 

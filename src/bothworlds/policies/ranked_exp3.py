@@ -10,9 +10,9 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel, kernel
-from ..statistics.chance import Stream, absorb, make_stream, uniform
-from ..statistics.epochs import Epochs, new_epoch
-from .settings import Planning, choice
+from .parts.epochs import Epochs, new_epoch
+from .parts.random_stream import Stream, absorb, make_stream, uniform
+from .parts.settings import Planning, choice
 
 __all__ = ["RankedExp3"]
 

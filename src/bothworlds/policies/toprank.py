@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
-from ..statistics.blocks import Blocks, arrange, draw_list, make_blocks, one_block
-from ..statistics.duels import Duels, forget_duels, make_duels, record_duels
-from ..statistics.epochs import Epochs, new_epoch
-from .settings import Planning, number
+from .parts.blocks import Blocks, arrange, draw_list, make_blocks, one_block
+from .parts.duels import Duels, forget_duels, make_duels, record_duels
+from .parts.epochs import Epochs, new_epoch
+from .parts.settings import Planning, number
 
 __all__ = ["TopRank"]
 

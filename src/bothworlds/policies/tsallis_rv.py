@@ -9,11 +9,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.follow import Leading, lead, make_leading, ready, reset, show
+from ..geometry.leader_state import Leading, lead, make_leading, ready, reset, show
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints
-from ..statistics.epochs import Epochs, new_epoch
-from .settings import Restarting, number
+from .parts.epochs import Epochs, new_epoch
+from .parts.settings import Restarting, number
 
 __all__ = ["TsallisRv"]
 

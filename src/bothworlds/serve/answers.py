@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from .records import Arm
-from .report_types import ItemLine, Learning, Marginals, Pages, Shift, Uplift
-from .shapes import EventId, Name, SegmentName, SlotNumber, Time
+from .model import Arm
+from .reports.report_types import ItemLine, Learning, Marginals, Pages, Shift, Uplift
+from .schemas import EventId, Name, SegmentName, SlotNumber, Time
 
 __all__ = ["Alive", "EventView", "Imported", "ReportView", "StateView"]
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from .shapes import MAX_SLOT
+from .schemas import MAX_SLOT
 
 __all__ = ["Config", "Limits", "load_config"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .records import Status
+from .model import Status
 
 __all__ = [
     "Conflict",

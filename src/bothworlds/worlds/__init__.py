@@ -14,8 +14,8 @@ from typing import Any
 from ..registry import defaults_of, make, sentence_of
 from . import adversarial, drift, paper
 from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_of, matrix, periodic, stochastic
-from .changing import Changing
 from .fitted import from_file
+from .schedule import Changing
 
 __all__ = [
     "Changing",

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import Matrix, World, matrix, periodic, stochastic
-from .changing import FOREVER, Changing
 from .paper import EXAMINATION, attraction
+from .schedule import FOREVER, Changing
 from .settings import number, whole
 
 __all__ = ["WORLDS", "hard_gap", "hard_instance"]

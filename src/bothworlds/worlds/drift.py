@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import World
-from .changing import Changing
 from .paper import EXAMINATION, attraction
+from .schedule import Changing
 from .settings import number, whole
 
 __all__ = ["WORLDS"]

@@ -7,8 +7,8 @@ import asyncio
 import httpx
 import pytest
 
-from bothworlds.serve.app import Service
 from bothworlds.serve.config import Config
+from bothworlds.serve.http.app import Service
 
 from .fakes import FakeEngine, FakeStore
 

@@ -8,7 +8,7 @@ import hmac
 import msgspec
 
 from bothworlds.serve.engine_types import Conflict, Invalid, NotEnough, Ranked, Result, Slot, Unavailable, Unknown
-from bothworlds.serve.records import Item, Surface, SurfaceSettings
+from bothworlds.serve.model import Item, Surface, SurfaceSettings
 
 NOW = 1_700_000_000_000
 

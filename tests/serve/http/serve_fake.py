@@ -12,10 +12,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from bothworlds.serve.app import Service
 from bothworlds.serve.config import load_config
-from bothworlds.serve.running import Opened, listen, run
-from bothworlds.serve.supervising import supervise
+from bothworlds.serve.http.app import Service
+from bothworlds.serve.ops.run import Opened, listen, run
+from bothworlds.serve.ops.supervise import supervise
 from tests.serve.http.fakes import FakeEngine, FakeStore
 
 

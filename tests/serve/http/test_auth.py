@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from bothworlds.serve import auth
-from bothworlds.serve.auth import ROLES, create_key, list_keys, revoke_key
 from bothworlds.serve.config import Config
+from bothworlds.serve.http import auth
+from bothworlds.serve.http.auth import ROLES, create_key, list_keys, revoke_key
 
 from .fakes import sign
 

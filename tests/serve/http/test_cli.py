@@ -10,7 +10,7 @@ import pytest
 from bothworlds.serve.stores.base import StoreError
 from tests.commands import run
 
-STORES = "bothworlds.serve.stores.opening"
+STORES = "bothworlds.serve.stores.factory"
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_keys_are_made_listed_and_revoked(kept):
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(kept, arguments, said, monkeypatch):
-    monkeypatch.setitem(sys.modules, "bothworlds.serve.verifying", SimpleNamespace(verify=None))
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.verify", SimpleNamespace(verify=None))
     result = run(*arguments)
     assert result.exit_code == 2
     assert said in result.output
@@ -67,7 +67,7 @@ def test_what_cannot_be_done_is_said_in_one_line(kept, arguments, said, monkeypa
 def test_verify_says_what_it_compared_and_fails_if_anything_differs(kept, monkeypatch, differences, status):
     found = SimpleNamespace(events=10, adjustments=2, segments=3, counters=40, n_differences=len(differences))
     found.differences, found.clean = differences, not differences
-    monkeypatch.setitem(sys.modules, "bothworlds.serve.verifying", SimpleNamespace(verify=lambda store: found))
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.verify", SimpleNamespace(verify=lambda store: found))
     result = run("verify", "--store", "a.db")
     assert result.exit_code == status
     assert "compared 40 counters of 3 segments with 10 settled events and 2 adjustments" in result.output
@@ -80,7 +80,7 @@ def test_migrate_copies_from_one_store_to_the_other(kept, monkeypatch):
         progress(7)
         return SimpleNamespace(rows=7, target=SimpleNamespace(counters=40, clean=True))
 
-    monkeypatch.setitem(sys.modules, "bothworlds.serve.moving", SimpleNamespace(migrate=move))
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.migrate", SimpleNamespace(migrate=move))
     result = run("migrate", "--from", "a.db", "--to", "postgresql://db/shop")
     assert "copied 7 rows" in result.output
     assert kept.opened == [("a.db", True), ("postgresql://db/shop", False)]
@@ -89,7 +89,7 @@ def test_migrate_copies_from_one_store_to_the_other(kept, monkeypatch):
 def test_migrate_does_not_call_a_store_verified_whose_counters_differ(kept, monkeypatch):
     target = SimpleNamespace(counters=40, clean=False, n_differences=1, differences=("L of item 3 is 4",))
     moved = SimpleNamespace(rows=7, target=target)
-    monkeypatch.setitem(sys.modules, "bothworlds.serve.moving", SimpleNamespace(migrate=lambda *_: moved))
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.migrate", SimpleNamespace(migrate=lambda *_: moved))
     result = run("migrate", "--from", "a.db", "--to", "b.db")
     assert result.exit_code == 1
     assert "L of item 3 is 4" in result.output
@@ -105,7 +105,7 @@ def test_a_store_without_keys_says_so(kept):
 def test_demo_hands_on_what_was_asked_for(monkeypatch):
     asked = []
     demo = SimpleNamespace(run=lambda world, **options: asked.append((world, options)))
-    monkeypatch.setitem(sys.modules, "bothworlds.serve.demo", demo)
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.demo", demo)
     assert run("demo", "--world", "paper/periodic-items:phase=500", "--port", "9", "--seconds", "1").exit_code == 0
     assert asked[0][0].name == "paper/periodic-items(phase=500)"
     assert asked[0][1]["port"] == 9

@@ -15,11 +15,11 @@ import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from bothworlds.serve import descriptors
-from bothworlds.serve.answering import send_answer
 from bothworlds.serve.config import Limits
-from bothworlds.serve.connection import PIECE_BYTES, Connection
-from bothworlds.serve.metrics import Metrics
+from bothworlds.serve.http import descriptors
+from bothworlds.serve.http.connection import PIECE_BYTES, Connection
+from bothworlds.serve.http.responses import send_answer
+from bothworlds.serve.observability.metrics import Metrics
 from tests.serve.listening import listening
 
 from . import attacks

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from bothworlds.serve.config import Config, Limits
-from bothworlds.serve.records import SurfaceSettings
+from bothworlds.serve.model import SurfaceSettings
 
 DOCS = Path(__file__).parents[3] / "docs"
 

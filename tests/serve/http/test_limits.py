@@ -7,9 +7,9 @@ from collections import deque
 
 import pytest
 
-from bothworlds.serve import limits
-from bothworlds.serve.app import HUNG_UP, Service
 from bothworlds.serve.config import Config, Limits
+from bothworlds.serve.http import limits
+from bothworlds.serve.http.app import HUNG_UP, Service
 
 from .fakes import FakeEngine, FakeStore
 

@@ -11,11 +11,11 @@ import threading
 
 import pytest
 
-from bothworlds.serve.auth import create_key
 from bothworlds.serve.config import Config
 from bothworlds.serve.engine_types import Unavailable
-from bothworlds.serve.logs import RequestLog, logger, set_up_logs
-from bothworlds.serve.metrics import GAUGES
+from bothworlds.serve.http.auth import create_key
+from bothworlds.serve.observability.logs import RequestLog, logger, set_up_logs
+from bothworlds.serve.observability.metrics import GAUGES
 from bothworlds.serve.stores.base import StoreError
 
 from .fakes import NOW, sign
@@ -62,7 +62,7 @@ def test_only_those_who_may_read_are_told_why_it_is_not_ready(call, engine, stor
 
 @pytest.mark.parametrize("kind", [StoreError, Unavailable])
 def test_callers_are_not_told_where_a_store_is_that_is_away(call, engine, kind, restored_logs, monkeypatch):
-    monkeypatch.setattr("bothworlds.serve.logs._last_warnings", {})
+    monkeypatch.setattr("bothworlds.serve.observability.logs._last_warnings", {})
     stream = io.StringIO()
     set_up_logs("json", stream)
     engine.fault = kind(PLACE)
@@ -196,7 +196,7 @@ class FullDisk(io.StringIO):
 
 
 def test_a_log_that_cannot_be_written_harms_neither_answers_nor_the_stop(serving, engine, restored_logs, monkeypatch):
-    monkeypatch.setattr("bothworlds.serve.app.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("bothworlds.serve.http.app.LOOK_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", FullDisk())
     set_up_logs("json", sys.stderr)
     call = serving(Config())

@@ -17,11 +17,11 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from bothworlds.serve.app import Service
-from bothworlds.serve.auth import create_key
 from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.engine_types import Conflict, Invalid, TooMany
-from bothworlds.serve.operations import OPERATIONS
+from bothworlds.serve.http.app import Service
+from bothworlds.serve.http.auth import create_key
+from bothworlds.serve.http.operations import OPERATIONS
 
 from .conftest import Client
 from .fakes import FakeEngine, FakeStore, row

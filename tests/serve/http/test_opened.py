@@ -7,7 +7,7 @@ import re
 import pytest
 
 from bothworlds.serve.config import Config
-from bothworlds.serve.running import open_service
+from bothworlds.serve.ops.run import open_service
 
 from .conftest import Client
 

@@ -10,10 +10,10 @@ import pytest
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from bothworlds.serve import auth, sessions
-from bothworlds.serve.auth import create_key, revoke_key
 from bothworlds.serve.config import Config
-from bothworlds.serve.pages import routes
+from bothworlds.serve.dashboard.routes import routes
+from bothworlds.serve.http import auth, sessions
+from bothworlds.serve.http.auth import create_key, revoke_key
 
 from .service_process import PATIENCE, service
 

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from bothworlds.serve import supervising
 from bothworlds.serve.config import Config
-from bothworlds.serve.running import NO_KEYS, check_host, check_workers, is_loopback, listen
+from bothworlds.serve.ops import supervise
+from bothworlds.serve.ops.run import NO_KEYS, check_host, check_workers, is_loopback, listen
 from tests.serve.workers import workers_of
 
 from .service_process import PATIENCE, service
@@ -107,9 +107,9 @@ def test_several_workers_need_postgresql():
 @pytest.mark.parametrize("keys", [[], [{"id": "k"}]])
 def test_several_workers_say_so_too_if_there_are_no_keys(keys, monkeypatch):
     store = SimpleNamespace(keys=lambda: keys, close=lambda: None)
-    monkeypatch.setattr(supervising, "open_store", lambda place, *, read_only: store)
+    monkeypatch.setattr(supervise, "open_store", lambda place, *, read_only: store)
     said = []
-    supervising._tell(said.append, Config(workers=2, store="postgresql://db/shop"), "http://127.0.0.1:8080")
+    supervise._tell(said.append, Config(workers=2, store="postgresql://db/shop"), "http://127.0.0.1:8080")
     assert "2 workers at http://127.0.0.1:8080" in said[0]
     assert said[1:] == ([] if keys else [NO_KEYS])
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bothworlds.serve import transfers
-from bothworlds.serve.app import HUNG_UP
 from bothworlds.serve.config import Config, Limits
-from bothworlds.serve.transfers import COLUMNS, NDJSON, PARQUET
+from bothworlds.serve.http import log_endpoints
+from bothworlds.serve.http.app import HUNG_UP
+from bothworlds.serve.http.log_endpoints import COLUMNS, NDJSON, PARQUET
 
 from .conftest import Client
 from .fakes import row
@@ -56,7 +56,7 @@ def test_a_log_is_exported_as_parquet(call, rows, how):
 
 
 def test_an_export_that_nobody_takes_is_given_up_and_lets_go_of_the_store(call, engine, rows, monkeypatch):
-    monkeypatch.setattr(transfers, "LISTEN_SECONDS", 0.01)
+    monkeypatch.setattr(log_endpoints, "LISTEN_SECONDS", 0.01)
     let_go = threading.Event()
 
     def exported(surface):
@@ -128,7 +128,7 @@ def test_a_format_that_does_not_exist_is_refused(call):
 
 
 def test_a_log_that_breaks_off_in_the_middle_is_no_whole_answer(call, engine, monkeypatch):
-    monkeypatch.setattr(transfers, "ROWS_AT_A_TIME", 10)
+    monkeypatch.setattr(log_endpoints, "ROWS_AT_A_TIME", 10)
 
     def broken(surface):
         yield from ROWS[:15]

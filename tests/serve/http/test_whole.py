@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from bothworlds.serve.answers import EventView, ReportView, StateView
-from bothworlds.serve.app import Service
 from bothworlds.serve.config import Config
+from bothworlds.serve.http.app import Service
 
 from .conftest import Client
 from .test_openapi import CHECKS
 
-engine_room = pytest.importorskip("bothworlds.serve.engine")
-opening = pytest.importorskip("bothworlds.serve.stores.opening")
+engine_room = pytest.importorskip("bothworlds.serve.engine.engine")
+opening = pytest.importorskip("bothworlds.serve.stores.factory")
 
 SURFACE = {"slots": 2, "items": ["a", "b", "c", "d"], "holdout": 0.2}
 QUIET = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
@@ -50,7 +50,7 @@ def described(client):
 
 
 def names():
-    from bothworlds.serve.operations import OPERATIONS
+    from bothworlds.serve.http.operations import OPERATIONS
 
     # A key would close the door for all other calls.
     return [f"{operation.method} {operation.path}" for operation in OPERATIONS if "/v1/keys" not in operation.path]

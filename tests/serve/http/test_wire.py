@@ -10,11 +10,11 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from bothworlds.serve.answering import send_answer
 from bothworlds.serve.config import Limits
-from bothworlds.serve.connection import Connection
-from bothworlds.serve.metrics import Metrics
-from bothworlds.serve.wire import ENOUGH, Gathering
+from bothworlds.serve.http.connection import Connection
+from bothworlds.serve.http.response_writer import ENOUGH, Gathering
+from bothworlds.serve.http.responses import send_answer
+from bothworlds.serve.observability.metrics import Metrics
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 

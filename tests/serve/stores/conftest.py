@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql import SqlStore
 from tests.serve.postgres_server import PostgresServer
 

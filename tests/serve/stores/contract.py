@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from bothworlds.serve import surfaces
-from bothworlds.serve.records import ONE, Adjustment, Cell, Eligibility, Event, Increments, Report, Segment
-from bothworlds.serve.settling import increments_of
+from bothworlds.serve.engine.engine import surface_rules
+from bothworlds.serve.model import ONE, Adjustment, Cell, Eligibility, Event, Increments, Report, Segment
+from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.settlement import increments_of
 from bothworlds.serve.stores.base import Store, VersionConflict
-from bothworlds.serve.verifying import verify
 
 from .samples import LATE, NOON, WINDOW, a_report, a_surface, an_event
 
@@ -82,7 +82,7 @@ def deleted(store: Store, revisions: Mapping[str, int | None], at: int = NOON) -
     (surface,) = store.surfaces()
 
     def make(found: list[Segment]) -> Any:
-        return surfaces.reset(surface, found, at, "ann"), [{"action": f"delete {one.name}"} for one in found]
+        return surface_rules.reset(surface, found, at, "ann"), [{"action": f"delete {one.name}"} for one in found]
 
     return store.delete_segments(surface.id, revisions, make)
 
@@ -440,7 +440,7 @@ def check_clicks_on_another_list_than_the_stored_one_are_rejected(store: Store) 
 
 def a_reset(store: Store, segment: str, at: int) -> None:
     (known,) = [one for one in store.segments(1) if one.name == segment]
-    store.adjust(surfaces.reset(store.surfaces()[0], [known], at, "ann"), [])
+    store.adjust(surface_rules.reset(store.surfaces()[0], [known], at, "ann"), [])
 
 
 @check
@@ -470,7 +470,7 @@ def check_a_reset_takes_away_what_has_settled_by_a_clock_that_was_ahead(store: S
     early.event, late.event = an_event(2, learn=0b111), an_event(4, learn=0b111)
     store.report([early], NOON + 500)
     surface = store.surfaces()[0]
-    store.adjust_by(1, lambda found: surfaces.reset(surface, found, NOON, "ann"), [])
+    store.adjust_by(1, lambda found: surface_rules.reset(surface, found, NOON, "ann"), [])
     store.report([late], NOON + 501)
     early.clicks = late.clicks = 0b010
     assert store.report([early, late], NOON + 502) == ["expired", "accepted"]
@@ -493,7 +493,7 @@ def check_two_resets_at_once_take_away_what_is_there_once(store: Store) -> None:
     store.report([a_report(number) for number in range(1, 40)], NOON)
 
     def reset() -> None:
-        store.adjust_by(1, lambda found: surfaces.reset(store_surface, found, NOON, "ann"), [{"action": "reset"}])
+        store.adjust_by(1, lambda found: surface_rules.reset(store_surface, found, NOON, "ann"), [{"action": "reset"}])
 
     store_surface = store.surfaces()[0]
     resets = [threading.Thread(target=reset) for _ in range(4)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from bothworlds.serve.records import EVERYBODY, Eligibility, Event, Item, Report, Surface, SurfaceSettings
+from bothworlds.serve.model import EVERYBODY, Eligibility, Event, Item, Report, Surface, SurfaceSettings
 
 ITEMS, SLOTS = 5, 3
 NOON = 1_700_000_040_000  # a whole minute

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from bothworlds.serve.records import EVERYBODY, Adjustment, Event, Report, Status, Surface
-from bothworlds.serve.settling import increments_of
-from bothworlds.serve.stores.adding import Additions
+from bothworlds.serve.model import EVERYBODY, Adjustment, Event, Report, Status, Surface
+from bothworlds.serve.settlement import increments_of
+from bothworlds.serve.stores.additions import Additions
 from bothworlds.serve.stores.base import Store
 from bothworlds.serve.stores.sql import SqlStore
 from bothworlds.serve.stores.sql_surfaces import add_counters

@@ -14,12 +14,12 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores import postgres as postgres_module
 from bothworlds.serve.stores.base import StoreError, Unstorable
-from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql import SqlStore
 from bothworlds.serve.stores.sqlite import SqliteDatabase
-from bothworlds.serve.verifying import verify
 from tests.serve.postgres_server import PostgresServer
 
 from .contract import counted, counters
@@ -104,7 +104,7 @@ def test_a_file_without_write_access_is_refused_in_one_sentence(tmp_path: Path) 
 
 
 def test_a_full_counter_is_refused_long_before_it_overflows(store: SqlStore) -> None:
-    from bothworlds.serve.records import Adjustment, Cell, Increments
+    from bothworlds.serve.model import Adjustment, Cell, Increments
 
     surface = store.save_surface(a_surface(), [], [])
     increments = Increments(surface_id=surface.id, segment="", rounds=1, cells=(Cell(0, 0, 3 << 60),))

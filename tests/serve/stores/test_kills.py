@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.stores.factory import open_store
 from tests.serve import kills
 from tests.serve.postgres_server import PostgresServer
 

@@ -7,10 +7,10 @@ from unittest.mock import patch
 
 import pytest
 
-from bothworlds.serve.moving import migrate
-from bothworlds.serve.records import Adjustment, Cell, Increments
+from bothworlds.serve.model import Adjustment, Cell, Increments
+from bothworlds.serve.ops.migrate import migrate
 from bothworlds.serve.stores.base import StoreError
-from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql import TABLES, SqlStore
 from tests.serve.postgres_server import PostgresServer
 
@@ -57,7 +57,7 @@ def test_a_moved_store_is_the_same_and_goes_on(direction: str, tmp_path: Path, p
 
 
 def test_facts_that_are_more_than_a_batch_are_all_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bothworlds.serve.moving.BATCH", 3)
+    monkeypatch.setattr("bothworlds.serve.ops.migrate.BATCH", 3)
     source, target = filled(open_store(str(tmp_path / "a.db"))), open_store(str(tmp_path / "b.db"))
     for index in range(7):
         source.put(f"standing without 1/{index}", b"noted")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores.base import StoreError
-from bothworlds.serve.stores.opening import open_store
-from bothworlds.serve.verifying import verify
+from bothworlds.serve.stores.factory import open_store
 from tests.serve.postgres_server import PostgresServer
 
 from .samples import NOON, a_report, a_surface
@@ -24,7 +24,7 @@ def test_a_second_process_is_refused_and_a_reader_is_not(tmp_path: Path) -> None
     path = str(tmp_path / "store.db")
     store = open_store(path)
     store.save_surface(a_surface(), [], [])
-    program = f"from bothworlds.serve.stores.opening import open_store; open_store({path!r}, read_only=True).close(); "
+    program = f"from bothworlds.serve.stores.factory import open_store; open_store({path!r}, read_only=True).close(); "
     program += f"open_store({path!r})"
     second = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert second.returncode == 1
@@ -48,7 +48,7 @@ def test_a_file_has_one_owner_under_all_of_its_names(tmp_path: Path) -> None:
 @contextmanager
 def owned(path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process of its own that has opened the store."""
-    program = "import sys; from bothworlds.serve.stores.opening import open_store; store = open_store(sys.argv[1]); "
+    program = "import sys; from bothworlds.serve.stores.factory import open_store; store = open_store(sys.argv[1]); "
     program += "print('open', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", program, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from bothworlds.serve.records import Event, Report
-from bothworlds.serve.settling import reported, silent
-from bothworlds.serve.stores.opening import open_store
+from bothworlds.serve.model import Event, Report
+from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.settlement import reported, silent
+from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql import SqlStore
-from bothworlds.serve.verifying import verify
 from tests.serve.postgres_server import PostgresServer
 
 from .contract import counted, counters

@@ -12,14 +12,14 @@ from unittest.mock import patch
 import psycopg
 import pytest
 
-from bothworlds.serve.engine import Engine
+from bothworlds.serve.engine.engine.engine import Engine
+from bothworlds.serve.engine.engine.tokens import open_secrets
 from bothworlds.serve.engine_types import Feedback
-from bothworlds.serve.records import Report
+from bothworlds.serve.model import Report
+from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores import migrations
 from bothworlds.serve.stores.base import StoreError
-from bothworlds.serve.stores.opening import open_store
-from bothworlds.serve.tokens import open_secrets
-from bothworlds.serve.verifying import verify
+from bothworlds.serve.stores.factory import open_store
 
 from .contract import counted, counters
 from .samples import NOON, a_report, a_surface, an_event

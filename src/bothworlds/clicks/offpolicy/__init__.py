@@ -1,1 +1,1 @@
-"""What other rankings would have earned on logged clicks: the parts of :mod:`bothworlds.clicks.evaluation`."""
+"""Off-policy evaluation: what other rankings and policies would have earned on logged clicks."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...kernels import Floats
 from ..log import Log, read
-from ..sources import connect, run
+from ..reading.duckdb_relations import connect, run
 
 __all__ = ["Cells", "Impressions", "cells_of", "opened", "share_of_folds", "spread_of_lengths"]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...kernels import Floats, Ints
-from ..sources import run
+from ..reading.duckdb_relations import run
 from .impressions import Impressions
 
 __all__ = ["Batch", "batches", "usable"]

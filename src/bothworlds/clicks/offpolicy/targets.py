@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels import Floats
-from ..memory import name_of
+from ..reading.frames import name_of
 from .impressions import Impressions
 
 __all__ = ["Target", "from_marginals", "from_ranking"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..records import Adjustment, Event, Report, Segment, Status, Surface
+from ..model import Adjustment, Event, Report, Segment, Status, Surface
 
 __all__ = ["Store", "StoreError", "Unstorable", "VersionConflict"]
 

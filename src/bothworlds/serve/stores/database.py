@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TypeVar
 
-from .adding import HISTORY_COLUMNS, Additions
+from .additions import HISTORY_COLUMNS, Additions
 from .rows import Row
 
 __all__ = ["Database", "Session", "add_history"]

@@ -9,8 +9,8 @@ from statistics import median_low
 import msgspec
 
 from ..ids import now_ms
-from ..records import Adjustment, Cell, Increments, Segment, Surface
-from .adding import Additions
+from ..model import Adjustment, Cell, Increments, Segment, Surface
+from .additions import Additions
 from .base import StoreError
 from .database import Session, add_history
 from .rows import EVENT_COLUMNS, batches, event_of

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..records import EVERYBODY, Adjustment, Cell, Eligibility, Event, Increments, pins_of
+from ..model import EVERYBODY, Adjustment, Cell, Eligibility, Event, Increments, pins_of
 
 __all__ = [
     "ADJUSTMENT_COLUMNS",

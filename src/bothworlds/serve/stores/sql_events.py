@@ -8,9 +8,9 @@ from functools import partial
 import msgspec
 
 from ..ids import imported_id
-from ..records import RESET, Event, Increments, Report, Status
-from ..settling import increments_of, reported, silent
-from .adding import Additions, applied
+from ..model import RESET, Event, Increments, Report, Status
+from ..settlement import increments_of, reported, silent
+from .additions import Additions, applied
 from .database import Database, Session, add_history
 from .rows import EVENT_COLUMNS, batches, event_of, row_of
 from .sql_surfaces import add_counters

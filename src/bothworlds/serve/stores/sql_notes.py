@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from .adding import HISTORY_COLUMNS, MINUTE
+from .additions import HISTORY_COLUMNS, MINUTE
 from .database import Database, Session
 from .rows import Row
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from ..records import RESET, Adjustment, Segment, Surface
-from .adding import Additions
+from ..model import RESET, Adjustment, Segment, Surface
+from .additions import Additions
 from .base import VersionConflict
 from .database import Database, Session, add_history
 from .rows import ADJUSTMENT_COLUMNS, Row, adjustment_of, row_of_adjustment

@@ -1,0 +1,1 @@
+"""Fitting the position-based model: design, optimiser, intervals, warnings."""

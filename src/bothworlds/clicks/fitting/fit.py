@@ -1,0 +1,188 @@
+r"""Fitting the position-based model to counts.
+
+With :math:`a = \log \alpha` and :math:`b = \log \beta` the log-likelihood :math:`\sum S (a_i + b_j) + F \log(1 -
+e^{a_i + b_j})` of clicks S and missing clicks F is concave: there is one maximum, and only its products are determined.
+Once a log is counted, the cost grows with the number of different (query, item), not with the number of pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from numbers import Real
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+
+from ...kernels import Floats
+from ...statistics.rank_one.batch import Bench
+from ...worlds.settings import whole
+from ..model.model import Components, Model, Models
+from ..model.perplexity import Flat
+from .design import Design, Links, design_of, links_of, smoothed
+from .intervals import Spread, bootstrap, delta, nothing
+from .optimiser import Settings, maximise, start, value
+from .warnings import remarks, typical_errors
+
+__all__ = ["fit"]
+
+METHODS = ("newton", "em")
+
+
+class _Fitted(NamedTuple):
+    """All groups at once, before they are told apart."""
+
+    design: Design
+    links: Links
+    settings: Settings
+    bench: Bench
+    parameters: tuple[Floats, Floats, Floats]  # attraction, examination, log-likelihoods
+    spreads: tuple[Spread, Spread]  # of items and positions
+    origin: str
+
+
+@overload
+def fit(log_or_counts: Any, *, per_query: Literal[False] = False, **settings: Any) -> Model: ...
+@overload
+def fit(log_or_counts: Any, *, per_query: Literal[True], **settings: Any) -> Models: ...
+@overload
+def fit(log_or_counts: Any, *, per_query: bool = False, **settings: Any) -> Model | Models: ...
+def fit(
+    log_or_counts: Any,
+    *,
+    method: str = "newton",
+    per_query: bool = False,
+    iterations: int | None = None,
+    prior: float = 0.0,
+    ordered: bool = False,
+    standard_errors: str | None = "delta",
+    replications: int = 200,
+    seed: int = 0,
+    **reading: Any,
+) -> Model | Models:
+    """The most likely attraction of items and examination of positions.
+
+    Parameters
+    ----------
+    log_or_counts
+        A log, its path or paths, or a table in memory, such as a data frame; counts, or a pair of tables (shown,
+        clicked) of shape (n_items, n_positions).
+    method
+        ``"newton"``, or ``"em"`` for expectation-maximisation, with values capped at 1 - 1e-6.
+    per_query
+        One model for every query. Otherwise one examination curve is shared, with an attraction per (query, item).
+    iterations
+        Stop EM after exactly so many passes; to convergence if not given.
+    prior
+        Impressions to imagine for every pair that was shown, clicked as often as those of the whole log: they pull what
+        was shown seldom towards the average.
+    ordered
+        Ask that examination does not rise from one position to the next (Newton only). Standard errors do not use it.
+    standard_errors
+        ``"delta"`` (from the information in the counts), ``"bootstrap"`` (``replications`` fits to clicks that are
+        drawn from the model, from ``seed``), or None.
+    reading
+        How to read a log: what :func:`counts` takes.
+
+    Examples
+    --------
+    Three pairs determine the fourth:
+
+    >>> model = fit(([[1000, 1000], [1000, 0]], [[800, 400], [200, 0]]))
+    >>> model.attraction.round(6).tolist(), model.examination.round(6).tolist(), model.identified
+    ([0.8, 0.2], [1.0, 0.5], True)
+
+    A log of one fixed list says nothing of how its places compare:
+
+    >>> fit(([[1000, 0], [0, 1000]], [[800, 0], [0, 400]])).identified
+    False
+    """
+    from ..reading.count import counts as count
+
+    settings = _checked(Settings(method, iterations, prior, ordered), standard_errors, replications, seed)
+    counts = count(log_or_counts, **reading)
+    design = design_of(counts, per_query)
+    links = links_of(smoothed(design, settings.prior))
+    bench = start(design)
+    with np.errstate(invalid="ignore"):  # groups without clicks have no normal form
+        maximise(design, links, settings, bench)
+    spreads = _spreads(standard_errors, replications, seed)(design, links, settings, bench)
+    fitted = _Fitted(design, links, settings, bench, _parameters(design, links, bench), spreads, counts.origin)
+    return _models(fitted) if per_query else _model(fitted, 0)
+
+
+def _checked(settings: Settings, standard_errors: str | None, replications: int, seed: int) -> Settings:
+    if settings.method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {settings.method!r}")
+    if settings.iterations is not None and settings.method != "em":
+        raise ValueError(f"iterations are passes of method 'em'; got {settings.iterations!r} for {settings.method!r}")
+    if settings.iterations is not None:
+        settings = settings._replace(iterations=whole(settings.iterations, "iterations", 1))
+    if settings.ordered and settings.method != "newton":
+        raise ValueError("ordered examination needs method 'newton'")
+    if not isinstance(settings.prior, Real) or not 0.0 <= settings.prior < np.inf:
+        raise ValueError(f"prior must be a number, 0 or more; got {settings.prior!r}")
+    if standard_errors not in ("delta", "bootstrap", None):
+        raise ValueError(f"standard_errors must be 'delta', 'bootstrap' or None; got {standard_errors!r}")
+    whole(replications, "replications", 2)
+    whole(seed, "seed", 0)
+    return settings
+
+
+def _spreads(standard_errors: str | None, replications: int, seed: int) -> Callable[..., tuple[Spread, Spread]]:
+    if standard_errors == "bootstrap":
+        return partial(bootstrap, replications=int(replications), seed=int(seed))
+    return delta if standard_errors == "delta" else nothing
+
+
+def _parameters(design: Design, links: Links, bench: Bench) -> tuple[Floats, Floats, Floats]:
+    """Attraction, examination and log-likelihoods; NaN for items never shown and positions nothing is known of."""
+    attraction, examination = np.exp(bench.a), np.exp(bench.b)
+    attraction[design.shown.sum(axis=1) == 0.0] = np.nan
+    examination[links.of_positions < 0] = np.nan
+    with np.errstate(invalid="ignore"):
+        return attraction, examination, value(design, bench)
+
+
+def _models(fitted: _Fitted) -> Models:
+    design, names = fitted.design, fitted.design.groups
+    number = {name: g for g, name in enumerate(names)}
+    attraction, examination, likelihood = fitted.parameters
+    names_of, parts = (design.items, design.queries, design.positions), fitted.links
+    flat = Flat(*names_of, attraction, design.group, examination, parts.of_rows, parts.of_positions)
+    totals = {
+        "log_likelihood": likelihood,
+        "iterations": fitted.bench.effort[:, 0],
+        "converged": fitted.bench.effort[:, 1] == 1,
+        "identified": fitted.links.identified,
+        "error": typical_errors(fitted.spreads[1].error, examination),
+    }
+    return Models(lambda name: _model(fitted, number[name]), flat, totals, names)
+
+
+def _model(fitted: _Fitted, g: int) -> Model:
+    design, links, rows = fitted.design, fitted.links, slice(*fitted.design.starts[g : g + 2].tolist())
+    attraction, examination, likelihood = fitted.parameters
+    tables = np.array([design.shown[rows], design.clicked[rows]])
+    made = Model(
+        items=design.items[rows],
+        queries=design.queries[rows],
+        positions=design.positions,
+        attraction=attraction[rows],
+        examination=examination[g],
+        log_likelihood=float(likelihood[g]),
+        iterations=int(fitted.bench.effort[g, 0]),
+        converged=bool(fitted.bench.effort[g, 1]),
+        identified=bool(links.identified[g]),
+        components=Components(links.of_rows[rows], links.of_positions[g]),
+        warnings=(),
+        method=fitted.settings.method,
+        prior=float(fitted.settings.prior),
+        origin=fitted.origin,
+        item_spread=Spread(*(part[rows] for part in fitted.spreads[0])),
+        position_spread=Spread(*(part[g] for part in fitted.spreads[1])),
+        item_counts=tables.sum(axis=2).astype(np.int64),
+        position_counts=tables.sum(axis=1).astype(np.int64),
+    )
+    return replace(made, warnings=remarks(made, links.pieces[g]))

@@ -1,0 +1,43 @@
+"""The Yandex Relevance Prediction Challenge: lines of queries and clicks, tab separated, session after session."""
+
+from __future__ import annotations
+
+import re
+
+from ...text_writers import write_sessions
+from ..text_kernels import scan_sessions
+from .base import TextLayout
+
+__all__ = ["RELPRED"]
+
+START = re.compile(rb"(\d{1,18})\t\d{1,18}\t")  # what gives a line its session, as scanners see it
+LINE = re.compile(r"\d+\t\d+\t(Q\t\d+\t\d+(\t\d+)+|C\t\d+)\s*")
+
+
+def last_session(text: bytes) -> int:
+    """Where the last session starts: what comes before is complete, whatever follows.
+
+    Empty lines and bad ones belong to the session around them, as they do for scanners.
+
+    >>> last_session(b"7\\t0\\tC\\t1\\n8\\t0\\tQ\\t5\\t0\\t1\\n8\\t1\\tC\\t1\\n8\\t")
+    8
+    """
+    session, end = None, text.rfind(b"\n") + 1  # of the last whole line
+    while end > 0:
+        start = text.rfind(b"\n", 0, end - 1) + 1
+        if (line := START.match(text, start, end)) is not None:
+            if session not in (None, int(line[1])):
+                return end
+            session = int(line[1])
+        end = start
+    return 0
+
+
+RELPRED = TextLayout(
+    "relpred",
+    "SessionID TimePassed Q QueryID RegionID URL... or SessionID TimePassed C URL, between tabs",
+    matches=lambda line: LINE.fullmatch(line) is not None,
+    scan=scan_sessions,
+    last_boundary=last_session,
+    write=write_sessions,
+)

@@ -1,0 +1,28 @@
+"""The native layout of the Yandex sample: one record per result page, its results and the clicks on them."""
+
+from __future__ import annotations
+
+import re
+
+from ...text_writers import write_pages
+from ..text_kernels import scan_pages
+from .base import TextLayout
+
+__all__ = ["YANDEX"]
+
+START = re.compile(r"\s*\d+_\d+\t\s*\d+(\s*,\s*\d+)*\s*:")
+
+
+def last_record(text: bytes) -> int:
+    """Where the last record starts, which may go on: after the last semicolon or the end of a line."""
+    return max(text.rfind(b";"), text.rfind(b"\n")) + 1
+
+
+YANDEX = TextLayout(
+    "yandex",
+    "QUERY_REGION, a tab, url,...,url : clicked url , ... ;",
+    matches=lambda line: START.match(line) is not None,
+    scan=scan_pages,
+    last_boundary=last_record,
+    write=write_pages,
+)

@@ -1,0 +1,1 @@
+"""What only policies share: counts, epochs, blocks, duels, random streams, samplers, placing."""

@@ -1,0 +1,177 @@
+r"""Exact draws of an item's attraction, given its clicks at positions of known examination.
+
+With a uniform prior the density is proportional to
+
+.. math::
+
+    f(\theta) = \theta^S \prod_j (1 - \beta_j \theta)^{F_j}, \qquad 0 \le \theta \le 1,
+
+for S clicks and :math:`F_j` missing clicks at position j. Its logarithm is concave, so it lies below a *hat*: its
+height at the mode in the middle, and a tangent on either side. Points are drawn under the hat and kept if they are
+under the density; about seven of eight are. The hat depends on the counts alone and is kept between draws.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ...kernels import Floats, inner_kernel, kernel
+from .random_stream import uniform
+
+__all__ = ["HAT", "draw", "draw_many", "put_hat"]
+
+TINY, ALMOST_ONE = 1e-300, 1.0 - 2.0**-53  # where logarithms are still finite
+HAT = 8  # numbers in a hat: see put_hat
+STEEP = 2.0**0.5  # for a normal density, tangents at this many standard deviations make the smallest hat
+
+
+def draw_many(
+    shown: ArrayLike, clicked: ArrayLike, examination: ArrayLike, size: int, rng: np.random.Generator
+) -> Floats:
+    """``size`` draws of the attraction of an item shown and clicked so often (n_positions,) at every position.
+
+    >>> draws = draw_many([10, 5], [7, 1], [1.0, 0.5], 1000, np.random.default_rng(0))
+    >>> bool(0.5 < draws.mean() < 0.7)
+    True
+    """
+    n_shown, n_clicked, beta = (np.ascontiguousarray(given, np.float64) for given in (shown, clicked, examination))
+    draws, hat = np.empty(size), np.zeros(HAT)
+    _fill(n_shown, n_clicked, beta, hat, rng, draws)
+    return draws
+
+
+@kernel
+def _fill(
+    shown: Floats, clicked: Floats, examination: Floats, hat: Floats, rng: np.random.Generator, draws: Floats
+) -> None:
+    put_hat(shown, clicked, examination, hat)
+    for k in range(draws.size):
+        draws[k] = draw(shown, clicked, examination, hat, rng)
+
+
+@kernel
+def put_hat(shown: Floats, clicked: Floats, examination: Floats, hat: Floats) -> None:
+    """Fit a hat to the counts of one item (m,).
+
+    A hat is: the mode, log f there, where the left tangent and the right one reach that height, their slopes, and how
+    far down they are at 0 and at 1. ``hat[0]`` is where the search for the mode starts.
+    """
+    clicks = 0.0
+    for j in range(clicked.size):
+        clicks += clicked[j]
+    mode = _mode(shown, clicked, examination, clicks, hat[0])
+    top = _height(shown, clicked, examination, clicks, mode)
+    slope, bend = _slopes(shown, clicked, examination, clicks, mode)
+    reach = STEEP / math.sqrt(bend) if bend > 0.0 else math.inf
+    if slope != 0.0:
+        reach = min(reach, 1.0 / abs(slope))  # where the mode is an end of the interval
+    hat[0], hat[1] = mode, top
+    hat[2], hat[3], hat[4], hat[5], hat[6], hat[7] = 0.0, 1.0, 0.0, 0.0, 1.0, 1.0  # level, from 0 to 1
+    if mode > 0.0:
+        _touch(shown, clicked, examination, clicks, hat, mode * math.exp(-reach / mode), 2)
+        hat[6] = math.exp(-hat[4] * hat[2])
+    if mode + reach < 1.0:
+        _touch(shown, clicked, examination, clicks, hat, mode + reach, 3)
+        hat[7] = math.exp(hat[5] * (1.0 - hat[3]))
+
+
+@inner_kernel
+def _touch(
+    shown: Floats, clicked: Floats, examination: Floats, clicks: float, hat: Floats, point: float, side: int
+) -> None:
+    """Let the hat's tangent on one side touch at a point, or nearer to the mode if the density is tiny there."""
+    down = _height(shown, clicked, examination, clicks, point) - hat[1]
+    for _ in range(60):
+        if down > -3.0:
+            break
+        point = 0.5 * (point + hat[0])
+        down = _height(shown, clicked, examination, clicks, point) - hat[1]
+    slope, _bend = _slopes(shown, clicked, examination, clicks, point)
+    # Rounding may put a point next to the mode on its other side: then there is no tangent, but a level hat.
+    if down < 0.0 and (slope > 0.0) == (side == 2) and slope != 0.0:
+        hat[side] = min(max(point - down / slope, 0.0), 1.0)
+        hat[side + 2] = slope
+
+
+@inner_kernel
+def draw(shown: Floats, clicked: Floats, examination: Floats, hat: Floats, source: object) -> float:
+    """One draw, with randomness from a generator or a stream."""
+    clicks = 0.0
+    for j in range(clicked.size):
+        clicks += clicked[j]
+    left, right, rise, fall = hat[2], hat[3], hat[4], hat[5]
+    before = (1.0 - hat[6]) / rise if rise > 0.0 else 0.0
+    after = (hat[7] - 1.0) / fall if fall < 0.0 else 0.0
+    area = before + (right - left) + after
+    for _ in range(10_000):
+        place, under = uniform(source) * area, 0.0
+        if place < before:
+            level = 1.0 - place * rise
+            under = math.log(level)
+            theta = left + under / rise
+        elif place < before + after:
+            level = 1.0 + (place - before) * fall
+            under = math.log(level)
+            theta = right + under / fall
+        else:
+            theta = left + (place - before - after)
+        theta = min(max(theta, TINY), ALMOST_ONE)
+        height = _height(shown, clicked, examination, clicks, theta) - hat[1]
+        if math.log(1.0 - uniform(source)) + under <= height:
+            return theta
+    return hat[0]
+
+
+@inner_kernel
+def _height(shown: Floats, clicked: Floats, examination: Floats, clicks: float, theta: float) -> float:
+    """log f."""
+    total = clicks * math.log(theta) if clicks > 0.0 else 0.0
+    for j in range(shown.size):
+        missing = shown[j] - clicked[j]
+        if missing > 0.0:
+            total += missing * math.log1p(-examination[j] * theta)
+    return total
+
+
+@inner_kernel
+def _slopes(shown: Floats, clicked: Floats, examination: Floats, clicks: float, theta: float) -> tuple[float, float]:
+    """The derivative of log f, and minus the second one."""
+    slope, bend = 0.0, 0.0
+    if clicks > 0.0:
+        slope, bend = clicks / theta, clicks / theta**2
+    for j in range(shown.size):
+        missing = shown[j] - clicked[j]
+        if missing > 0.0:
+            pull = examination[j] / (1.0 - examination[j] * theta)
+            slope -= missing * pull
+            bend += missing * pull * pull
+    return slope, bend
+
+
+@inner_kernel
+def _mode(shown: Floats, clicked: Floats, examination: Floats, clicks: float, start: float) -> float:
+    """Newton's method on theta times the derivative of log f, which is concave and falls."""
+    if clicks <= 0.0:
+        return 0.0
+    at_end, _bend = _slopes(shown, clicked, examination, clicks, ALMOST_ONE)
+    if at_end >= 0.0:
+        return ALMOST_ONE
+    low, high, theta = 0.0, 1.0, start
+    if not 0.0 < theta < 1.0:
+        theta = 0.5
+    for _ in range(100):
+        slope, bend = _slopes(shown, clicked, examination, clicks, theta)
+        if slope > 0.0:
+            low = theta
+        else:
+            high = theta
+        new = theta + slope * theta / (bend * theta - slope)
+        if not low < new < high:
+            new = 0.5 * (low + high)
+        if abs(new - theta) <= 1e-9 * theta:
+            return new
+        theta = new
+    return theta

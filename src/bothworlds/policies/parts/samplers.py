@@ -1,0 +1,171 @@
+"""Random numbers of the usual laws, from a generator that is handed in or from a stream that a state carries.
+
+NumPy's own samplers cannot draw from a :class:`~bothworlds.policies.parts.random_stream.Stream`. All of these take
+constant time on average, whatever the parameters: posteriors of millions of clicks cost no more than those of a few.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...kernels import Ints, inner_kernel
+from .random_stream import uniform
+
+__all__ = ["beta", "binomial", "gamma", "normal", "round_at_random", "shuffle", "step_within_unit"]
+
+# log k! - [(k + 1/2) log(k + 1) - (k + 1) + log(2 pi) / 2] for k = 0, ..., 9
+STIRLING = (
+    0.08106146679532726,
+    0.04134069595540929,
+    0.02767792568499834,
+    0.02079067210376509,
+    0.01664469118982119,
+    0.01387612882307075,
+    0.01189670994589177,
+    0.01041126526197209,
+    0.009255462182712733,
+    0.008330563433362871,
+)
+
+
+@inner_kernel
+def normal(source: Any) -> float:
+    """A standard normal number, by Marsaglia's polar method."""
+    while True:
+        x, y = 2.0 * uniform(source) - 1.0, 2.0 * uniform(source) - 1.0
+        r = x * x + y * y
+        if 0.0 < r < 1.0:
+            return x * math.sqrt(-2.0 * math.log(r) / r)
+
+
+@inner_kernel
+def gamma(source: Any, shape: float) -> float:
+    """A gamma number of a shape above 0 and scale 1 (Marsaglia, Tsang: ACM TOMS 26, 2000)."""
+    boost = 1.0
+    if shape < 1.0:
+        boost = (1.0 - uniform(source)) ** (1.0 / shape)
+        shape += 1.0
+    d = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = normal(source)
+        v = 1.0 + c * x
+        if v > 0.0:
+            v = v * v * v
+            u = 1.0 - uniform(source)
+            if u < 1.0 - 0.0331 * x**4 or math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v)):
+                return boost * d * v
+
+
+@inner_kernel
+def beta(source: Any, a: float, b: float) -> float:
+    """A Beta(a, b) number; with a and b next to 0, one of the ends, since nothing between them can be told apart."""
+    x, y = gamma(source, a), gamma(source, b)
+    if x + y > 0.0:
+        return x / (x + y)
+    return 1.0 if uniform(source) * (a + b) < a else 0.0
+
+
+@inner_kernel
+def binomial(source: Any, n: float, p: float) -> float:
+    """Successes in n trials, a whole number given and returned as a float; n up to 1e15."""
+    if n <= 0.0 or p <= 0.0:
+        return 0.0
+    if p >= 1.0:
+        return n
+    rare = min(p, 1.0 - p)
+    k = _by_inversion(source, n, rare) if n * rare < 10.0 else _by_rejection(source, n, rare)
+    return k if p <= 0.5 else n - k
+
+
+@inner_kernel
+def _by_inversion(source: Any, n: float, p: float) -> float:
+    """Add up probabilities from 0 on; for few successes."""
+    odds, nothing = p / (1.0 - p), math.exp(n * math.log1p(-p))
+    bound = min(n, 110.0)  # rounding may leave a crumb of probability that no number of successes has
+    while True:
+        k, probability, u = 0.0, nothing, uniform(source)
+        while u >= probability and k <= bound:
+            u -= probability
+            k += 1.0
+            probability *= odds * (n - k + 1.0) / k
+        if k <= bound:
+            return k
+
+
+@inner_kernel
+def _by_rejection(source: Any, n: float, p: float) -> float:
+    """Transformed rejection with squeeze: algorithm BTRS of Hörmann, J. Stat. Comput. Simul. 46, 1993."""
+    spread = math.sqrt(n * p * (1.0 - p))
+    b = 1.15 + 2.53 * spread
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    centre, inside = n * p + 0.5, 0.92 - 4.2 / b
+    while True:
+        u, v = uniform(source) - 0.5, 1.0 - uniform(source)
+        us = 0.5 - abs(u)
+        if us <= 0.0:
+            continue
+        k = math.floor((2.0 * a / us + b) * u + centre)
+        if us >= 0.07 and v <= inside:
+            return k
+        if 0.0 <= k <= n:
+            v *= (2.83 + 5.1 / b) * spread / (a / (us * us) + b)
+            if math.log(v) <= _log_ratio(n, p, k):
+                return k
+
+
+@inner_kernel
+def _log_ratio(n: float, p: float, k: float) -> float:
+    """How much less likely k successes are than the most likely number of them, in logarithms."""
+    mode, odds = math.floor((n + 1.0) * p), p / (1.0 - p)
+    return (
+        (mode + 0.5) * math.log((mode + 1.0) / (odds * (n - mode + 1.0)))
+        + (n + 1.0) * math.log((n - mode + 1.0) / (n - k + 1.0))
+        + (k + 0.5) * math.log(odds * (n - k + 1.0) / (k + 1.0))
+        + (_stirling(mode) + _stirling(n - mode) - _stirling(k) - _stirling(n - k))
+    )
+
+
+@inner_kernel
+def _stirling(k: float) -> float:
+    """What Stirling's formula leaves of log k!."""
+    if k < 10.0:
+        return STIRLING[int(k)]
+    inverse = 1.0 / ((k + 1.0) * (k + 1.0))
+    return (1.0 / 12.0 - (1.0 / 360.0 - inverse / 1260.0) * inverse) / (k + 1.0)
+
+
+@inner_kernel
+def step_within_unit(source: Any, start: float, sigma: float) -> float:
+    """A normal number around ``start``, from (0, 1), given that it lies in (0, 1).
+
+    Rejection, from the uniform law where sigma is large and from the normal one where it is small: either way more
+    than two of five tries succeed, where a walk with sigma = 1000 would leave the interval thousands of times.
+    """
+    while True:
+        if sigma >= 0.5:
+            x = uniform(source)
+            away = (x - start) / sigma
+            if x > 0.0 and uniform(source) < math.exp(-0.5 * away * away):
+                return x
+        else:
+            x = start + sigma * normal(source)
+            if 0.0 < x < 1.0:
+                return x
+
+
+@inner_kernel
+def round_at_random(source: Any, x: float) -> float:
+    """One of the two whole numbers around x, such that x is the mean."""
+    low = math.floor(x)
+    return low + 1.0 if x > low and uniform(source) < x - low else low
+
+
+@inner_kernel
+def shuffle(source: Any, items: Ints) -> None:
+    """Fill in the numbers from 0 on, in random order."""
+    for k in range(items.size):
+        other = int(uniform(source) * (k + 1))
+        items[k] = items[other]
+        items[other] = k

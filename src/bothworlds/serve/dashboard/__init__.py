@@ -1,0 +1,1 @@
+"""The dashboard: routes, view models, text and SVG charts."""

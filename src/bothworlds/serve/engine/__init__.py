@@ -1,0 +1,5 @@
+"""The engine: rank, feedback and learning over a store, without HTTP."""
+
+from .engine import Engine
+
+__all__ = ["Engine"]

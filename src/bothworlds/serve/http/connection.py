@@ -1,0 +1,150 @@
+"""One HTTP connection: request heads are limited in bytes and seconds, and requests are parsed one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ..config import Limits
+from ..observability.logs import warn_throttled
+from ..observability.metrics import Metrics
+from .descriptors import descriptor_ceiling
+from .problems import Problem
+from .response_writer import Gathering
+from .responses import closing_response
+
+__all__ = ["Connection"]
+
+PIECE_BYTES = 1024  # parsed at a time: bounds how many pipelined requests are parsed before the first is answered
+NOTHING = memoryview(b"")
+BUSY = Problem(503, "the service has too many open connections; send it again later")
+
+
+class Connection(HttpToolsProtocol):
+    """Uvicorn's protocol with limits on request heads, fair pipelining, and one write per response.
+
+    The parser receives at most ``PIECE_BYTES`` at a time, and nothing while a complete request waits for its response.
+    Until then the received bytes stay unparsed and the transport is paused. Every pipelined request therefore takes at
+    least one turn of the event loop, in which other connections are served.
+
+    A head larger than ``limits.head_bytes`` (rounded up to a piece) gets a 431. A head that is not complete
+    ``limits.head_seconds`` after its first byte gets a 408; the time for the first head starts with the connection. A
+    connection that has sent nothing is closed without a response. The same limits apply to what else may arrive while
+    no request is being answered: the rest of a body that nobody reads, and its trailers.
+
+    A connection that would leave the process fewer descriptors than ``limits.reserved_descriptors`` gets a 503.
+    """
+
+    def __init__(self, *args: Any, limits: Limits, metrics: Metrics, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._limits, self._metrics = limits, metrics
+        self._ceiling = descriptor_ceiling(limits.reserved_descriptors)
+        self._unparsed = NOTHING
+        self._paused = False
+        self._in_head = True
+        self._pending_bytes = 0  # received since the last complete head or piece of a body
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(cast(asyncio.Transport, Gathering(transport, self.loop)))
+        self.flow = _Flow(self.transport, self._parse_later)
+        connected = transport.get_extra_info("socket")
+        if connected is not None and connected.fileno() >= self._ceiling:
+            self._refuse(BUSY, "descriptors_low")
+        else:
+            self._start_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_deadline()
+        self._unparsed = NOTHING
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
+        self._parse()
+
+    def on_headers_complete(self) -> None:
+        self._stop_deadline()
+        self._in_head, self._pending_bytes = False, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._pending_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_head, self._pending_bytes = True, 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._parse_later()
+
+    def _parse_later(self) -> None:
+        if self._unparsed:
+            self.loop.call_soon(self._parse)
+
+    def _parse(self) -> None:
+        """Parse what has arrived as far as requests can be handled, and pause the transport while some is left."""
+        while self._unparsed and not self._blocked():
+            piece, self._unparsed = self._unparsed[:PIECE_BYTES], self._unparsed[PIECE_BYTES:]
+            self._parse_piece(piece)
+        if self._paused != bool(self._unparsed) and not self.transport.is_closing():
+            self._paused = not self._paused
+            (self.transport.pause_reading if self._paused else self.transport.resume_reading)()
+
+    def _blocked(self) -> bool:
+        """Whether parsing has to wait: for the response to a complete request, or until a body has been read."""
+        waiting = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+        return waiting or self.flow.read_paused or self.transport.is_closing()
+
+    def _parse_piece(self, piece: memoryview) -> None:
+        self._pending_bytes += len(piece)
+        super().data_received(cast(bytes, piece))
+        if self._pending_bytes > self._limits.head_bytes:
+            detail = f"the request line and headers may have {self._limits.head_bytes} bytes at most"
+            self._refuse(Problem(431, detail), "head_too_large")
+        elif self._deadline is None and (self.cycle is None or self.cycle.response_complete):
+            self._start_deadline()
+
+    def _start_deadline(self) -> None:
+        self._deadline = self.loop.call_later(self._limits.head_seconds, self._time_out)
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _time_out(self) -> None:
+        if self._pending_bytes:
+            detail = f"the request line and headers did not arrive within {self._limits.head_seconds:g} seconds"
+            self._refuse(Problem(408, detail), "head_too_slow")
+        else:
+            self.transport.close()
+
+    def _refuse(self, problem: Problem, reason: str) -> None:
+        self._metrics.refused(reason)
+        warn_throttled("connection refused", reason=reason)
+        if self._in_head:  # otherwise the response would be taken for that to the request whose body this is
+            self.transport.write(closing_response(problem))
+        self.transport.close()
+
+
+class _Flow(FlowControl):
+    """Uvicorn's flow control, except that reading is paused and resumed by the connection, which has a buffer."""
+
+    def __init__(self, transport: asyncio.Transport, resumed: Callable[[], None]) -> None:
+        super().__init__(transport)
+        self._resumed = resumed
+
+    def pause_reading(self) -> None:
+        self.read_paused = True
+
+    def resume_reading(self) -> None:
+        if self.read_paused:
+            self.read_paused = False
+            self._resumed()

@@ -1,0 +1,65 @@
+"""Calls about keys: a running service owns its SQLite file, so that it must be able to make and revoke keys itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..config import Limits
+from ..engine_types import Invalid, Unknown
+from ..schemas import KeyRequest, KeyView, NewKey, rfc3339
+from ..stores.base import Store
+from .auth import Keyring, create_key, list_keys, revoke_key
+from .limits import decode, media_type, read_body
+from .surface_endpoints import answer
+
+__all__ = ["Doorkeeping"]
+
+_key_request = msgspec.json.Decoder(KeyRequest)
+
+
+class Doorkeeping:
+    """What an administrator can do with keys."""
+
+    def __init__(self, store: Store, keyring: Keyring, limits: Limits) -> None:
+        self._store, self._keyring, self._limits = store, keyring, limits
+
+    async def list_keys(self, request: Request, actor: str) -> Response:
+        kept = await asyncio.to_thread(list_keys, self._store)
+        views = [
+            KeyView(
+                key["id"],
+                key["roles"],
+                key["note"],
+                rfc3339(key["created_at"]),
+                rfc3339(key["revoked_at"]) if key["revoked_at"] else None,
+            )
+            for key in kept
+        ]
+        return answer({"keys": views})
+
+    async def create_key(self, request: Request, actor: str) -> Response:
+        media_type(request.scope, [b"application/json"])
+        asked = decode(await read_body(request.scope, request.receive, self._limits), _key_request)
+        kept = await asyncio.to_thread(list_keys, self._store)
+        if "admin" not in asked.roles and not any("admin" in key["roles"] and not key["revoked_at"] for key in kept):
+            raise Invalid("the first key must have the role admin: with any other nobody could make another", "/roles")
+        key = await asyncio.to_thread(create_key, self._store, asked.roles, asked.note, _now(), actor)
+        await self._keyring.load()
+        return answer(NewKey(key.split("_")[1], key), 201, {"cache-control": "no-store"})
+
+    async def revoke_key(self, request: Request, actor: str) -> Response:
+        try:
+            await asyncio.to_thread(revoke_key, self._store, request.path_params["key_id"], _now(), actor)
+        except ValueError as error:
+            raise Unknown(str(error)) from error
+        await self._keyring.load()
+        return Response(status_code=204)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,130 @@
+"""The description of the API (OpenAPI 3.1), made from the table of calls and the structs they take and give."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from ..schemas import ProblemDetails
+from .operations import JSON, OPERATIONS, Operation
+from .problems import MEDIA_TYPE
+
+__all__ = ["describe"]
+
+REFERENCE = "#/components/schemas/{name}"
+# An id that exists is not among those made up at random; names are as short as the service allows.
+PATH = {"surface": (1, 128), "item": (1, 128), "segment": (1, 128), "event_id": (1, 64), "key_id": (1, 64)}
+ETAG_HEADER = {"ETag": {"schema": {"type": "string"}, "description": "the version, for If-Match"}}
+RETRY_HEADER = {"Retry-After": {"schema": {"type": "string"}, "description": "seconds to wait"}}
+
+
+def describe(version: str, operations: tuple[Operation, ...] = OPERATIONS) -> dict[str, Any]:
+    """The whole description."""
+    structs = {struct for operation in operations for struct in _structs(operation)} | {ProblemDetails}
+    ordered = sorted(structs, key=lambda struct: struct.__name__)
+    references, schemas = msgspec.json.schema_components(ordered, ref_template=REFERENCE)
+    schema_of = dict(zip(ordered, references, strict=True))
+    paths: dict[str, Any] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schema_of)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "bothworlds", "version": version, "description": _ABOUT, "license": {"name": "MIT"}},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "bw_<id>_<secret>"}},
+        },
+    }
+
+
+_ABOUT = (
+    "Rank items and learn from clicks. Every error is a problem (RFC 9457). A key has roles: serve, ingest, read, or "
+    "admin, which may do all; without any key in the store everything is open, and the service listens on loopback."
+)
+
+
+def _structs(operation: Operation) -> set[Any]:
+    said = [operation.body, *operation.answers.values()]
+    return {struct for struct in said if isinstance(struct, type)}
+
+
+def _described(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "parameters": [*_path_parameters(operation), *_query_parameters(operation), *_conditions(operation)],
+        "responses": _responses(operation, schema_of),
+    }
+    if operation.role is not None:
+        described["description"] = f"Needs a key with the role {operation.role}."
+        described["security"] = [{"key": []}, {}]
+    if operation.body is not None:
+        described["requestBody"] = {
+            "required": operation.body_needed,
+            "content": _content(operation.body, schema_of),
+        }
+    return described
+
+
+def _responses(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    responses = {}
+    for status in sorted(operation.statuses):
+        response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+        if status in operation.answers:
+            if operation.answers[status] is not None:
+                response["content"] = _content(operation.answers[status], schema_of)
+            if operation.name in _VERSIONED:
+                response["headers"] = ETAG_HEADER
+        else:
+            response["content"] = {MEDIA_TYPE: {"schema": schema_of[ProblemDetails]}}
+            if status in (429, 503):
+                response["headers"] = RETRY_HEADER
+        responses[str(status)] = response
+    return responses
+
+
+_CHANGING = {"put_surface", "patch_surface", "put_item", "delete_item", "pause_item", "resume_item"}
+_VERSIONED = {"get_surface", *_CHANGING}
+
+
+def _content(said: Any, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    if isinstance(said, tuple):
+        return {kind: {"schema": {"type": "string"}} for kind in said}
+    return {JSON: {"schema": schema_of[said]}}
+
+
+def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": PATH[name][0], "maxLength": PATH[name][1]},
+        }
+        for name in re.findall(r"{(\w+)}", operation.path)
+    ]
+
+
+def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "query", "description": what, "schema": _QUERY[name]}
+        for name, what in operation.query.items()
+    ]
+
+
+_QUERY: dict[str, dict[str, Any]] = {
+    "segment": {"type": "string", "maxLength": 128},
+    "since": {"type": "string", "format": "date-time"},
+    "until": {"type": "string", "format": "date-time"},
+    "format": {"type": "string", "enum": ["ndjson", "parquet"]},
+}
+
+
+def _conditions(operation: Operation) -> list[dict[str, Any]]:
+    """The headers by which nobody overwrites what somebody else has changed meanwhile."""
+    names = ["If-Match"] * (operation.name in _CHANGING) + ["If-None-Match"] * (operation.name in _VERSIONED)
+    return [{"name": name, "in": "header", "schema": {"type": "string"}} for name in names]

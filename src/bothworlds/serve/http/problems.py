@@ -1,0 +1,135 @@
+"""Errors in one shape: problem details for HTTP (RFC 9457)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+import msgspec
+
+from ..engine_types import Conflict, Invalid, ServiceError, TooMany, Unavailable, Unknown
+from ..stores.base import StoreError, VersionConflict
+
+__all__ = ["MEDIA_TYPE", "Problem", "decoding_fault", "decoding_problem", "problem_of"]
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = "1"
+AWAY = "the store cannot be read or written to now; send it again"  # where it is, is nobody's business
+
+STATUS_OF: dict[type[Exception], int] = {
+    Unknown: 404,
+    Invalid: 422,
+    Conflict: 409,
+    VersionConflict: 409,
+    TooMany: 422,
+    Unavailable: 503,
+    StoreError: 503,
+}
+TITLES = {
+    400: "Not valid JSON",
+    401: "A key is needed",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    406: "No such format",
+    408: "Too slow",
+    409: "Changed by somebody else",
+    412: "Changed by somebody else",
+    413: "Too large",
+    415: "Wrong media type",
+    422: "Not possible",
+    429: "Too many",
+    500: "A fault in the service",
+    503: "Not available now",
+}
+
+
+class Problem(Exception):
+    """An error as it is sent: a status, a sentence, and where in the request it is."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        title: str | None = None,
+        errors: Sequence[Mapping[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.title = title or TITLES.get(status) or HTTPStatus(status).phrase
+        self.detail = detail
+        self.errors = list(errors)
+        self.headers = dict(headers or {})
+        if status in (429, 503):
+            self.headers.setdefault("retry-after", RETRY_SECONDS)
+
+    def body(self) -> bytes:
+        """The problem as JSON."""
+        said = {"type": self.type, "title": self.title, "status": self.status, "detail": self.detail}
+        return msgspec.json.encode({**said, "errors": self.errors} if self.errors else said)
+
+    @property
+    def type(self) -> str:
+        """A name for this kind of problem that programs can compare.
+
+        >>> Problem(404, "there is no surface 'home'").type
+        'urn:bothworlds:problem:not-found'
+        """
+        return "urn:bothworlds:problem:" + re.sub(r"[^a-z]+", "-", self.title.lower())
+
+
+def problem_of(error: Exception) -> Problem:
+    """How an error is told to the caller; what nobody foresaw is a fault of the service."""
+    if isinstance(error, Problem):
+        return error
+    for kind, status in STATUS_OF.items():
+        if isinstance(error, kind):
+            detail = AWAY if status == 503 else str(error) or TITLES[status]
+            title, errors = getattr(error, "title", None), getattr(error, "errors", ())
+            return Problem(status, detail, title=title, errors=errors)
+    if isinstance(error, ServiceError):
+        return Problem(422, error.detail, title=error.title, errors=error.errors)
+    return Problem(500, "the service failed; its log says more")
+
+
+def decoding_problem(error: Exception) -> Problem:
+    """What is wrong with a body: 400 if it is no JSON, 422 if it says something else than what is expected.
+
+    >>> decoding_problem(msgspec.ValidationError("Expected `int`, got `str` - at `$.pins[0].slot`")).errors
+    [{'pointer': '/pins/0/slot', 'detail': 'expected `int`, got `str`'}]
+    """
+    if not isinstance(error, msgspec.ValidationError):
+        return Problem(400, f"the body cannot be read as JSON: {_lowered(str(error))}")
+    detail, pointer = decoding_fault(error)
+    return Problem(422, f"the body is not as expected: {detail}", errors=[{"pointer": pointer, "detail": detail}])
+
+
+def decoding_fault(error: msgspec.ValidationError) -> tuple[str, str]:
+    """What msgspec finds wrong, and where: a field that is unknown or missing is pointed to as well.
+
+    >>> decoding_fault(msgspec.ValidationError("Object contains unknown field `name`"))
+    ('object contains unknown field `name`', '/name')
+    >>> decoding_fault(msgspec.ValidationError("Object contains unknown field `a/b`"))[1]
+    '/a~1b'
+    """
+    sentence, _, path = str(error).partition(" - at ")
+    field = re.search(r"(?:unknown|required) field `([^`]+)`", sentence)
+    name = field[1].replace("~", "~0").replace("/", "~1") if field else ""
+    return _lowered(sentence), _pointer(path) + (f"/{name}" if field else "")
+
+
+def _pointer(path: str) -> str:
+    """A JSON pointer from the path that msgspec gives: ``$.pins[0].slot`` becomes ``/pins/0/slot``."""
+    return "".join(f"/{part}" for part in re.findall(r"[^\.\[\]`$]+", path.replace("[...]", "")))
+
+
+def _lowered(sentence: str) -> str:
+    """A sentence to go on with; names in capitals stay as they are.
+
+    >>> _lowered("Expected `int`"), _lowered("JSON is malformed")
+    ('expected `int`', 'JSON is malformed')
+    """
+    return sentence if sentence[:2].isupper() else sentence[:1].lower() + sentence[1:]

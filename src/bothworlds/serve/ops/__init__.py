@@ -1,0 +1,1 @@
+"""Running a service: start, supervise, verify, migrate, demo."""

@@ -1,0 +1,1 @@
+"""Reports on a surface: learner against holdout, item rates, exploration, recent window."""

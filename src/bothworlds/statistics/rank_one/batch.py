@@ -1,0 +1,206 @@
+r"""Many rank-one fits in one call, and how far each can be trusted.
+
+Groups (queries) are stretches of rows, ``starts[g]`` to ``starts[g + 1]``, each with an examination curve of its own; a
+table with one group is one fit.
+
+The variance of what is estimated is read off the network of the Newton step: the one of :math:`\log \beta_j - \log
+\beta_r` is the effective resistance between positions j and r, and an item adds its own noise to the positions it was
+compared at.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ...kernels import Floats, Ints, inner_kernel, kernel
+from .em import click_rates, em
+from .laplacian import eliminate, substitute
+from .likelihood import Workspace, choose, derive
+from .newton import newton
+
+__all__ = ["Bench", "em_each", "make_bench", "newton_each", "variances_each"]
+
+LIMIT = -1e-4  # log-attraction above this is at the limit of what is possible
+
+
+class Bench(NamedTuple):
+    """The fits, and room to work: what belongs to items is (R,), what belongs to positions (G, m)."""
+
+    a: Floats  # (R,) log attraction
+    b: Floats  # (G, m) log examination
+    items: Floats  # (3, R) derivatives and steps
+    curvature: Floats  # (R, m)
+    fitted: Ints  # (R,)
+    block: Ints  # (G, m)
+    joined: Ints  # (G,) 1 where the pairs that were shown are known to hold all positions together
+    effort: Ints  # (G, 2) steps or passes, and whether it converged
+    room: Floats  # (6, m)
+    edges: Floats  # (m, m)
+    resistance: Floats  # (m, m)
+
+
+def make_bench(rows: int, groups: int, m: int) -> Bench:
+    """Room for fits of ``rows`` items in ``groups`` groups at m positions."""
+    return Bench(
+        a=np.zeros(rows),
+        b=np.zeros((groups, m)),
+        items=np.zeros((3, rows)),
+        curvature=np.zeros((rows, m)),
+        fitted=np.zeros(rows, np.int64),
+        block=np.zeros((groups, m), np.int64),
+        joined=np.zeros(groups, np.int64),
+        effort=np.zeros((groups, 2), np.int64),
+        room=np.zeros((6, m)),
+        edges=np.zeros((m, m)),
+        resistance=np.zeros((m, m)),
+    )
+
+
+@inner_kernel
+def _of_group(bench: Bench, g: int, first: int, last: int) -> Workspace:
+    return Workspace(
+        bench.a[first:last],
+        bench.b[g],
+        bench.items[0, first:last],
+        bench.room[0],
+        bench.items[1, first:last],
+        bench.room[1],
+        bench.items[2, first:last],
+        bench.room[2],
+        bench.curvature[first:last],
+        bench.edges,
+        bench.room[3],
+        bench.room[4],
+        bench.fitted[first:last],
+        bench.block[g],
+    )
+
+
+@kernel
+def newton_each(
+    shown: Floats,
+    clicked: Floats,
+    starts: Ints,
+    ordered: bool,
+    warm: bool,
+    tolerance: float,
+    bench: Bench,
+) -> None:
+    """Fit every group by Newton's method."""
+    for g in range(starts.size - 1):
+        first, last = starts[g], starts[g + 1]
+        w = _of_group(bench, g, first, last)
+        n, s, sparse = shown[first:last], clicked[first:last], bench.joined[g] == 1 and not ordered
+        done = newton(n, s, 0.0, ordered, warm, tolerance, w, True, sparse)
+        bench.effort[g, 0] = done.steps
+        bench.effort[g, 1] = 1 if done.converged else 0
+
+
+@kernel
+def em_each(
+    shown: Floats,
+    clicked: Floats,
+    starts: Ints,
+    passes: int,
+    tolerance: float,
+    bench: Bench,
+    sums: Floats,
+) -> None:
+    """Fit every group by expectation-maximisation, from click rates; ``sums`` (4, max(R, m)) is room to work."""
+    for g in range(starts.size - 1):
+        first, last = starts[g], starts[g + 1]
+        n, s = shown[first:last], clicked[first:last]
+        alpha, beta = bench.a[first:last], bench.b[g]
+        click_rates(n, s, alpha, beta)
+        done = em(n, s, 0.0, passes, tolerance, alpha, beta, sums[:, : max(last - first, beta.size)])
+        bench.effort[g, 0] = done.steps
+        bench.effort[g, 1] = 1 if done.converged else 0
+        for i in range(alpha.size):
+            alpha[i] = math.log(alpha[i])
+        for j in range(beta.size):
+            beta[j] = math.log(beta[j])
+
+
+@kernel
+def variances_each(
+    shown: Floats,
+    clicked: Floats,
+    starts: Ints,
+    anchor: Ints,
+    bench: Bench,
+    of_items: Floats,
+    of_positions: Floats,
+) -> None:
+    """Variances of log attraction (R,) and log examination (G, m), in the normal form of the fit on the bench.
+
+    ``anchor`` (G, m) is, for every position, the one whose examination is set to 1 in its component; -1 for positions
+    without clicks. NaN for items without clicks, for items at the limit, and for what is not determined.
+    """
+    for g in range(starts.size - 1):
+        first, last = starts[g], starts[g + 1]
+        w = _of_group(bench, g, first, last)
+        choose(shown[first:last], clicked[first:last], 0.0, False, w)
+        for i in range(w.a.size):
+            # What is at the limit is held there by the limit and not by its clicks.
+            if w.a[i] > LIMIT:
+                w.fitted[i] = 0
+        derive(shown[first:last], clicked[first:last], 0.0, w)
+        _resistances(shown[first:last], anchor[g], w, bench.resistance)
+        for j in range(w.b.size):
+            of_positions[g, j] = bench.resistance[j, j]
+        _of_items(shown[first:last], w, bench.resistance, of_items[first:last])
+
+
+@inner_kernel
+def _resistances(shown: Floats, anchor: Ints, w: Workspace, resistance: Floats) -> None:
+    """Covariances of log examination, each component relative to its anchor; NaN where nothing is compared."""
+    n, m = shown.shape
+    for j in range(m):
+        for k in range(m):
+            w.edges[j, k] = 0.0
+            resistance[j, k] = math.nan
+    for i in range(n):
+        if w.fitted[i] == 1 and w.weight_a[i] > 0.0:
+            for j in range(m):
+                if shown[i, j] > 0.0:
+                    for k in range(j):
+                        if shown[i, k] > 0.0:
+                            w.edges[j, k] += _weight(w, i, j) * _weight(w, i, k) / w.weight_a[i]
+    eliminate(w.edges, m)
+    for j in range(m):
+        if w.block[j] >= 0 and anchor[j] >= 0:
+            for k in range(m):
+                w.drive[k] = 0.0
+            w.drive[j] += 1.0
+            w.drive[anchor[j]] -= 1.0
+            substitute(w.edges, w.drive, m)
+            for k in range(m):
+                if anchor[k] == anchor[j]:
+                    resistance[j, k] = w.drive[k] - w.drive[anchor[j]]
+            # A position that is compared with none would seem to be known exactly.
+            if j != anchor[j] and not resistance[j, j] > 0.0:
+                resistance[j, j] = math.nan
+
+
+@inner_kernel
+def _weight(w: Workspace, i: int, j: int) -> float:
+    return w.curvature[i, j] if w.block[j] >= 0 else 0.0
+
+
+@inner_kernel
+def _of_items(shown: Floats, w: Workspace, resistance: Floats, variance: Floats) -> None:
+    n, m = shown.shape
+    for i in range(n):
+        variance[i] = math.nan
+        if w.fitted[i] == 1 and w.weight_a[i] > 0.0:
+            total = 1.0 / w.weight_a[i]
+            for j in range(m):
+                if shown[i, j] > 0.0 and _weight(w, i, j) > 0.0:
+                    for k in range(m):
+                        if shown[i, k] > 0.0 and _weight(w, i, k) > 0.0:
+                            share = _weight(w, i, j) * _weight(w, i, k) / (w.weight_a[i] * w.weight_a[i])
+                            total += share * resistance[j, k]
+            variance[i] = total

@@ -1,0 +1,44 @@
+"""Equations of a network of resistors, solved as one simplifies it: node after node, with additions only.
+
+Taking out a node joins its neighbours by the edges that carry what went through it. Nothing is ever subtracted, so the
+solution has full relative accuracy however uneven the edges are, and no potential has to be fixed beforehand.
+"""
+
+from __future__ import annotations
+
+from ...kernels import Floats, inner_kernel
+
+__all__ = ["eliminate", "substitute"]
+
+
+@inner_kernel
+def eliminate(edges: Floats, nodes: int) -> None:
+    """Take out one node after the other, the last first; a row then holds its edges at the time, and their sum."""
+    for step in range(nodes):
+        k = nodes - 1 - step
+        total = 0.0
+        for other in range(k):
+            total += edges[k, other]
+        edges[k, k] = total
+        if total > 0.0:
+            for other in range(k):
+                share = edges[k, other] / total
+                for third in range(other):
+                    edges[other, third] += share * edges[k, third]
+
+
+@inner_kernel
+def substitute(edges: Floats, drive: Floats, nodes: int) -> None:
+    """Solve Laplacian x = drive in place, after elimination. What hangs on nothing before it stays put."""
+    for step in range(nodes):
+        k = nodes - 1 - step
+        if edges[k, k] > 0.0:
+            for other in range(k):
+                drive[other] += edges[k, other] / edges[k, k] * drive[k]
+    for k in range(nodes):
+        if edges[k, k] > 0.0:
+            for other in range(k):
+                drive[k] += edges[k, other] * drive[other]
+            drive[k] /= edges[k, k]
+        else:
+            drive[k] = 0.0
