@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from bothworlds.serve.engine.engine.engine import Engine
-from bothworlds.serve.engine.engine.tokens import DRAW_KEY
+from bothworlds.serve.engine.tokens import DRAW_KEY
 from bothworlds.serve.engine_types import Feedback, Ranked, Result
 
 from .fakes import FakeStore

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from bothworlds.serve.engine.engine import surface_rules
+from bothworlds.serve.engine import surface_rules
 from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, Unknown
 from bothworlds.serve.reports import item_rates
 
@@ -206,7 +206,7 @@ async def test_pages_may_be_pinned_whole_or_leave_no_choice(engine, store, clock
 
 @with_engine()
 async def test_policies_for_exclusions_are_kept_but_not_without_end(engine, store, clock):
-    from bothworlds.serve.engine.engine import served_surface
+    from bothworlds.serve.engine import served_surface
 
     for k in range(served_surface.CHOICES + 40):
         pins = {k % 3: ITEMS[k % 6]}
@@ -223,7 +223,7 @@ async def test_policies_for_exclusions_are_kept_but_not_without_end(engine, stor
 
 @with_engine()
 async def test_the_memory_for_exclusions_is_shared_by_the_segments_of_a_surface(engine, store, clock):
-    from bothworlds.serve.engine.engine import served_surface
+    from bothworlds.serve.engine import served_surface
 
     names = ["", "one", "two", "three"]
     for name in names:
@@ -391,7 +391,7 @@ async def test_pins_are_told_alike_at_first_and_from_the_store(engine, store, cl
 
 
 def test_the_first_visitor_waits_for_no_solver(monkeypatch):
-    from bothworlds.serve.engine.engine import served_surface
+    from bothworlds.serve.engine import served_surface
 
     threads = []
     solve = served_surface.served

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bothworlds.serve.config import Config
-from bothworlds.serve.engine.engine import engine
+from bothworlds.serve.engine import engine
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.stores.factory import open_store
 

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from bothworlds.serve.engine.engine import served_surface, solver
+from bothworlds.serve.engine import served_surface, solver
 from bothworlds.serve.engine_types import Invalid, TooMany
 
 from .running import ITEMS, answer, eventually, refreshed, visit, with_engine

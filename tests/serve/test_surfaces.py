@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bothworlds.serve.engine.engine import surface_rules
+from bothworlds.serve.engine import surface_rules
 from bothworlds.serve.engine_types import Conflict, Invalid, TooMany, Unknown
 from bothworlds.serve.model import ONE, Segment
 

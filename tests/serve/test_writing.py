@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from bothworlds.serve.engine.engine import writer
+from bothworlds.serve.engine import writer
 from bothworlds.serve.engine_types import Feedback, TooMany, Unavailable
 from bothworlds.serve.stores.base import StoreError
 

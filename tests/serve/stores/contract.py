@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bothworlds.serve.engine.engine import surface_rules
+from bothworlds.serve.engine import surface_rules
 from bothworlds.serve.model import ONE, Adjustment, Cell, Eligibility, Event, Increments, Report, Segment
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.settlement import increments_of

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from bothworlds.serve.engine.engine.engine import Engine
-from bothworlds.serve.engine.engine.tokens import open_secrets
+from bothworlds.serve.engine.tokens import open_secrets
 from bothworlds.serve.engine_types import Feedback
 from bothworlds.serve.model import Report
 from bothworlds.serve.ops.verify import verify
