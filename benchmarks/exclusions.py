@@ -19,9 +19,9 @@ from bothworlds import policies
 from bothworlds.arena.figures import PALETTE, drawing
 from bothworlds.serve.engine import surface_rules
 from bothworlds.serve.engine.learner import policy_of, served, sums_of
-from bothworlds.serve.model import EVERYBODY, Event, Segment, Surface
+from bothworlds.serve.model import ALL_ELIGIBLE, Event, Segment, Surface
 from bothworlds.serve.settlement import increments_of
-from bothworlds.serve.stores.additions import Additions
+from bothworlds.serve.stores.batch_totals import BatchTotals
 
 RATES = {"best": 0.5, "good": 0.4, "fair": 0.3, "worst": 0.05}
 EXAMINATION = (1.0, 0.7)
@@ -42,7 +42,7 @@ RESTRICTIONS: dict[str, Callable[[int], Restriction]] = {
 def simulate(policy: str, restriction: Callable[[int], Restriction], seed: int, *, rule: bool = True) -> float:
     """Expected clicks per page of an unrestricted list after all pages."""
     surface, rng = _shop(policy), np.random.default_rng(seed)
-    additions = Additions()
+    additions = BatchTotals()
     choices: dict[Restriction, Any] = {}
     for k in range(PAGES):
         if k % REFRESH == 0:
@@ -84,11 +84,11 @@ def _visit(choice: Any, rng: np.random.Generator, rule: bool) -> Event:
         p=drawn.p,
         learn=choice.learn,
         clicks=clicks,
-        eligibility=choice.eligibility if rule else EVERYBODY,
+        eligibility=choice.eligibility if rule else ALL_ELIGIBLE,
     )
 
 
-def _segment(surface: Surface, additions: Additions) -> Segment:
+def _segment(surface: Surface, additions: BatchTotals) -> Segment:
     tables: tuple[dict[tuple[int, int], int], ...] = ({}, {}, {})
     for (_, _, item, slot), totals in additions.cells().items():
         for table, total in zip(tables, totals):

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bothworlds.serve.model import Event, Item, Report, Surface, SurfaceSettings
+from bothworlds.serve.model import Event, Item, Surface, SurfaceSettings, VerifiedFeedback
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores.factory import open_store
-from bothworlds.serve.stores.sql import SqlStore
+from bothworlds.serve.stores.sql_store import SqlStore
 
 NOW = 1_700_000_000_000
 ITEMS, SLOTS = 20, 5
@@ -27,7 +27,7 @@ def a_surface() -> Surface:
     return Surface(id=0, name=name, version=1, settings=settings, items=items, created_at=NOW, changed_at=NOW)
 
 
-def some_reports(surface_id: int, count: int) -> Iterator[Report]:
+def some_reports(surface_id: int, count: int) -> Iterator[VerifiedFeedback]:
     chance, salt = random.Random(1), os.urandom(8)
     for k in range(count):
         event = Event(
@@ -43,10 +43,10 @@ def some_reports(surface_id: int, count: int) -> Iterator[Report]:
             p=tuple(chance.uniform(0.01, 1.0) for _ in range(SLOTS)),
             learn=(1 << SLOTS) - 1,
         )
-        yield Report(event=event, clicks=chance.choice((0, 0, 0, 1, 4)), final=True)
+        yield VerifiedFeedback(event=event, clicks=chance.choice((0, 0, 0, 1, 4)), final=True)
 
 
-def rate(work: Callable[[list[Report]], object], reports: list[Report], size: int) -> float:
+def rate(work: Callable[[list[VerifiedFeedback]], object], reports: list[VerifiedFeedback], size: int) -> float:
     start = time.perf_counter()
     for first in range(0, len(reports), size):
         work(reports[first : first + size])
@@ -58,9 +58,9 @@ def measure(store: SqlStore, count: int) -> None:
     for size in (64, 256, 512):
         unknown, known = (list(some_reports(surface.id, count)) for _ in range(2))
         figures = (
-            rate(lambda batch: store.report(batch, NOW), unknown, size),
-            rate(lambda batch: store.remember([report.event for report in batch]), known, size),
-            rate(lambda batch: store.report(batch, NOW), known, size),
+            rate(lambda batch: store.apply_feedback(batch, NOW), unknown, size),
+            rate(lambda batch: store.save_events([report.event for report in batch]), known, size),
+            rate(lambda batch: store.apply_feedback(batch, NOW), known, size),
         )
         print(
             "batches of {}: {:,.0f} reports/s on tokens, {:,.0f} remembered/s, then {:,.0f} reports/s".format(

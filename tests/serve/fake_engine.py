@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from bothworlds.serve.engine_types import Unknown
-from bothworlds.serve.model import Item, Surface, SurfaceSettings
+from bothworlds.serve.model import Item, Surface, SurfaceSettings, Unknown
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000

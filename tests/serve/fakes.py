@@ -9,9 +9,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bothworlds.serve.ids import imported_id
-from bothworlds.serve.model import RESET, Adjustment, Event, Increments, Report, Segment, Status, Surface
-from bothworlds.serve.settlement import increments_of, judged, reported, silent, spread
+from bothworlds.serve.model import (
+    RESET,
+    Adjustment,
+    Event,
+    Increments,
+    Segment,
+    Status,
+    Surface,
+    VerifiedFeedback,
+    imported_id,
+)
+from bothworlds.serve.settlement import apply_clicks, apply_feedback, increments_of, settle_at_deadline, spread_loss
 from bothworlds.serve.stores.base import StoreError, VersionConflict
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -146,24 +155,24 @@ class FakeStore:
         self.counters[key] = added(self.counters.get(key, empty), increments, self.count)
 
     @safely
-    def remember(self, events: Sequence[Event]) -> list[Event]:
+    def save_events(self, events: Sequence[Event]) -> list[Event]:
         self.commits += 1
         return [self.log.setdefault(event.id, event) for event in events]
 
     @safely
-    def find(self, ids: Sequence[bytes]) -> dict[bytes, Event]:
+    def find_events(self, ids: Sequence[bytes]) -> dict[bytes, Event]:
         return {key: self.log[key] for key in ids if key in self.log}
 
     @safely
-    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
+    def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
         self.commits += 1
         return [self._report(report, now) for report in reports]
 
-    def _report(self, report: Report, now: int) -> Status:
+    def _report(self, report: VerifiedFeedback, now: int) -> Status:
         known = self.log.get(report.event.id)
         where = (report.event.surface_id, report.event.segment)
         resets = [one.at for one in self.made if one.reason == RESET and where_of(one) == where]
-        event, increments, status = judged(known, report, now, max(resets, default=None))
+        event, increments, status = apply_feedback(known, report, now, max(resets, default=None))
         if known is not None or status != "expired":
             self.log[event.id] = event
             self._add(increments)
@@ -173,7 +182,7 @@ class FakeStore:
     def settle_overdue(self, now: int, limit: int) -> int:
         due = [e for e in self.log.values() if e.settled_at is None and now > e.expires_at][:limit]
         for event in due:
-            self.log[event.id], increments = silent(event, now)
+            self.log[event.id], increments = settle_at_deadline(event, now)
             self._add(increments)
         return len(due)
 
@@ -183,9 +192,9 @@ class FakeStore:
             e for e in self.log.values() if e.settled_at is None and (e.surface_id, e.segment) == (surface_id, segment)
         ]
         for event in due[:limit]:
-            after, increments = silent(event, now)
+            after, increments = settle_at_deadline(event, now)
             if after is event:
-                after, increments, _ = reported(event, 0, True, now)
+                after, increments, _ = apply_clicks(event, 0, True, now)
             self.log[event.id] = after
             self._add(increments)
         return len(due[:limit])
@@ -289,7 +298,7 @@ def added(segment: Segment, increments: Increments, revision: int) -> Segment:
         shown[key] += cell.shown
         clicked[key] += cell.clicked
     for slot, observed in increments.observed:
-        for item, _, charged in spread(increments.eligibility, slot, observed):
+        for item, _, charged in spread_loss(increments.eligibility, slot, observed):
             loss[item, slot] += charged
     rounds = segment.rounds + increments.rounds
     return msgspec.structs.replace(

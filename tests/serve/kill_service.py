@@ -50,7 +50,7 @@ def command_line(*words: str, program: Sequence[str] = HONEST, **options: Any) -
 def serve_hastily() -> None:
     """The service, with a store that says it has written what it will write next time: it must be caught."""
     from bothworlds.cli import main
-    from bothworlds.serve.stores.sql import SqlStore
+    from bothworlds.serve.stores.sql_store import SqlStore
 
     write, waiting = SqlStore.report, []
 
@@ -119,7 +119,7 @@ def problems_of(place: str, notes: Notes, promised: dict[str, tuple[int, bool]])
     """What the store has lost or made up; the promises must be older than what is read."""
     names = list(promised)
     with closing(open_store(place, read_only=True)) as store:
-        found = store.find([bytes.fromhex(name) for name in names])
+        found = store.find_events([bytes.fromhex(name) for name in names])
         broken = (notes.broken(name, promised[name], found.get(bytes.fromhex(name))) for name in names)
         return [*notes.problems, *filter(None, broken), *map(str, verify(store).differences)]
 

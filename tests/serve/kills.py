@@ -21,10 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bothworlds.progress import progress_bar
-from bothworlds.serve.model import Event, Report
+from bothworlds.serve.model import Event, VerifiedFeedback
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores.factory import open_store
-from bothworlds.serve.stores.sql import SqlStore
+from bothworlds.serve.stores.sql_store import SqlStore
 
 from .stores.samples import NOON, SLOTS, a_surface, an_event
 
@@ -41,12 +41,12 @@ def event_numbered(number: int) -> Event:
     return an_event(number, expires_at=NOW - 1) if number % 5 == 0 else an_event(number)
 
 
-def batch_of(seed: int) -> list[Report]:
+def batch_of(seed: int) -> list[VerifiedFeedback]:
     """The reports of a batch, which its seed fixes, so that both sides know them."""
     chance = random.Random(seed)
     first = seed // SEEDS * FRESH
     return [
-        Report(
+        VerifiedFeedback(
             event=event_numbered(first + chance.randrange(EVENTS)),
             clicks=chance.randrange(1 << SLOTS),
             final=chance.random() < 0.5,
@@ -62,12 +62,12 @@ def apply_batches(place: str, first: int, count: int, hasty: bool) -> None:
     for seed in range(first, first + count):
         batch = batch_of(seed)
         if seed % 3 == 0:
-            store.remember([event_numbered(seed // SEEDS * FRESH + (seed * 7 + k) % EVENTS) for k in range(20)])
+            store.save_events([event_numbered(seed // SEEDS * FRESH + (seed * 7 + k) % EVENTS) for k in range(20)])
         if seed % 5 == 0:
             store.settle_overdue(NOW, 50)
         if hasty:
             os.write(1, b"%d\n" % seed)
-        store.report(batch, NOW)
+        store.apply_feedback(batch, NOW)
         if not hasty:
             os.write(1, b"%d\n" % seed)
     store.close()
@@ -86,14 +86,14 @@ class Acknowledged:
         self.clicks: dict[int, int] = {}
         self.settled: set[int] = set()
 
-    def add(self, batch: list[Report]) -> None:
+    def add(self, batch: list[VerifiedFeedback]) -> None:
         for report in batch:
             number = int.from_bytes(report.event.id, "big")
             self.clicks[number] = self.clicks.get(number, 0) | report.clicks
             if report.final or number % 5 == 0:
                 self.settled.add(number)
 
-    def problems(self, store: SqlStore, pending: list[Report]) -> list[str]:
+    def problems(self, store: SqlStore, pending: list[VerifiedFeedback]) -> list[str]:
         """What the store has lost or made up, if one more batch may have been applied."""
         stored = {int.from_bytes(event.id, "big"): event for event in store.events(1, 0, 2 * NOON)}
         late = Acknowledged()
@@ -159,7 +159,7 @@ def kill_again_and_again(place: str, kills: int, seed: int = 0, hasty: bool = Fa
         store = open_store(place)
         problems = acknowledged.problems(store, batch_of(pending))
         # What was not acknowledged is sent again, as a client would.
-        store.report(batch_of(pending), NOW)
+        store.apply_feedback(batch_of(pending), NOW)
         acknowledged.add(batch_of(pending))
         problems += acknowledged.problems(store, [])
         store.close()

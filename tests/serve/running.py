@@ -10,7 +10,7 @@ from typing import Any
 
 from bothworlds.serve.engine.engine.engine import Engine
 from bothworlds.serve.engine.tokens import DRAW_KEY
-from bothworlds.serve.engine_types import Feedback, Ranked, Result
+from bothworlds.serve.schemas import Accepted, FeedbackEvent, Ranking
 
 from .fakes import FakeStore
 
@@ -61,13 +61,13 @@ def with_engine(**body: Any) -> Callable[..., Any]:
     return decorate
 
 
-async def answer(engine: Engine, ranked: Ranked, clicks: list[int], final: bool = True) -> Result:
+async def answer(engine: Engine, ranked: Ranking, clicks: list[int], final: bool = True) -> Accepted:
     """Send feedback on a page."""
-    (result,) = await engine.feedback([Feedback(ranked.event_id, ranked.token, clicks, final)])
+    (result,) = await engine.feedback([FeedbackEvent(ranked.event_id, ranked.token, clicks, final)])
     return result
 
 
-async def visit(engine: Engine, request: str, likes: set[str], **asked: Any) -> Ranked:
+async def visit(engine: Engine, request: str, likes: set[str], **asked: Any) -> Ranking:
     """A visitor who clicks what she likes."""
     ranked = await engine.rank("home", request, **asked)
     await answer(engine, ranked, [slot.slot for slot in ranked.slots if slot.item in likes])

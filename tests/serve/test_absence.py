@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.engine.engine.engine import Engine
-from bothworlds.serve.model import ONE
+from bothworlds.serve.model import LOSS_UNIT
 from bothworlds.serve.ops.verify import verify
 
 from .fakes import FakeStore
@@ -187,8 +187,8 @@ def test_which_items_were_eligible_is_fixed_when_the_list_is_made() -> None:
 
     store = in_a_shop(shop)
     loss = {slot: n for (item, slot), n in store.totals()[1, ""][1].items() if item == 3}
-    own = sum(round(ONE / e.p[1]) for e in store.settled() if e.items[1] == 3)
-    assert loss == {1: ONE + own}
+    own = sum(round(LOSS_UNIT / e.p[1]) for e in store.settled() if e.items[1] == 3)
+    assert loss == {1: LOSS_UNIT + own}
 
 
 def test_an_export_teaches_another_surface_the_same() -> None:

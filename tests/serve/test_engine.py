@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.engine import surface_rules
-from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, Unknown
+from bothworlds.serve.model import Conflict, Invalid, Unknown
 from bothworlds.serve.reports import item_rates
+from bothworlds.serve.schemas import FeedbackEvent
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written
@@ -76,7 +77,7 @@ def test_the_state_tells_of_feedback_as_soon_as_it_is_acknowledged():
 async def test_a_batch_may_hold_anything_and_each_part_is_answered(engine, store, clock):
     one, two = await engine.rank("home", "r1"), await engine.rank("home", "r2")
     batch = [(one, [0], False), (two, [], True), (one, [0], True), (one, [0], True)]
-    results = await engine.feedback([Feedback(r.event_id, r.token, c, f) for r, c, f in batch])
+    results = await engine.feedback([FeedbackEvent(r.event_id, r.token, c, f) for r, c, f in batch])
     assert [r.status for r in results] == ["accepted", "accepted", "accepted", "duplicate"]
     assert [r.event_id for r in results] == [r.event_id for r, _, _ in batch]
     assert await engine.feedback([]) == []
@@ -146,7 +147,7 @@ async def test_it_learns_what_visitors_like(engine, store, clock):
         chances = [attraction[slot.item] * examination[slot.slot] for slot in ranked.slots]
         earned.append(sum(chances))
         await engine.feedback(
-            [Feedback(ranked.event_id, ranked.token, [j for j, p in enumerate(chances) if rng.random() < p], True)]
+            [FeedbackEvent(ranked.event_id, ranked.token, [j for j, p in enumerate(chances) if rng.random() < p], True)]
         )
     uniform = np.mean(list(attraction.values())) * sum(examination)
     assert np.mean(earned[-300:]) > 1.3 * uniform

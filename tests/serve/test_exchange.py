@@ -7,8 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from bothworlds.serve.engine_types import Invalid
-from bothworlds.serve.model import ONE
+from bothworlds.serve.model import LOSS_UNIT, Invalid
 
 from .fakes import FakeStore
 from .running import ITEMS, answer, running, visit, with_engine
@@ -93,7 +92,7 @@ async def test_rows_that_make_no_sense_are_counted_and_left_out(engine, store, c
     assert taken["refused"] == len(bad) - 1 + 2
     assert len(list(engine.export("home"))) == 4
     rounds, loss, _, clicked = store.totals()[1, ""]
-    assert (rounds, loss, clicked) == (1, {(0, 0): 4 * ONE, (2, 2): 4 * ONE}, {(1, 1): 1})
+    assert (rounds, loss, clicked) == (1, {(0, 0): 4 * LOSS_UNIT, (2, 2): 4 * LOSS_UNIT}, {(1, 1): 1})
     assert store.totals() == store.rebuilt()
 
 

@@ -11,8 +11,8 @@ import pytest
 from starlette.applications import Starlette
 
 from bothworlds.serve.dashboard import routes, text
-from bothworlds.serve.engine_types import Unavailable
 from bothworlds.serve.http.operations import OPERATIONS
+from bothworlds.serve.model import Unavailable
 from tests.serve.fake_engine import NAMES, NOW, FakeEngine, audit, item_line, report_of, surface_of
 from tests.serve.markup import Markup, drawings
 

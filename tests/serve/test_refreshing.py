@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from bothworlds.serve.model import Report
+from bothworlds.serve.model import VerifiedFeedback
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, refreshed, running, visit
@@ -38,7 +38,7 @@ async def test_a_surface_that_is_changed_while_events_settle_is_served_by_the_la
     def overtaken(*given):
         """Between reading counters and serving by them, an event settles, and others refresh."""
         found, store.segments = read(*given), read
-        store.report([Report(event=event, clicks=0, final=True)], clock())
+        store.apply_feedback([VerifiedFeedback(event=event, clicks=0, final=True)], clock())
         refreshing.start()
         refreshing.join(1.0)  # it may have to wait for whoever has read before
         return found

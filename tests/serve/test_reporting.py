@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from bothworlds.serve.engine_types import Invalid, Unknown
-from bothworlds.serve.model import Event
+from bothworlds.serve.model import Event, Invalid, Unknown
 from bothworlds.serve.reports import report
 from bothworlds.serve.reports.item_rates import Asked, weighted_rates
 from bothworlds.serve.reports.report import shift_of

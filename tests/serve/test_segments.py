@@ -8,7 +8,7 @@ import pytest
 
 from bothworlds.serve.engine import refresher
 from bothworlds.serve.engine.segments import DAY, GRAIN, HOUR
-from bothworlds.serve.engine_types import Invalid, TooMany, Unknown
+from bothworlds.serve.model import Invalid, TooMany, Unknown
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written

@@ -11,7 +11,7 @@ from bothworlds.serve.dashboard import text
 from bothworlds.serve.dashboard.view_model import likeliest
 from bothworlds.serve.engine.learner import Sums, policy_of
 from bothworlds.serve.engine.served_surface import Display, Shelf
-from bothworlds.serve.model import ONE, Item, Surface, SurfaceSettings
+from bothworlds.serve.model import LOSS_UNIT, Item, Surface, SurfaceSettings
 from bothworlds.serve.reports.exploration_cost import LITTLE, cost_of, is_settled
 from bothworlds.serve.reports.item_rates import MINUTE
 from bothworlds.serve.reports.recent_window import DAY, HOUR, Recency, window_of
@@ -74,7 +74,7 @@ def shelf_of(rates, rounds, floor=0.0):
     items = tuple(Item(name=str(k), index=k, state="active", added_at=0, changed_at=0) for k in range(n))
     surface = Surface(id=1, name="home", version=1, settings=settings, items=items, created_at=0, changed_at=0)
     shown = np.full((n, m), rounds // n)
-    loss = np.round(rounds * (1.0 - rates) * ONE).astype(np.int64)
+    loss = np.round(rounds * (1.0 - rates) * LOSS_UNIT).astype(np.int64)
     return Shelf(Display(surface, policy_of(settings)), Sums(rounds, 1, loss, shown, (shown * rates).astype(int)), 0)
 
 

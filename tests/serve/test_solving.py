@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 
 from bothworlds.serve.engine import served_surface, solver
-from bothworlds.serve.engine_types import Invalid, TooMany
+from bothworlds.serve.model import Invalid, TooMany
 
 from .running import ITEMS, answer, eventually, refreshed, visit, with_engine
 

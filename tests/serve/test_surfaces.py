@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothworlds.serve.engine import surface_rules
-from bothworlds.serve.engine_types import Conflict, Invalid, TooMany, Unknown
-from bothworlds.serve.model import ONE, Segment
+from bothworlds.serve.model import LOSS_UNIT, Conflict, Invalid, Segment, TooMany, Unknown
 
 from .fakes import FakeStore
 from .running import ITEMS, Clock, answer, refreshed, running, visit, with_engine
@@ -25,7 +24,7 @@ def surface(**body):
 
 
 def segment(losses, name=""):
-    loss = {(i, j): value * ONE for i, row in enumerate(losses) for j, value in enumerate(row)}
+    loss = {(i, j): value * LOSS_UNIT for i, row in enumerate(losses) for j, value in enumerate(row)}
     return Segment(surface_id=1, name=name, rounds=9, revision=1, loss=loss, shown={}, clicked={})
 
 
@@ -89,7 +88,7 @@ def test_a_new_item_starts_at_the_median_of_the_active_ones():
     )
     change = surface_rules.put_back(known, "new", medians, NOW, "me")
     cells = {one.increments.segment: one.increments.cells for one in change.adjustments}
-    assert [(c.item, c.slot, c.loss // ONE) for c in cells[""]] == [(4, 0, 20), (4, 1, 2)]
+    assert [(c.item, c.slot, c.loss // LOSS_UNIT) for c in cells[""]] == [(4, 0, 20), (4, 1, 2)]
     assert "other" not in cells  # the median there is zero
     assert all(one.increments.rounds == 0 and "median" in one.reason for one in change.adjustments)
 
@@ -121,7 +120,7 @@ async def test_a_warm_start_or_an_import_during_a_pause_is_charged_once(engine, 
 
 def test_removed_items_make_room_for_others(monkeypatch):
     monkeypatch.setattr(surface_rules, "MOST_ITEMS", 4)
-    monkeypatch.setattr(surface_rules, "MOST_EVER", 6)
+    monkeypatch.setattr(surface_rules, "MAX_ITEMS_EVER", 6)
     known = surface(items=["a", "b", "c", "d"])
     with pytest.raises(TooMany, match="at most 4 items"):
         surface_rules.put_back(known, "e", {}, NOW, "me")

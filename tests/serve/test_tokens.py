@@ -22,8 +22,8 @@ from bothworlds.serve.engine.tokens import (
     open_secrets,
     rotate_secret,
 )
-from bothworlds.serve.engine_types import Feedback, Unavailable
-from bothworlds.serve.model import Event
+from bothworlds.serve.model import Event, Unavailable
+from bothworlds.serve.schemas import FeedbackEvent
 
 from .fakes import FakeStore
 from .running import Clock, answer, eventually, running, with_engine, written
@@ -95,14 +95,14 @@ def test_old_tokens_are_good_until_their_late_window_can_be_over():
 async def test_forged_and_foreign_tokens_change_nothing(engine, store, clock):
     one, two = await engine.rank("home", "r1"), await engine.rank("home", "r2")
     bad = [
-        Feedback(one.event_id, two.token, [0], True),
-        Feedback(one.event_id, one.token[:-2] + "xx", [0], True),
-        Feedback(one.event_id, one.token[:20], [0], True),
-        Feedback(one.event_id, "", [0], True),
-        Feedback(one.event_id, "é" * 40, [0], True),
-        Feedback("nonsense", one.token, [0], True),
-        Feedback(one.event_id, one.token, [3], True),
-        Feedback(one.event_id, one.token, [-1], True),
+        FeedbackEvent(one.event_id, two.token, [0], True),
+        FeedbackEvent(one.event_id, one.token[:-2] + "xx", [0], True),
+        FeedbackEvent(one.event_id, one.token[:20], [0], True),
+        FeedbackEvent(one.event_id, "", [0], True),
+        FeedbackEvent(one.event_id, "é" * 40, [0], True),
+        FeedbackEvent("nonsense", one.token, [0], True),
+        FeedbackEvent(one.event_id, one.token, [3], True),
+        FeedbackEvent(one.event_id, one.token, [-1], True),
     ]
     results = await engine.feedback(bad)
     assert {result.status for result in results} == {"rejected"}
@@ -135,7 +135,7 @@ async def test_a_secret_made_by_another_process_is_found(engine, store, clock):
     rotate_secret(store, clock())
     other, _ = open_secrets(store)
     token = other.sign(engine._signer.read(ranked.token))
-    (result,) = await engine.feedback([Feedback(ranked.event_id, token, [0], True)])
+    (result,) = await engine.feedback([FeedbackEvent(ranked.event_id, token, [0], True)])
     assert result.status == "accepted"
 
 
@@ -151,7 +151,7 @@ async def test_nobody_waits_for_the_search_for_a_secret_but_those_who_need_it(en
         return slow(*given, **options)
 
     store.put = stalled
-    searching = [asyncio.create_task(engine.feedback([Feedback(ranked.event_id, token, [0], True)])) for _ in range(2)]
+    searching = [asyncio.create_task(engine.feedback([FeedbackEvent(ranked.event_id, token, [0], True)])) for _ in range(2)]
     await eventually(lambda: engine._finding is not None)
     assert (await engine.rank("home", "r1")).event_id == ranked.event_id
     go_on.set()
@@ -166,9 +166,9 @@ async def test_a_token_is_not_called_forged_while_its_secret_cannot_be_looked_fo
     store.broken = "away"
     for _ in range(2):
         with pytest.raises(Unavailable):
-            await engine.feedback([Feedback(ranked.event_id, token, [0], True)])
+            await engine.feedback([FeedbackEvent(ranked.event_id, token, [0], True)])
     store.broken = ""
-    assert (await engine.feedback([Feedback(ranked.event_id, token, [0], True)]))[0].status == "accepted"
+    assert (await engine.feedback([FeedbackEvent(ranked.event_id, token, [0], True)]))[0].status == "accepted"
 
 
 @with_engine()

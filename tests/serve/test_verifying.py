@@ -9,7 +9,7 @@ import pytest
 
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores.factory import open_store
-from bothworlds.serve.stores.sql import SqlStore
+from bothworlds.serve.stores.sql_store import SqlStore
 
 from .stores.samples import NOON, a_report, a_surface, an_event
 
@@ -18,8 +18,8 @@ from .stores.samples import NOON, a_report, a_surface, an_event
 def store(tmp_path: Path) -> Iterator[SqlStore]:
     opened = open_store(str(tmp_path / "store.db"))
     opened.save_surface(a_surface(), [], [])
-    opened.report([a_report(number, number % 8) for number in range(1, 40)], NOON)
-    opened.remember([an_event(99)])
+    opened.apply_feedback([a_report(number, number % 8) for number in range(1, 40)], NOON)
+    opened.save_events([an_event(99)])
     yield opened
     opened.close()
 

@@ -11,7 +11,8 @@ from typing import ClassVar
 import pytest
 
 from bothworlds.serve.engine import writer
-from bothworlds.serve.engine_types import Feedback, TooMany, Unavailable
+from bothworlds.serve.model import TooMany, Unavailable
+from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores.base import StoreError
 
 from .fakes import FakeStore
@@ -76,7 +77,7 @@ class ReadOnly(FakeStore):
 
     def report(self, *arguments):
         self._refuse()
-        return super().report(*arguments)
+        return super().apply_feedback(*arguments)
 
 
 def test_a_service_that_cannot_write_is_not_ready_until_it_can():
@@ -127,7 +128,7 @@ def test_overdue_events_do_not_hold_up_feedback(monkeypatch):
 
         def report(self, *arguments):
             self.order.append("report")
-            return super().report(*arguments)
+            return super().apply_feedback(*arguments)
 
     async def whole():
         store = Slow()
@@ -170,7 +171,7 @@ async def test_more_than_can_be_written_is_refused(engine, store, clock):
     ranked = await engine.rank("home", "r1")
     await written(engine)
     with store.lock:
-        many = [Feedback(ranked.event_id, ranked.token, [0], True)] * (writer.BACKLOG - 1)
+        many = [FeedbackEvent(ranked.event_id, ranked.token, [0], True)] * (writer.BACKLOG - 1)
         first = asyncio.ensure_future(engine.feedback(many))
         await asyncio.sleep(0)
         with pytest.raises(TooMany):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
-from bothworlds.serve.model import Event, weight_of
+from bothworlds.serve.model import Event, loss_weight
 
 SLOTS, ITEMS = 3, [f"item-{k}" for k in range(8)]
 SURFACE = {"slots": SLOTS, "items": ITEMS, "holdout": 0.1}
@@ -65,7 +65,7 @@ class Notes:
                 cell = ITEMS.index(slot["item"]), slot["slot"]
                 clicked = self.acknowledged[name] >> slot["slot"] & 1
                 old = sums.get(cell, (0, 0, 0))
-                sums[cell] = (old[0] + (0 if clicked else weight_of(slot["p"])), old[1] + 1, old[2] + clicked)
+                sums[cell] = (old[0] + (0 if clicked else loss_weight(slot["p"])), old[1] + 1, old[2] + clicked)
         return sums
 
     def open_pages(self) -> list[dict[str, Any]]:

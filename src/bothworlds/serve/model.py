@@ -1,74 +1,102 @@
-"""What the service keeps: surfaces and their items, events and what became of them, counters.
+"""Records, ids and errors of the service: the vocabulary that the engine, the stores and HTTP share.
 
-All times are whole milliseconds since 1970, in UTC. All that is added up is a whole number, so that sums do not depend
-on the order of what is added.
+All times are whole milliseconds since 1970, in UTC. All counters are integers, so that sums do not depend on the order
+in which they are added up.
 """
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Literal
 
 import msgspec
 
 __all__ = [
-    "EVERYBODY",
-    "ONE",
+    "ALL_ELIGIBLE",
+    "LOSS_UNIT",
+    "MAX_ITEMS_EVER",
+    "MIN_PROPENSITY",
+    "NAME_LENGTH",
+    "REQUEST_LENGTH",
     "RESET",
-    "SMALLEST",
     "Adjustment",
     "Arm",
     "Cell",
+    "Conflict",
     "Eligibility",
     "Event",
     "Increments",
+    "Invalid",
     "Item",
-    "Report",
+    "NotEnough",
     "Segment",
+    "ServiceError",
     "Status",
     "Surface",
     "SurfaceSettings",
-    "pins_of",
-    "weight_of",
+    "TooMany",
+    "Unavailable",
+    "Unknown",
+    "VerifiedFeedback",
+    "checked_name",
+    "event_id_of",
+    "imported_id",
+    "loss_weight",
+    "now_ms",
+    "parse_event_id",
+    "pinned_mask",
+    "rfc3339",
+    "seed_of",
 ]
 
-ONE = 1 << 20  # losses are counted in units of 2^-20
-MOST_EVER = 20_000  # items of a surface, removed ones included: their rows of counters stay
-RESET = "reset"  # the reason of an adjustment that takes everything away
-SMALLEST = 2.0**-32  # a rarer placement is weighted like this one
+LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
+MAX_ITEMS_EVER = 20_000  # items of a surface, including removed ones, whose counters are kept
+RESET = "reset"  # the reason of an adjustment that sets counters back to zero
+MIN_PROPENSITY = 2.0**-32  # smaller propensities get the weight of this one
+NAME_LENGTH, REQUEST_LENGTH = 128, 256  # characters
+EVENT_ID = re.compile(r"[0-9a-f]{32}")
 
 Arm = Literal["learner", "holdout"]
 Status = Literal["accepted", "duplicate", "settled", "late_applied", "expired", "rejected"]
 
 
-def weight_of(p: float) -> int:
-    """What a missing click adds to the loss of a placement made with probability p.
+# Records
 
-    The floor of a surface keeps p well above 2^-32; below that, the weight grows no more, so that it can be stored.
 
-    >>> weight_of(1.0) == ONE, weight_of(0.25) == 4 * ONE, weight_of(1e-300) == weight_of(2.0**-32)
+def loss_weight(p: float) -> int:
+    """Returns the loss of a placement with propensity p that was not clicked, in units of ``LOSS_UNIT``.
+
+    The floor of a surface keeps p well above 2^-32. Below that the weight stays constant, so that it fits the store.
+
+    >>> loss_weight(1.0) == LOSS_UNIT, loss_weight(0.25) == 4 * LOSS_UNIT, loss_weight(1e-300) == loss_weight(2.0**-32)
     (True, True, True)
     """
-    return round(ONE / p) if p > SMALLEST else round(ONE / SMALLEST)
+    return round(LOSS_UNIT / p) if p > MIN_PROPENSITY else round(LOSS_UNIT / MIN_PROPENSITY)
 
 
 class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a surface ranks; none of it changes what has been learned."""
+    """How a surface ranks. Changing a setting never changes what has been learned."""
 
     slots: int
     policy: str = "ftrl-pbm"
     policy_settings: dict[str, Any] = {}
-    floor: float = 0.005  # share of uniform lists in every decision, which bounds what one click can change
+    floor: float = 0.005  # share of uniform lists in every decision; bounds the weight of a single click
     holdout: float = 0.0  # share of requests that get the baseline order
-    baseline: tuple[str, ...] = ()  # the page's own order; the order in which items were added, if empty
-    minimum_exposure: float = 0.0  # share of pages on which every active item is shown at least
-    attribution_seconds: float = 1800.0  # how long clicks count; silence until then means no click
-    late_seconds: float = 86400.0  # how long after that a click still counts, by taking back its loss
-    max_segments: int = 100  # the default one included; requests that name others are served from the default one
-    segment_idle_days: float = 30.0  # how long a segment that nobody uses keeps its place
+    baseline: tuple[str, ...] = ()  # the page's own order; if empty, the order in which items were added
+    minimum_exposure: float = 0.0  # minimum share of pages that show each active item
+    attribution_seconds: float = 1800.0  # how long clicks are accepted; after that, a slot without a click is a loss
+    late_seconds: float = 86400.0  # how long after that a click is still accepted, by subtracting its loss
+    max_segments: int = 100  # including the default segment; requests for other segments use the default one
+    segment_idle_days: float = 30.0  # an unused segment is deleted after this time
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of a surface; ``index`` is its row in all counters and is never given to another item."""
+    """One item of a surface; ``index`` is its row in all counters and is never reused for another item."""
 
     name: str
     index: int
@@ -78,7 +106,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surface(msgspec.Struct, frozen=True, kw_only=True):
-    """A place on a page, with its settings and items; ``version`` grows with every change."""
+    """A place on a page, with its settings and items; ``version`` increases by 1 with every change."""
 
     id: int
     name: str
@@ -90,9 +118,9 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a surface's visitors that is learned about separately, with its counters.
+    """A part of a surface's visitors that has its own counters.
 
-    Each of ``loss``, ``shown`` and ``clicked`` maps (item index, slot) to a whole number; cells at 0 may be missing.
+    Each of ``loss``, ``shown`` and ``clicked`` maps (item index, slot) to an integer; missing cells are 0.
     ``revision`` changes whenever a counter does.
     """
 
@@ -106,23 +134,23 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Eligibility(msgspec.Struct, frozen=True, array_like=True):
-    """Which items of a surface could not be shown at the slots that an event learns from.
+    """Which items of a surface could be shown at the slots that an event learns from.
 
-    At most one of the two lists of item indices is filled, whichever is shorter. An item that could not be shown (it
-    was excluded, paused, removed, or pinned to another slot) is charged the loss that was observed at the slot: each of
-    ``absent`` is charged, or else each of ``present`` credited, which differs by a constant for the whole slot and so
-    comes to the same. Both are empty if every item could be shown.
+    At most one of the two lists of item indices is filled: the shorter one. An item that could not be shown (excluded,
+    paused, removed, or pinned to another slot) is charged the loss observed at the slot. Either each item of ``absent``
+    is charged, or each item of ``present`` is credited; the two differ by a constant per slot, which does not affect
+    the policy. Both lists are empty if every item could be shown.
     """
 
     absent: tuple[int, ...] = ()
     present: tuple[int, ...] = ()
 
 
-EVERYBODY = Eligibility()
+ALL_ELIGIBLE = Eligibility()
 
 
 class Event(msgspec.Struct, kw_only=True):
-    """One decision, and what became of it. A settled event is never open again."""
+    """One decision and its outcome. A settled event never becomes open again."""
 
     id: bytes  # 16 bytes
     surface_id: int
@@ -130,23 +158,23 @@ class Event(msgspec.Struct, kw_only=True):
     arm: Arm
     policy_id: str
     created_at: int
-    expires_at: int  # when it settles by itself
-    late_until: int  # until when a late click still counts
+    expires_at: int  # the deadline: when the event settles without final feedback
+    late_until: int  # the end of the late window
     items: tuple[int, ...]  # item index of every slot
-    p: tuple[float, ...]  # probability of every placement when it was made
+    p: tuple[float, ...]  # propensity of every placement at decision time
     learn: int  # mask of the slots that are learned from
     clicks: int = 0  # mask of clicked slots
     settled_at: int | None = None
     settled_by: Literal["", "final", "deadline", "import"] = ""
-    late: int = 0  # mask of clicks that came after it settled
-    pinned: int = 0  # mask of the slots whose item was asked for
-    eligibility: Eligibility = EVERYBODY
+    late: int = 0  # mask of clicks that came after the deadline
+    pinned: int = 0  # mask of the slots whose item the request pinned
+    eligibility: Eligibility = ALL_ELIGIBLE
 
 
-def pins_of(pinned: int | None, arm: Arm, slots: int, learn: int) -> int:
-    """The mask of pinned slots; of records from before it was kept, what the learner did not learn from.
+def pinned_mask(pinned: int | None, arm: Arm, slots: int, learn: int) -> int:
+    """Returns the mask of pinned slots; derives it from ``learn`` for records written before it was stored (None).
 
-    >>> pins_of(None, "learner", 3, 0b110), pins_of(None, "holdout", 3, 0), pins_of(0b100, "holdout", 3, 0)
+    >>> pinned_mask(None, "learner", 3, 0b110), pinned_mask(None, "holdout", 3, 0), pinned_mask(0b100, "holdout", 3, 0)
     (1, 0, 4)
     """
     if pinned is not None:
@@ -155,7 +183,7 @@ def pins_of(pinned: int | None, arm: Arm, slots: int, learn: int) -> int:
 
 
 class Cell(msgspec.Struct, frozen=True, order=True):
-    """What is added to the counters of one item at one slot."""
+    """An increment of the counters of one item at one slot."""
 
     item: int
     slot: int
@@ -165,18 +193,18 @@ class Cell(msgspec.Struct, frozen=True, order=True):
 
 
 class Increments(msgspec.Struct, frozen=True, kw_only=True):
-    """What is added to a segment: to cells, and the loss observed at slots, which is spread over items."""
+    """An increment of a segment: of its cells, and losses observed at slots, which are spread over absent items."""
 
     surface_id: int
     segment: str
     rounds: int
     cells: tuple[Cell, ...]
     observed: tuple[tuple[int, int], ...] = ()  # slot, loss
-    eligibility: Eligibility = EVERYBODY
+    eligibility: Eligibility = ALL_ELIGIBLE
 
 
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
-    """An increment that no event has made: a median start, a warm start, a reset."""
+    """An increment that does not come from an event: a median start, a warm start, a reset."""
 
     increments: Increments
     at: int
@@ -184,9 +212,121 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Report(msgspec.Struct, kw_only=True):
-    """Feedback on an event, as it is applied: the event as the token tells it, and what is new."""
+class VerifiedFeedback(msgspec.Struct, kw_only=True):
+    """Feedback whose token is valid: the event as the token describes it, the mask of clicked slots, and ``final``."""
 
     event: Event
     clicks: int
     final: bool
+
+
+# Ids, names and times
+
+
+def now_ms() -> int:
+    """Returns the current time in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def rfc3339(ms: int) -> str:
+    """Formats a time in milliseconds as RFC 3339 in UTC.
+
+    >>> rfc3339(1_700_000_000_123)
+    '2023-11-14T22:13:20.123Z'
+    """
+    seconds, rest = divmod(ms, 1000)
+    return f"{_iso_seconds(seconds)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _iso_seconds(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")[:-6]
+
+
+def event_id_of(surface_id: int, request_id: str, key: bytes) -> bytes:
+    """Returns the 16-byte event id of a request: a keyed hash, so that a repeated request has the same id.
+
+    >>> event_id_of(1, "r1", b"key") == event_id_of(1, "r1", b"key") != event_id_of(2, "r1", b"key")
+    True
+    """
+    return blake2b(b"%d\x00%b" % (surface_id, request_id.encode()), digest_size=16, key=key).digest()
+
+
+def imported_id(surface_id: int, name: str) -> bytes:
+    """Returns the id under which a surface stores an imported event that has this name in its own log."""
+    return blake2b(f"{surface_id}\x00{name}".encode(), digest_size=16, person=b"import").digest()
+
+
+def seed_of(event_id: bytes, key: bytes) -> bytes:
+    """Returns the 24 pseudorandom bytes of an event: 16 that seed the draw of its list, 8 that choose its arm."""
+    return blake2b(event_id, digest_size=24, key=key, person=b"draw").digest()
+
+
+def parse_event_id(text: str) -> bytes | None:
+    """Returns the bytes of an event id in hexadecimal, or None if the text is not an event id."""
+    return bytes.fromhex(text) if EVENT_ID.fullmatch(text) else None
+
+
+def checked_name(name: object, what: str, pointer: str, *, longest: int = NAME_LENGTH, empty: bool = False) -> str:
+    """Returns the name if it has 1 to ``longest`` printable characters (0 if ``empty``); raises Invalid otherwise.
+
+    >>> checked_name("home page", "surface", "/name")
+    'home page'
+    >>> checked_name("a\\nb", "item", "/items/0")
+    Traceback (most recent call last):
+    ...
+    bothworlds.serve.model.Invalid: item must be 1 to 128 printable characters; got 'a\\nb'
+    """
+    if isinstance(name, str) and len(name) <= longest and name.isprintable() and (name or empty):
+        return name
+    got = repr(name)
+    raise Invalid(
+        f"{what} must be {0 if empty else 1} to {longest} printable characters; got {got if len(got) < 60 else '...'}",
+        pointer,
+    )
+
+
+# Errors
+
+
+class ServiceError(Exception):
+    """A request that cannot be served; ``errors`` point to the invalid parts of the request.
+
+    ``title`` names the kind of error where it is more specific than the class.
+    """
+
+    title: str | None = None
+
+    def __init__(self, detail: str, errors: Sequence[dict[str, str]] = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = list(errors)
+
+
+class Unknown(ServiceError):
+    """The surface, item, segment or event does not exist (404)."""
+
+
+class Invalid(ServiceError):
+    """The request is not valid (422)."""
+
+    def __init__(self, detail: str, pointer: str = "", errors: Sequence[dict[str, str]] = ()) -> None:
+        super().__init__(detail, errors or ([{"pointer": pointer, "detail": detail}] if pointer else ()))
+
+
+class NotEnough(Invalid):
+    """Fewer items are eligible than there are slots (422)."""
+
+    title = "Not enough eligible items"
+
+
+class Conflict(ServiceError):
+    """The surface was changed since the caller read it (409)."""
+
+
+class TooMany(ServiceError):
+    """A limit is reached (422), or the service is overloaded (429)."""
+
+
+class Unavailable(ServiceError):
+    """The store cannot be written now; nothing was acknowledged, and the request can be retried (503)."""

@@ -1,80 +1,100 @@
-"""What is said over HTTP: the bodies of requests and answers, from which they are checked and documented."""
+"""Every request, answer and report of the service, defined once.
+
+HTTP validates requests with these types, the engine returns them, the OpenAPI document is generated from them and the
+clients are typed with them. Fields may be added; none is renamed. A value that is not known yet is None, never NaN.
+
+Times that the engine returns are milliseconds (``Milliseconds``); HTTP writes them as RFC 3339, and the OpenAPI document
+describes them so. Rates are clicks per page or per show, not percentages.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from .model import Arm, Item, Status, Surface, SurfaceSettings
+from .model import Arm, Item, Status, Surface, SurfaceSettings, rfc3339
 
 __all__ = [
+    "MAX_SLOT",
     "Accepted",
+    "Alive",
     "Answer",
+    "EngineHealth",
+    "EventView",
     "FeedbackBatch",
     "FeedbackEvent",
     "FeedbackResults",
+    "Headline",
     "Health",
+    "Imported",
+    "ItemLine",
     "KeyRequest",
     "KeyView",
     "Keys",
+    "Learning",
+    "Marginals",
+    "MarginalsThen",
     "NewKey",
+    "Pages",
     "Pin",
+    "PlacedItem",
     "ProblemDetails",
     "RankRequest",
     "Ranking",
+    "RecentWindow",
+    "ReportView",
     "Reset",
     "Role",
     "Rotation",
     "SegmentView",
     "Segments",
+    "SeriesPoint",
+    "Served",
+    "Shift",
+    "ShownItem",
+    "StateView",
     "SurfaceChanges",
+    "SurfaceRequest",
     "SurfaceView",
     "Surfaces",
+    "Uplift",
     "WarmStart",
     "rfc3339",
     "view_of",
 ]
 
-Role = Literal["serve", "ingest", "read", "admin"]  # admin may do all that the others may
-MAX_SLOT = 62  # clicks are kept as the bits of a signed 64-bit number
+Role = Literal["serve", "ingest", "read", "admin"]  # admin includes all others
+MAX_SLOT = 62  # clicks are stored as the bits of a signed 64-bit integer
 
 Name = Annotated[str, Meta(min_length=1, max_length=128, description="1 to 128 printable characters")]
-SegmentName = Annotated[str, Meta(max_length=128, description="a part of the visitors; empty for all of them")]
+SegmentName = Annotated[str, Meta(max_length=128, description="a part of the visitors; empty for the default segment")]
 SlotNumber = Annotated[int, Meta(ge=0, le=MAX_SLOT, description="slots are counted from 0")]
-Version = Annotated[int, Meta(ge=0, description="refused with 409 if the surface has another version by now")]
+Version = Annotated[int, Meta(ge=0, description="409 if the surface has another version now")]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="RFC 3339, UTC")]
+Milliseconds = Annotated[
+    int, Meta(extra_json_schema={"type": "string", "format": "date-time"}, description="RFC 3339, UTC")
+]
 EventId = Annotated[str, Meta(max_length=64)]
 Token = Annotated[str, Meta(max_length=16384)]
+Propensity = Annotated[float, Meta(gt=0, le=1)]
+Matrix = Annotated[list[list[float]], Meta(description="one row per item, one column per slot")]
+CountMatrix = Annotated[list[list[int]], Meta(description="one row per item, one column per slot")]
 
 
-def rfc3339(ms: int) -> str:
-    """A time in milliseconds as it is written in answers.
-
-    >>> rfc3339(1_700_000_000_123)
-    '2023-11-14T22:13:20.123Z'
-    """
-    seconds, rest = divmod(ms, 1000)
-    return f"{_to_the_second(seconds)}.{rest:03d}Z"
-
-
-@lru_cache(maxsize=1024)
-def _to_the_second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")[:-6]
+# Rank and feedback
 
 
 class Pin(Struct, frozen=True, forbid_unknown_fields=True):
-    """An item that this page must show at a slot; it is not learned from."""
+    """An item that this page must show at a slot; the slot is not learned from."""
 
     slot: SlotNumber
     item: Name
 
 
 class RankRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """One page view; the same request_id gets the same list again."""
+    """One page view; a repeated request_id gets the same list."""
 
     request_id: Annotated[str, Meta(min_length=1, max_length=256)]
     segment: SegmentName = ""
@@ -83,30 +103,30 @@ class RankRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlacedItem(Struct, frozen=True):
-    """What to show at one slot, and the probability with which it got there."""
+    """The item to show at one slot, its propensity, and whether its clicks are learned from."""
 
     slot: SlotNumber
     item: Name
-    p: Annotated[float, Meta(gt=0, le=1)]
+    p: Propensity
     pinned: bool
     learn: bool
 
 
 class Ranking(Struct, frozen=True):
-    """A list of items; feedback on it needs its event_id and its token."""
+    """A list of items; feedback on it must carry its event_id and its token."""
 
     event_id: EventId
     surface: Name
     arm: Arm
     policy_id: str
-    expires_at: Time
+    expires_at: Milliseconds
     token: Token
     slots: list[PlacedItem]
-    segment: Annotated[str, Meta(description="the segment used: empty if there was no place for the one asked for")]
+    segment: Annotated[str, Meta(description="the segment used: the default one if the requested one was not admitted")]
 
 
 class FeedbackEvent(Struct, frozen=True, forbid_unknown_fields=True):
-    """What happened to one list; ``final`` says that no more clicks will come."""
+    """Clicks on the slots of one list; ``final`` means that no more clicks will come."""
 
     event_id: EventId
     token: Token
@@ -115,13 +135,13 @@ class FeedbackEvent(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FeedbackBatch(Struct, frozen=True, forbid_unknown_fields=True):
-    """Feedback on several lists. An event that makes no sense is rejected alone; the others are taken."""
+    """Feedback on several lists. An invalid event is rejected alone; the others are accepted."""
 
     events: list[FeedbackEvent]
 
 
 class Accepted(Struct, frozen=True, omit_defaults=True):
-    """What became of the feedback on one list; a rejection says why."""
+    """The result of the feedback on one list; a rejection carries a reason."""
 
     event_id: str
     status: Status
@@ -129,76 +149,43 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
 
 
 class FeedbackResults(Struct, frozen=True):
-    """One result for every event, in the order in which they were sent."""
+    """One result for every event, in the order of the request."""
 
     results: list[Accepted]
 
 
+# Surfaces and segments
+
+
 class Reset(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to forget: one segment, or all of them if none is named."""
+    """What to reset: one segment, or all of them if it is null."""
 
     segment: SegmentName | None = None
 
 
-class SegmentView(Struct, frozen=True):
-    """One segment; the default one has an empty name, and never expires."""
+class SegmentView(TypedDict):
+    """One segment; the default one has an empty name and never expires."""
 
     name: SegmentName
     pages: Annotated[int, Meta(description="pages learned from")]
     clicks: int
-    used_at: Annotated[Time | None, Meta(description="when it was last asked for or learned from")]
-    expires_at: Annotated[Time | None, Meta(description="when it is deleted if nobody uses it until then")]
+    used_at: Annotated[Milliseconds | None, Meta(description="when it was last requested or learned from")]
+    expires_at: Annotated[Milliseconds | None, Meta(description="when it is deleted if it is not used until then")]
 
 
 class Segments(Struct, frozen=True):
-    """The segments of a surface, and how many there may be."""
+    """The segments of a surface, and the maximum number of them."""
 
     segments: list[SegmentView]
     max_segments: int
 
 
-class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether tokens of the old secrets become useless at once, as they must if a secret has leaked."""
-
-    forget: bool = False
-
-
 class WarmStart(Struct, frozen=True, forbid_unknown_fields=True):
-    """A fitted click model, as ``bothworlds fit`` writes it, that counts as much as this many rounds."""
+    """A fitted click model, as ``bothworlds fit`` writes it, and the number of rounds that it counts for."""
 
     model: dict[str, Any]
     rounds: Annotated[int, Meta(ge=1, le=1_000_000_000)]
     segment: SegmentName = ""
-
-
-class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A key to make."""
-
-    roles: Annotated[list[Role], Meta(min_length=1, max_length=4)]
-    note: Annotated[str, Meta(max_length=200)] = ""
-
-
-class NewKey(Struct, frozen=True):
-    """A key, which is told once and never again, and the id by which it is listed and revoked."""
-
-    id: str
-    key: str
-
-
-class KeyView(Struct, frozen=True):
-    """A key without its secret."""
-
-    id: str
-    roles: list[Role]
-    note: str
-    created_at: Time
-    revoked_at: Time | None
-
-
-class Keys(Struct, frozen=True):
-    """All keys, revoked ones too."""
-
-    keys: list[KeyView]
 
 
 class ItemView(Struct, frozen=True):
@@ -210,49 +197,21 @@ class ItemView(Struct, frozen=True):
     changed_at: Time
 
 
-class Health(Struct, frozen=True):
-    """Whether the service can work, and why not."""
-
-    ready: bool
-    reasons: list[str] = []
-
-
-class Answer(Struct, frozen=True):
-    """This description."""
-
-
-class FieldError(Struct, frozen=True):
-    """Where in the request something is wrong."""
-
-    pointer: str
-    detail: str
-
-
-class ProblemDetails(Struct, frozen=True):
-    """An error (RFC 9457)."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    errors: list[FieldError] = []
-
-
 _SETTINGS = msgspec.structs.fields(SurfaceSettings)
 _CHANGES = [(setting.name, setting.type | UnsetType, UNSET) for setting in _SETTINGS]
 
-# The settings of a surface are listed once, in records.
+# The settings of a surface are defined once, in ``model.SurfaceSettings``.
 SurfaceChanges = msgspec.defstruct(
     "SurfaceChanges",
     [*_CHANGES, ("version", Version | UnsetType, UNSET)],
     forbid_unknown_fields=True,
-    namespace={"__doc__": "Settings to change; all others stay as they are, and so does all that was learned."},
+    namespace={"__doc__": "Settings to change. All other settings and everything learned stay as they are."},
 )
 SurfaceRequest = msgspec.defstruct(
     "SurfaceRequest",
     [*_CHANGES, ("items", list[Name] | UnsetType, UNSET), ("version", Version | UnsetType, UNSET)],
     forbid_unknown_fields=True,
-    namespace={"__doc__": "A surface to create or to change; items are added, and none is removed by leaving it out."},
+    namespace={"__doc__": "A surface to create or to change. Items are added; an item that is not listed stays."},
 )
 SurfaceView = msgspec.defstruct(
     "Surface",
@@ -275,16 +234,317 @@ class Surfaces(Struct, frozen=True):
 
 
 def view_of(surface: Surface) -> Struct:
-    """A surface as it is shown."""
+    """Returns the ``SurfaceView`` of a surface."""
     return SurfaceView(
         name=surface.name,
         version=surface.version,
         **{setting.name: getattr(surface.settings, setting.name) for setting in _SETTINGS},
-        items=[_item(item) for item in surface.items],
+        items=[_item_view(item) for item in surface.items],
         created_at=rfc3339(surface.created_at),
         changed_at=rfc3339(surface.changed_at),
     )
 
 
-def _item(item: Item) -> ItemView:
+def _item_view(item: Item) -> ItemView:
     return ItemView(item.name, item.state, rfc3339(item.added_at), rfc3339(item.changed_at))
+
+
+# Events and state
+
+
+class ShownItem(TypedDict):
+    """One slot of a page that was shown; ``late`` means that its click came after the deadline."""
+
+    slot: SlotNumber
+    item: Name
+    p: Propensity
+    learn: bool
+    pinned: bool
+    clicked: bool
+    late: bool
+
+
+class EventView(TypedDict):
+    """One decision and its outcome."""
+
+    event_id: EventId
+    surface: Name
+    segment: SegmentName
+    arm: Arm
+    policy_id: str
+    created_at: Time
+    expires_at: Time
+    late_until: Time
+    slots: list[ShownItem]
+    absent: Annotated[list[Name], Meta(description="items that could not be shown at the slots that are learned from")]
+    settled: bool
+    settled_at: Time | None
+    settled_by: Literal["", "final", "deadline", "import"]
+    why: str
+    policy: Annotated[dict[str, Any] | None, Meta(description="the policy that drew the list, if it is still stored")]
+
+
+class Served(TypedDict):
+    """The probability of each of ``items`` at each slot."""
+
+    items: list[Name]
+    x: Matrix
+
+
+class StateView(TypedDict):
+    """The counters of a segment, and the probabilities that are served.
+
+    Loss is the sum of (1 - click) / p over events that showed the item at the slot, and of 1 - click over events in
+    which the item could not be shown. Only differences within a slot matter.
+    """
+
+    surface: Name
+    segment: SegmentName
+    items: list[Name]
+    states: list[Literal["active", "paused", "removed"]]
+    rounds: int
+    loss: Matrix
+    shown: CountMatrix
+    clicked: CountMatrix
+    marginals: Served
+    policy_id: str
+    policy_age_seconds: float
+    entropy: float
+    revision: int
+
+
+# Reports
+
+
+class Pages(TypedDict):
+    """One arm: settled pages, clicks per page and their 95% interval."""
+
+    pages: int
+    clicks_per_page: float | None
+    interval: tuple[float, float] | None
+
+
+class Uplift(TypedDict):
+    """Learner against holdout: 0.041 means 4.1% more clicks per page. Reliable only if ``enough``."""
+
+    relative: float | None
+    low: float | None
+    high: float | None
+    enough: bool
+    needed_pages: int  # holdout pages that a comparison needs
+
+
+class RecentWindow(TypedDict):
+    """What the surface earns now: both arms in the longest recent window that has at most half of the pages."""
+
+    window_seconds: int  # before ``since`` was rounded down to a whole minute
+    since: Milliseconds
+    until: Milliseconds
+    headline: Pages
+    holdout: Pages | None
+    uplift: Uplift | None  # None without a holdout
+
+
+class Headline(TypedDict):
+    """A surface in one line: the last 24 hours and the recent window. Cheap enough for lists of surfaces."""
+
+    pages: int  # of the learner
+    clicks_per_page: float | None
+    uplift: Uplift | None  # None without a holdout
+    recent: RecentWindow
+    rounds: int  # these three as in ``Learning``
+    exploration: float | None
+    settled: bool
+
+
+class ItemLine(TypedDict):
+    """One item: how often it was shown and clicked, its weighted click rate per show, its share of all shows."""
+
+    name: str
+    state: Literal["active", "paused", "removed"]
+    shows: int
+    clicks: int
+    rate: float | None
+    low: float | None
+    high: float | None
+    share: float | None
+    age_seconds: float
+
+
+class SeriesPoint(TypedDict):
+    """Settled pages and clicks of one arm in the time bucket that starts at ``at``."""
+
+    at: Milliseconds
+    arm: Arm
+    pages: int
+    clicks: int
+
+
+class Marginals(TypedDict):
+    """The probability of each item at each slot now, in one segment: ``x[i][j]`` for ``items[i]`` at slot j."""
+
+    items: list[str]
+    slots: int
+    x: list[list[float]]
+    segment: NotRequired[str]
+
+
+class MarginalsThen(TypedDict):
+    """Marginals at an earlier time; a row is null for an item that did not exist yet."""
+
+    at: Milliseconds
+    x: list[list[float] | None]
+
+
+class Learning(TypedDict):
+    """The progress of learning. Entropy starts at that of uniform lists (``entropy_start``) and falls.
+
+    ``exploration`` is the estimated share of clicks that exploration costs now, None before the first click.
+    ``settled`` means that this share is small and that enough pages were learned from before the recent window.
+    """
+
+    entropy: float | None
+    entropy_start: float | None
+    policy_id: str
+    policy_age_seconds: float | None
+    rounds: int
+    exploration: float | None
+    settled: bool
+    outstanding: int  # pages that are not settled yet
+    late: int
+    duplicates: int  # since this process started
+
+
+class Shift(TypedDict):
+    """Whether click behaviour has changed: clicks per page in the last hour and in the week before."""
+
+    alarm: bool
+    recent: float | None
+    long_run: float | None
+    z: float | None
+    note: str
+
+
+class ReportView(TypedDict):
+    """How a surface performs: learner against holdout, items, learning, and whether click behaviour has changed.
+
+    It covers one segment, or all of them together if ``segment`` is null.
+    """
+
+    surface: Name
+    segment: SegmentName | None
+    since: Milliseconds
+    until: Milliseconds
+    headline: Pages
+    holdout: Pages | None
+    uplift: Uplift | None
+    recent: RecentWindow
+    items: list[ItemLine]
+    series: list[SeriesPoint]
+    marginals: Marginals
+    marginals_history: list[MarginalsThen]
+    learning: Learning
+    shift: Shift
+    warnings: list[str]
+    segments: list[SegmentName]
+
+
+# Logs
+
+
+class Imported(Struct, frozen=True):
+    """The result of an import: events taken, events stored before, events refused and why."""
+
+    taken: int
+    known: int
+    refused: int
+    reasons: dict[str, int]
+
+
+# Keys and secrets
+
+
+class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key to create."""
+
+    roles: Annotated[list[Role], Meta(min_length=1, max_length=4)]
+    note: Annotated[str, Meta(max_length=200)] = ""
+
+
+class NewKey(Struct, frozen=True):
+    """A new key, which is returned only once, and the id by which it is listed and revoked."""
+
+    id: str
+    key: str
+
+
+class KeyView(Struct, frozen=True):
+    """A key without its secret."""
+
+    id: str
+    roles: list[Role]
+    note: str
+    created_at: Time
+    revoked_at: Time | None
+
+
+class Keys(Struct, frozen=True):
+    """All keys, including revoked ones."""
+
+    keys: list[KeyView]
+
+
+class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether tokens signed with old secrets become invalid at once, as required after a leak."""
+
+    forget: bool = False
+
+
+# Health, errors and the API description
+
+
+class EngineHealth(TypedDict):
+    """What ``Engine.health`` returns; a value that is not measured is missing."""
+
+    ready: bool
+    reasons: NotRequired[list[str]]
+    commit_lag_ms: NotRequired[float | None]
+    queue_length: NotRequired[int]
+    solver_ms: NotRequired[float | None]
+    last_error: NotRequired[str | None]
+    open_events: NotRequired[int]
+    policy_age_seconds: NotRequired[float]
+
+
+class Health(Struct, frozen=True):
+    """Whether the service is ready, and the reasons if it is not."""
+
+    ready: bool
+    reasons: list[str] = []
+
+
+class Alive(Struct, frozen=True):
+    """The process is running."""
+
+    alive: bool
+
+
+class Answer(Struct, frozen=True):
+    """This description."""
+
+
+class FieldError(Struct, frozen=True):
+    """The place of an error in the request."""
+
+    pointer: str
+    detail: str
+
+
+class ProblemDetails(Struct, frozen=True):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldError] = []

@@ -1,12 +1,13 @@
-"""What feedback and silence do to an event: the one place where learning is decided, without any storage.
+"""Settlement: how feedback and deadlines change an event, and what a settled event adds to the counters.
 
-An event is open until it is settled, by ``final`` feedback or by its deadline, and settling adds its increments once.
-Clicks merge by OR into a mask, so that repeated, partial and reordered feedback comes to the same. A click that comes
-after settling, within the late window, takes back exactly what its absence had added.
+This is the only place that decides what is learned; it uses no storage. An event is open until it is settled, by
+``final`` feedback or by its deadline. Settling adds its increments once. Clicks are merged into a mask by OR, so that
+repeated, partial and reordered feedback gives the same result. A click that comes after settling, within the late
+window, subtracts exactly the loss that its absence had added.
 
 An item that could not be shown is charged the loss observed at every learned slot (the rule for specialists of Freund,
-Schapire, Singer and Warmuth, 1997). Without it, such an item would gain nothing while the others pay, and come to look
-best. Policies that count shows and clicks are not affected: what was not shown is not counted.
+Schapire, Singer and Warmuth, 1997). Without it, such an item would gain nothing while the others pay, and would come to
+look best. Policies that count shows and clicks are not affected: an item that was not shown is not counted.
 """
 
 from __future__ import annotations
@@ -15,36 +16,49 @@ from collections.abc import Iterator
 
 import msgspec
 
-from .model import ONE, Cell, Eligibility, Event, Increments, Report, Status, weight_of
+from .model import LOSS_UNIT, Cell, Eligibility, Event, Increments, Status, VerifiedFeedback, loss_weight
 
-__all__ = ["cells_of", "increments_of", "judged", "observed_losses", "reported", "same_list", "silent", "spread"]
+__all__ = [
+    "apply_clicks",
+    "apply_feedback",
+    "cells_of",
+    "increments_of",
+    "observed_losses",
+    "same_list",
+    "settle_at_deadline",
+    "spread_loss",
+]
 
 
-def judged(
-    stored: Event | None, report: Report, now: int, reset_at: int | None = None
+def apply_feedback(
+    stored: Event | None, feedback: VerifiedFeedback, now: int, reset_at: int | None = None
 ) -> tuple[Event, Increments | None, Status]:
-    """What a report does to an event as it is stored, or as its token tells: ``reported``, but for two cases.
+    """Applies feedback to the stored event, or to the event of the token if none is stored.
 
-    If the list of the token is not the stored one, the visitor has seen a list whose record was lost, and her clicks
-    say nothing about the other: rejected. If all that the event had added was taken away by a reset since, nothing can
-    be taken back any more: expired. In both cases nothing changes.
+    Returns the event after the feedback, its increments (None if there are none) and the status for the sender. It
+    does what ``apply_clicks`` does, except in two cases in which nothing changes:
+
+    - The token has another list than the stored event. The visitor saw a list whose record was lost, so that her clicks
+      say nothing about the stored one: ``rejected``.
+    - The segment was reset after the event had settled (``reset_at``). There is no loss left that a new click could
+      subtract: ``expired``.
     """
-    event = stored or report.event
-    if not same_list(event, report.event):
+    event = stored or feedback.event
+    if not same_list(event, feedback.event):
         return event, None, "rejected"
-    forgotten = reset_at is not None and event.settled_at is not None and event.settled_at <= reset_at
-    if forgotten and report.clicks & ~event.clicks:
+    was_reset = reset_at is not None and event.settled_at is not None and event.settled_at <= reset_at
+    if was_reset and feedback.clicks & ~event.clicks:
         return event, None, "expired"
-    return reported(event, report.clicks, report.final, now)
+    return apply_clicks(event, feedback.clicks, feedback.final, now)
 
 
 def same_list(one: Event, other: Event) -> bool:
-    """Whether two records tell of the same items, shown with the same probabilities for the same purpose."""
+    """Returns whether two events have the same items with the same propensities, learned slots and arm."""
     return (one.items, one.p, one.learn, one.arm) == (other.items, other.p, other.learn, other.arm)
 
 
-def reported(event: Event, clicks: int, final: bool, now: int) -> tuple[Event, Increments | None, Status]:
-    """The event after feedback with these clicks, what is added to the counters, and what to tell the sender."""
+def apply_clicks(event: Event, clicks: int, final: bool, now: int) -> tuple[Event, Increments | None, Status]:
+    """Returns the event after these clicks, its increments (None if there are none) and the status for the sender."""
     new = clicks & ~event.clicks
     if event.settled_at is not None:
         if not new:
@@ -53,7 +67,7 @@ def reported(event: Event, clicks: int, final: bool, now: int) -> tuple[Event, I
             return event, None, "expired"
         late = now > event.expires_at
         changed = msgspec.structs.replace(event, clicks=event.clicks | new, late=event.late | (new if late else 0))
-        return changed, _difference(event, changed), "late_applied" if late else "accepted"
+        return changed, _late_increments(event, changed), "late_applied" if late else "accepted"
     if now > event.late_until:
         return event, None, "expired"
     overdue = now > event.expires_at
@@ -65,8 +79,8 @@ def reported(event: Event, clicks: int, final: bool, now: int) -> tuple[Event, I
     return changed, None, "accepted" if new else "duplicate"
 
 
-def silent(event: Event, now: int) -> tuple[Event, Increments | None]:
-    """The event after its deadline: what was not clicked by now was not clicked."""
+def settle_at_deadline(event: Event, now: int) -> tuple[Event, Increments | None]:
+    """Returns the settled event and its increments if it is open and past its deadline, else the event and None."""
     if event.settled_at is not None or now <= event.expires_at:
         return event, None
     changed = msgspec.structs.replace(event, settled_at=now, settled_by="deadline")
@@ -74,12 +88,12 @@ def silent(event: Event, now: int) -> tuple[Event, Increments | None]:
 
 
 def increments_of(event: Event) -> Increments:
-    """All that a settled event adds to its segment.
+    """Returns everything that a settled event adds to its segment.
 
-    >>> from bothworlds.serve.model import ONE
+    >>> from bothworlds.serve.model import LOSS_UNIT
     >>> event = Event(id=b"", surface_id=1, segment="", arm="learner", policy_id="", created_at=0, expires_at=1,
     ...     late_until=2, items=(4, 7), p=(0.5, 0.25), learn=0b11, clicks=0b10)
-    >>> [(cell.item, cell.slot, cell.loss // ONE, cell.clicked) for cell in increments_of(event).cells]
+    >>> [(cell.item, cell.slot, cell.loss // LOSS_UNIT, cell.clicked) for cell in increments_of(event).cells]
     [(4, 0, 2, 0), (7, 1, 0, 1)]
     """
     cells = tuple(Cell(*cell) for cell in sorted(cells_of(event)))
@@ -94,30 +108,30 @@ def increments_of(event: Event) -> Increments:
 
 
 def cells_of(event: Event) -> Iterator[tuple[int, int, int, int, int]]:
-    """Item, slot, loss, shows and clicks of every slot that is learned from, as if the event were settled now."""
+    """Yields item, slot, loss, shows and clicks of every learned slot, as if the event were settled now."""
     learn, clicks = event.learn, event.clicks
     for slot, (item, p) in enumerate(zip(event.items, event.p, strict=True)):
         if learn >> slot & 1:
             if clicks >> slot & 1:
                 yield item, slot, 0, 1, 1
             else:
-                yield item, slot, weight_of(p), 1, 0
+                yield item, slot, loss_weight(p), 1, 0
 
 
 def observed_losses(event: Event) -> Iterator[tuple[int, int]]:
-    """Slot and loss of every learned slot without a click, if there are items that could not be shown there."""
+    """Yields slot and loss of every learned slot without a click, if some items could not be shown there."""
     if event.eligibility.absent or event.eligibility.present:
         for slot in range(len(event.items)):
             if event.learn >> slot & 1 and not event.clicks >> slot & 1:
-                yield slot, ONE
+                yield slot, LOSS_UNIT
 
 
-def spread(eligibility: Eligibility, slot: int, loss: int) -> Iterator[tuple[int, int, int]]:
-    """Item, slot and loss of every item whose counter changes because some could not be shown.
+def spread_loss(eligibility: Eligibility, slot: int, loss: int) -> Iterator[tuple[int, int, int]]:
+    """Yields item, slot and loss of every counter that changes because some items could not be shown.
 
-    >>> list(spread(Eligibility(absent=(3, 5)), 0, ONE)) == [(3, 0, ONE), (5, 0, ONE)]
+    >>> list(spread_loss(Eligibility(absent=(3, 5)), 0, LOSS_UNIT)) == [(3, 0, LOSS_UNIT), (5, 0, LOSS_UNIT)]
     True
-    >>> list(spread(Eligibility(present=(1,)), 0, ONE)) == [(1, 0, -ONE)]
+    >>> list(spread_loss(Eligibility(present=(1,)), 0, LOSS_UNIT)) == [(1, 0, -LOSS_UNIT)]
     True
     """
     for item in eligibility.absent:
@@ -126,8 +140,8 @@ def spread(eligibility: Eligibility, slot: int, loss: int) -> Iterator[tuple[int
         yield item, slot, -loss
 
 
-def _difference(before: Event, after: Event) -> Increments:
-    """What clicks that are new in ``after`` change: each takes back the loss of its slot."""
+def _late_increments(before: Event, after: Event) -> Increments:
+    """Returns the increments of clicks on a settled event: each new click subtracts the loss of its slot."""
     new = after.clicks & ~before.clicks
     cells = tuple(
         Cell(item, slot, loss=-loss, clicked=1)

@@ -7,8 +7,8 @@ import hmac
 
 import msgspec
 
-from bothworlds.serve.engine_types import Conflict, Invalid, NotEnough, Ranked, Result, Slot, Unavailable, Unknown
-from bothworlds.serve.model import Item, Surface, SurfaceSettings
+from bothworlds.serve.model import Conflict, Invalid, Item, NotEnough, Surface, SurfaceSettings, Unavailable, Unknown
+from bothworlds.serve.schemas import Accepted, PlacedItem, Ranking
 
 NOW = 1_700_000_000_000
 
@@ -108,11 +108,11 @@ class FakeEngine:
             count = found.settings.slots
             raise NotEnough(f"{count} slots need {count} items; {len(free) + len(pins)} eligible", "/exclude")
         slots = [
-            Slot(k, pins[k], 1.0, True, False) if k in pins else Slot(k, free.pop(0), 0.5, False, True)
+            PlacedItem(k, pins[k], 1.0, True, False) if k in pins else PlacedItem(k, free.pop(0), 0.5, False, True)
             for k in range(found.settings.slots)
         ]
         self.events.setdefault(event_id, {**EVENT, "event_id": event_id, "surface": surface, "clicks": []})
-        return Ranked(event_id, surface, "learner", "p1", NOW, sign(event_id), slots, segment)
+        return Ranking(event_id, surface, "learner", "p1", NOW, sign(event_id), slots, segment)
 
     async def feedback(self, events):
         self.check()
@@ -120,9 +120,9 @@ class FakeEngine:
 
     def _judge(self, event):
         if not hmac.compare_digest(event.token.encode("utf-8", "surrogatepass"), sign(event.event_id).encode()):
-            return Result(event.event_id, "rejected", "the token is not ours")
+            return Accepted(event.event_id, "rejected", "the token is not ours")
         self.events[event.event_id]["clicks"] += event.clicks
-        return Result(event.event_id, "accepted")
+        return Accepted(event.event_id, "accepted")
 
     async def event(self, event_id):
         self.check()

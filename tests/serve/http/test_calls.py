@@ -142,7 +142,7 @@ def test_a_change_for_another_version_is_refused(call):
 
 
 def test_a_conflict_that_only_the_engine_sees_is_told_as_well(call, engine):
-    from bothworlds.serve.engine_types import Conflict
+    from bothworlds.serve.model import Conflict
 
     engine.fault = Conflict("somebody was quicker")
     tag = {"if-match": '"1"'}

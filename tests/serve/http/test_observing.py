@@ -12,8 +12,8 @@ import threading
 import pytest
 
 from bothworlds.serve.config import Config
-from bothworlds.serve.engine_types import Unavailable
 from bothworlds.serve.http.auth import create_key
+from bothworlds.serve.model import Unavailable
 from bothworlds.serve.observability.logs import RequestLog, logger, set_up_logs
 from bothworlds.serve.observability.metrics import GAUGES
 from bothworlds.serve.stores.base import StoreError

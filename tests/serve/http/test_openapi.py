@@ -18,10 +18,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from bothworlds.serve.config import Config, Limits
-from bothworlds.serve.engine_types import Conflict, Invalid, TooMany
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.auth import create_key
 from bothworlds.serve.http.operations import OPERATIONS
+from bothworlds.serve.model import Conflict, Invalid, TooMany
 
 from .conftest import Client
 from .fakes import FakeEngine, FakeStore, row

@@ -13,9 +13,9 @@ import schemathesis
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from bothworlds.serve.answers import EventView, ReportView, StateView
 from bothworlds.serve.config import Config
 from bothworlds.serve.http.app import Service
+from bothworlds.serve.schemas import EventView, ReportView, StateView
 
 from .conftest import Client
 from .test_openapi import CHECKS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bothworlds.serve.stores.factory import open_store
-from bothworlds.serve.stores.sql import SqlStore
+from bothworlds.serve.stores.sql_store import SqlStore
 from tests.serve.postgres_server import PostgresServer
 
 DATABASES = ("sqlite", "postgres")

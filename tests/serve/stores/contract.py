@@ -10,7 +10,16 @@ import msgspec
 import pytest
 
 from bothworlds.serve.engine import surface_rules
-from bothworlds.serve.model import ONE, Adjustment, Cell, Eligibility, Event, Increments, Report, Segment
+from bothworlds.serve.model import (
+    LOSS_UNIT,
+    Adjustment,
+    Cell,
+    Eligibility,
+    Event,
+    Increments,
+    Segment,
+    VerifiedFeedback,
+)
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.settlement import increments_of
 from bothworlds.serve.stores.base import Store, VersionConflict
@@ -50,9 +59,9 @@ def counted(events: Sequence[Event]) -> dict[str, Any]:
         for slot in range(len(event.items)):
             if event.learn >> slot & 1 and not event.clicks >> slot & 1:
                 for item in event.eligibility.absent:
-                    cells[0][item, slot] = cells[0].get((item, slot), 0) + ONE
+                    cells[0][item, slot] = cells[0].get((item, slot), 0) + LOSS_UNIT
                 for item in event.eligibility.present:
-                    cells[0][item, slot] = cells[0].get((item, slot), 0) - ONE
+                    cells[0][item, slot] = cells[0].get((item, slot), 0) - LOSS_UNIT
         sums[event.segment] = (rounds + increments.rounds, *cells)
     return {
         segment: (rounds, *({key: n for key, n in totals.items() if n} for totals in cells))
@@ -121,7 +130,7 @@ def check_processes_that_admit_at_once_keep_to_the_limit(store: Store) -> None:
 @check
 def check_a_deleted_segment_leaves_nothing_but_its_log(store: Store) -> None:
     started(store)
-    store.report([a_report(k, clicks=k % 8) for k in range(1, 9)], NOON + 50)
+    store.apply_feedback([a_report(k, clicks=k % 8) for k in range(1, 9)], NOON + 50)
     kept = counters(store)[""]
     before = store.revision()
     assert deleted(store, {"phone": None, "nobody": None}, NOON + 60) == {"phone"}
@@ -130,7 +139,7 @@ def check_a_deleted_segment_leaves_nothing_but_its_log(store: Store) -> None:
     assert store.revision() > before
     assert [entry["action"] for entry in store.audit(None, 10)] == ["delete phone"]
     assert clean(store)
-    assert store.report([a_report(3, clicks=7)], NOON + 70) == ["expired"]  # nothing is left to be taken back
+    assert store.apply_feedback([a_report(3, clicks=7)], NOON + 70) == ["expired"]  # nothing is left to be taken back
     assert counters(store) == {"": kept}
     assert deleted(store, {"phone": None}) == set()
 
@@ -138,9 +147,9 @@ def check_a_deleted_segment_leaves_nothing_but_its_log(store: Store) -> None:
 @check
 def check_a_segment_that_is_counted_in_meanwhile_is_not_deleted(store: Store) -> None:
     started(store)
-    store.report([a_report(1)], NOON + 50)
+    store.apply_feedback([a_report(1)], NOON + 50)
     (seen,) = store.segments(1)
-    store.report([a_report(3)], NOON + 50)
+    store.apply_feedback([a_report(3)], NOON + 50)
     kept = counters(store)
     assert deleted(store, {"phone": seen.revision}) == set()
     assert (counters(store), store.audit(None, 10)) == (kept, [])
@@ -151,7 +160,7 @@ def check_a_segment_that_is_counted_in_meanwhile_is_not_deleted(store: Store) ->
 @check
 def check_open_events_of_a_segment_can_be_settled_before_their_deadline(store: Store) -> None:
     started(store)
-    store.remember([an_event(k) for k in range(1, 9)])
+    store.save_events([an_event(k) for k in range(1, 9)])
     assert [store.settle_segment(1, "phone", NOON + 50, 3) for _ in range(3)] == [3, 1, 0]
     settled = {event.id: event for event in store.settled()}
     assert {event.segment for event in settled.values()} == {"phone"}
@@ -185,11 +194,11 @@ def check_a_change_of_an_old_version_is_refused(store: Store) -> None:
 def check_final_feedback_is_counted_once_however_often_it_comes(store: Store) -> None:
     started(store)
     reports = [a_report(n, n % 8) for n in range(1, 20)]
-    assert store.report(reports, NOON) == ["accepted"] * 19
+    assert store.apply_feedback(reports, NOON) == ["accepted"] * 19
     once = counters(store)
     assert once == counted([msgspec.structs.replace(r.event, clicks=r.clicks) for r in reports])
-    assert set(store.report(reports[::-1], NOON)) <= {"duplicate", "settled"}
-    assert set(store.report([reports[0]] * 3, NOON)) == {"duplicate"}
+    assert set(store.apply_feedback(reports[::-1], NOON)) <= {"duplicate", "settled"}
+    assert set(store.apply_feedback([reports[0]] * 3, NOON)) == {"duplicate"}
     assert counters(store) == once
     assert clean(store)
 
@@ -198,8 +207,8 @@ def check_final_feedback_is_counted_once_however_often_it_comes(store: Store) ->
 def check_several_reports_on_one_event_in_a_batch_are_applied_one_after_the_other(store: Store) -> None:
     started(store)
     batch = [a_report(1, 0b001, False), a_report(1, 0b100), a_report(1, 0b100), a_report(1, 0b010)]
-    assert store.report(batch, NOON) == ["accepted", "accepted", "duplicate", "accepted"]
-    event = store.find([an_event(1).id])[an_event(1).id]
+    assert store.apply_feedback(batch, NOON) == ["accepted", "accepted", "duplicate", "accepted"]
+    event = store.find_events([an_event(1).id])[an_event(1).id]
     assert (event.clicks, event.late, event.settled_by, event.settled_at) == (0b111, 0, "final", NOON)
     assert counters(store) == counted([event])
     assert clean(store)
@@ -211,14 +220,14 @@ def check_items_that_could_not_be_shown_are_charged_what_was_observed(store: Sto
     for number, eligibility in enumerate((Eligibility(absent=(3, 4)), Eligibility(present=(0, 1, 2)))):
         event = an_event(2 + 2 * number, items=(0, 1, 2), p=(1.0, 0.5, 1.0), learn=0b011, eligibility=eligibility)
         before = store.segments(1)[0].loss if number else {}
-        store.report([Report(event=event, clicks=0b001, final=True)], NOON)
+        store.apply_feedback([VerifiedFeedback(event=event, clicks=0b001, final=True)], NOON)
         after = store.segments(1)[0].loss
-        added = {key: (after[key] - before.get(key, 0)) // ONE for key in after if after[key] != before.get(key, 0)}
+        added = {key: (after[key] - before.get(key, 0)) // LOSS_UNIT for key in after if after[key] != before.get(key, 0)}
         charged = {(1, 1): 2, (3, 1): 1, (4, 1): 1} if eligibility.absent else {(1, 1): 1, (0, 1): -1, (2, 1): -1}
         assert added == charged
-        assert store.find([event.id])[event.id].eligibility == eligibility
-    late = Report(event=event, clicks=0b010, final=False)
-    assert store.report([late], event.expires_at + 1) == ["late_applied"]
+        assert store.find_events([event.id])[event.id].eligibility == eligibility
+    late = VerifiedFeedback(event=event, clicks=0b010, final=False)
+    assert store.apply_feedback([late], event.expires_at + 1) == ["late_applied"]
     assert all(store.segments(1)[0].loss.get(key, 0) == before.get(key, 0) for key in after)
     assert clean(store)
 
@@ -229,11 +238,11 @@ def check_a_late_click_takes_back_exactly_its_loss(store: Store) -> None:
     event = an_event(1, learn=0b111, p=(0.3, 0.1, 0.7))
     silent, late = a_report(1), a_report(1, 0b010)
     silent.event = late.event = event
-    store.report([silent], NOON)
-    assert store.report([late], NOON + LATE) == ["late_applied"]
+    store.apply_feedback([silent], NOON)
+    assert store.apply_feedback([late], NOON + LATE) == ["late_applied"]
     assert counters(store) == counted([msgspec.structs.replace(event, clicks=0b010)])
     late.clicks = 0b001
-    assert store.report([late], event.late_until + 1) == ["expired"]
+    assert store.apply_feedback([late], event.late_until + 1) == ["expired"]
     assert counters(store) == counted([msgspec.structs.replace(event, clicks=0b010)])
     assert clean(store)
 
@@ -242,8 +251,8 @@ def check_a_late_click_takes_back_exactly_its_loss(store: Store) -> None:
 def check_expired_feedback_leaves_no_trace(store: Store) -> None:
     started(store)
     before = store.revision()
-    assert store.report([a_report(1, 0b1)], NOON + WINDOW + LATE + 2) == ["expired"]
-    assert store.find([an_event(1).id]) == {}
+    assert store.apply_feedback([a_report(1, 0b1)], NOON + WINDOW + LATE + 2) == ["expired"]
+    assert store.find_events([an_event(1).id]) == {}
     assert (store.revision(), counters(store), store.history(1, 0, NOON * 2, 1)) == (before, {}, [])
 
 
@@ -251,22 +260,22 @@ def check_expired_feedback_leaves_no_trace(store: Store) -> None:
 def check_one_bad_report_does_not_harm_its_batch(store: Store) -> None:
     started(store)
     batch = [a_report(1), a_report(2, surface_id=77), a_report(3)]
-    assert store.report(batch, NOON) == ["accepted", "rejected", "accepted"]
-    assert set(store.find([an_event(n).id for n in (1, 2, 3)])) == {an_event(1).id, an_event(3).id}
+    assert store.apply_feedback(batch, NOON) == ["accepted", "rejected", "accepted"]
+    assert set(store.find_events([an_event(n).id for n in (1, 2, 3)])) == {an_event(1).id, an_event(3).id}
 
 
 @check
 def check_a_decision_once_remembered_stays_as_it_is(store: Store) -> None:
     started(store)
     first, other = an_event(1), an_event(1, policy_id="later", items=(4, 3, 2))
-    assert store.remember([first, an_event(2), other]) == [first, an_event(2), first]
-    assert store.remember([other, an_event(3)]) == [first, an_event(3)]
-    assert store.find([other.id, b"\x00" * 16]) == {first.id: first}
+    assert store.save_events([first, an_event(2), other]) == [first, an_event(2), first]
+    assert store.save_events([other, an_event(3)]) == [first, an_event(3)]
+    assert store.find_events([other.id, b"\x00" * 16]) == {first.id: first}
     assert store.open_events() == 3
     forged = a_report(1)
     forged.event = other
-    store.report([forged], NOON)
-    assert store.find([first.id])[first.id].items == first.items
+    store.apply_feedback([forged], NOON)
+    assert store.find_events([first.id])[first.id].items == first.items
     assert clean(store)
 
 
@@ -274,8 +283,8 @@ def check_a_decision_once_remembered_stays_as_it_is(store: Store) -> None:
 def check_silence_settles_when_the_deadline_has_passed(store: Store) -> None:
     started(store)
     events = [an_event(n) for n in range(10)]
-    store.remember(events)
-    store.report([a_report(3, 0b1, final=False)], NOON)
+    store.save_events(events)
+    store.apply_feedback([a_report(3, 0b1, final=False)], NOON)
     assert store.settle_overdue(NOON + WINDOW, 100) == 0
     assert store.settle_overdue(NOON + WINDOW + 5, 100) == 5
     assert store.settle_overdue(NOON + WINDOW + 100, 2) == 2
@@ -284,17 +293,17 @@ def check_silence_settles_when_the_deadline_has_passed(store: Store) -> None:
     settled = list(store.settled())
     assert [event.clicks for event in settled if event.id == an_event(3).id] == [1]
     assert counters(store) == counted(settled)
-    assert store.report([a_report(3, 0b1)], NOON + WINDOW + 101) == ["duplicate"]
+    assert store.apply_feedback([a_report(3, 0b1)], NOON + WINDOW + 101) == ["duplicate"]
     assert clean(store)
 
 
 @check
 def check_clocks_that_jump_lose_nothing(store: Store) -> None:
     started(store)
-    assert store.report([a_report(1), a_report(2, 0b1, False)], NOON - 10**9) == ["accepted", "accepted"]
+    assert store.apply_feedback([a_report(1), a_report(2, 0b1, False)], NOON - 10**9) == ["accepted", "accepted"]
     assert store.settle_overdue(NOON + 10**9, 100) == 1
-    assert store.report([a_report(2, 0b10)], NOON + 10**9) == ["expired"]
-    assert store.report([a_report(2, 0b10), a_report(1)], NOON) == ["accepted", "duplicate"]
+    assert store.apply_feedback([a_report(2, 0b10)], NOON + 10**9) == ["expired"]
+    assert store.apply_feedback([a_report(2, 0b10), a_report(1)], NOON) == ["accepted", "duplicate"]
     assert store.settle_overdue(NOON - 10**9, 100) == 0
     assert clean(store)
     assert counters(store) == counted(list(store.settled()))
@@ -302,11 +311,11 @@ def check_clocks_that_jump_lose_nothing(store: Store) -> None:
 
 @check
 def check_adjustments_are_counted_and_kept(store: Store) -> None:
-    increments = Increments(surface_id=0, segment="", rounds=5, cells=(Cell(0, 1, 7 * ONE, 2, 1), Cell(4, 2, -3)))
+    increments = Increments(surface_id=0, segment="", rounds=5, cells=(Cell(0, 1, 7 * LOSS_UNIT, 2, 1), Cell(4, 2, -3)))
     start = Adjustment(increments=increments, at=NOON, actor="ann", reason="warm start")
     surface = store.save_surface(a_surface(), [start], [])
     moved = msgspec.structs.replace(start, increments=msgspec.structs.replace(increments, surface_id=surface.id))
-    assert counters(store) == {"": (5, {(0, 1): 7 * ONE, (4, 2): -3}, {(0, 1): 2}, {(0, 1): 1})}
+    assert counters(store) == {"": (5, {(0, 1): 7 * LOSS_UNIT, (4, 2): -3}, {(0, 1): 2}, {(0, 1): 1})}
     store.adjust([moved, moved], [{"surface_id": surface.id, "action": "adjusted", "actor": "ann"}])
     assert list(store.adjustments()) == [moved] * 3
     assert counters(store)[""][0] == 15
@@ -317,16 +326,16 @@ def check_adjustments_are_counted_and_kept(store: Store) -> None:
 def check_the_revision_grows_with_every_change_and_finds_the_segment(store: Store) -> None:
     started(store)
     seen = [store.revision()]
-    store.report([a_report(2)], NOON)
+    store.apply_feedback([a_report(2)], NOON)
     seen.append(store.revision())
-    store.report([a_report(3)], NOON)
+    store.apply_feedback([a_report(3)], NOON)
     seen.append(store.revision())
     store.save_surface(msgspec.structs.replace(store.surfaces()[0], version=2), [], [])
     seen.append(store.revision())
     assert seen == sorted(set(seen))
     assert [segment.name for segment in store.segments(1, since=seen[1])] == ["phone"]
     assert [segment.name for segment in store.segments(1)] == ["", "phone"]
-    store.report([a_report(3)], NOON)
+    store.apply_feedback([a_report(3)], NOON)
     assert store.revision() == seen[-1]
 
 
@@ -334,8 +343,8 @@ def check_the_revision_grows_with_every_change_and_finds_the_segment(store: Stor
 def check_events_are_listed_by_surface_and_time(store: Store) -> None:
     started(store)
     store.save_surface(a_surface("other"), [], [])
-    store.remember([an_event(n) for n in (5, 3, 4, 9)] + [an_event(6, surface_id=2)])
-    store.report([a_report(4), a_report(6, surface_id=2)], NOON)
+    store.save_events([an_event(n) for n in (5, 3, 4, 9)] + [an_event(6, surface_id=2)])
+    store.apply_feedback([a_report(4), a_report(6, surface_id=2)], NOON)
     assert [event.created_at - NOON for event in store.events(1, NOON + 3, NOON + 9)] == [3, 4, 5]
     assert [event.id for event in store.settled(2)] == [an_event(6).id]
     assert len(list(store.settled())) == 2
@@ -358,8 +367,8 @@ def check_one_log_teaches_several_surfaces_each_once(store: Store) -> None:
 @check
 def check_imported_events_are_counted_unless_they_are_there(store: Store) -> None:
     started(store)
-    store.report([a_report(1)], NOON)
-    store.remember([an_event(2)])
+    store.apply_feedback([a_report(1)], NOON)
+    store.save_events([an_event(2)])
     log = [an_event(n, clicks=n % 8, settled_at=NOON, settled_by="import") for n in range(1, 1500)]
     assert store.import_events(iter(log)) == 1497
     assert store.import_events(iter(log)) == 0
@@ -372,9 +381,9 @@ def check_imported_events_are_counted_unless_they_are_there(store: Store) -> Non
 @check
 def check_history_tells_what_became_of_events_by_minute(store: Store) -> None:
     started(store)
-    store.remember([an_event(n) for n in (7, 8)])
-    store.report([a_report(8, 0b101), a_report(7, 0b1, False), a_report(10)], NOON)
-    store.report([a_report(10, 0b10), a_report(60_000)], an_event(10).expires_at + 1)
+    store.save_events([an_event(n) for n in (7, 8)])
+    store.apply_feedback([a_report(8, 0b101), a_report(7, 0b1, False), a_report(10)], NOON)
+    store.apply_feedback([a_report(10, 0b10), a_report(60_000)], an_event(10).expires_at + 1)
     rows = store.history(1, NOON, NOON + 120_000, 60_000)
     names = ("events", "settled", "shows", "clicks", "clicked", "squares", "late")
     found = {(r["at"] - NOON, r["segment"], r["arm"]): tuple(r[name] for name in names) for r in rows}
@@ -424,7 +433,7 @@ def check_policies_are_kept_and_thinned(store: Store) -> None:
 def check_clicks_on_another_list_than_the_stored_one_are_rejected(store: Store) -> None:
     started(store)
     stored = an_event(1, learn=0b111)
-    store.remember([stored])
+    store.save_events([stored])
     for lost in (
         an_event(1, learn=0b111, items=stored.items[::-1]),
         an_event(1, learn=0b111, p=(0.5, *stored.p[1:])),
@@ -432,8 +441,8 @@ def check_clicks_on_another_list_than_the_stored_one_are_rejected(store: Store) 
     ):
         report = a_report(1, 0b001)
         report.event = lost
-        assert store.report([report], NOON) == ["rejected"]
-    assert store.find([stored.id]) == {stored.id: stored}
+        assert store.apply_feedback([report], NOON) == ["rejected"]
+    assert store.find_events([stored.id]) == {stored.id: stored}
     assert counters(store) == counted([])
     assert clean(store)
 
@@ -449,14 +458,14 @@ def check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away(store: Sto
     reports = {number: a_report(number) for number in (2, 3, 4)}
     for number, report in reports.items():
         report.event = an_event(number, learn=0b111)
-    store.report([reports[2], reports[3]], NOON)
+    store.apply_feedback([reports[2], reports[3]], NOON)
     a_reset(store, "", NOON + 1)
-    store.report([reports[4]], NOON + 2)
+    store.apply_feedback([reports[4]], NOON + 2)
     for report in reports.values():
         report.clicks = 0b010
-    before = store.find([reports[2].event.id])
-    assert store.report(list(reports.values()), NOON + 3) == ["expired", "accepted", "accepted"]
-    assert store.find([reports[2].event.id]) == before
+    before = store.find_events([reports[2].event.id])
+    assert store.apply_feedback(list(reports.values()), NOON + 3) == ["expired", "accepted", "accepted"]
+    assert store.find_events([reports[2].event.id]) == before
     clicked = [msgspec.structs.replace(reports[number].event, clicks=0b010) for number in (3, 4)]
     assert counters(store) == counted(clicked)
     assert min(store.segments(1)[0].loss.values()) >= 0
@@ -468,12 +477,12 @@ def check_a_reset_takes_away_what_has_settled_by_a_clock_that_was_ahead(store: S
     started(store)
     early, late = a_report(2), a_report(4)
     early.event, late.event = an_event(2, learn=0b111), an_event(4, learn=0b111)
-    store.report([early], NOON + 500)
+    store.apply_feedback([early], NOON + 500)
     surface = store.surfaces()[0]
     store.adjust_by(1, lambda found: surface_rules.reset(surface, found, NOON, "ann"), [])
-    store.report([late], NOON + 501)
+    store.apply_feedback([late], NOON + 501)
     early.clicks = late.clicks = 0b010
-    assert store.report([early, late], NOON + 502) == ["expired", "accepted"]
+    assert store.apply_feedback([early, late], NOON + 502) == ["expired", "accepted"]
     assert counters(store) == counted([msgspec.structs.replace(late.event, clicks=0b010)])
     assert clean(store)
 
@@ -490,7 +499,7 @@ def check_a_fact_is_replaced_only_if_it_is_as_expected(store: Store) -> None:
 @check
 def check_two_resets_at_once_take_away_what_is_there_once(store: Store) -> None:
     started(store)
-    store.report([a_report(number) for number in range(1, 40)], NOON)
+    store.apply_feedback([a_report(number) for number in range(1, 40)], NOON)
 
     def reset() -> None:
         store.adjust_by(1, lambda found: surface_rules.reset(store_surface, found, NOON, "ann"), [{"action": "reset"}])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from bothworlds.serve.model import EVERYBODY, Eligibility, Event, Item, Report, Surface, SurfaceSettings
+from bothworlds.serve.model import ALL_ELIGIBLE, Eligibility, Event, Item, Surface, SurfaceSettings, VerifiedFeedback
 
 ITEMS, SLOTS = 5, 3
 NOON = 1_700_000_040_000  # a whole minute
 WINDOW, LATE = 1_000, 10_000
-ELIGIBILITY = (EVERYBODY, Eligibility(absent=(3,)), EVERYBODY, Eligibility(present=(0, 2)))
+ELIGIBILITY = (ALL_ELIGIBLE, Eligibility(absent=(3,)), ALL_ELIGIBLE, Eligibility(present=(0, 2)))
 
 
 def a_surface(name: str = "home", *, id: int = 0, version: int = 1) -> Surface:
@@ -39,5 +39,5 @@ def an_event(number: int, surface_id: int = 1, **changes: object) -> Event:
     return Event(**(fields | changes))  # type: ignore[arg-type]
 
 
-def a_report(number: int, clicks: int = 0, final: bool = True, surface_id: int = 1) -> Report:
-    return Report(event=an_event(number, surface_id), clicks=clicks, final=final)
+def a_report(number: int, clicks: int = 0, final: bool = True, surface_id: int = 1) -> VerifiedFeedback:
+    return VerifiedFeedback(event=an_event(number, surface_id), clicks=clicks, final=final)

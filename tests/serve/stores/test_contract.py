@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from bothworlds.serve.model import EVERYBODY, Adjustment, Event, Report, Status, Surface
+from bothworlds.serve.model import ALL_ELIGIBLE, Adjustment, Event, Status, Surface, VerifiedFeedback
 from bothworlds.serve.settlement import increments_of
-from bothworlds.serve.stores.additions import Additions
 from bothworlds.serve.stores.base import Store
-from bothworlds.serve.stores.sql import SqlStore
+from bothworlds.serve.stores.batch_totals import BatchTotals
+from bothworlds.serve.stores.sql_store import SqlStore
 from bothworlds.serve.stores.sql_surfaces import add_counters
 from bothworlds.serve.stores.sqlite import SqliteDatabase
 
@@ -27,9 +27,9 @@ def test_a_store_keeps_the_contract(check: Callable[[Store], None], store: SqlSt
 
 
 class CountsDuplicates(SqlStore):
-    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
-        statuses = super().report(reports, now)
-        additions = Additions()
+    def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
+        statuses = super().apply_feedback(reports, now)
+        additions = BatchTotals()
         for report, status in zip(reports, statuses, strict=True):
             additions.add(increments_of(report.event) if status == "duplicate" else None)
         self.database.write(lambda session: add_counters(session, additions))
@@ -37,19 +37,19 @@ class CountsDuplicates(SqlStore):
 
 
 class LosesTheLastReport(SqlStore):
-    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
-        return [*super().report(reports[:-1], now), "accepted"]
+    def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
+        return [*super().apply_feedback(reports[:-1], now), "accepted"]
 
 
 class StoresWhatHasExpired(SqlStore):
-    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
-        self.remember([report.event for report in reports if report.event.surface_id == 1])
-        return super().report(reports, now)
+    def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
+        self.save_events([report.event for report in reports if report.event.surface_id == 1])
+        return super().apply_feedback(reports, now)
 
 
 class ForgetsDecisions(SqlStore):
-    def remember(self, events: Sequence[Event]) -> list[Event]:
-        super().remember(events)
+    def save_events(self, events: Sequence[Event]) -> list[Event]:
+        super().save_events(events)
         return list(events)
 
 
@@ -70,9 +70,9 @@ class TakesAnyVersion(SqlStore):
 
 
 class TakesClicksOnAnyList(SqlStore):
-    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
-        stored = self.find([report.event.id for report in reports])
-        return super().report(
+    def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
+        stored = self.find_events([report.event.id for report in reports])
+        return super().apply_feedback(
             [structs.replace(report, event=stored.get(report.event.id, report.event)) for report in reports], now
         )
 
@@ -97,9 +97,9 @@ class BelievesItsClock(SqlStore):
 
 
 class ChargesNobodyForAbsence(SqlStore):
-    def report(self, reports: Sequence[Report], now: int) -> list[Status]:
-        present = [structs.replace(r, event=structs.replace(r.event, eligibility=EVERYBODY)) for r in reports]
-        return super().report(present, now)
+    def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
+        present = [structs.replace(r, event=structs.replace(r.event, eligibility=ALL_ELIGIBLE)) for r in reports]
+        return super().apply_feedback(present, now)
 
 
 class ReplacesAnyFact(SqlStore):

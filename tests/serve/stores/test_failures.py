@@ -18,7 +18,7 @@ from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores import postgres as postgres_module
 from bothworlds.serve.stores.base import StoreError, Unstorable
 from bothworlds.serve.stores.factory import open_store
-from bothworlds.serve.stores.sql import SqlStore
+from bothworlds.serve.stores.sql_store import SqlStore
 from bothworlds.serve.stores.sqlite import SqliteDatabase
 from tests.serve.postgres_server import PostgresServer
 
@@ -55,7 +55,7 @@ def fill_until_refused(store: SqlStore) -> int:
     """Report until the store refuses; the number of the first report that was not acknowledged."""
     for first in range(0, 1_000_000, 50):
         try:
-            store.report([a_report(number) for number in range(first, first + 50)], NOON)
+            store.apply_feedback([a_report(number) for number in range(first, first + 50)], NOON)
         except StoreError:
             return first
     raise AssertionError("the store never refused")
@@ -69,15 +69,15 @@ def test_a_store_that_cannot_write_says_why_and_goes_on_when_it_can(
     sqlite_store: SqlStore, pragma: str, sentence: str
 ) -> None:
     store = sqlite_store
-    store.report([a_report(10**6)], NOON)
+    store.apply_feedback([a_report(10**6)], NOON)
     with reconnected_with(store, pragma):  # type: ignore[attr-defined]
         refused = fill_until_refused(store)
         with pytest.raises(StoreError, match=sentence):
-            store.report([a_report(number) for number in range(refused, refused + 500)], NOON)
+            store.apply_feedback([a_report(number) for number in range(refused, refused + 500)], NOON)
         assert len(list(store.settled())) == refused + 1
     if store.database._writer is not None:  # type: ignore[attr-defined]
         store.database._writer.execute("PRAGMA query_only = OFF")  # type: ignore[attr-defined]
-    assert store.report([a_report(refused)], NOON) == ["accepted"]
+    assert store.apply_feedback([a_report(refused)], NOON) == ["accepted"]
     assert counters(store) == counted(list(store.settled()))
     assert verify(store).clean
 
@@ -149,7 +149,7 @@ def _reporting_through_restarts(server: PostgresServer, store: SqlStore) -> tupl
         while not done.is_set() or not acknowledged:
             numbers = range(first, first + 40)
             try:
-                store.report([a_report(number, number % 8) for number in numbers], NOON)
+                store.apply_feedback([a_report(number, number % 8) for number in numbers], NOON)
             except StoreError as error:
                 sentences.append(str(error))
                 time.sleep(0.02)
@@ -218,7 +218,7 @@ def test_a_broken_connection_is_replaced(postgres: PostgresServer) -> None:
     store.save_surface(a_surface(), [], [])
     with psycopg.connect(address, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'bothworlds'")
-    assert store.report([a_report(1)], NOON) == ["accepted"]
+    assert store.apply_feedback([a_report(1)], NOON) == ["accepted"]
     assert len(store.surfaces()) == 1
     store.close()
 
@@ -227,15 +227,15 @@ def test_what_postgresql_cannot_hold_is_the_fault_of_whoever_sent_it(postgres: P
     store = open_store(postgres.fresh_address())
     store.save_surface(a_surface(), [], [])
     with pytest.raises(Unstorable, match="cannot hold"):
-        store.remember([an_event(1, policy_id="a\x00b")])
-    assert store.remember([an_event(2)])
+        store.save_events([an_event(1, policy_id="a\x00b")])
+    assert store.save_events([an_event(2)])
     store.close()
 
 
 def test_whoever_looks_for_an_event_does_not_wait_for_the_writer(sqlite_store: SqlStore) -> None:
-    sqlite_store.remember([an_event(1)])
+    sqlite_store.save_events([an_event(1)])
     found: list[object] = []
-    looking = threading.Thread(target=lambda: found.append(sqlite_store.find([an_event(1).id])))
+    looking = threading.Thread(target=lambda: found.append(sqlite_store.find_events([an_event(1).id])))
 
     def slow(session: object) -> None:
         looking.start()
@@ -244,4 +244,4 @@ def test_whoever_looks_for_an_event_does_not_wait_for_the_writer(sqlite_store: S
     sqlite_store.database.write(slow)
     assert found == [{an_event(1).id: an_event(1)}]
     with sqlite_store.snapshot():
-        assert sqlite_store.find([an_event(1).id]) == found[0]
+        assert sqlite_store.find_events([an_event(1).id]) == found[0]

@@ -11,7 +11,7 @@ from bothworlds.serve.model import Adjustment, Cell, Increments
 from bothworlds.serve.ops.migrate import migrate
 from bothworlds.serve.stores.base import StoreError
 from bothworlds.serve.stores.factory import open_store
-from bothworlds.serve.stores.sql import TABLES, SqlStore
+from bothworlds.serve.stores.sql_store import TABLES, SqlStore
 from tests.serve.postgres_server import PostgresServer
 
 from .contract import counters
@@ -23,8 +23,8 @@ def filled(store: SqlStore) -> SqlStore:
     start = Adjustment(increments=increments, at=NOON, actor="ann", reason="median start")
     store.save_surface(a_surface(), [start], [{"action": "created"}])
     store.put("secret", b"\x00\xffsecret")
-    store.report([a_report(number, number % 8) for number in range(500)], NOON)
-    store.remember([an_event(number) for number in range(500, 550)])
+    store.apply_feedback([a_report(number, number % 8) for number in range(500)], NOON)
+    store.save_events([an_event(number) for number in range(500, 550)])
     store.save_key({"id": "k1", "hash": b"\x00"})
     store.save_policy("p1", 1, "", NOON, b"body")
     return store
@@ -47,7 +47,7 @@ def test_a_moved_store_is_the_same_and_goes_on(direction: str, tmp_path: Path, p
     assert moved.target.events == 500
     for store in (source, target):
         batch = [a_report(3), a_report(520, 1), a_report(900)]
-        assert store.report(batch, NOON) == ["duplicate", "accepted", "accepted"]
+        assert store.apply_feedback(batch, NOON) == ["duplicate", "accepted", "accepted"]
         store.write_audit([{"action": "moved"}])
         assert store.save_surface(a_surface("second"), [], []).id == 2
     assert counters(source) == counters(target)

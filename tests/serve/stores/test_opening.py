@@ -131,10 +131,10 @@ def test_a_reader_sees_what_is_committed_and_cannot_write(place: str) -> None:
     store = open_store(place)
     store.save_surface(a_surface(), [], [])
     reader = open_store(place, read_only=True)
-    store.report([a_report(1)], NOON)
+    store.apply_feedback([a_report(1)], NOON)
     assert verify(reader).events == 1
     with pytest.raises(StoreError, match=r"cannot be written|only allows reading"):
-        reader.report([a_report(2)], NOON)
+        reader.apply_feedback([a_report(2)], NOON)
     reader.close()
     store.close()
 
@@ -144,7 +144,7 @@ def test_what_is_read_in_a_snapshot_is_of_one_moment(place: str) -> None:
     store.save_surface(a_surface(), [], [])
     with store.snapshot():
         assert store.open_events() == 0
-        store.report([a_report(1)], NOON)
+        store.apply_feedback([a_report(1)], NOON)
         assert list(store.settled()) == []
         assert verify(store).clean
     assert verify(store).events == 1

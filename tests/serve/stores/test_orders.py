@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from bothworlds.serve.model import Event, Report
+from bothworlds.serve.model import Event, VerifiedFeedback
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.settlement import reported, silent
 from bothworlds.serve.stores.factory import open_store
-from bothworlds.serve.stores.sql import SqlStore
+from bothworlds.serve.stores.sql_store import SqlStore
 from tests.serve.postgres_server import PostgresServer
 
 from .contract import counted, counters
@@ -41,15 +41,15 @@ def fresh_store(database: str, folder: Path, postgres: PostgresServer | None) ->
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(reports=REPORTS, data=st.data())
 def test_shuffled_doubled_and_split_reports_give_the_same_counters(
-    reports: list[Report], data: st.DataObject, tmp_path: Path
+    reports: list[VerifiedFeedback], data: st.DataObject, tmp_path: Path
 ) -> None:
     finals = [a_report(number) for number in range(1, 9)]
     doubled = data.draw(st.permutations(reports + data.draw(st.lists(st.sampled_from(reports))) + finals))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(doubled)), max_size=4)))
     with fresh_store("sqlite", tmp_path, None) as (one, _), fresh_store("sqlite", tmp_path, None) as (other, _):
-        one.report(reports + finals, NOON)
+        one.apply_feedback(reports + finals, NOON)
         for start, end in itertools.pairwise([0, *cuts, len(doubled)]):
-            other.report(doubled[start:end], NOON)
+            other.apply_feedback(doubled[start:end], NOON)
         assert counters(one) == counters(other)
         assert verify(one).clean
         assert verify(other).clean
@@ -67,10 +67,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.store, self.place = self.opened.__enter__()
         self.now = NOON
         self.known: dict[bytes, Event] = {}
-        self.sent: list[Report] = []
+        self.sent: list[VerifiedFeedback] = []
 
     @rule(reports=REPORTS)
-    def report(self, reports: list[Report]) -> None:
+    def report(self, reports: list[VerifiedFeedback]) -> None:
         expected = []
         for report in reports:
             event, _, status = reported(
@@ -79,7 +79,7 @@ class StoreMachine(RuleBasedStateMachine):
             expected.append(status)
             if status != "expired" or event.id in self.known:
                 self.known[event.id] = event
-        assert self.store.report(reports, self.now) == expected
+        assert self.store.apply_feedback(reports, self.now) == expected
         self.sent += reports
 
     @precondition(lambda self: self.sent)
@@ -88,9 +88,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.report(data.draw(st.lists(st.sampled_from(self.sent), min_size=1, max_size=5)))
 
     @rule(numbers=st.lists(NUMBERS, max_size=5))
-    def remember(self, numbers: list[int]) -> None:
+    def save_events(self, numbers: list[int]) -> None:
         events = [an_event(number) for number in numbers]
-        assert self.store.remember(events) == [self.known.setdefault(event.id, event) for event in events]
+        assert self.store.save_events(events) == [self.known.setdefault(event.id, event) for event in events]
 
     @rule(jump=st.sampled_from((1, WINDOW // 2, WINDOW, 9 * WINDOW, -WINDOW)))
     def clock(self, jump: int) -> None:
@@ -110,7 +110,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def store_and_dictionary_agree(self) -> None:
-        assert self.store.find(list(self.known)) == self.known
+        assert self.store.find_events(list(self.known)) == self.known
         settled = [event for event in self.known.values() if event.settled_at is not None]
         assert counters(self.store) == counted(settled)
         history = self.store.history(1, 0, 2 * NOON, 1)

@@ -14,9 +14,9 @@ import pytest
 
 from bothworlds.serve.engine.engine.engine import Engine
 from bothworlds.serve.engine.tokens import open_secrets
-from bothworlds.serve.engine_types import Feedback
-from bothworlds.serve.model import Report
+from bothworlds.serve.model import VerifiedFeedback
 from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores import migrations
 from bothworlds.serve.stores.base import StoreError
 from bothworlds.serve.stores.factory import open_store
@@ -49,7 +49,7 @@ def test_a_store_of_the_previous_schema_opens_with_all_that_is_in_it(place: str)
     assert sum(row["clicks"] for row in history) == sum(event.clicks.bit_count() for event in store.settled())
     assert verify(store).clean
     assert verify(store).adjustments == 1
-    assert store.report([a_report(13, 1), a_report(1), a_report(20)], NOON) == ["accepted", "duplicate", "accepted"]
+    assert store.apply_feedback([a_report(13, 1), a_report(1), a_report(20)], NOON) == ["accepted", "duplicate", "accepted"]
     assert store.audit(1, 5)[0]["action"] == "created"
     assert all(event.pinned == (0b111 & ~event.learn if event.learn else 0) for event in store.events(1, 0, NOON + 19))
     assert verify(store).clean
@@ -97,7 +97,7 @@ def test_items_that_were_away_are_charged_up_to_the_upgrade_and_then_by_events(p
     assert verify(store).clean
     signer, _ = open_secrets(store)
     event = signer.read(OPEN_TOKEN)
-    assert store.report([Report(event=event, clicks=0, final=True)], event.created_at) == ["accepted"]
+    assert store.apply_feedback([VerifiedFeedback(event=event, clicks=0, final=True)], event.created_at) == ["accepted"]
     assert verify(store).clean
     store.close()
 
@@ -110,7 +110,7 @@ def test_a_store_of_version_3_is_served_on(place: str) -> None:
         engine = Engine(store)
         await engine.start()
         page = await engine.rank("home", "after the upgrade")
-        (result,) = await engine.feedback([Feedback(page.event_id, page.token, [], True)])
+        (result,) = await engine.feedback([FeedbackEvent(page.event_id, page.token, [], True)])
         assert result.status == "accepted"
         assert set((await engine.event(page.event_id))["absent"]) == {"a", "d"}
         await engine.resume_item("home", "a", actor="ann")
@@ -147,7 +147,7 @@ def test_a_new_store_is_at_the_current_version_and_empty(place: str) -> None:
     assert store.is_empty()
     assert store.get("schema_version") == str(migrations.SCHEMA_VERSION).encode()
     store.save_surface(a_surface(), [], [])
-    store.remember([an_event(1)])
+    store.save_events([an_event(1)])
     assert not store.is_empty()
     assert counters(store) == counted([])
     store.close()

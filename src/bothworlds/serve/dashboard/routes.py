@@ -20,10 +20,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..engine_types import Invalid, ServiceError, Unavailable, Unknown
 from ..http.operations import OPERATIONS
-from ..model import Surface
-from ..reports.report_types import Headline, SegmentLine, SurfaceReport
+from ..model import Invalid, ServiceError, Surface, Unavailable, Unknown
+from ..schemas import Headline, ReportView, SegmentView
 from . import svg, text
 from .view_model import RANGES, View, heat_table, latest_segments, likeliest, pages_of_items, story
 
@@ -53,10 +52,10 @@ class Observed(Protocol):
     def health(self) -> Mapping[str, Any]: ...
     async def event(self, event_id: str) -> Mapping[str, Any]: ...
     async def headline(self, surface: str) -> Headline: ...
-    async def segments(self, surface: str) -> list[SegmentLine]: ...
+    async def segments(self, surface: str) -> list[SegmentView]: ...
     async def report(
         self, surface: str, *, since: int | None, until: int | None, segment: str | None = None
-    ) -> SurfaceReport: ...
+    ) -> ReportView: ...
 
 
 def routes(engine: Observed, *, latency: Figures | None = None, audit: Audit | None = None) -> list[BaseRoute]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from ..reports.report_types import Marginals, Point, Snapshot
+from ..schemas import Marginals, MarginalsThen, SeriesPoint
 from .text import known, many, moment, number, percent
 
 __all__ = ["merged", "rates", "strips"]
@@ -32,7 +32,7 @@ class Spot(NamedTuple):
     pages: int
 
 
-def merged(series: Iterable[Point], arm: str, most: int = 48) -> list[Spot]:
+def merged(series: Iterable[SeriesPoint], arm: str, most: int = 48) -> list[Spot]:
     """The clicks per page of an arm, neighbouring stretches put together until there are at most ``most``.
 
     >>> [spot.rate for spot in merged([{"at": at, "arm": "learner", "pages": 10, "clicks": at} for at in range(4)],
@@ -51,7 +51,7 @@ def _spot(at: int, pages: int, clicks: int) -> Spot:
     return Spot(at, clicks / pages, max(0.0, (middle - half) / pages), (middle + half) / pages, pages)
 
 
-def rates(series: Sequence[Point], width: int = 720, height: int = 260) -> Markup:
+def rates(series: Sequence[SeriesPoint], width: int = 720, height: int = 260) -> Markup:
     """Clicks per page over time, learner against holdout, each with its 95% band."""
     curves = {arm: spots for arm in ARMS if (spots := merged(series, arm, most=width // 15))}
     if not curves:
@@ -155,14 +155,14 @@ def _spot_title(arm: str, spot: Spot) -> str:
     return f"{when}, {ARMS[arm]}: {number(spot.rate)} clicks per page, {interval}, {pages}"
 
 
-def strips(now: Marginals, history: Sequence[Snapshot], rows: Sequence[int], most: int = 30) -> list[Markup]:
+def strips(now: Marginals, history: Sequence[MarginalsThen], rows: Sequence[int], most: int = 30) -> list[Markup]:
     """For every slot, how likely each of the items ``rows`` was over time: one line an item, darker is likelier."""
     every = max(1, math.ceil(len(history) / most))
     kept = list(history)[::-1][::every][::-1]  # the latest is always among them
     return [_strip(now["items"], kept, rows, slot) for slot in range(now["slots"])] if len(kept) > 1 else []
 
 
-def _strip(names: Sequence[str], history: Sequence[Snapshot], rows: Sequence[int], slot: int) -> Markup:
+def _strip(names: Sequence[str], history: Sequence[MarginalsThen], rows: Sequence[int], slot: int) -> Markup:
     left, line, width = 104, 20, 330
     cell = (width - left) / len(history)
     drawn = []

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from ..reports.report_types import Headline, Learning, Pages, Recent, Shift, SurfaceReport, Uplift
+from ..schemas import Headline, Learning, Pages, RecentWindow, ReportView, Shift, Uplift
 
 __all__ = [
     "DASH",
@@ -133,7 +133,7 @@ def time_span(seconds: float) -> str:
     return f"the last {unit}" if units == 1 else f"the last {units} {unit}s"
 
 
-def verdict(report: SurfaceReport) -> Verdict:
+def verdict(report: ReportView) -> Verdict:
     """The first sentence of a surface: what the learned order earns now, or that it is still being learned.
 
     >>> pages = {"pages": 340, "clicks_per_page": 0.4, "interval": (0.3, 0.5)}
@@ -184,7 +184,7 @@ def in_short(headline: Headline) -> Verdict:
     return _compared(uplift, headline["recent"], headline["exploration"])
 
 
-def _unsettled(told: Learning | Headline, recent: Recent) -> Verdict:
+def _unsettled(told: Learning | Headline, recent: RecentWindow) -> Verdict:
     cost, uplift = told["exploration"], recent["uplift"]
     trying = "It is still trying out other orders"
     trying += f", which costs about {percent(cost, 0)} of the clicks now" if known(cost) else ""
@@ -195,7 +195,7 @@ def _unsettled(told: Learning | Headline, recent: Recent) -> Verdict:
     return Verdict("none", f"Still learning, from {many(told['rounds'], 'page')} so far", meaning)
 
 
-def _compared(uplift: Uplift, recent: Recent, exploration: float | None) -> Verdict:
+def _compared(uplift: Uplift, recent: RecentWindow, exploration: float | None) -> Verdict:
     sentence = f"{against_holdout(uplift)}, in {time_span(recent['window_seconds'])}"
     low, high = uplift["low"] or 0.0, uplift["high"] or 0.0
     if low > 0:
@@ -208,7 +208,7 @@ def _compared(uplift: Uplift, recent: Recent, exploration: float | None) -> Verd
     return Verdict("bad", sentence, "The learned order gets fewer clicks than the page's own order.")
 
 
-def comparisons(report: SurfaceReport, whole_range: str, created_at: int) -> list[tuple[str, str]]:
+def comparisons(report: ReportView, whole_range: str, created_at: int) -> list[tuple[str, str]]:
     """Learner against holdout, now and in the whole range: what each figure covers, and the figure.
 
     A range that goes back to when the surface was created includes the exploration at the start, and says so.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..model import Surface
-from ..reports.report_types import ItemLine, Marginals, SegmentLine
+from ..schemas import ItemLine, Marginals, SegmentView
 from . import text
 from .svg import chance
 
@@ -122,11 +122,11 @@ def pages_of_items(lines: Sequence[ItemLine], everything: bool) -> ItemPage:
 class SegmentPage(NamedTuple):
     """The segments that are shown, and how many there are in all."""
 
-    lines: list[SegmentLine]
+    lines: list[SegmentView]
     total: int
 
 
-def latest_segments(lines: Sequence[SegmentLine]) -> SegmentPage:
+def latest_segments(lines: Sequence[SegmentView]) -> SegmentPage:
     """Segments by their last use, the first of them; none where there is only the default one."""
     ordered = sorted(lines, key=lambda line: (-(line["used_at"] or 0), line["name"]))
     return SegmentPage(ordered[:FEW_SEGMENTS] if len(lines) > 1 else [], len(lines))

@@ -16,12 +16,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..engine_types import Feedback, Invalid, Ranked, Result, Slot, Unavailable, Unknown
-from ..ids import REQUEST_LENGTH, checked_name, event_id_of, now_ms, parse_event_id, seed_of
-from ..model import EVERYBODY, Event, Report, Surface
+from ..model import (
+    ALL_ELIGIBLE,
+    REQUEST_LENGTH,
+    Event,
+    Invalid,
+    Surface,
+    Unavailable,
+    Unknown,
+    VerifiedFeedback,
+    checked_name,
+    event_id_of,
+    now_ms,
+    parse_event_id,
+    seed_of,
+)
 from ..reports import report as reports
 from ..reports.item_rates import Asked, Rates
-from ..reports.report_types import SegmentLine
+from ..schemas import Accepted, FeedbackEvent, PlacedItem, Ranking, SegmentView
 from ..stores.base import Store, StoreError
 from . import log_rows, views
 from .learner import rehearse, sums_of
@@ -73,7 +85,7 @@ class Engine(Administration):
         self._solver = Solver()
         self._admitting = asyncio.Lock()
         self._writer = Writer(store, clock, self._refresher.changed)
-        self._recent: dict[bytes, Ranked] = {}
+        self._recent: dict[bytes, Ranking] = {}
         self._results: Counter[tuple[int, str]] = Counter()
         self._rates = Rates()
         self._running = False
@@ -117,10 +129,10 @@ class Engine(Administration):
         exclude: Sequence[str] = (),
         pins: Mapping[int, str] | None = None,
         client: str = "",
-    ) -> Ranked:
+    ) -> Ranking:
         """The list for a request; the same list if it is asked for again.
 
-        A segment for which there is no place is served, and logged, as the default segment: ``Ranked.segment`` is the
+        A segment for which there is no place is served, and logged, as the default segment: ``Ranking.segment`` is the
         one that was used. TooMany if ``client``, or all clients together, wait for too many policies to be solved.
         """
         if not self._running:
@@ -149,7 +161,7 @@ class Engine(Administration):
             self._writer.remember(event)
         return self._ranked(display, event, slots)
 
-    def _decided(self, display: Display, segment: str, choice: Choice, event_id: bytes) -> tuple[Event, list[Slot]]:
+    def _decided(self, display: Display, segment: str, choice: Choice, event_id: bytes) -> tuple[Event, list[PlacedItem]]:
         """Draw a list for an event."""
         seed, now = seed_of(event_id, self._draw_key), self._clock()
         if (shelf := display.shelves.get(segment)) is not None:
@@ -170,7 +182,7 @@ class Engine(Administration):
             p=drawn.p,
             learn=0 if held_out else learner.learn,
             pinned=learner.pinned,
-            eligibility=EVERYBODY if held_out else learner.eligibility,
+            eligibility=ALL_ELIGIBLE if held_out else learner.eligibility,
         )
         return event, drawn.slots
 
@@ -216,17 +228,17 @@ class Engine(Administration):
         display = self._display(surface)
         return len(display.shelves) >= display.surface.settings.max_segments
 
-    def _ranked(self, display: Display, event: Event, slots: list[Slot]) -> Ranked:
+    def _ranked(self, display: Display, event: Event, slots: list[PlacedItem]) -> Ranking:
         recent = self._recent  # before signing: a token of a secret that is forgotten meanwhile is not kept
         token, name = self._signer.sign(event), display.surface.name
         told = (event.id.hex(), name, event.arm, event.policy_id, event.expires_at, token, slots, event.segment)
-        ranked = Ranked(*told)
+        ranked = Ranking(*told)
         recent[event.id] = ranked
         if len(recent) > RECENT:
             del recent[next(iter(recent))]
         return ranked
 
-    def _stored(self, display: Display, event_id: bytes) -> Ranked | None:
+    def _stored(self, display: Display, event_id: bytes) -> Ranking | None:
         """A decision that was made earlier for the same request; a shared store is asked when it is written to."""
         if self._shared:
             return None
@@ -249,12 +261,12 @@ class Engine(Administration):
         known = display is not None and max(event.items) < len(display.surface.items)
         return display if known else None
 
-    # Feedback
+    # FeedbackEvent
 
-    async def feedback(self, events: Sequence[Feedback]) -> list[Result]:
+    async def feedback(self, events: Sequence[FeedbackEvent]) -> list[Accepted]:
         """What became of each piece of feedback; what was accepted is durable."""
-        reports: list[Report] = []
-        results: list[Result] = []
+        reports: list[VerifiedFeedback] = []
+        results: list[Accepted] = []
         waiting: list[int] = []
         now = self._clock()
         for k, given in enumerate(events):
@@ -264,9 +276,9 @@ class Engine(Administration):
                     raise Forged("the surface of this event is not known here")
                 report = _report(given, event)
             except Forged as error:
-                results.append(Result(given.event_id, "rejected", str(error)))
+                results.append(Accepted(given.event_id, "rejected", str(error)))
                 continue
-            results.append(Result(given.event_id, "expired"))
+            results.append(Accepted(given.event_id, "expired"))
             if now <= report.event.late_until:
                 reports.append(report)
                 waiting.append(k)
@@ -279,7 +291,7 @@ class Engine(Administration):
                 self._results[report.event.surface_id, status] += 1
         return results
 
-    async def _opened(self, given: Feedback) -> Event:
+    async def _opened(self, given: FeedbackEvent) -> Event:
         """The event that a token tells of."""
         if not self._signer.knows(given.token):
             await self._find_secret()
@@ -365,7 +377,7 @@ class Engine(Administration):
         sums = next((sums_of(one, display.surface) for one in newer if one.name == segment), shelf.sums)
         return views.state_of(display.surface, segment, shelf, sums, self._clock())
 
-    async def segments(self, surface: str) -> list[SegmentLine]:
+    async def segments(self, surface: str) -> list[SegmentView]:
         """All segments of a surface: pages learned from, clicks, last use, and when each expires."""
         if self._shared:
             await self._in_thread(self._refresher.refresh)
@@ -445,18 +457,18 @@ class Engine(Administration):
         return max(0.0, (self._clock() - max(made)) / 1000.0) if made else 0.0
 
 
-def _report(given: Feedback, event: Event) -> Report:
+def _report(given: FeedbackEvent, event: Event) -> VerifiedFeedback:
     clicks = 0
     for slot in given.clicks:
         if not 0 <= slot < len(event.items):
             raise Forged(f"there is no slot {slot}; the page has {len(event.items)}")
         clicks |= 1 << slot
-    return Report(event=event, clicks=clicks, final=given.final)
+    return VerifiedFeedback(event=event, clicks=clicks, final=given.final)
 
 
-def _told(surface: Surface, event: Event) -> list[Slot]:
+def _told(surface: Surface, event: Event) -> list[PlacedItem]:
     """What was told of a stored decision."""
     return [
-        Slot(slot, surface.items[item].name, p, bool(event.pinned >> slot & 1), bool(event.learn >> slot & 1))
+        PlacedItem(slot, surface.items[item].name, p, bool(event.pinned >> slot & 1), bool(event.learn >> slot & 1))
         for slot, (item, p) in enumerate(zip(event.items, event.p))
     ]

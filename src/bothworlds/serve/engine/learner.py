@@ -21,8 +21,8 @@ from ...geometry.uniform_mixture import mixed
 from ...kernels import Floats, Ints
 from ...policies import Policy
 from ...policies.marginals import counted_marginals, known_marginals
-from ..engine_types import Slot
-from ..model import EVERYBODY, MOST_EVER, ONE, Eligibility, Item, Segment, Surface, SurfaceSettings
+from ..model import ALL_ELIGIBLE, LOSS_UNIT, MAX_ITEMS_EVER, Eligibility, Item, Segment, Surface, SurfaceSettings
+from ..schemas import PlacedItem
 from .list_sampler import Wheel, make_wheel, spin
 
 __all__ = [
@@ -71,7 +71,7 @@ class Drawn(NamedTuple):
 
     items: tuple[int, ...]
     p: tuple[float, ...]
-    slots: list[Slot]
+    slots: list[PlacedItem]
 
 
 class Served:
@@ -103,13 +103,13 @@ class Served:
         self.eligible, self.free, self.marginals, self.rounds = tuple(eligible), tuple(free), marginals, rounds
         self.wheel: Wheel | None = make_wheel(marginals) if free else None
         self.learn, self.pinned = (sum(1 << slot for slot in slots) for slots in (free, pins))
-        self.eligibility = eligibility_of(surface, eligible) if free else EVERYBODY
+        self.eligibility = eligibility_of(surface, eligible) if free else ALL_ELIGIBLE
         self.id = self._digest(pins)
         self._pinned = sorted(
-            (slot, item.index, Slot(slot, item.name, PINNED, True, False)) for slot, item in pins.items()
+            (slot, item.index, PlacedItem(slot, item.name, PINNED, True, False)) for slot, item in pins.items()
         )
         # What is told of a placement is made on first use, and then handed out again and again.
-        self._cells: list[dict[int, tuple[int, float, Slot]]] = [{} for _ in free]
+        self._cells: list[dict[int, tuple[int, float, PlacedItem]]] = [{} for _ in free]
 
     def _digest(self, pins: Mapping[int, Item]) -> str:
         digest = blake2b(digest_size=12)
@@ -127,9 +127,9 @@ class Served:
         items, p, slots = zip(*cells)
         return Drawn(items, p, list(slots))
 
-    def _cell(self, k: int, row: int) -> tuple[int, float, Slot]:
+    def _cell(self, k: int, row: int) -> tuple[int, float, PlacedItem]:
         item, p = self.eligible[row], float(self.marginals[row, k])
-        cell = self._cells[k][row] = (item.index, p, Slot(self.free[k], item.name, p))
+        cell = self._cells[k][row] = (item.index, p, PlacedItem(self.free[k], item.name, p))
         return cell
 
     @property
@@ -147,7 +147,7 @@ def policy_of(settings: SurfaceSettings) -> Policy:
     n, m = settings.slots + 1, settings.slots
     positions = np.arange(m)
     listed = max(getattr(made, "ranking", None) or (0,)) + 1  # a fixed list speaks of items that must exist
-    if listed > MOST_EVER:
+    if listed > MAX_ITEMS_EVER:
         raise ValueError(f"ranking speaks of item {listed - 1}, and no surface can have so many items")
     made.part(np.arange(max(n, listed)), positions).resumed(Ledger(0, *np.zeros((3, max(n, listed), m))))
     return made
@@ -177,7 +177,7 @@ def served(surface: Surface, policy: Policy, sums: Sums, eligible: Sequence[Item
 
 def centred(loss: Ints) -> Floats:
     """Losses above the smallest at each slot, which is all that matters; subtracted while they are whole numbers."""
-    return (loss - loss.min(axis=0)) / ONE
+    return (loss - loss.min(axis=0)) / LOSS_UNIT
 
 
 def marginals_of(policy: Policy, ledger: Ledger) -> Floats:
@@ -203,7 +203,7 @@ def baseline_of(surface: Surface, eligible: Sequence[Item], pins: Mapping[int, I
     order = sorted(eligible, key=lambda item: (place.get(item.name, math.inf), item.index))
     rest = iter(order)
     shown = [pins.get(slot) or next(rest) for slot in range(surface.settings.slots)]
-    slots = [Slot(slot, item.name, PINNED, slot in pins, False) for slot, item in enumerate(shown)]
+    slots = [PlacedItem(slot, item.name, PINNED, slot in pins, False) for slot, item in enumerate(shown)]
     return Drawn(tuple(item.index for item in shown), (PINNED,) * len(shown), slots)
 
 
@@ -224,4 +224,4 @@ def rehearse() -> None:
     items = tuple(Item(name=str(k), index=k, state="active", added_at=0, changed_at=0) for k in range(3))
     surface = Surface(id=0, name="", version=0, settings=settings, items=items, created_at=0, changed_at=0)
     cells = np.arange(6).reshape(3, 2)
-    served(surface, policy_of(settings), Sums(9, 0, ONE * cells, cells, cells), items, {}).draw(bytes(16))
+    served(surface, policy_of(settings), Sums(9, 0, LOSS_UNIT * cells, cells, cells), items, {}).draw(bytes(16))

@@ -9,9 +9,23 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from ..engine_types import Invalid
-from ..ids import NAME_LENGTH, as_time, checked_name, imported_id, parse_event_id
-from ..model import EVERYBODY, ONE, Adjustment, Cell, Eligibility, Event, Increments, Item, Surface
+from ..model import (
+    ALL_ELIGIBLE,
+    LOSS_UNIT,
+    NAME_LENGTH,
+    Adjustment,
+    Cell,
+    Eligibility,
+    Event,
+    Increments,
+    Invalid,
+    Item,
+    Surface,
+    checked_name,
+    imported_id,
+    parse_event_id,
+    rfc3339,
+)
 from ..stores.base import Store
 from .learner import eligibility_of
 from .surface_rules import middle
@@ -36,7 +50,7 @@ def rows_of(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
             surface = next(known for known in store.surfaces() if known.id == surface.id)
         shared = {
             "event": event.id.hex(),
-            "timestamp": as_time(event.created_at),
+            "timestamp": rfc3339(event.created_at),
             "surface": surface.name,
             "segment": event.segment,
             "arm": event.arm,
@@ -152,7 +166,7 @@ def _eligibility_of(surface: Surface, row: Mapping[str, Any], learned: Set[int])
     """Which items of this surface could not be shown, as far as the first row of an event says so."""
     absent, eligible = _names_in(row, "absent"), _names_in(row, "eligible")
     if not learned or not (absent or eligible):
-        return EVERYBODY
+        return ALL_ELIGIBLE
 
     def could_be_shown(item: Item) -> bool:
         return item.index in learned or (item.name in eligible if eligible else item.name not in absent)
@@ -239,7 +253,7 @@ def warm_start_of(
         raise Invalid("the model knows none of the surface's items", "/model/item")
     cells = []
     for slot in range(slots):
-        loss = {i: round(rounds * ONE * (1.0 - alpha * (examination[slot] or 0.0))) for i, alpha in attraction.items()}
+        loss = {i: round(rounds * LOSS_UNIT * (1.0 - alpha * (examination[slot] or 0.0))) for i, alpha in attraction.items()}
         typical = middle(loss.values())
         cells += [Cell(item.index, slot, loss=loss.get(item.index, typical)) for item in surface.items]
     increments = Increments(surface_id=surface.id, segment=segment, rounds=rounds, cells=tuple(sorted(cells)))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..model import Adjustment, Segment, Surface, SurfaceSettings
-from ..reports.report_types import SegmentLine
+from ..schemas import SegmentView
 from ..stores.base import Store
 from . import surface_rules
 from .learner import Sums
@@ -51,11 +51,11 @@ class SegmentRegistry:
     def __init__(self, store: Store, refresher: Refresher, clock: Callable[[], int]) -> None:
         self._store, self._refresher, self._clock = store, refresher, clock
 
-    def listed(self, display: Display) -> list[SegmentLine]:
+    def listed(self, display: Display) -> list[SegmentView]:
         """All segments of a surface by name, the default one first."""
         kept = self._kept(display.surface.id)[0]
         settings = display.surface.settings
-        lines: list[SegmentLine] = []
+        lines: list[SegmentView] = []
         for name, shelf in sorted(display.shelves.items()):
             used_at = max(shelf.used_at, kept.get(name, 0)) or None
             lines.append(

@@ -8,8 +8,7 @@ from copy import copy
 from typing import NamedTuple
 
 from ...policies import Policy
-from ..engine_types import Invalid, NotEnough
-from ..model import Surface
+from ..model import Invalid, NotEnough, Surface
 from .learner import Drawn, Served, Sums, baseline_of, served
 
 __all__ = ["Choice", "Display", "Shelf", "Signature", "signature_of"]

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from ..engine_types import TooMany
+from ..model import TooMany
 from .served_surface import Choice, Display, Shelf, Signature
 
 __all__ = ["MOST", "MOST_OF_CLIENT", "Solver"]

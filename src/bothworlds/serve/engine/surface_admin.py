@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..engine_types import Conflict, Invalid, TooMany, Unknown
-from ..ids import checked_name
-from ..model import Adjustment, Segment, Surface
+from ..model import Adjustment, Conflict, Invalid, Segment, Surface, TooMany, Unknown, checked_name
 from ..stores.base import Store, StoreError, Unstorable, VersionConflict
 from . import log_rows, surface_rules
 from .refresher import Refresher

@@ -14,10 +14,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ... import policies
-from ..engine_types import Conflict, Invalid, TooMany, Unknown
 from ..http.problems import decoding_fault
-from ..ids import checked_name
-from ..model import MOST_EVER, RESET, Adjustment, Cell, Increments, Item, Segment, Surface, SurfaceSettings
+from ..model import (
+    MAX_ITEMS_EVER,
+    RESET,
+    Adjustment,
+    Cell,
+    Conflict,
+    Increments,
+    Invalid,
+    Item,
+    Segment,
+    Surface,
+    SurfaceSettings,
+    TooMany,
+    Unknown,
+    checked_name,
+)
 from .learner import policy_of
 
 __all__ = [
@@ -247,8 +260,8 @@ def _checked(surface: Surface) -> Surface:
     active = sum(item.state == "active" for item in surface.items)
     if sum(item.state != "removed" for item in surface.items) > MOST_ITEMS:
         raise TooMany(f"a surface has at most {MOST_ITEMS} items, paused ones included; remove some")
-    if len(surface.items) > MOST_EVER:
-        raise TooMany(f"a surface has at most {MOST_EVER} items in its life, removed ones included; make a new one")
+    if len(surface.items) > MAX_ITEMS_EVER:
+        raise TooMany(f"a surface has at most {MAX_ITEMS_EVER} items in its life, removed ones included; make a new one")
     if active < settings.slots:
         raise Invalid(f"{settings.slots} slots need {settings.slots} active items; there are {active}", "/items")
     names = {item.name for item in surface.items}

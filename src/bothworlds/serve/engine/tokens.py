@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ..model import EVERYBODY, Arm, Eligibility, Event, pins_of
+from ..model import ALL_ELIGIBLE, Arm, Eligibility, Event, pinned_mask
 from ..stores.base import Store, StoreError
 
 __all__ = ["LONGEST_WINDOW", "Forged", "Signer", "open_secrets", "rotate_secret"]
@@ -56,7 +56,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     learn: int
     arm: Arm
     pinned: int | None = None
-    eligibility: Eligibility = EVERYBODY
+    eligibility: Eligibility = ALL_ELIGIBLE
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -117,7 +117,7 @@ class Signer:
         fields = _decode(body)
         _check(fields, secret)
         told = {name: getattr(fields, name) for name in Body.__struct_fields__}
-        pinned = pins_of(fields.pinned, fields.arm, len(fields.items), fields.learn)
+        pinned = pinned_mask(fields.pinned, fields.arm, len(fields.items), fields.learn)
         return Event(**{**told, "pinned": pinned})
 
 

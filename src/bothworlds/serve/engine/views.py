@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ..ids import as_time
-from ..model import ONE, Event, Surface
+from ..model import LOSS_UNIT, Event, Surface, rfc3339
 from .learner import Sums
 from .served_surface import Shelf
 
@@ -23,7 +22,7 @@ def state_of(surface: Surface, segment: str, shelf: Shelf, sums: Sums, now: int)
         "items": [item.name for item in surface.items],
         "states": [item.state for item in surface.items],
         "rounds": sums.rounds,
-        "loss": (sums.loss / ONE).tolist(),
+        "loss": (sums.loss / LOSS_UNIT).tolist(),
         "shown": sums.shown.tolist(),
         "clicked": sums.clicked.tolist(),
         "marginals": {"items": [item.name for item in policy.eligible], "x": policy.marginals.tolist()},
@@ -43,9 +42,9 @@ def told_of_event(event: Event, surface: Surface, policy: bytes | None) -> dict[
         "segment": event.segment,
         "arm": event.arm,
         "policy_id": event.policy_id,
-        "created_at": as_time(event.created_at),
-        "expires_at": as_time(event.expires_at),
-        "late_until": as_time(event.late_until),
+        "created_at": rfc3339(event.created_at),
+        "expires_at": rfc3339(event.expires_at),
+        "late_until": rfc3339(event.late_until),
         "slots": [
             {
                 "slot": slot,
@@ -60,7 +59,7 @@ def told_of_event(event: Event, surface: Surface, policy: bytes | None) -> dict[
         ],
         "absent": _absent(event, surface),
         "settled": settled,
-        "settled_at": as_time(event.settled_at) if event.settled_at is not None else None,
+        "settled_at": rfc3339(event.settled_at) if event.settled_at is not None else None,
         "settled_by": event.settled_by,
         "why": _why(event, policy),
         "policy": msgspec.msgpack.decode(policy) if policy else None,

@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..engine_types import TooMany, Unavailable
-from ..model import Event, Report, Status
+from ..model import Event, Status, TooMany, Unavailable, VerifiedFeedback
 from ..stores.base import Store, StoreError
 
 __all__ = ["AWAY", "Writer", "unavailable"]
@@ -43,7 +42,7 @@ class Writer(threading.Thread):
     def __init__(self, store: Store, clock: Callable[[], int], changed: Callable[[int], None]) -> None:
         super().__init__(name="bothworlds writer", daemon=True)
         self._store, self._clock, self._changed = store, clock, changed
-        self._reports: deque[tuple[Sequence[Report], asyncio.Future[list[Status]]]] = deque()
+        self._reports: deque[tuple[Sequence[VerifiedFeedback], asyncio.Future[list[Status]]]] = deque()
         self._decisions: deque[tuple[Event, asyncio.Future[Event] | None]] = deque()
         self._sent = self._done = 0  # reports; each is counted by one thread only
         self._wake = threading.Event()
@@ -59,7 +58,7 @@ class Writer(threading.Thread):
 
     # From the loop's thread
 
-    def report(self, reports: Sequence[Report]) -> asyncio.Future[list[Status]]:
+    def report(self, reports: Sequence[VerifiedFeedback]) -> asyncio.Future[list[Status]]:
         """Resolved with what became of the reports, once that is durable."""
         if self._sent - self._done + len(reports) > BACKLOG:
             raise TooMany("more feedback is waiting than can be written; send it again in a second")
@@ -175,7 +174,7 @@ class Writer(threading.Thread):
         return True
 
     def _write_reports(self) -> bool:
-        batch: list[tuple[Sequence[Report], asyncio.Future[list[Status]]]] = []
+        batch: list[tuple[Sequence[VerifiedFeedback], asyncio.Future[list[Status]]]] = []
         size = 0
         while self._reports and size < BATCH:
             batch.append(self._reports.popleft())

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, get_args
 
 from starlette.types import Scope
 
-from ..engine_types import ServiceError, Unavailable
+from ..model import ServiceError, Unavailable
 from ..schemas import Role
 from ..stores.base import Store, StoreError
 from .limits import header

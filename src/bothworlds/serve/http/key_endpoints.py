@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..config import Limits
-from ..engine_types import Invalid, Unknown
+from ..model import Invalid, Unknown
 from ..schemas import KeyRequest, KeyView, NewKey, rfc3339
 from ..stores.base import Store
 from .auth import Keyring, create_key, list_keys, revoke_key

@@ -8,21 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..answers import Alive, EventView, Imported, ReportView, StateView
 from ..schemas import (
+    Alive,
     Answer,
+    EventView,
     FeedbackBatch,
     FeedbackResults,
     Health,
+    Imported,
     KeyRequest,
     Keys,
     NewKey,
     Ranking,
     RankRequest,
+    ReportView,
     Reset,
     Role,
     Rotation,
     Segments,
+    StateView,
     SurfaceChanges,
     SurfaceRequest,
     Surfaces,

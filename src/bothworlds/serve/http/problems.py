@@ -8,10 +8,11 @@ from http import HTTPStatus
 
 import msgspec
 
-from ..engine_types import Conflict, Invalid, ServiceError, TooMany, Unavailable, Unknown
+from ..model import Conflict, Invalid, ServiceError, TooMany, Unavailable, Unknown
 from ..stores.base import StoreError, VersionConflict
+from ..validation import decoding_fault, lowered
 
-__all__ = ["MEDIA_TYPE", "Problem", "decoding_fault", "decoding_problem", "problem_of"]
+__all__ = ["MEDIA_TYPE", "Problem", "decoding_problem", "problem_of"]
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = "1"
@@ -102,34 +103,6 @@ def decoding_problem(error: Exception) -> Problem:
     [{'pointer': '/pins/0/slot', 'detail': 'expected `int`, got `str`'}]
     """
     if not isinstance(error, msgspec.ValidationError):
-        return Problem(400, f"the body cannot be read as JSON: {_lowered(str(error))}")
+        return Problem(400, f"the body cannot be read as JSON: {lowered(str(error))}")
     detail, pointer = decoding_fault(error)
     return Problem(422, f"the body is not as expected: {detail}", errors=[{"pointer": pointer, "detail": detail}])
-
-
-def decoding_fault(error: msgspec.ValidationError) -> tuple[str, str]:
-    """What msgspec finds wrong, and where: a field that is unknown or missing is pointed to as well.
-
-    >>> decoding_fault(msgspec.ValidationError("Object contains unknown field `name`"))
-    ('object contains unknown field `name`', '/name')
-    >>> decoding_fault(msgspec.ValidationError("Object contains unknown field `a/b`"))[1]
-    '/a~1b'
-    """
-    sentence, _, path = str(error).partition(" - at ")
-    field = re.search(r"(?:unknown|required) field `([^`]+)`", sentence)
-    name = field[1].replace("~", "~0").replace("/", "~1") if field else ""
-    return _lowered(sentence), _pointer(path) + (f"/{name}" if field else "")
-
-
-def _pointer(path: str) -> str:
-    """A JSON pointer from the path that msgspec gives: ``$.pins[0].slot`` becomes ``/pins/0/slot``."""
-    return "".join(f"/{part}" for part in re.findall(r"[^\.\[\]`$]+", path.replace("[...]", "")))
-
-
-def _lowered(sentence: str) -> str:
-    """A sentence to go on with; names in capitals stay as they are.
-
-    >>> _lowered("Expected `int`"), _lowered("JSON is malformed")
-    ('expected `int`', 'JSON is malformed')
-    """
-    return sentence if sentence[:2].isupper() else sentence[:1].lower() + sentence[1:]

@@ -9,7 +9,7 @@ import msgspec
 from starlette.types import Receive, Scope
 
 from ..config import Config
-from ..engine_types import Feedback, Result, TooMany
+from ..model import TooMany
 from ..observability.metrics import Metrics
 from ..schemas import Accepted, FeedbackBatch, FeedbackEvent, FeedbackResults, Pin, RankRequest, rfc3339
 from .auth import Keyring
@@ -72,32 +72,31 @@ class Hot:
         media_type(scope, JSON_OR_TEXT)
         body = await read_body(scope, receive, self._config.limits)
         events = self._events(body)
-        good = [event for event in events if isinstance(event, Feedback)]
+        good = [event for event in events if isinstance(event, FeedbackEvent)]
         taken = iter(await self._taken(good) if good else ())
-        results = [next(taken) if isinstance(event, Feedback) else event for event in events]
+        results = [next(taken) if isinstance(event, FeedbackEvent) else event for event in events]
         self._metrics.fed_back(results)
-        said = [Accepted(result.event_id, result.status, result.reason) for result in results]
-        return Reply(200, _encode(FeedbackResults(said)), len(body))
+        return Reply(200, _encode(FeedbackResults(results)), len(body))
 
-    async def _taken(self, events: list[Feedback]) -> list[Result]:
+    async def _taken(self, events: list[FeedbackEvent]) -> list[Accepted]:
         try:
-            results: list[Result] = await self._engine.feedback(events)
+            results: list[Accepted] = await self._engine.feedback(events)
         except TooMany as error:  # not a limit of what may be asked for, but of what can be done now
             raise Problem(429, str(error)) from error
         return results
 
-    def _events(self, body: bytes) -> Sequence[Feedback | Result]:
+    def _events(self, body: bytes) -> Sequence[FeedbackEvent | Accepted]:
         """The events of a batch; one that is not as expected becomes its own rejection."""
         try:
             events = _feedback_batch.decode(body).events
             check_count(len(events), self._config.limits.batch, "events", "/events")
-            return [Feedback(event.event_id, event.token, event.clicks, event.final) for event in events]
+            return events
         except msgspec.ValidationError as error:
             return self._one_by_one(body, error)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise decoding_problem(error) from None
 
-    def _one_by_one(self, body: bytes, error: msgspec.ValidationError) -> Sequence[Feedback | Result]:
+    def _one_by_one(self, body: bytes, error: msgspec.ValidationError) -> Sequence[FeedbackEvent | Accepted]:
         batch = decode(body, _anything)
         if not isinstance(batch, dict) or batch.keys() != {"events"} or not isinstance(batch["events"], list):
             raise decoding_problem(error)
@@ -108,14 +107,14 @@ class Hot:
 _anything = msgspec.json.Decoder()
 
 
-def _judged(said: Any) -> Feedback | Result:
+def _judged(said: Any) -> FeedbackEvent | Accepted:
     try:
-        event = msgspec.convert(said, FeedbackEvent)
+        return msgspec.convert(said, FeedbackEvent)
     except msgspec.ValidationError as error:
         name = said.get("event_id") if isinstance(said, dict) else None
         reason = decoding_problem(error)
-        return Result(name[:64] if isinstance(name, str) else "", "rejected", reason.detail.replace("body", "event", 1))
-    return Feedback(event.event_id, event.token, event.clicks, event.final)
+        event_id = name[:64] if isinstance(name, str) else ""
+        return Accepted(event_id, "rejected", reason.detail.replace("body", "event", 1))
 
 
 def _by_slot(pins: Sequence[Pin]) -> dict[int, str]:

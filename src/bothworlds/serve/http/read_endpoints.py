@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..engine_types import Unknown
+from ..model import Unknown
 from ..observability.metrics import CONTENT_TYPE, Metrics
 from ..schemas import rfc3339
 from .auth import Keyring

@@ -10,13 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..config import Limits
-from ..engine_types import Conflict, Unknown
-from ..model import Surface
-from ..reports.report_types import SegmentLine
+from ..model import Conflict, Surface, Unknown
 from ..schemas import (
     Reset,
     Rotation,
-    Segments,
     SegmentView,
     SurfaceChanges,
     SurfaceRequest,
@@ -110,8 +107,8 @@ class Managing:
 
     async def list_segments(self, request: Request, actor: str) -> Response:
         name = _path(request, "surface")
-        views = [_segment(line) for line in await self._engine.segments(name)]
-        return answer(Segments(views, self._engine.surface(name).settings.max_segments))
+        segments = [_dated(segment) for segment in await self._engine.segments(name)]
+        return answer({"segments": segments, "max_segments": self._engine.surface(name).settings.max_segments})
 
     async def delete_segment(self, request: Request, actor: str) -> Response:
         await self._engine.delete_segment(_path(request, "surface"), _path(request, "segment"), actor=actor)
@@ -206,9 +203,10 @@ def _stale(current: Surface | None) -> str:
     return f"the surface has version {current.version} by now; read it again, and send the change for that version"
 
 
-def _segment(line: SegmentLine) -> SegmentView:
-    times = (None if at is None else rfc3339(at) for at in (line["used_at"], line["expires_at"]))
-    return SegmentView(line["name"], line["pages"], line["clicks"], *times)
+def _dated(segment: SegmentView) -> dict[str, Any]:
+    """Returns the segment with its times as RFC 3339."""
+    used_at, expires_at = (None if at is None else rfc3339(at) for at in (segment["used_at"], segment["expires_at"]))
+    return {**segment, "used_at": used_at, "expires_at": expires_at}
 
 
 def _shown(surface: Surface, status: int = 200) -> Response:

@@ -22,7 +22,7 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from ..engine_types import Result
+from ..schemas import Accepted
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -81,7 +81,7 @@ class Metrics:
         child[0].inc()
         child[1].observe(seconds)
 
-    def fed_back(self, results: Iterable[Result]) -> None:
+    def fed_back(self, results: Iterable[Accepted]) -> None:
         """Count results of feedback."""
         counts: dict[str, int] = {}
         for result in results:

@@ -8,7 +8,7 @@ from ...progress import Report
 from ..stores.base import StoreError
 from ..stores.factory import MOVING
 from ..stores.rows import batches
-from ..stores.sql import TABLES, SqlStore
+from ..stores.sql_store import TABLES, SqlStore
 from .verify import Verification, verify
 
 __all__ = ["Moved", "migrate"]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..config import Config
-from ..engine_types import ServiceError
+from ..model import ServiceError
 from ..stores.base import StoreError
 from ..stores.factory import open_store
 from .run import COMPILING, NO_KEYS, is_postgres, listen, run, where

@@ -8,13 +8,13 @@ from contextlib import nullcontext
 import msgspec
 
 from ..model import Eligibility, Increments
-from ..settlement import cells_of, observed_losses, spread
+from ..settlement import cells_of, observed_losses, spread_loss
 from ..stores.base import Store
 
 __all__ = ["Difference", "Verification", "verify"]
 
 Cells = dict[tuple[int, int], list[int]]
-OBSERVED = 10_000  # losses that are kept before they are spread over items
+OBSERVED = 10_000  # losses that are kept before they are spread_loss over items
 LISTED = 1000  # differences told one by one; all are counted
 
 
@@ -83,7 +83,7 @@ class _Sums:
     def charge(self) -> None:
         """Spread what was observed over items; summed first, since most events have the same eligibility."""
         for (eligibility, slot), loss in self.observed.items():
-            self.add((item, slot, charged, 0, 0) for item, slot, charged in spread(eligibility, slot, loss))
+            self.add((item, slot, charged, 0, 0) for item, slot, charged in spread_loss(eligibility, slot, loss))
         self.observed.clear()
 
 

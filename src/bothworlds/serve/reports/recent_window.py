@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import NamedTuple
 
+from ..schemas import RecentWindow
 from ..stores.base import Store
 from .item_rates import MINUTE
-from .report_types import Recent
 from .uplift import Pages, of_segment, told_of, total_of, uplift_of
 
 __all__ = ["DAY", "HOUR", "Recency", "Window", "recent_of", "window_of"]
@@ -65,7 +65,7 @@ def _is_enough(window: Window) -> bool:
     return bool(uplift_of(window.learner, window.holdout)["enough"])
 
 
-def recent_of(window: Window, held_out: bool) -> Recent:
+def recent_of(window: Window, held_out: bool) -> RecentWindow:
     """The window as it is reported."""
     return {
         "window_seconds": window.length // 1000,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from . import report_types
+from .. import schemas
 
 __all__ = ["Z95", "Pages", "change_of", "of_segment", "summed", "told_of", "total_of", "uplift_of"]
 
@@ -64,7 +64,7 @@ def summed(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, ...
     return sums
 
 
-def told_of(pages: Pages) -> report_types.Pages:
+def told_of(pages: Pages) -> schemas.Pages:
     """Clicks per page with a 95% interval, once there are a few pages."""
     half = Z95 * math.sqrt(pages.variance)
     return {
@@ -74,7 +74,7 @@ def told_of(pages: Pages) -> report_types.Pages:
     }
 
 
-def uplift_of(learner: Pages, holdout: Pages) -> report_types.Uplift:
+def uplift_of(learner: Pages, holdout: Pages) -> schemas.Uplift:
     """By how much the learner is ahead of the holdout, relatively, with a 95% interval.
 
     The interval is that of the logarithm of the ratio (delta method), which needs some clicks in both arms.
@@ -88,7 +88,7 @@ def uplift_of(learner: Pages, holdout: Pages) -> report_types.Uplift:
     fewest = min(learner.clicks, holdout.clicks)
     rate = holdout.rate or learner.rate
     needed = math.ceil(ENOUGH_CLICKS / rate) if rate else 1000
-    told: report_types.Uplift = {"relative": None, "low": None, "high": None, "enough": False, "needed_pages": needed}
+    told: schemas.Uplift = {"relative": None, "low": None, "high": None, "enough": False, "needed_pages": needed}
     if not fewest:
         return told
     ratio = learner.rate / holdout.rate

@@ -1,1 +1,1 @@
-"""Where the service keeps what it must not lose: one SQLite file, or PostgreSQL."""
+"""Stores: durable storage of the service in one SQLite file or in PostgreSQL."""

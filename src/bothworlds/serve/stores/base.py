@@ -1,104 +1,211 @@
-"""What a store promises: what it has acknowledged is kept, and every event is counted once."""
+"""The contract of a store: what it acknowledged is kept, and every event is counted exactly once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..model import Adjustment, Event, Report, Segment, Status, Surface
+from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback
 
 __all__ = ["Store", "StoreError", "Unstorable", "VersionConflict"]
 
 
 class StoreError(Exception):
-    """The store cannot do it now (disk full, read-only, database away); what was acknowledged is safe."""
+    """The operation failed (disk full, read-only, database unreachable); everything acknowledged before is safe."""
 
 
 class Unstorable(ValueError):
-    """A value that the database cannot hold: the fault of whoever sent it."""
+    """The database cannot represent a value of the request."""
 
 
 class VersionConflict(Exception):
-    """Somebody else has changed the surface since it was read."""
+    """The surface was changed since it was read."""
 
 
 class Store(Protocol):
-    """Blocking calls, safe from several threads; each writing call is one transaction, durable when it returns.
+    """The storage that the engine needs. All calls block and may come from any thread.
 
-    Exceptions: ``remember`` and ``save_policy`` survive kill -9 but are not synced to disk (a token holds the decision,
-    a policy can be computed again), and ``import_events`` writes 1000 events per transaction.
-    A call that raises StoreError may be repeated: events are counted once. After ``adjust`` look into the audit log
-    before repeating it, since the connection may have broken just after the commit.
+    Every call that writes is one transaction, which is durable when the call returns, with these exceptions:
+    ``save_events``, ``save_policy`` and ``admit_segment`` survive kill -9 but are not synced to disk (a token carries the
+    decision, a policy can be computed again); ``import_events`` writes 1000 events per transaction.
 
-    The engine calls ``report`` and ``remember`` from one writer thread with whole batches (group commit), the rest from
-    wherever it likes. Several processes may share a PostgreSQL store, and one process a SQLite file.
+    A call that raises StoreError can be retried, because events are counted once. Before retrying ``adjust``, read the
+    audit log: the connection may have broken just after the commit.
+
+    The engine calls ``apply_feedback`` and ``save_events`` from its writer thread only, with whole batches (group
+    commit), and all other methods from any thread. Several processes can share a PostgreSQL store; a SQLite file
+    belongs to one process.
     """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Closes all connections; every later call raises StoreError."""
+        ...
 
-    # Small facts: secrets, settings of the service. Values are bytes; None if absent.
-    def get(self, key: str) -> bytes | None: ...
-    # What is there afterwards; with `expected`, only if that is what was there.
-    def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes: ...
+    # Facts: small values of the service such as secrets.
 
-    # Surfaces. `save_surface` fails with VersionConflict unless surface.version is one more than what is stored.
-    def surfaces(self) -> list[Surface]: ...
+    def get(self, key: str) -> bytes | None:
+        """Returns the value of a fact, or None if it is absent."""
+        ...
+
+    def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
+        """Writes a fact and returns the value stored afterwards.
+
+        With ``only_if_absent`` an existing value is kept. With ``expected`` the value is written only if the stored one
+        equals ``expected`` (compare and swap).
+        """
+        ...
+
+    # Surfaces and counters
+
+    def surfaces(self) -> list[Surface]:
+        """Returns all surfaces in the order of their creation."""
+        ...
+
     def save_surface(
         self, surface: Surface, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]
-    ) -> Surface: ...  # inserts if id == 0, and gives its id to adjustments and audit; item indices are the caller's
-    def revision(self) -> int: ...  # grows with every change of a surface or a segment, by any process; cheap
+    ) -> Surface:
+        """Inserts a surface (id 0) or updates one, together with adjustments and audit entries; returns it with its id.
 
-    # Counters
-    def segments(self, surface_id: int, since: int = -1) -> list[Segment]: ...  # those with revision > since
-    def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None: ...
-    # `adjust` by what is made of the counters as they are, with nobody counting in between; resets are not dated before
-    # anything that they take away.
+        The new id is also written into the adjustments and audit entries. The caller assigns item indices. Raises
+        VersionConflict unless ``surface.version`` is one more than the stored version, or if the name exists.
+        """
+        ...
+
+    def revision(self) -> int:
+        """Returns a number that grows with every change of a surface or segment by any process; cheap."""
+        ...
+
+    def segments(self, surface_id: int, since: int = -1) -> list[Segment]:
+        """Returns the segments of a surface whose revision is greater than ``since``, with their counters."""
+        ...
+
+    def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None:
+        """Applies adjustments and writes audit entries."""
+        ...
+
     def adjust_by(
         self,
         surface_id: int,
         make: Callable[[list[Segment]], Sequence[Adjustment]],
         audit: Sequence[dict[str, Any]],
-    ) -> None: ...
+    ) -> None:
+        """Applies the adjustments that ``make`` returns for the current segments, while nobody else counts.
 
-    # Segments. Each but the default one ("") takes a place from when it is admitted, or first counted in, until it is
-    # deleted. `admit_segment` is False if `limit` segments, the default one included, are there already; like
-    # `remember`, it is not synced to disk.
-    def segment_names(self, surface_id: int) -> set[str]: ...
-    def admit_segment(self, surface_id: int, segment: str, limit: int) -> bool: ...
-    # Takes back all that was counted in segments, by the adjustments that `make` returns for them together with audit
-    # entries, and frees their places. Segments that are not there, or not at the revision given for them (None: any),
-    # are left alone. Returns the names of those deleted.
+        The time of a reset is moved forward if it is earlier than an event whose counts it removes.
+        """
+        ...
+
+    def segment_names(self, surface_id: int) -> set[str]:
+        """Returns the names of the stored segments of a surface."""
+        ...
+
+    def admit_segment(self, surface_id: int, segment: str, limit: int) -> bool:
+        """Creates a segment if it does not exist; returns False if there are ``limit`` segments already.
+
+        The default segment "" is always admitted and counts towards the limit.
+        """
+        ...
+
     def delete_segments(
         self,
         surface_id: int,
         revisions: Mapping[str, int | None],
         make: Callable[[list[Segment]], tuple[Sequence[Adjustment], Sequence[dict[str, Any]]]],
-    ) -> set[str]: ...
+    ) -> set[str]:
+        """Deletes segments and returns the names of those deleted.
+
+        ``make`` returns the adjustments that set their counters to zero, and audit entries. A segment that does not
+        exist, or is not at the given revision (None: any), is skipped.
+        """
+        ...
+
+    def adjustments(self) -> Iterator[Adjustment]:
+        """Yields all adjustments in the order in which they were applied."""
+        ...
 
     # Events
-    def remember(self, events: Sequence[Event]) -> list[Event]: ...  # insert those absent; as stored, in order
-    def find(self, ids: Sequence[bytes]) -> dict[bytes, Event]: ...
-    # settling.reported, exactly once each; `rejected` where the surface is not there
-    def report(self, reports: Sequence[Report], now: int) -> list[Status]: ...
-    def settle_overdue(self, now: int, limit: int) -> int: ...  # settling.silent for open events; how many
-    # Settles open events of a segment that were decided until `now`, without waiting for their deadline; how many
-    def settle_segment(self, surface_id: int, segment: str, now: int, limit: int) -> int: ...
-    def settled(self, surface_id: int | None = None) -> Iterator[Event]: ...  # streaming, for export and verify
-    def events(self, surface_id: int, since: int, until: int) -> Iterator[Event]: ...  # by created_at, open ones too
-    def adjustments(self) -> Iterator[Adjustment]: ...
-    def import_events(self, events: Iterable[Event]) -> int: ...  # settled ones; counted unless already there
-    def open_events(self) -> int: ...
 
-    # Keys (by their "id"), audit (newest first, entries get an "id", "surface_id" finds them), history to show
-    def keys(self) -> list[dict[str, Any]]: ...
-    def save_key(self, key: dict[str, Any]) -> None: ...
-    def audit(self, surface_id: int | None, limit: int, before: int | None = None) -> list[dict[str, Any]]: ...
-    def write_audit(self, entries: Sequence[dict[str, Any]]) -> None: ...
-    # Per time bucket (at, by created_at), segment and arm: events, and of those that are settled: settled, shows,
-    # clicks, clicked (events with any click), squares (sum of squared clicks per event), late (clicks).
-    def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]: ...
-    def save_policy(self, policy_id: str, surface_id: int, segment: str, at: int, body: bytes) -> None: ...
-    def policy(self, policy_id: str) -> bytes | None: ...
-    # Oldest first, spread evenly if there are more than `limit`. Of a segment the last 200 are kept, before them one a
-    # minute for an hour, one an hour for a month, and then one a day; thinned once a minute.
-    def policies(self, surface_id: int, segment: str, since: int, limit: int) -> list[tuple[int, str, bytes]]: ...
+    def save_events(self, events: Sequence[Event]) -> list[Event]:
+        """Inserts the events that are not stored yet; returns each event as stored, in the order of the arguments."""
+        ...
+
+    def find_events(self, ids: Sequence[bytes]) -> dict[bytes, Event]:
+        """Returns the stored events among these ids."""
+        ...
+
+    def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
+        """Applies ``settlement.apply_feedback`` to each event and adds its increments exactly once.
+
+        The status is ``rejected`` if the surface does not exist.
+        """
+        ...
+
+    def settle_overdue(self, now: int, limit: int) -> int:
+        """Settles up to ``limit`` open events past their deadline; returns how many."""
+        ...
+
+    def settle_segment(self, surface_id: int, segment: str, now: int, limit: int) -> int:
+        """Settles up to ``limit`` open events of a segment created until ``now``, before their deadline as well."""
+        ...
+
+    def settled(self, surface_id: int | None = None) -> Iterator[Event]:
+        """Yields settled events from one consistent snapshot, for export and verification."""
+        ...
+
+    def events(self, surface_id: int, since: int, until: int) -> Iterator[Event]:
+        """Yields events with ``since <= created_at < until`` by creation time, including open ones."""
+        ...
+
+    def import_events(self, events: Iterable[Event]) -> int:
+        """Inserts settled events and counts those that were not stored before; returns how many."""
+        ...
+
+    def open_events(self) -> int:
+        """Returns the number of open events."""
+        ...
+
+    # Keys, audit log, history, policies
+
+    def keys(self) -> list[dict[str, Any]]:
+        """Returns all API keys."""
+        ...
+
+    def save_key(self, key: dict[str, Any]) -> None:
+        """Inserts an API key, or replaces the one with the same ``id``."""
+        ...
+
+    def audit(self, surface_id: int | None, limit: int, before: int | None = None) -> list[dict[str, Any]]:
+        """Returns audit entries, newest first, each with its ``id``; of all surfaces if ``surface_id`` is None.
+
+        ``before`` continues a listing below this id.
+        """
+        ...
+
+    def write_audit(self, entries: Sequence[dict[str, Any]]) -> None:
+        """Appends audit entries; ``surface_id`` assigns an entry to a surface."""
+        ...
+
+    def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]:
+        """Returns totals per time bucket (``at``, by creation time), segment and arm.
+
+        ``events`` counts decisions. The other columns cover settled events: ``settled``, ``shows``, ``clicks``,
+        ``clicked`` (events with any click), ``squares`` (sum of squared clicks per event), ``late`` (clicks). Buckets
+        have ``step`` milliseconds, rounded down to whole minutes but at least one.
+        """
+        ...
+
+    def save_policy(self, policy_id: str, surface_id: int, segment: str, at: int, body: bytes) -> None:
+        """Stores a policy for the dashboard and for explanations of events.
+
+        Of every segment the last 200 are kept, before them one per minute for an hour, one per hour for a month, and
+        then one per day; thinned once a minute.
+        """
+        ...
+
+    def policy(self, policy_id: str) -> bytes | None:
+        """Returns a stored policy, or None."""
+        ...
+
+    def policies(self, surface_id: int, segment: str, since: int, limit: int) -> list[tuple[int, str, bytes]]:
+        """Returns (at, id, body) of policies since ``since``, oldest first; evenly sampled if more than ``limit``."""
+        ...

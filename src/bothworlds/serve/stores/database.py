@@ -1,6 +1,6 @@
-"""What the two databases have in common: sessions that run SQL, and transactions.
+"""The interface to a database: sessions that run SQL, transactions, and consistent reads.
 
-All statements are written once, with ``?`` for values, in a dialect that both understand.
+All statements are written once, with ``?`` for values, in a dialect that SQLite and PostgreSQL both understand.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TypeVar
 
-from .additions import HISTORY_COLUMNS, Additions
 from .rows import Row
 
-__all__ = ["Database", "Session", "add_history"]
+__all__ = ["Database", "Session"]
 
 T = TypeVar("T")
 
@@ -22,41 +21,71 @@ T = TypeVar("T")
 class Session(Protocol):
     """One transaction, or one consistent view for reading."""
 
-    def run(self, sql: str, values: Row = ()) -> list[Row]: ...
-    def many(self, sql: str, rows: Sequence[Row]) -> None: ...
-    def stream(self, sql: str, values: Row = ()) -> Iterator[Row]: ...
-    def script(self, sql: str) -> None: ...
+    def run(self, sql: str, values: Row = ()) -> list[Row]:
+        """Runs one statement and returns all rows."""
+        ...
+
+    def many(self, sql: str, rows: Sequence[Row]) -> None:
+        """Runs one statement for each row of values."""
+        ...
+
+    def stream(self, sql: str, values: Row = ()) -> Iterator[Row]:
+        """Yields rows without holding all of them in memory."""
+        ...
+
+    def script(self, sql: str) -> None:
+        """Runs several statements inside the transaction of this session."""
+        ...
+
     def has_table(self, name: str) -> bool: ...
+
     def columns(self, table: str) -> list[str]: ...
-    def select_events(self, ids: Sequence[bytes], *, lock: bool = False) -> list[Row]: ...
-    def insert_events(self, rows: Sequence[Row]) -> set[bytes]: ...  # the ids that were not there before
-    def update_events(self, rows: Sequence[Row]) -> None: ...  # clicks, settled_at, settled_by, late, id
-    def load(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None: ...
+
+    def select_events(self, ids: Sequence[bytes], *, lock: bool = False) -> list[Row]:
+        """Returns the rows of stored events; ``lock`` holds them until the transaction ends."""
+        ...
+
+    def insert_events(self, rows: Sequence[Row]) -> set[bytes]:
+        """Inserts events that are not stored yet; returns their ids."""
+        ...
+
+    def update_events(self, rows: Sequence[Row]) -> None:
+        """Updates events; each row is clicks, settled_at, settled_by, late, id."""
+        ...
+
+    def load(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Inserts many rows by the fastest way that the database has."""
+        ...
 
 
 class Database(ABC):
-    """Hands out sessions; safe from several threads."""
+    """Provides sessions; can be used from several threads."""
 
-    shared: bool  # may other processes write at the same time?
-    skip_locked: str  # what follows a SELECT of rows that another process may be settling
+    shared: bool  # whether other processes may write at the same time
+    skip_locked: str  # the clause that makes a SELECT lock its rows and skip those that another process has locked
 
     def __init__(self) -> None:
         self._held = threading.local()
 
     @abstractmethod
     def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
-        """Run ``work`` in one transaction, which has been committed when this returns."""
+        """Runs ``work`` in one transaction and returns its result after the commit.
+
+        ``work`` may be called again if the transaction is retried. Without ``durable`` the commit is not synced to
+        disk. Raises StoreError if the transaction fails.
+        """
 
     @abstractmethod
     def view(self) -> AbstractContextManager[Session]:
-        """A session of its own in which nothing changes."""
+        """Returns a new read-only session with a consistent view."""
 
     @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Closes all connections; later calls raise StoreError."""
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """The session of the snapshot that this thread is in, or one for this use alone."""
+        """Yields the session of this thread's snapshot, or a new view."""
         held: Session | None = getattr(self._held, "session", None)
         if held is not None:
             yield held
@@ -65,28 +94,16 @@ class Database(ABC):
             yield session
 
     def event_rows(self, ids: Sequence[bytes]) -> list[Row]:
-        """The rows of these events, those that are there."""
+        """Returns the rows of the stored events among these ids."""
         with self.reading() as session:
             return session.select_events(ids)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let all that this thread reads be of one moment, however much is written meanwhile."""
+        """Inside the block, all reads of this thread see the same state of the database."""
         with self.reading() as session:
             outer, self._held.session = getattr(self._held, "session", None), session
             try:
                 yield
             finally:
                 self._held.session = outer
-
-
-def add_history(session: Session, additions: Additions) -> None:
-    """Add to the buckets of minutes, in sorted order, so that two processes never wait for each other in a circle."""
-    sums = ", ".join(f"{name} = history.{name} + excluded.{name}" for name in HISTORY_COLUMNS)
-    rows = [(s, segment, arm, minute, *sums) for (s, minute, segment, arm), sums in sorted(additions.history.items())]
-    session.many(
-        "INSERT INTO history (surface_id, segment, arm, minute, events, settled, shows, clicks, clicked, squares, late)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        f" ON CONFLICT (surface_id, minute, segment, arm) DO UPDATE SET {sums}",
-        rows,
-    )

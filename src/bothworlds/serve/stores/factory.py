@@ -1,30 +1,31 @@
-"""A store from what is written after ``--store``."""
+"""Opens the store that ``--store`` names: a SQLite file or a PostgreSQL database."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from .base import StoreError
-from .sql import SqlStore
+from .sql_store import SqlStore
 
 __all__ = ["MOVING", "open_store"]
 
-MOVING = "moving"  # a fact that is there while a store is being filled from another one
+MOVING = "moving"  # a fact that exists while a migration fills the store
 
 
 def open_store(place: str, *, read_only: bool = False) -> SqlStore:
-    """The store at a path (SQLite), or at a ``postgresql://`` address; made or upgraded where that is needed.
+    """Opens the store at a path (SQLite) or at a ``postgresql://`` address; creates or upgrades it if needed.
 
-    ``read_only`` looks without writing or locking, even at a SQLite file that a running service uses.
+    ``read_only`` neither writes nor locks, and can read a SQLite file that a running service uses. Raises StoreError if
+    the store cannot be opened, ValueError if ``place`` is neither a path nor an address.
     """
-    store = _opened(place, read_only)
+    store = _open(place, read_only)
     if store.get(MOVING) is None:
         return store
     store.close()
-    raise StoreError(f"moving a store to {place} was interrupted: remove what is there, and migrate again")
+    raise StoreError(f"the migration of a store to {place} was interrupted: delete the store there and migrate again")
 
 
-def _opened(place: str, read_only: bool) -> SqlStore:
+def _open(place: str, read_only: bool) -> SqlStore:
     if place.startswith(("postgresql://", "postgres://")):
         try:
             from .postgres import open_postgres
@@ -34,7 +35,7 @@ def _opened(place: str, read_only: bool) -> SqlStore:
     scheme, separator, rest = place.partition("://")
     if separator and scheme != "sqlite":
         raise ValueError(
-            f"a store is a path or a postgresql:// address, and {scheme}:// is neither: choose one of these"
+            f"a store is a path or a postgresql:// address, not {scheme}://"
         )
     from .sqlite import open_sqlite
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: any number of processes write to one store, and lock rows in one order, so that none waits forever."""
+"""PostgreSQL: several processes share one store; all lock rows in the same order, so that they cannot deadlock."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .base import StoreError, Unstorable
 from .database import Database, Session
 from .migrations import check_version, upgrade
 from .rows import EVENT_COLUMNS, Row
-from .sql import SqlStore
+from .sql_store import SqlStore
 
-__all__ = ["PostgresDatabase", "open_postgres"]
+__all__ = ["ConnectionPool", "PostgresDatabase", "open_postgres"]
 
 T = TypeVar("T")
 IDLE_CONNECTIONS = 8
-ATTEMPTS = 10  # at a transaction that another one has made impossible
-UPGRADE_LOCK = 0x626F7468  # one process upgrades, the others wait for it
+ATTEMPTS = 10  # at a transaction that PostgreSQL aborts because of a concurrent one
+UPGRADE_LOCK = 0x626F7468  # the advisory lock under which one process upgrades while the others wait
 
 _TYPES = (
     "bytea, bigint, text, text, text, bigint, bigint, bigint, bytea, bigint, bigint, bigint, text, bigint, bigint, "
@@ -41,7 +41,7 @@ _UPDATE = (
 
 
 def open_postgres(address: str, *, read_only: bool = False) -> SqlStore:
-    """The store in this database, whose tables are made if they are not there."""
+    """Opens the store in this database; creates or upgrades its tables unless ``read_only``. Raises StoreError."""
     return SqlStore(PostgresDatabase(address, read_only=read_only))
 
 
@@ -51,7 +51,7 @@ def _translated(sql: str) -> str:
 
 
 class PostgresSession:
-    """A connection with a transaction under way."""
+    """A ``Session`` on a connection that is in a transaction."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
@@ -105,8 +105,59 @@ class PostgresSession:
                 copy.write_row(row)
 
 
+class ConnectionPool:
+    """Idle connections for reuse, at most ``IDLE_CONNECTIONS``; can be used from several threads.
+
+    Connections are created in the calling thread, as many as there are callers. psycopg_pool is not used: it connects
+    in background threads, so that a caller of an unreachable database waits for the pool's timeout (10 s in a test,
+    instead of 1 ms) and gets an error without the cause (connection refused, wrong password, too many connections).
+    """
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], closed_error: str) -> None:
+        self._connect, self._closed_error = connect, closed_error
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def begin(self, sql: str) -> psycopg.Connection[Any]:
+        """Returns a connection in a transaction that ``sql`` begins.
+
+        Idle connections that broke, as all do when the database restarts, are closed and replaced. Raises StoreError
+        after ``close``, psycopg.OperationalError if a new connection fails.
+        """
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise StoreError(self._closed_error)
+                idle = self._idle.pop() if self._idle else None
+            connection = idle or self._connect()
+            try:
+                connection.execute(sql)
+                return connection
+            except psycopg.OperationalError:
+                connection.close()
+                if idle is None:
+                    raise
+
+    def release(self, connection: psycopg.Connection[Any]) -> None:
+        """Keeps a connection for reuse, or closes it if it broke or there are enough."""
+        with self._lock:
+            if len(self._idle) < IDLE_CONNECTIONS and not self._closed and not connection.closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """Closes idle connections; those in use are closed when they are released."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+
 class PostgresDatabase(Database):
-    """Connections to one database; those that broke are replaced, so that a database that comes back is used again."""
+    """One PostgreSQL database; after a restart of the server it is used again without being reopened."""
 
     shared = True
     skip_locked = " FOR UPDATE SKIP LOCKED"
@@ -114,20 +165,18 @@ class PostgresDatabase(Database):
     def __init__(self, address: str, *, read_only: bool = False) -> None:
         super().__init__()
         self.address, self.place, self.read_only = address, _without_password(address), read_only
-        self._idle: list[psycopg.Connection[Any]] = []
-        self._guard = threading.Lock()
-        self._closed = False
+        self._pool = ConnectionPool(self._connect, f"the store {self.place} has been closed: open it again")
         try:
-            self._look() if read_only else self.write(self._upgraded)
+            self._check_version() if read_only else self.write(self._upgrade)
         except BaseException:
             self.close()
             raise
 
-    def _upgraded(self, session: Session) -> None:
+    def _upgrade(self, session: Session) -> None:
         session.run("SELECT pg_advisory_xact_lock(?)", (UPGRADE_LOCK,))
         upgrade(session, "postgres", self.place)
 
-    def _look(self) -> None:
+    def _check_version(self) -> None:
         with self.view() as session:
             check_version(session, self.place)
 
@@ -150,44 +199,21 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def _transaction(self, begin: str, end: str) -> Iterator[PostgresSession]:
-        with explained(self.place):
-            connection = self._begun(begin)
+        with translated_errors(self.place):
+            connection = self._pool.begin(begin)
             try:
                 yield PostgresSession(connection)
                 connection.execute(end)
             except BaseException:
-                self._rolled_back(connection)
+                self._roll_back(connection)
                 raise
-            self._keep(connection)
+            self._pool.release(connection)
 
-    def _begun(self, begin: str) -> psycopg.Connection[Any]:
-        """A connection in a new transaction; a database that was restarted has broken all that were idle."""
-        while True:
-            with self._guard:
-                if self._closed:
-                    raise StoreError(f"the store {self.place} has been closed: open it again")
-                known = self._idle.pop() if self._idle else None
-            connection = known or self._connect()
-            try:
-                connection.execute(begin)
-                return connection
-            except psycopg.OperationalError:
-                connection.close()
-                if known is None:
-                    raise
-
-    def _rolled_back(self, connection: psycopg.Connection[Any]) -> None:
+    def _roll_back(self, connection: psycopg.Connection[Any]) -> None:
         with suppress(psycopg.Error):
             connection.execute("ROLLBACK")
-            self._keep(connection)
+            self._pool.release(connection)
             return
-        connection.close()
-
-    def _keep(self, connection: psycopg.Connection[Any]) -> None:
-        with self._guard:
-            if len(self._idle) < IDLE_CONNECTIONS and not self._closed and not connection.closed:
-                self._idle.append(connection)
-                return
         connection.close()
 
     def _connect(self) -> psycopg.Connection[Any]:
@@ -200,15 +226,11 @@ class PostgresDatabase(Database):
         return connection
 
     def close(self) -> None:
-        with self._guard:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self._pool.close()
 
 
 def _without_password(address: str) -> str:
-    """The address as it may be shown.
+    """Returns the address without the password, for messages.
 
     >>> _without_password("postgresql://ann:secret@db.example/shop?sslmode=require")
     'postgresql://ann@db.example/shop'
@@ -216,22 +238,22 @@ def _without_password(address: str) -> str:
     try:
         parts = psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.ProgrammingError:
-        # What the library says may hold the password.
-        raise StoreError("the address is not one of a database: write postgresql://user:password@host/name") from None
+        # The message of the library may contain the password.
+        raise StoreError("this is not the address of a database: write postgresql://user:password@host/name") from None
     user = f"{parts['user']}@" if "user" in parts else ""
     return f"postgresql://{user}{parts.get('host', '')}/{parts.get('dbname', '')}"
 
 
 @contextmanager
-def explained(place: str) -> Iterator[None]:
-    """Turn what PostgreSQL reports into a sentence that says what to do; mistakes of ours stay what they are."""
+def translated_errors(place: str) -> Iterator[None]:
+    """Turns errors of PostgreSQL into a StoreError that says what to do, or Unstorable; programming errors pass."""
     try:
         yield
     except (errors.SerializationFailure, errors.DeadlockDetected):
         raise
     except errors.CheckViolation as error:
-        reached = f"a counter in {place} has reached its bound of 2^62: reset the surface or raise its floor"
-        raise StoreError(reached) from error
+        detail = f"a counter in {place} has reached its bound of 2^62: reset the surface or raise its floor"
+        raise StoreError(detail) from error
     except psycopg.DataError as error:
         raise Unstorable(f"the database cannot hold this value ({' '.join(str(error).split())})") from error
     except (
@@ -240,17 +262,17 @@ def explained(place: str) -> Iterator[None]:
         psycopg.InternalError,
         errors.InsufficientPrivilege,
     ) as error:
-        raise StoreError(_sentence(place, error)) from error
+        raise StoreError(_remedy(place, error)) from error
 
 
-def _sentence(place: str, error: psycopg.Error) -> str:
+def _remedy(place: str, error: psycopg.Error) -> str:
     remedies: tuple[tuple[type[psycopg.Error], str], ...] = (
-        (errors.DiskFull, "has no room left on its disk: make room"),
-        (errors.ReadOnlySqlTransaction, "only allows reading: use the address of the primary server"),
-        (errors.InsufficientPrivilege, "does not allow this: give the user the right to make and change tables"),
-        (errors.TooManyConnections, "has no connection left: raise max_connections or use fewer workers"),
+        (errors.DiskFull, "has a full disk: free some space"),
+        (errors.ReadOnlySqlTransaction, "is read-only: use the address of the primary server"),
+        (errors.InsufficientPrivilege, "does not allow this: grant the user the right to create and change tables"),
+        (errors.TooManyConnections, "has no free connection: raise max_connections or use fewer workers"),
     )
-    said = " ".join(str(error).split())
-    otherwise = "cannot be reached: start it, or check the address"
-    remedy = next((text for kind, text in remedies if isinstance(error, kind)), otherwise)
-    return f"the database {place} {remedy} ({said})"
+    detail = " ".join(str(error).split())
+    default = "cannot be reached: start it, or check the address"
+    remedy = next((text for kind, text in remedies if isinstance(error, kind)), default)
+    return f"the database {place} {remedy} ({detail})"

@@ -1,4 +1,4 @@
-"""How records are written into tables: one row per event, with its placements in one compact value."""
+"""Serialisation of records as table rows: one row per event, with its placements in one compact value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..model import EVERYBODY, Adjustment, Cell, Eligibility, Event, Increments, pins_of
+from ..model import ALL_ELIGIBLE, Adjustment, Cell, Eligibility, Event, Increments, pinned_mask
 
 __all__ = [
     "ADJUSTMENT_COLUMNS",
@@ -37,7 +37,7 @@ _cells = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
 
 
 def row_of(event: Event) -> tuple[Any, ...]:
-    """The event in the order of ``EVENT_COLUMNS``."""
+    """Returns the values of an event in the order of ``EVENT_COLUMNS``."""
     return (
         event.id,
         event.surface_id,
@@ -54,12 +54,12 @@ def row_of(event: Event) -> tuple[Any, ...]:
         event.settled_by,
         event.late,
         event.pinned,
-        None if event.eligibility == EVERYBODY else _encode(event.eligibility),
+        None if event.eligibility == ALL_ELIGIBLE else _encode(event.eligibility),
     )
 
 
 def event_of(row: Row) -> Event:
-    """The event that a row holds.
+    """Returns the event of a row.
 
     >>> event = Event(id=b"1", surface_id=1, segment="", arm="learner", policy_id="", created_at=0, expires_at=1,
     ...     late_until=2, items=(4, 7), p=(0.1, 1 / 3), learn=0b11,
@@ -84,32 +84,32 @@ def event_of(row: Row) -> Event:
         settled_at=row[11],
         settled_by=row[12],
         late=row[13],
-        pinned=pins_of(row[14], row[3], len(items), row[9]),
-        eligibility=EVERYBODY if row[15] is None else _eligibility(row[15]),
+        pinned=pinned_mask(row[14], row[3], len(items), row[9]),
+        eligibility=ALL_ELIGIBLE if row[15] is None else _eligibility(row[15]),
     )
 
 
 def row_of_adjustment(adjustment: Adjustment) -> tuple[Any, ...]:
-    """The adjustment in the order of ``ADJUSTMENT_COLUMNS``."""
+    """Returns the values of an adjustment in the order of ``ADJUSTMENT_COLUMNS``."""
     added = adjustment.increments
     cells = _encode([(cell.item, cell.slot, cell.loss, cell.shown, cell.clicked) for cell in added.cells])
     return added.surface_id, added.segment, adjustment.at, adjustment.actor, adjustment.reason, added.rounds, cells
 
 
 def adjustment_of(row: Row) -> Adjustment:
-    """The adjustment that a row holds."""
+    """Returns the adjustment of a row."""
     surface_id, segment, at, actor, reason, rounds, cells = row
     added = tuple(Cell(*cell) for cell in _cells(cells))
     increments = Increments(surface_id=surface_id, segment=segment, rounds=rounds, cells=added)
     return Adjustment(increments=increments, at=at, actor=actor, reason=reason)
 
 
-def batches(things: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of at most this many.
+def batches(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yields lists of at most ``size`` elements.
 
     >>> list(batches("abcde", 2))
     [['a', 'b'], ['c', 'd'], ['e']]
     """
-    stream = iter(things)
+    stream = iter(values)
     while batch := list(islice(stream, size)):
         yield batch

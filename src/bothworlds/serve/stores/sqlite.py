@@ -1,4 +1,4 @@
-"""One SQLite file: one writing connection behind a lock, as many readers as there are threads, one process."""
+"""SQLite: one file that belongs to one process; one connection writes behind a lock, each thread can read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .base import StoreError
 from .database import Database, Session
 from .migrations import check_version, upgrade
 from .rows import EVENT_COLUMNS, Row
-from .sql import SqlStore
+from .sql_store import SqlStore
 
 if sys.platform != "win32":
     import fcntl
@@ -24,9 +24,9 @@ __all__ = ["SqliteDatabase", "open_sqlite"]
 
 T = TypeVar("T")
 CHUNK = 500  # values in one statement; old builds of SQLite allow 999
-ROWS = 512  # of sixteen values; since 3.32 a statement may have 32766
+ROWS = 512  # of 16 values in one statement; SQLite 3.32 and later allow 32766 values
 IDLE_READERS = 8
-WRITER_CACHE = 16_384  # KiB; ids of events are spread over the whole index
+WRITER_CACHE = 16_384  # KiB; event ids are spread over the whole index
 
 _INSERT = f"INSERT INTO events ({EVENT_COLUMNS})"
 _VALUES = f"({', '.join('?' * len(EVENT_COLUMNS.split(', ')))})"
@@ -34,13 +34,16 @@ _SELECT_ONE = f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?"
 
 
 def open_sqlite(path: str | Path, *, read_only: bool = False) -> SqlStore:
-    """The store in this file, which is made if it is not there; ``read_only`` looks at one that a service is using."""
-    # SQLite names its other files after the target of a symbolic link, and so must the lock be.
+    """Opens the store in this file; creates or upgrades it unless ``read_only``. Raises StoreError.
+
+    ``read_only`` can read a file that a running service uses.
+    """
+    # SQLite names its other files after the target of a symbolic link; the lock file must follow it.
     return SqlStore(SqliteDatabase(Path(os.path.realpath(Path(path).expanduser())), read_only=read_only))
 
 
 class SqliteSession:
-    """A connection with a transaction under way."""
+    """A ``Session`` on a connection that is in a transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -80,8 +83,8 @@ class SqliteSession:
         new = [row for row in rows if row[0] not in known]
         start = 0
         while start < len(new):
-            # One statement for many rows: between statements the thread would have to wait for its turn every time.
-            # Powers of two, so that there are few different ones to be kept.
+            # One statement for many rows: each statement releases the interpreter lock and has to wait for it again.
+            # Powers of two, so that SQLite caches few prepared statements.
             size = min(ROWS, 1 << ((len(new) - start).bit_length() - 1))
             values = [value for row in new[start : start + size] for value in row]
             self.run(f"{_INSERT} VALUES {', '.join([_VALUES] * size)}", values)
@@ -96,7 +99,7 @@ class SqliteSession:
 
 
 class SqliteDatabase(Database):
-    """The file, its lock, its writer and its readers."""
+    """One SQLite file: its lock, the connection that writes and idle connections that read."""
 
     shared = False
     skip_locked = ""
@@ -105,16 +108,16 @@ class SqliteDatabase(Database):
         super().__init__()
         self.path, self.read_only = path, read_only
         self._closed = False
-        self._writing = threading.RLock()
-        self._listing = threading.Lock()  # of the list of readers: nobody who reads waits for a transaction
+        self._write_lock = threading.RLock()
+        self._readers_lock = threading.Lock()  # guards the list of readers; separate, so that reading does not wait for a transaction
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         if sqlite3.sqlite_version_info < (3, 35):
             raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: install a Python with SQLite 3.35 or later")
         if read_only and not path.exists():
-            raise StoreError(f"there is no store at {path}: check where it is")
-        with explained(path):
-            self._claim = None if read_only else _Claim(path)
+            raise StoreError(f"there is no store at {path}: check the path")
+        with translated_errors(path):
+            self._lock = None if read_only else _FileLock(path)
             try:
                 self._prepare()
             except BaseException:
@@ -129,34 +132,34 @@ class SqliteDatabase(Database):
             check_version(session, str(self.path))
 
     def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
-        with self._writing, explained(self.path):
+        with self._write_lock, translated_errors(self.path):
             if self._writer is None:
                 self._writer = self._connect()
                 self._writer.execute(f"PRAGMA cache_size = -{WRITER_CACHE}")
             connection = self._writer
-            # Without a sync here, what is written is safe from kill -9 and is synced by the next durable transaction.
+            # Without a sync the data survives kill -9; the next durable transaction syncs it.
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 result = work(SqliteSession(connection))
                 connection.execute("COMMIT")
             except BaseException as error:
-                self._give_up(connection, error)
+                self._recover(connection, error)
                 raise
             return result
 
-    def _give_up(self, connection: sqlite3.Connection, error: BaseException) -> None:
+    def _recover(self, connection: sqlite3.Connection, error: BaseException) -> None:
         with suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.OperationalError) or connection.in_transaction:
-            # The next transaction opens the file anew, which is what recovers from a disk that was away.
+            # The next transaction opens the file again, which recovers from a disk that was unavailable.
             self._writer = None
             connection.close()
 
     @contextmanager
     def view(self) -> Iterator[Session]:
-        with explained(self.path):
+        with translated_errors(self.path):
             connection = self._reader()
             try:
                 connection.execute("BEGIN")
@@ -168,7 +171,7 @@ class SqliteDatabase(Database):
             self._keep(connection)
 
     def event_rows(self, ids: Sequence[bytes]) -> list[Row]:
-        """One event, which every ranking looks for, without a transaction of its own."""
+        """Returns the rows of events; a single event, which every rank request reads, without a transaction."""
         if len(ids) != 1 or getattr(self._held, "session", None) is not None:
             return super().event_rows(ids)
         connection = None
@@ -178,12 +181,12 @@ class SqliteDatabase(Database):
         except sqlite3.DatabaseError as error:
             if connection is not None:
                 connection.close()
-            raise StoreError(_sentence(self.path, error)) from error
+            raise StoreError(_remedy(self.path, error)) from error
         self._keep(connection)
         return rows
 
     def _keep(self, connection: sqlite3.Connection) -> None:
-        with self._listing:
+        with self._readers_lock:
             if keep := len(self._readers) < IDLE_READERS and not self._closed:
                 self._readers.append(connection)
         if not keep:
@@ -212,52 +215,52 @@ class SqliteDatabase(Database):
         return connection
 
     def close(self) -> None:
-        with self._writing, self._listing:
+        with self._write_lock, self._readers_lock:
             self._closed = True
-            claim, self._claim = self._claim, None
-            connections = [self._writer, *self._readers, claim]
+            lock, self._lock = self._lock, None
+            connections = [self._writer, *self._readers, lock]
             self._writer, self._readers = None, []
         for connection in connections:
             if connection is not None:
                 connection.close()
 
 
-class _Claim:
-    """Sole ownership of a database file; it ends with ``close`` or with the process, however that ends.
+class _FileLock:
+    """Exclusive ownership of a database file until ``close`` or the end of the process, even by kill -9.
 
-    The lock beside the file works on every system, but belongs to one name of the file. On POSIX systems the file
-    itself is locked as well, so that a file that was renamed, or linked, while it is in use has one owner. More than
-    one hard link is refused even if nobody uses the file: SQLite keeps recent changes in a file that is named after the
-    database, and would not find them under the other name.
+    The lock file beside the database works on every system, but depends on the name of the database. On POSIX systems
+    the database file itself is locked as well, so that it has one owner even if it is renamed or linked while in use.
+    A file with several hard links is refused even if it is not in use: SQLite keeps recent changes in a file named after
+    the database, and would not find them under the other name.
     """
 
     def __init__(self, path: Path) -> None:
-        with _opening(path):
-            _check_place(path)
-        self._lock = _locked_beside(path)
+        with _opening_errors(path):
+            _check_path(path)
+        self._lock_file = _lock_beside(path)
         try:
-            # Opened only under the first lock: closing any descriptor of a file drops SQLite's own locks on it.
-            self._file = _locked_file(path)
+            # Opened only under the first lock: closing any descriptor of a file releases SQLite's own locks on it.
+            self._database_file = _lock_database(path)
         except BaseException:
-            self._lock.close()
+            self._lock_file.close()
             raise
 
     def close(self) -> None:
-        os.close(self._file)
-        self._lock.close()
+        os.close(self._database_file)
+        self._lock_file.close()
 
 
 @contextmanager
-def _opening(path: Path) -> Iterator[None]:
+def _opening_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
 
 
-def _check_place(path: Path) -> None:
+def _check_path(path: Path) -> None:
     if not path.parent.is_dir():
-        raise StoreError(f"there is no folder {path.parent}: make it, or choose another place for the store")
+        raise StoreError(f"there is no folder {path.parent}: create it, or choose another path for the store")
     links = path.stat().st_nlink if path.exists() else 1
     if links > 1:
         raise StoreError(
@@ -265,7 +268,7 @@ def _check_place(path: Path) -> None:
         )
 
 
-def _locked_beside(path: Path) -> sqlite3.Connection:
+def _lock_beside(path: Path) -> sqlite3.Connection:
     lock = sqlite3.connect(f"{path}.lock", isolation_level=None, check_same_thread=False, timeout=0.0)
     try:
         lock.execute("BEGIN EXCLUSIVE")
@@ -277,14 +280,14 @@ def _locked_beside(path: Path) -> sqlite3.Connection:
     return lock
 
 
-def _locked_file(path: Path) -> int:
-    """A descriptor of the file, which is made if it is not there, with a lock on the file itself."""
-    with _opening(path):
-        # It will hold the secret that signs tokens: for its owner alone.
+def _lock_database(path: Path) -> int:
+    """Opens the database file, creates it if it does not exist, and locks it; returns the descriptor."""
+    with _opening_errors(path):
+        # The file will hold the secret that signs tokens: only the owner may read it.
         file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     if sys.platform != "win32":
         try:
-            # Not lockf: its locks are SQLite's own, and are dropped when SQLite closes the file.
+            # Not lockf: SQLite uses the same kind of lock and releases it when it closes the file.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(file)
@@ -299,25 +302,25 @@ def _in_use(path: Path) -> StoreError:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn what SQLite reports into a sentence that says what to do."""
+def translated_errors(path: Path) -> Iterator[None]:
+    """Turns errors of SQLite into a StoreError that says what to do."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise StoreError(_sentence(path, error)) from error
+        raise StoreError(_remedy(path, error)) from error
 
 
-def _sentence(path: Path, error: sqlite3.DatabaseError) -> str:
+def _remedy(path: Path, error: sqlite3.DatabaseError) -> str:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     remedies = {
-        sqlite3.SQLITE_FULL: f"the disk that holds {path} is full: make room on it",
+        sqlite3.SQLITE_FULL: f"the disk that holds {path} is full: free some space",
         sqlite3.SQLITE_READONLY: f"{path} cannot be written: give the service write access to the file and its folder",
-        sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: check that it and its folder are there and may be written",
+        sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: check that the file and its folder exist and can be written",
         sqlite3.SQLITE_BUSY: f"{path} is locked by another program: close it",
         sqlite3.SQLITE_LOCKED: f"{path} is locked by another program: close it",
         sqlite3.SQLITE_IOERR: f"the disk that holds {path} reports an error: check it",
         sqlite3.SQLITE_NOTADB: f"{path} is not a store of bothworlds: choose another file",
-        sqlite3.SQLITE_CORRUPT: f"{path} is damaged: stop the service and go back to a backup",
+        sqlite3.SQLITE_CORRUPT: f"{path} is damaged: stop the service and restore a backup",
     }
     if "counters_within_bounds" in str(error):
         return f"a counter in {path} has reached its bound of 2^62: reset the surface or raise its floor"

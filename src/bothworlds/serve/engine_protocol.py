@@ -1,0 +1,161 @@
+"""The engine as HTTP and the dashboard see it; the fakes of the tests implement the same protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from .model import Surface
+from .schemas import (
+    Accepted,
+    EngineHealth,
+    EventView,
+    FeedbackEvent,
+    Headline,
+    Imported,
+    Ranking,
+    ReportView,
+    SegmentView,
+    StateView,
+)
+
+__all__ = ["EngineProtocol"]
+
+
+class EngineProtocol(Protocol):
+    """Ranks items, accepts feedback, administers surfaces and reports on them.
+
+    All methods are called in the thread of the event loop. Coroutines wait for the store in other threads; methods that
+    are not coroutines return at once, except that the iterator of ``export`` reads the store.
+
+    Methods raise subclasses of ``ServiceError``: Unknown (no such surface, item, segment or event), Invalid, Conflict,
+    TooMany and Unavailable (the store failed; nothing was acknowledged). When a coroutine that changes something
+    returns, the change is durable and in force in this process.
+    """
+
+    async def start(self) -> None:
+        """Reads the store, compiles and solves; the engine is ready when this returns."""
+        ...
+
+    async def stop(self) -> None:
+        """Writes pending decisions and feedback, and stops all threads. The store stays open."""
+        ...
+
+    # Ranking and feedback
+
+    def knows(self, surface: str) -> bool:
+        """Returns whether this process knows a surface of that name."""
+        ...
+
+    async def catch_up(self) -> None:
+        """Reads changes that other processes made, if the store is shared."""
+        ...
+
+    async def rank(
+        self,
+        surface: str,
+        request_id: str,
+        *,
+        segment: str = "",
+        exclude: Sequence[str] = (),
+        pins: Mapping[int, str] | None = None,
+        client: str = "",
+    ) -> Ranking:
+        """Returns the list for a request; a repeated request gets the same list."""
+        ...
+
+    async def feedback(self, events: Sequence[FeedbackEvent]) -> list[Accepted]:
+        """Applies feedback; returns one result per event, in order. Accepted feedback is durable."""
+        ...
+
+    # Administration
+
+    def surface(self, name: str) -> Surface:
+        """Returns a surface."""
+        ...
+
+    def surfaces(self) -> list[Surface]:
+        """Returns all surfaces by name."""
+        ...
+
+    async def put_surface(
+        self, name: str, body: Mapping[str, Any], *, actor: str, if_version: int | None = None
+    ) -> tuple[Surface, bool]:
+        """Creates or changes a surface; returns it and whether it was created."""
+        ...
+
+    async def patch_surface(
+        self, name: str, changes: Mapping[str, Any], *, actor: str, if_version: int | None = None
+    ) -> Surface:
+        """Changes settings; all others stay as they are."""
+        ...
+
+    async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        """Adds an item, or makes a paused or removed one active again."""
+        ...
+
+    async def delete_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        """Removes an item; its counters are kept."""
+        ...
+
+    async def pause_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        """Pauses an item."""
+        ...
+
+    async def resume_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        """Makes a paused item active again."""
+        ...
+
+    async def reset(self, surface: str, *, segment: str | None, actor: str) -> None:
+        """Sets the counters of a segment to zero; of all segments if None."""
+        ...
+
+    async def warm_start(
+        self, surface: str, model: Mapping[str, Any], *, rounds: int, segment: str = "", actor: str
+    ) -> None:
+        """Adds the counters that ``rounds`` rounds would have had if visitors clicked as a fitted model predicts."""
+        ...
+
+    async def segments(self, surface: str) -> list[SegmentView]:
+        """Returns all segments of a surface by name, the default one first."""
+        ...
+
+    async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
+        """Deletes a segment with its counters."""
+        ...
+
+    async def rotate_secret(self, *, actor: str, forget: bool = False) -> int:
+        """Signs with a new secret from now on; returns its number. ``forget`` invalidates all earlier tokens."""
+        ...
+
+    # Reading and logs
+
+    async def event(self, event_id: str) -> EventView:
+        """Returns one decision and its outcome."""
+        ...
+
+    async def state(self, surface: str, segment: str = "") -> StateView:
+        """Returns the counters of a segment and the probabilities that are served."""
+        ...
+
+    async def report(
+        self, surface: str, *, since: int | None = None, until: int | None = None, segment: str | None = None
+    ) -> ReportView:
+        """Returns the report on a time range in milliseconds; on all segments together if ``segment`` is None."""
+        ...
+
+    async def headline(self, surface: str) -> Headline:
+        """Returns the report in one line; cheap."""
+        ...
+
+    def health(self) -> EngineHealth:
+        """Returns whether the engine is ready, and its measurements."""
+        ...
+
+    def export(self, surface: str) -> Iterator[dict[str, Any]]:
+        """Yields one row for every slot of every settled event. Blocks while it reads the store."""
+        ...
+
+    async def import_rows(self, surface: str, rows: Iterable[Mapping[str, Any]], *, actor: str) -> Imported:
+        """Learns from rows of an export; returns how many events were taken and why others were refused."""
+        ...
