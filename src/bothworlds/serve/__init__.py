@@ -1,1 +1,28 @@
-"""The service: rank, feedback, learn, over HTTP."""
+"""The ranking service: an engine over a store, its HTTP API and dashboard, and clients.
+
+``Client`` and ``AsyncClient`` need the standard library only; ``Engine`` needs the extra ``service``. All are imported
+on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .client.client import AsyncClient, Client
+    from .engine.engine import Engine
+
+__all__ = ["AsyncClient", "Client", "Engine"]
+
+_MODULES = {"AsyncClient": ".client.client", "Client": ".client.client", "Engine": ".engine.engine"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""The engine: rank, feedback and learning over a store, without HTTP."""
+"""The engine: ranking, feedback and learning over a store, without HTTP."""
 
 from .engine import Engine
 

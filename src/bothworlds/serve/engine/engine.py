@@ -1,16 +1,13 @@
-"""The engine: rank, feedback, learn, over a store. Knows nothing of HTTP.
+"""The engine: ranks, accepts feedback and learns, over a store. It does not know HTTP.
 
-A decision is drawn from a policy that is ready, logged with its probabilities, and signed; feedback is acknowledged
-when it is durable; policies follow the counters. See ``writer`` and ``refreshing`` for the two threads, ``surfaces``
-for what may be changed, ``learner`` for how counters become lists.
+A list is drawn from a policy that is already solved, logged with its propensities, and signed. Feedback is acknowledged
+when it is durable. The collaborators: ``writer`` and ``refresher`` are the two threads, ``surface_admin`` changes
+surfaces, ``learner`` turns counters into policies, ``secret_cache`` signs and reads tokens.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +18,7 @@ from ..model import (
     REQUEST_LENGTH,
     Event,
     Invalid,
+    Status,
     Surface,
     Unavailable,
     Unknown,
@@ -33,32 +31,46 @@ from ..model import (
 )
 from ..reports import report as reports
 from ..reports.item_rates import Asked, Rates
-from ..schemas import Accepted, FeedbackEvent, PlacedItem, Ranking, SegmentView
+from ..schemas import (
+    Accepted,
+    EngineHealth,
+    EventView,
+    FeedbackEvent,
+    Headline,
+    Imported,
+    PlacedItem,
+    Ranking,
+    ReportView,
+    SegmentView,
+    StateView,
+)
 from ..stores.base import Store, StoreError
-from . import log_rows, views
-from .learner import rehearse, sums_of
+from .learner import counters_of, warm_up
+from .log_rows import export_rows, import_rows
 from .refresher import Refresher
+from .secret_cache import SecretCache
 from .segments import SegmentRegistry
-from .served_surface import Choice, Display, signature_of
+from .served_surface import PolicyPair, ServedSurface, constraints_of
 from .solver import Solver
-from .surface_admin import Administration
-from .tokens import Forged, open_secrets, rotate_secret
-from .writer import Writer, unavailable
+from .store_calls import in_thread, unavailable
+from .surface_admin import SurfaceAdmin
+from .tokens import InvalidToken
+from .views import event_view, state_view
+from .writer import Writer
 
 __all__ = ["Engine"]
 
-RECENT = 20_000  # decisions kept in memory, for requests that are sent twice
-MOST_EXCLUDED = 1000
-OTHER_LIST = "the list that this token tells of was lost, and the request has been answered with another one since"
-SECRETS_SECONDS = 0.1  # between looks for a secret that a token names
-FOLLOW_SECONDS = 5.0  # between looks whether another process has rotated secrets
+RECENT_RANKINGS = 20_000  # rankings kept in memory for repeated requests
+MAX_EXCLUDED = 1000
+OTHER_LIST = "the list of this token was lost, and its request was answered with another list since"
 
 
-class Engine(Administration):
-    """Ranks the items of surfaces, and learns.
+class Engine:
+    """Ranks the items of surfaces and learns from feedback; implements ``EngineProtocol``.
 
-    ``clock`` gives milliseconds since 1970. ``shared`` says that other processes use the same store: then decisions are
-    stored before they are returned, so that a request has one list everywhere, and changes made elsewhere are followed.
+    ``clock`` returns milliseconds since 1970. ``shared`` means that other processes use the same store: then decisions
+    are stored before they are returned, so that a request has the same list everywhere, and changes that other
+    processes make are followed.
     """
 
     def __init__(
@@ -70,53 +82,51 @@ class Engine(Administration):
         refresh_events: int = 100,
         shared: bool = False,
     ) -> None:
-        super().__init__()
         self._store, self._clock, self._shared = store, clock, shared
-        self._refresher = Refresher(
+        self._recent: dict[bytes, Ranking] = {}
+        self.secrets = SecretCache(store, on_forget=self.clear_recent)
+        self.refresher = Refresher(
             store,
             clock,
             refresh_ms=refresh_ms,
             refresh_events=refresh_events,
             shared=shared,
-            look=self._follow_secrets,
+            follow=self.secrets.follow,
             expire=self.expire_segments,
         )
-        self._segments = SegmentRegistry(store, self._refresher, clock)
-        self._solver = Solver()
-        self._admitting = asyncio.Lock()
-        self._writer = Writer(store, clock, self._refresher.changed)
-        self._recent: dict[bytes, Ranking] = {}
-        self._results: Counter[tuple[int, str]] = Counter()
+        self.writer = Writer(store, clock, self.refresher.notify)
+        self.solver = Solver()
+        self._segments = SegmentRegistry(store, self.refresher, clock)
+        self._admin = SurfaceAdmin(store, self.refresher, self._segments, clock, shared)
+        self._admission = asyncio.Lock()
+        self._statuses: Counter[tuple[int, Status]] = Counter()  # (surface id, status) -> pieces of feedback
         self._rates = Rates()
         self._running = False
-        self._secrets_read = self._secrets_followed = -math.inf
-        self._secrets_guard = threading.Lock()  # who has read them first is first to use them
-        self._finding: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read what is stored, compile, solve; ready when it returns."""
+        """Reads the store, compiles and solves; ready when it returns. Raises Unavailable if the store fails."""
         try:
             await asyncio.to_thread(self._open)
         except StoreError as error:
             raise Unavailable(f"the store cannot be read: {error}") from error
-        self._writer.start()
-        self._refresher.start()
+        self.writer.start()
+        self.refresher.start()
         self._running = True
 
     def _open(self) -> None:
-        self._signer, self._draw_key = open_secrets(self._store)
-        self._refresher.load()
-        rehearse()
+        self.secrets.load()
+        self.refresher.load()
+        warm_up()
 
     async def stop(self) -> None:
-        """Write what waits and settle what is overdue; the store stays open."""
+        """Writes pending decisions and feedback, settles overdue events and stops the threads; the store stays open."""
         if self._running:
             self._running = False
-            self._writer.stop()
-            self._refresher.stop()
-            self._solver.stop()
-            await asyncio.to_thread(self._writer.join)
-            await asyncio.to_thread(self._refresher.join)
+            self.writer.stop()
+            self.refresher.stop()
+            self.solver.stop()
+            await asyncio.to_thread(self.writer.join)
+            await asyncio.to_thread(self.refresher.join)
 
     # Ranking
 
@@ -130,54 +140,58 @@ class Engine(Administration):
         pins: Mapping[int, str] | None = None,
         client: str = "",
     ) -> Ranking:
-        """The list for a request; the same list if it is asked for again.
+        """Returns the list for a request; a repeated request gets the same list.
 
-        A segment for which there is no place is served, and logged, as the default segment: ``Ranking.segment`` is the
-        one that was used. TooMany if ``client``, or all clients together, wait for too many policies to be solved.
+        A segment that is not admitted is served and logged as the default segment; ``Ranking.segment`` is the one that
+        was used. With ``shared`` the decision is stored when this returns, otherwise it is written soon after. Raises
+        Unknown, Invalid, NotEnough, Unavailable, and TooMany if ``client``, or all clients together, wait for too many
+        policies to be solved.
         """
         if not self._running:
             raise Unavailable("the service is not running")
         if not self.knows(surface):
             await self.catch_up()
-        display = self._display(surface)
+        served = self._admin.served(surface)
         if not 0 < len(request_id) <= REQUEST_LENGTH or not request_id.isprintable():
             checked_name(request_id, "request_id", "/request_id", longest=REQUEST_LENGTH)
-        event_id = event_id_of(display.surface.id, request_id, self._draw_key)
-        known = self._recent.get(event_id) or self._stored(display, event_id)
+        event_id = event_id_of(served.surface.id, request_id, self.secrets.draw_key)
+        known = self._recent.get(event_id) or self._stored_ranking(served, event_id)
         if known is not None:
             return known
-        shelf = display.shelves.get(segment)
-        if shelf is not None and not exclude and not pins:
-            choice = shelf.plain
+        served_segment = served.segments.get(segment)
+        if served_segment is not None and not exclude and not pins:
+            policies = served_segment.unconstrained
         else:
-            display, segment, choice = await self._chosen(surface, segment, exclude, pins or {}, client)
-        event, slots = self._decided(display, segment, choice, event_id)
+            served, segment, policies = await self._policies_for(surface, segment, exclude, pins or {}, client)
+        event, slots = self._decide(served, segment, policies, event_id)
         if self._shared:
-            stored = await self._writer.remembered(event)
-            if stored != event:  # another process was first with this request, or it was sent before
-                display = await self._display_of(stored) or display
-                event, slots = stored, _told(display.surface, stored)
+            stored = await self.writer.save_decision(event)
+            if stored != event:  # the request was repeated, here or in another process, and the other decision won
+                served = await self._served_for(stored) or served
+                event, slots = stored, _slots_of(served.surface, stored)
         else:
-            self._writer.remember(event)
-        return self._ranked(display, event, slots)
+            self.writer.enqueue_decision(event)
+        return self._ranking(served, event, slots)
 
-    def _decided(self, display: Display, segment: str, choice: Choice, event_id: bytes) -> tuple[Event, list[PlacedItem]]:
-        """Draw a list for an event."""
-        seed, now = seed_of(event_id, self._draw_key), self._clock()
-        if (shelf := display.shelves.get(segment)) is not None:
-            shelf.used_at = now
-        held_out = display.holdout and int.from_bytes(seed[16:], "little") < display.holdout
-        learner = choice.learner
-        drawn = choice.baseline if held_out else learner.draw(seed)
+    def _decide(
+        self, served: ServedSurface, segment: str, policies: PolicyPair, event_id: bytes
+    ) -> tuple[Event, list[PlacedItem]]:
+        """Draws the list of an event."""
+        seed, now = seed_of(event_id, self.secrets.draw_key), self._clock()
+        if (served_segment := served.segments.get(segment)) is not None:
+            served_segment.used_at = now
+        held_out = served.holdout and int.from_bytes(seed[16:], "little") < served.holdout
+        learner = policies.learner
+        drawn = policies.baseline if held_out else learner.draw(seed)
         event = Event(
             id=event_id,
-            surface_id=display.surface.id,
+            surface_id=served.surface.id,
             segment=segment,
             arm="holdout" if held_out else "learner",
-            policy_id=choice.baseline_id if held_out else learner.id,
+            policy_id=policies.baseline_id if held_out else learner.id,
             created_at=now,
-            expires_at=now + display.attribution_ms,
-            late_until=now + display.attribution_ms + display.late_ms,
+            expires_at=now + served.attribution_ms,
+            late_until=now + served.attribution_ms + served.late_ms,
             items=drawn.items,
             p=drawn.p,
             learn=0 if held_out else learner.learn,
@@ -186,246 +200,290 @@ class Engine(Administration):
         )
         return event, drawn.slots
 
-    async def _chosen(
+    async def _policies_for(
         self, surface: str, segment: str, exclude: Sequence[str], pins: Mapping[int, str], client: str
-    ) -> tuple[Display, str, Choice]:
-        """The policy for a request, with the surface and the segment that it is of."""
-        if len(exclude) > MOST_EXCLUDED:
-            raise Invalid(f"exclude may list {MOST_EXCLUDED} items; got {len(exclude)}", "/exclude")
+    ) -> tuple[ServedSurface, str, PolicyPair]:
+        """Returns the policies for a request, with the surface and the segment that they belong to."""
+        if len(exclude) > MAX_EXCLUDED:
+            raise Invalid(f"exclude may list {MAX_EXCLUDED} items; got {len(exclude)}", "/exclude")
         while True:
-            display = self._display(surface)
-            signature = signature_of(display, exclude, pins)
-            shelf = display.shelves.get(segment)
-            if shelf is None:
-                segment = await self._admitted(surface, segment)
+            served = self._admin.served(surface)
+            constraints = constraints_of(served, exclude, pins)
+            served_segment = served.segments.get(segment)
+            if served_segment is None:
+                segment = await self._admitted_segment(surface, segment)
                 continue
-            choice = shelf.choice(signature)
-            if choice is None:
-                choice = await self._solver.solve(display, segment, signature, client)
-            # A surface that was changed meanwhile may not allow the same pins and exclusions.
-            if choice is not None and self._refresher.displays.get(surface) is display:
-                return display, segment, choice
+            policies = served_segment.cached(constraints)
+            if policies is None:
+                policies = await self.solver.solve(served, segment, constraints, client)
+            # If the surface was changed meanwhile, it may not allow the same pins and exclusions.
+            if policies is not None and self.refresher.surfaces.get(surface) is served:
+                return served, segment, policies
 
-    async def _admitted(self, surface: str, segment: str) -> str:
-        """The segment that a request is served as: the default one if there is no place for the one it names."""
+    async def _admitted_segment(self, surface: str, segment: str) -> str:
+        """Returns the segment that serves a request: the default one if the requested one is not admitted."""
         checked_name(segment, "segment", "/segment", empty=True)
         if self._is_full(surface):
             return ""
-        async with self._admitting:  # one after the other, or a flood would ask the store for each of its names
-            display = self._display(surface)
-            if segment in display.shelves:
+        # One at a time: otherwise a flood of new names would call the store for each of them.
+        async with self._admission:
+            served = self._admin.served(surface)
+            if segment in served.segments:
                 return segment
             if self._is_full(surface):
                 return ""
-            place = (display.surface.id, segment, display.surface.settings.max_segments)
+            limit = served.surface.settings.max_segments
             with suppress(Unavailable):
-                if await self._in_thread(self._store.admit_segment, *place):
-                    self._refresher.shelf(self._display(surface), segment)
+                if await in_thread(self._store.admit_segment, served.surface.id, segment, limit):
+                    self.refresher.add_segment(self._admin.served(surface), segment)
                     return segment
         return ""
 
     def _is_full(self, surface: str) -> bool:
-        display = self._display(surface)
-        return len(display.shelves) >= display.surface.settings.max_segments
+        served = self._admin.served(surface)
+        return len(served.segments) >= served.surface.settings.max_segments
 
-    def _ranked(self, display: Display, event: Event, slots: list[PlacedItem]) -> Ranking:
-        recent = self._recent  # before signing: a token of a secret that is forgotten meanwhile is not kept
-        token, name = self._signer.sign(event), display.surface.name
-        told = (event.id.hex(), name, event.arm, event.policy_id, event.expires_at, token, slots, event.segment)
-        ranked = Ranking(*told)
-        recent[event.id] = ranked
-        if len(recent) > RECENT:
+    def _ranking(self, served: ServedSurface, event: Event, slots: list[PlacedItem]) -> Ranking:
+        # Read before signing: if the secret is forgotten meanwhile, the ranking goes into the discarded dictionary.
+        recent = self._recent
+        ranking = Ranking(
+            event.id.hex(),
+            served.surface.name,
+            event.arm,
+            event.policy_id,
+            event.expires_at,
+            self.secrets.signer.sign(event),
+            slots,
+            event.segment,
+        )
+        recent[event.id] = ranking
+        if len(recent) > RECENT_RANKINGS:
             del recent[next(iter(recent))]
-        return ranked
+        return ranking
 
-    def _stored(self, display: Display, event_id: bytes) -> Ranking | None:
-        """A decision that was made earlier for the same request; a shared store is asked when it is written to."""
+    def clear_recent(self) -> None:
+        """Forgets the rankings in memory; repeated requests are answered from the store."""
+        self._recent = {}
+
+    def _stored_ranking(self, served: ServedSurface, event_id: bytes) -> Ranking | None:
+        """Returns an earlier ranking of the same request; a shared store is read when the decision is saved."""
         if self._shared:
             return None
         try:
-            found = self._store.find((event_id,)).get(event_id)
+            event = self._store.find_events((event_id,)).get(event_id)
         except StoreError as error:
             raise unavailable(error) from error
-        return None if found is None else self._ranked(display, found, _told(display.surface, found))
+        return None if event is None else self._ranking(served, event, _slots_of(served.surface, event))
 
     def knows(self, surface: str) -> bool:
-        """Whether there is a surface of that name, as far as this process has heard."""
-        return surface in self._refresher.displays
+        """Returns whether this process knows a surface of that name."""
+        return surface in self.refresher.surfaces
 
-    async def _display_of(self, event: Event) -> Display | None:
-        """The surface of an event with all of its items, which another process may have added a moment ago."""
-        display = self._refresher.by_id.get(event.surface_id)
-        if display is None or max(event.items) >= len(display.surface.items):
+    async def catch_up(self) -> None:
+        """Reads changes that other processes made, if the store is shared."""
+        await self._admin.catch_up()
+
+    async def _served_for(self, event: Event) -> ServedSurface | None:
+        """Returns the surface of an event, read again if another process has just added its items; None if unknown."""
+        served = self.refresher.by_id.get(event.surface_id)
+        if served is None or max(event.items) >= len(served.surface.items):
             await self.catch_up()
-            display = self._refresher.by_id.get(event.surface_id)
-        known = display is not None and max(event.items) < len(display.surface.items)
-        return display if known else None
+            served = self.refresher.by_id.get(event.surface_id)
+        known = served is not None and max(event.items) < len(served.surface.items)
+        return served if known else None
 
-    # FeedbackEvent
+    # Feedback
 
     async def feedback(self, events: Sequence[FeedbackEvent]) -> list[Accepted]:
-        """What became of each piece of feedback; what was accepted is durable."""
-        reports: list[VerifiedFeedback] = []
+        """Applies feedback; returns one result per event, in order. Accepted feedback is durable.
+
+        An event with an invalid token is rejected alone. Raises TooMany or Unavailable if nothing could be written.
+        """
+        verified: list[VerifiedFeedback] = []
         results: list[Accepted] = []
-        waiting: list[int] = []
+        positions: list[int] = []  # in ``results``, of each of ``verified``
         now = self._clock()
         for k, given in enumerate(events):
             try:
-                event = await self._opened(given)
-                if await self._display_of(event) is None:
-                    raise Forged("the surface of this event is not known here")
-                report = _report(given, event)
-            except Forged as error:
+                feedback = await self._verify(given)
+            except InvalidToken as error:
                 results.append(Accepted(given.event_id, "rejected", str(error)))
                 continue
             results.append(Accepted(given.event_id, "expired"))
-            if now <= report.event.late_until:
-                reports.append(report)
-                waiting.append(k)
-        if reports:
-            statuses = await self._writer.report(reports)
-            for k, report, status in zip(waiting, reports, statuses):
-                results[k].status = status
-                if status == "rejected":
-                    results[k].reason = OTHER_LIST
-                self._results[report.event.surface_id, status] += 1
+            if now <= feedback.event.late_until:
+                verified.append(feedback)
+                positions.append(k)
+        if verified:
+            statuses = await self.writer.submit_feedback(verified)
+            for k, feedback, status in zip(positions, verified, statuses):
+                results[k] = Accepted(events[k].event_id, status, OTHER_LIST if status == "rejected" else "")
+                self._statuses[feedback.event.surface_id, status] += 1
         return results
 
-    async def _opened(self, given: FeedbackEvent) -> Event:
-        """The event that a token tells of."""
-        if not self._signer.knows(given.token):
-            await self._find_secret()
-        event = self._signer.read(given.token)
+    async def _verify(self, given: FeedbackEvent) -> VerifiedFeedback:
+        """Returns the feedback with the event of its token; raises InvalidToken."""
+        event = await self.secrets.read(given.token)
         if event.id.hex() != given.event_id:
-            raise Forged("the token belongs to another event")
-        return event
-
-    async def _find_secret(self) -> None:
-        """Another process may have made a new secret; anybody may name one that does not exist, so not too often.
-
-        Everybody waits for the same look, which is made in a thread: a store that is slow must not hold up the others.
-        """
-        if self._finding is None or self._finding.done():
-            if time.monotonic() - self._secrets_read <= SECRETS_SECONDS:
-                return
-            self._finding = asyncio.create_task(self._in_thread(self._read_secrets))
-        await asyncio.shield(self._finding)
-        self._secrets_read = time.monotonic()
-
-    def _follow_secrets(self) -> None:
-        """Another process may have retired the secret that this one signs with."""
-        now = time.monotonic()
-        if now - self._secrets_followed > FOLLOW_SECONDS:
-            self._secrets_followed = now
-            self._read_secrets()
-
-    def _read_secrets(self) -> None:
-        with self._secrets_guard:
-            before = self._signer.numbers
-            self._signer, _ = open_secrets(self._store)
-            if not before <= self._signer.numbers:
-                self._recent = {}  # their tokens are worth nothing now
+            raise InvalidToken("the token belongs to another event")
+        if await self._served_for(event) is None:
+            raise InvalidToken("the surface of this event is not known here")
+        clicks = 0
+        for slot in given.clicks:
+            if not 0 <= slot < len(event.items):
+                raise InvalidToken(f"there is no slot {slot}; the page has {len(event.items)}")
+            clicks |= 1 << slot
+        return VerifiedFeedback(event=event, clicks=clicks, final=given.final)
 
     async def rotate_secret(self, *, actor: str, forget: bool = False) -> int:
-        """Sign with a new secret from now on; tokens of old ones stay valid unless those are to be forgotten."""
-        number = await self._in_thread(rotate_secret, self._store, self._clock(), forget)
-        await self._in_thread(self._read_secrets)
-        detail = f"number {number}" + ("; all tokens that are out were made worthless" if forget else "")
-        await self._note(None, actor, "rotate secret", detail)
+        """Signs with a new secret from now on; returns its number. ``forget`` invalidates all earlier tokens."""
+        number = await self.secrets.rotate(self._clock(), forget)
+        detail = f"number {number}" + ("; all earlier tokens were invalidated" if forget else "")
+        await self._admin.write_audit(None, actor, "rotate secret", detail)
         return number
 
-    # What is known
+    # Administration of surfaces, by ``SurfaceAdmin``
 
-    async def event(self, event_id: str) -> dict[str, Any]:
-        """One decision: what was shown and why, and what became of it."""
-        key = parse_event_id(event_id)
-        found = None if key is None else (await self._in_thread(self._store.find, [key])).get(key)
-        if found is None and key is not None and (recent := self._recent.get(key)) is not None:
-            with suppress(Forged):  # by a secret that has been forgotten this moment
-                found = self._signer.read(recent.token)  # about to be written
-        if found is None:
-            raise Unknown(f"there is no event {event_id!r}")
-        display = await self._display_of(found)
-        if display is None:
-            raise Unknown(f"the surface of event {event_id!r} is not known here")
-        kept = await self._in_thread(self._store.policy, found.policy_id)
-        return views.told_of_event(found, display.surface, kept)
+    def surface(self, name: str) -> Surface:
+        """Returns a surface; raises Unknown."""
+        return self._admin.surface(name)
 
-    def export(self, surface: str) -> Iterator[dict[str, Any]]:
-        """One row for every slot of every settled event."""
-        return log_rows.rows_of(self.surface(surface), self._store)
+    def surfaces(self) -> list[Surface]:
+        """Returns all surfaces by name."""
+        return self._admin.surfaces()
 
-    async def import_rows(self, surface: str, rows: Iterable[Mapping[str, Any]], *, actor: str) -> dict[str, Any]:
-        """Learn from rows of the export layout; says how many events were taken, and why others were not."""
-        known = self.surface(surface)
-        now = self._clock()
-        taken = await self._in_thread(log_rows.take_rows, known, rows, self._store, now)
-        await self._in_thread(self._refresher.refresh)
-        await self._note(known.id, actor, "import", f"{taken['taken']} events taken, {taken['known']} known before")
-        return taken
+    async def put_surface(
+        self, name: str, body: Mapping[str, Any], *, actor: str, if_version: int | None = None
+    ) -> tuple[Surface, bool]:
+        """Creates a surface, or changes the given settings of one and adds new items; returns whether it is new."""
+        return await self._admin.put_surface(name, body, actor=actor, if_version=if_version)
 
-    async def state(self, surface: str, segment: str = "") -> dict[str, Any]:
-        """What has been learned of a segment, and what is served."""
-        if self._shared and segment not in self._display(surface).shelves:
-            await self._in_thread(self._refresher.refresh)
-        display = self._display(surface)
-        shelf = display.shelves.get(segment)
-        if shelf is None:
-            raise Unknown(f"surface {surface!r} has no segment {segment!r}")
-        # The counters as they are now: whoever was told that feedback is kept must find it here at once.
-        newer = await self._in_thread(self._store.segments, display.surface.id, shelf.sums.revision)
-        sums = next((sums_of(one, display.surface) for one in newer if one.name == segment), shelf.sums)
-        return views.state_of(display.surface, segment, shelf, sums, self._clock())
+    async def patch_surface(
+        self, name: str, changes: Mapping[str, Any], *, actor: str, if_version: int | None = None
+    ) -> Surface:
+        """Changes the given settings; all others stay as they are."""
+        return await self._admin.patch_surface(name, changes, actor=actor, if_version=if_version)
 
-    async def segments(self, surface: str) -> list[SegmentView]:
-        """All segments of a surface: pages learned from, clicks, last use, and when each expires."""
-        if self._shared:
-            await self._in_thread(self._refresher.refresh)
-        return await self._in_thread(self._segments.listed, self._display(surface))
+    async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        """Adds an item at the median of the others, or makes a paused or removed one active again."""
+        return await self._admin.put_item(surface, item, actor=actor)
+
+    async def resume_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        """Makes a paused item active again."""
+        return await self._admin.resume_item(surface, item, actor=actor)
+
+    async def pause_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        """Pauses an item."""
+        return await self._admin.pause_item(surface, item, actor=actor)
+
+    async def delete_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        """Removes an item; its counters are kept."""
+        return await self._admin.delete_item(surface, item, actor=actor)
+
+    async def reset(self, surface: str, *, segment: str | None, actor: str) -> None:
+        """Sets the counters of a segment to zero; of all segments if None."""
+        await self._admin.reset(surface, segment=segment, actor=actor)
+
+    async def warm_start(
+        self, surface: str, model: Mapping[str, Any], *, rounds: int, segment: str = "", actor: str
+    ) -> None:
+        """Adds the counters that ``rounds`` rounds would have had if visitors clicked as a fitted model predicts."""
+        await self._admin.warm_start(surface, model, rounds=rounds, segment=segment, actor=actor)
 
     async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
-        """Forget a segment and free its place; the default segment can only be reset."""
-        if segment == "":
-            raise Invalid("the default segment cannot be deleted; reset it instead", "/segment")
-        async with self._one_at_a_time:
-            await self.catch_up()
-            known = self.surface(surface)
-            if not await self._in_thread(self._segments.delete, known, segment, actor):
-                raise Unknown(f"surface {surface!r} has no segment {segment!r}")
+        """Deletes a segment with its counters; the default segment can only be reset (Invalid)."""
+        await self._admin.delete_segment(surface, segment, actor=actor)
 
     def expire_segments(self) -> None:
-        """Delete segments that nobody has used for long; called in the refresher's thread."""
-        for display in list(self._refresher.by_id.values()):
-            self._segments.expire(display)
+        """Deletes segments that were not used for a long time. Blocks; called in the refresher thread."""
+        for served in list(self.refresher.by_id.values()):
+            self._segments.expire(served)
+
+    # Logs
+
+    def export(self, surface: str) -> Iterator[dict[str, Any]]:
+        """Yields one row for every slot of every settled event. Blocks while it reads the store."""
+        return export_rows(self.surface(surface), self._store)
+
+    async def import_rows(self, surface: str, rows: Iterable[Mapping[str, Any]], *, actor: str) -> Imported:
+        """Learns from rows of an export; returns how many events were taken and why others were refused."""
+        known = self.surface(surface)
+        now = self._clock()
+        imported = await in_thread(import_rows, known, rows, self._store, now)
+        await in_thread(self.refresher.refresh)
+        detail = f"{imported.taken} events taken, {imported.known} known before"
+        await self._admin.write_audit(known.id, actor, "import", detail)
+        return imported
+
+    # Events, state and reports
+
+    async def event(self, event_id: str) -> EventView:
+        """Returns one decision and its outcome; raises Unknown."""
+        key = parse_event_id(event_id)
+        event = None if key is None else (await in_thread(self._store.find_events, [key])).get(key)
+        if event is None and key is not None and (recent := self._recent.get(key)) is not None:
+            # The decision is not written yet. Its secret may have been forgotten this moment.
+            with suppress(InvalidToken):
+                event = self.secrets.signer.read(recent.token)
+        if event is None:
+            raise Unknown(f"there is no event {event_id!r}")
+        served = await self._served_for(event)
+        if served is None:
+            raise Unknown(f"the surface of event {event_id!r} is not known here")
+        policy = await in_thread(self._store.policy, event.policy_id)
+        return event_view(event, served.surface, policy)
+
+    async def state(self, surface: str, segment: str = "") -> StateView:
+        """Returns the counters of a segment and the probabilities that are served.
+
+        The counters include all feedback that was acknowledged before the call.
+        """
+        if self._shared and segment not in self._admin.served(surface).segments:
+            await in_thread(self.refresher.refresh)
+        served = self._admin.served(surface)
+        served_segment = served.segments.get(segment)
+        if served_segment is None:
+            raise Unknown(f"surface {surface!r} has no segment {segment!r}")
+        counters = served_segment.counters
+        newer = await in_thread(self._store.segments, served.surface.id, counters.revision)
+        counters = next((counters_of(one, served.surface) for one in newer if one.name == segment), counters)
+        return state_view(served.surface, segment, served_segment, counters, self._clock())
+
+    async def segments(self, surface: str) -> list[SegmentView]:
+        """Returns all segments of a surface by name, the default one first."""
+        if self._shared:
+            await in_thread(self.refresher.refresh)
+        return await in_thread(self._segments.views, self._admin.served(surface))
 
     async def report(
         self, surface: str, *, since: int | None = None, until: int | None = None, segment: str | None = None
-    ) -> dict[str, Any]:
-        """How a surface does: learner against holdout, items, learning, and whether visitors have changed."""
-        display = self._display(surface)
-        if segment is not None and segment not in display.shelves:
+    ) -> ReportView:
+        """Returns the report on a time range; the last day by default, all segments together if ``segment`` is None."""
+        display = self._admin.served(surface)
+        if segment is not None and segment not in display.segments:
             raise Unknown(f"surface {surface!r} has no segment {segment!r}")
         now = self._clock()
         asked = Asked(display, segment, since if since is not None else now - reports.DAY, until or now, now)
         if asked.since >= asked.until:
             raise Invalid("since must be before until", "/since")
-        report = await self._in_thread(reports.report_of, self._store, asked, self._rates, self._results)
-        report["warnings"] += self._complaints()
+        report = await in_thread(reports.report_of, self._store, asked, self._rates, self._statuses)
+        report["warnings"] += self._warnings()
         return report
 
-    async def headline(self, surface: str) -> dict[str, Any]:
-        """The pages, clicks per page and uplift of the last day, and the uplift now: what fits on one line."""
-        display, now = self._display(surface), self._clock()
-        return await self._in_thread(reports.headline_of, self._store, display, now)
+    async def headline(self, surface: str) -> Headline:
+        """Returns pages, clicks per page and uplift of the last day and of the recent window."""
+        display, now = self._admin.served(surface), self._clock()
+        return await in_thread(reports.headline_of, self._store, display, now)
 
-    def health(self) -> dict[str, Any]:
-        """Whether it is ready, and how it is doing."""
-        writer, refresher = self._writer, self._refresher
-        reasons = self._complaints()
+    # Health
+
+    def health(self) -> EngineHealth:
+        """Returns whether the engine is ready, and its measurements. Does not use the store."""
+        writer, refresher = self.writer, self.refresher
+        reasons = self._warnings()
         if not self._running:
             reasons.append("the engine is not running")
         return {
-            "ready": self._running and writer.is_alive() and writer.last_error is None and not writer.silence,
+            "ready": self._running and writer.is_alive() and writer.last_error is None and not writer.hanging_seconds,
             "reasons": reasons,
             "commit_lag_ms": writer.commit_ms,
             "queue_length": writer.queue_length,
@@ -435,39 +493,30 @@ class Engine(Administration):
             "policy_age_seconds": self._policy_age(),
         }
 
-    def _complaints(self) -> list[str]:
-        said = []
-        if self._running and not self._writer.is_alive():
-            said.append("the writing thread has ended; start the service again")
-        if self._running and not self._refresher.is_alive():
-            said.append("the thread that brings policies up to date has ended; start the service again")
-        if silence := self._writer.silence:
-            said.append(f"the store has not answered for {silence:.0f} seconds")
-        if self._writer.last_error is not None:
-            said.append(f"the store cannot be written to: {self._writer.last_error}")
-        if self._refresher.last_error is not None:
-            said.append(f"policies are not brought up to date: {self._refresher.last_error}")
-        if self._refresher.full:
-            names = ", ".join(sorted(self._refresher.full)[:3])
-            said.append(f"the losses of {names} are near the largest number that fits; reset them")
-        return said
+    def _warnings(self) -> list[str]:
+        warnings = []
+        if self._running and not self.writer.is_alive():
+            warnings.append("the writer thread has ended; restart the service")
+        if self._running and not self.refresher.is_alive():
+            warnings.append("the refresher thread, which updates policies, has ended; restart the service")
+        if seconds := self.writer.hanging_seconds:
+            warnings.append(f"the store has not answered for {seconds:.0f} seconds")
+        if self.writer.last_error is not None:
+            warnings.append(f"the store cannot be written: {self.writer.last_error}")
+        if self.refresher.last_error is not None:
+            warnings.append(f"policies are not updated: {self.refresher.last_error}")
+        if self.refresher.near_overflow:
+            names = ", ".join(sorted(self.refresher.near_overflow)[:3])
+            warnings.append(f"the losses of {names} are near the largest possible integer; reset these surfaces")
+        return warnings
 
     def _policy_age(self) -> float:
-        made = [shelf.made_at for d in self._refresher.by_id.values() for shelf in list(d.shelves.values())]
+        made = [segment.made_at for s in self.refresher.by_id.values() for segment in list(s.segments.values())]
         return max(0.0, (self._clock() - max(made)) / 1000.0) if made else 0.0
 
 
-def _report(given: FeedbackEvent, event: Event) -> VerifiedFeedback:
-    clicks = 0
-    for slot in given.clicks:
-        if not 0 <= slot < len(event.items):
-            raise Forged(f"there is no slot {slot}; the page has {len(event.items)}")
-        clicks |= 1 << slot
-    return VerifiedFeedback(event=event, clicks=clicks, final=given.final)
-
-
-def _told(surface: Surface, event: Event) -> list[PlacedItem]:
-    """What was told of a stored decision."""
+def _slots_of(surface: Surface, event: Event) -> list[PlacedItem]:
+    """Returns the slots of a stored decision."""
     return [
         PlacedItem(slot, surface.items[item].name, p, bool(event.pinned >> slot & 1), bool(event.learn >> slot & 1))
         for slot, (item, p) in enumerate(zip(event.items, event.p))

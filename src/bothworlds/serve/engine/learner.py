@@ -1,8 +1,8 @@
-"""From counters to what is shown: ledger, marginals, and an immutable policy that lists are drawn from.
+"""From counters to lists: a ledger, marginals, and an immutable policy that lists are drawn from.
 
-Whatever the policy, serving is the same: a matrix of marginals over the eligible items and the free slots, mixed with
-uniform lists, and lists drawn exactly with it. A policy that follows a leader knows its marginals. One that only
-decides is asked for 64 decisions, and serves a random one of them: a mixture whose marginals are known, too.
+Serving is the same for every policy: a matrix of marginals over the eligible items and the free slots is mixed with
+uniform lists, and lists are drawn exactly with it. A policy that follows a leader knows its marginals. A policy that
+only decides makes 64 decisions, and a random one of them is served: a mixture whose marginals are also known.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from ...policies import Policy
 from ...policies.marginals import counted_marginals, known_marginals
 from ..model import ALL_ELIGIBLE, LOSS_UNIT, MAX_ITEMS_EVER, Eligibility, Item, Segment, Surface, SurfaceSettings
 from ..schemas import PlacedItem
-from .list_sampler import Wheel, make_wheel, spin
+from .list_sampler import ListSampler, draw_list, make_list_sampler
 
 __all__ = [
-    "Drawn",
-    "Served",
-    "Sums",
-    "baseline_of",
-    "describe",
+    "DrawnList",
+    "SegmentCounters",
+    "ServingPolicy",
+    "baseline_list",
+    "counters_of",
     "eligibility_of",
     "marginals_of",
     "policy_of",
-    "rehearse",
-    "served",
-    "sums_of",
+    "policy_record",
+    "serving_policy",
+    "warm_up",
 ]
 
-DECISIONS = 64  # of a policy that does not know its marginals
-PINNED = 1.0
+SAMPLED_DECISIONS = 64  # of a policy that does not know its marginals
+CERTAIN = 1.0  # the propensity of a pinned item
 
 
-class Sums(NamedTuple):
-    """The counters of a segment as arrays: one row for every item there ever was, one column for every slot."""
+class SegmentCounters(NamedTuple):
+    """The counters of a segment as arrays: one row per item, including removed ones, and one column per slot."""
 
     rounds: int
     revision: int
@@ -53,29 +53,33 @@ class Sums(NamedTuple):
     clicked: Ints
 
 
-def sums_of(segment: Segment | None, surface: Surface) -> Sums:
-    """The counters of a segment, or of one nothing is known of yet."""
+def counters_of(segment: Segment | None, surface: Surface) -> SegmentCounters:
+    """Returns the counters of a segment as arrays; zeros if it is None."""
     n, m = len(surface.items), surface.settings.slots
     tables = np.zeros((3, n, m), np.int64)
     if segment is None:
-        return Sums(0, -1, *tables)
+        return SegmentCounters(0, -1, *tables)
     for table, counts in zip(tables, (segment.loss, segment.shown, segment.clicked)):
         for (item, slot), count in counts.items():
             if slot < m and item < n:
                 table[item, slot] = count
-    return Sums(segment.rounds, segment.revision, *tables)
+    return SegmentCounters(segment.rounds, segment.revision, *tables)
 
 
-class Drawn(NamedTuple):
-    """A list: the item index and probability of every slot, and what is told of them."""
+class DrawnList(NamedTuple):
+    """A list: the item index and propensity of every slot, and the slots as they are returned."""
 
     items: tuple[int, ...]
     p: tuple[float, ...]
     slots: list[PlacedItem]
 
 
-class Served:
-    """What a request is answered with until the next policy takes its place. Nothing of it changes."""
+class ServingPolicy:
+    """The immutable policy that answers requests until a newer one replaces it.
+
+    ``eligible`` are the items that can be shown at the ``free`` slots, with ``marginals`` (eligible, free); ``learn`` and
+    ``pinned`` are the masks of free and pinned slots. ``id`` is a digest of all this.
+    """
 
     __slots__ = (
         "_cells",
@@ -88,7 +92,7 @@ class Served:
         "marginals",
         "pinned",
         "rounds",
-        "wheel",
+        "sampler",
     )
 
     def __init__(
@@ -101,40 +105,40 @@ class Served:
         rounds: int,
     ) -> None:
         self.eligible, self.free, self.marginals, self.rounds = tuple(eligible), tuple(free), marginals, rounds
-        self.wheel: Wheel | None = make_wheel(marginals) if free else None
+        self.sampler: ListSampler | None = make_list_sampler(marginals) if free else None
         self.learn, self.pinned = (sum(1 << slot for slot in slots) for slots in (free, pins))
         self.eligibility = eligibility_of(surface, eligible) if free else ALL_ELIGIBLE
         self.id = self._digest(pins)
         self._pinned = sorted(
-            (slot, item.index, PlacedItem(slot, item.name, PINNED, True, False)) for slot, item in pins.items()
+            (slot, item.index, PlacedItem(slot, item.name, CERTAIN, True, False)) for slot, item in pins.items()
         )
-        # What is told of a placement is made on first use, and then handed out again and again.
+        # Placements are created on first use and then shared by all lists.
         self._cells: list[dict[int, tuple[int, float, PlacedItem]]] = [{} for _ in free]
 
     def _digest(self, pins: Mapping[int, Item]) -> str:
         digest = blake2b(digest_size=12)
-        told = ([i.index for i in self.eligible], self.free, sorted((s, i.index) for s, i in pins.items()))
-        digest.update(msgspec.msgpack.encode(told))
+        content = ([i.index for i in self.eligible], self.free, sorted((s, i.index) for s, i in pins.items()))
+        digest.update(msgspec.msgpack.encode(content))
         digest.update(self.marginals.tobytes())
         return digest.hexdigest()
 
-    def draw(self, seed: bytes) -> Drawn:
-        """The list for 16 bytes of seed."""
-        rows = spin(self.wheel, seed) if self.wheel is not None else []
+    def draw(self, seed: bytes) -> DrawnList:
+        """Returns the list for a seed of at least 16 bytes; only one thread at a time."""
+        rows = draw_list(self.sampler, seed) if self.sampler is not None else []
         cells = [known.get(row) or self._cell(k, row) for k, (known, row) in enumerate(zip(self._cells, rows))]
-        for slot, index, told in self._pinned:
-            cells.insert(slot, (index, PINNED, told))
+        for slot, index, placed in self._pinned:
+            cells.insert(slot, (index, CERTAIN, placed))
         items, p, slots = zip(*cells)
-        return Drawn(items, p, list(slots))
+        return DrawnList(items, p, list(slots))
 
     def _cell(self, k: int, row: int) -> tuple[int, float, PlacedItem]:
         item, p = self.eligible[row], float(self.marginals[row, k])
-        cell = self._cells[k][row] = (item.index, p, PlacedItem(self.free[k], item.name, p))
+        cell = self._cells[k][row] = (item.index, p, PlacedItem(self.free[k], item.name, p, False, True))
         return cell
 
     @property
     def entropy(self) -> float:
-        """How undecided the lists are, in nats for every free slot: log n if uniform, 0 if always the same."""
+        """The entropy of the lists in nats per free slot: log n if uniform, 0 if always the same."""
         if not self.free:
             return 0.0
         x = self.marginals[self.marginals > 0.0]
@@ -142,52 +146,58 @@ class Served:
 
 
 def policy_of(settings: SurfaceSettings) -> Policy:
-    """The policy that a surface asks for; ValueError with the reason if there is no such, or it cannot serve."""
+    """Returns the policy that a surface configures; raises ValueError if it does not exist or cannot be served."""
     made = policies.policy(settings.policy, **settings.policy_settings)
     n, m = settings.slots + 1, settings.slots
     positions = np.arange(m)
-    listed = max(getattr(made, "ranking", None) or (0,)) + 1  # a fixed list speaks of items that must exist
+    listed = max(getattr(made, "ranking", None) or (0,)) + 1  # the items of a fixed list must exist
     if listed > MAX_ITEMS_EVER:
-        raise ValueError(f"ranking speaks of item {listed - 1}, and no surface can have so many items")
+        raise ValueError(f"ranking contains item {listed - 1}, but no surface can have that many items")
     made.part(np.arange(max(n, listed)), positions).resumed(Ledger(0, *np.zeros((3, max(n, listed), m))))
     return made
 
 
 def eligibility_of(surface: Surface, eligible: Sequence[Item]) -> Eligibility:
-    """Which items of a surface, removed ones included, could not be shown; or which could, if these are fewer."""
+    """Returns the items of a surface, including removed ones, that could not be shown; or the others, if fewer."""
     present = tuple(sorted(item.index for item in eligible))
     absent = tuple(sorted({item.index for item in surface.items}.difference(present)))
     return Eligibility(absent=absent) if len(absent) <= len(present) else Eligibility(present=present)
 
 
-def served(surface: Surface, policy: Policy, sums: Sums, eligible: Sequence[Item], pins: Mapping[int, Item]) -> Served:
-    """The policy for these items, at the slots that no item is pinned to."""
+def serving_policy(
+    surface: Surface, policy: Policy, counters: SegmentCounters, eligible: Sequence[Item], pins: Mapping[int, Item]
+) -> ServingPolicy:
+    """Solves the policy for these items at the slots to which no item is pinned; can be called in any thread."""
     settings = surface.settings
     free = [slot for slot in range(settings.slots) if slot not in pins]
     rows = [item.index for item in eligible]
     if not free or len(rows) == 1:
-        return Served(surface, eligible, free, pins, np.ones((len(rows), len(free))), sums.rounds)
+        return ServingPolicy(surface, eligible, free, pins, np.ones((len(rows), len(free))), counters.rounds)
     part = np.ix_(rows, free)
     known = Ledger(
-        sums.rounds, centred(sums.loss[part]), *(t[part].astype(np.float64) for t in (sums.shown, sums.clicked))
+        counters.rounds,
+        centred(counters.loss[part]),
+        *(t[part].astype(np.float64) for t in (counters.shown, counters.clicked)),
     )
     x = marginals_of(policy.part(np.array(rows), np.array(free)), known)
-    return Served(surface, eligible, free, pins, mixed(x, settings.floor, settings.minimum_exposure), sums.rounds)
+    return ServingPolicy(
+        surface, eligible, free, pins, mixed(x, settings.floor, settings.minimum_exposure), counters.rounds
+    )
 
 
 def centred(loss: Ints) -> Floats:
-    """Losses above the smallest at each slot, which is all that matters; subtracted while they are whole numbers."""
+    """Returns losses minus the smallest loss of each slot, subtracted as integers: only differences matter."""
     return (loss - loss.min(axis=0)) / LOSS_UNIT
 
 
 def marginals_of(policy: Policy, ledger: Ledger) -> Floats:
-    """The marginals of the next decision of a policy that has learned what a ledger says; a fixed matter."""
+    """Returns the marginals of the next decision of a policy that has learned a ledger; deterministic."""
     state = policy.resumed(ledger)
     known = known_marginals(policy, state)
     if known is not None:
         return known
     rng = np.random.default_rng(_seed(policy, ledger))
-    return counted_marginals(policy, state, ledger.loss.shape, DECISIONS, rng)
+    return counted_marginals(policy, state, ledger.loss.shape, SAMPLED_DECISIONS, rng)
 
 
 def _seed(policy: Policy, ledger: Ledger) -> int:
@@ -197,18 +207,18 @@ def _seed(policy: Policy, ledger: Ledger) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-def baseline_of(surface: Surface, eligible: Sequence[Item], pins: Mapping[int, Item]) -> Drawn:
-    """The page's own order, for visitors who are held out: certain, and nothing is learned from it."""
+def baseline_list(surface: Surface, eligible: Sequence[Item], pins: Mapping[int, Item]) -> DrawnList:
+    """Returns the page's own order, for the holdout: every propensity is 1 and nothing is learned from it."""
     place = {name: k for k, name in enumerate(surface.settings.baseline)}
     order = sorted(eligible, key=lambda item: (place.get(item.name, math.inf), item.index))
     rest = iter(order)
     shown = [pins.get(slot) or next(rest) for slot in range(surface.settings.slots)]
-    slots = [PlacedItem(slot, item.name, PINNED, slot in pins, False) for slot, item in enumerate(shown)]
-    return Drawn(tuple(item.index for item in shown), (PINNED,) * len(shown), slots)
+    slots = [PlacedItem(slot, item.name, CERTAIN, slot in pins, False) for slot, item in enumerate(shown)]
+    return DrawnList(tuple(item.index for item in shown), (CERTAIN,) * len(shown), slots)
 
 
-def describe(policy: Served) -> dict[str, Any]:
-    """A policy as it is kept, for whoever asks later why something was shown."""
+def policy_record(policy: ServingPolicy) -> dict[str, Any]:
+    """Returns a policy as it is stored, to explain later why a list was shown."""
     return {
         "items": [item.name for item in policy.eligible],
         "slots": list(policy.free),
@@ -218,10 +228,12 @@ def describe(policy: Served) -> dict[str, Any]:
     }
 
 
-def rehearse() -> None:
-    """Compile what every request needs, so that the first visitor does not wait for it."""
+def warm_up() -> None:
+    """Compiles the kernels that every request needs, so that the first visitor does not wait."""
     settings = SurfaceSettings(slots=2)
     items = tuple(Item(name=str(k), index=k, state="active", added_at=0, changed_at=0) for k in range(3))
     surface = Surface(id=0, name="", version=0, settings=settings, items=items, created_at=0, changed_at=0)
     cells = np.arange(6).reshape(3, 2)
-    served(surface, policy_of(settings), Sums(9, 0, LOSS_UNIT * cells, cells, cells), items, {}).draw(bytes(16))
+    serving_policy(
+        surface, policy_of(settings), SegmentCounters(9, 0, LOSS_UNIT * cells, cells, cells), items, {}
+    ).draw(bytes(16))

@@ -1,8 +1,7 @@
-"""What goes in and out: the log of a surface as rows, logs of others, and click models to start from."""
+"""The log of a surface as rows: export of settled events, and import of rows in the same layout."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
@@ -11,13 +10,9 @@ from typing import Any
 
 from ..model import (
     ALL_ELIGIBLE,
-    LOSS_UNIT,
     NAME_LENGTH,
-    Adjustment,
-    Cell,
     Eligibility,
     Event,
-    Increments,
     Invalid,
     Item,
     Surface,
@@ -26,27 +21,27 @@ from ..model import (
     parse_event_id,
     rfc3339,
 )
+from ..schemas import Imported
 from ..stores.base import Store
 from .learner import eligibility_of
-from .surface_rules import middle
 
-__all__ = ["rows_of", "take_rows", "warm_start_of"]
+__all__ = ["export_rows", "import_rows"]
 
-LEAST = 1e-7  # the smallest probability that is learned from
-MOST_ROUNDS = 100_000_000
-LAST = 253_370_764_800_000  # milliseconds from 1970 to 9999
+MIN_IMPORTED_PROPENSITY = 1e-7  # the smallest propensity that is learned from
+MAX_SLOTS = 50
+MAX_TIME = 253_370_764_800_000  # milliseconds from 1970 to 9999
 
 
-def rows_of(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
-    """One row for every slot of every settled event.
+def export_rows(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
+    """Yields one row for every slot of every settled event; reads the store while it is iterated. Raises StoreError.
 
-    The first row of an event at which some items could not be shown lists them as ``absent``, or the others as
-    ``eligible``, if these are fewer.
+    If some items could not be shown, the first row of the event lists them as ``absent``, or the other items as
+    ``eligible`` if these are fewer.
     """
     for event in store.settled(surface.id):
         eligibility = event.eligibility
         if max(event.items + eligibility.absent + eligibility.present) >= len(surface.items):
-            # Another process has added some.
+            # Another process has added items.
             surface = next(known for known in store.surfaces() if known.id == surface.id)
         shared = {
             "event": event.id.hex(),
@@ -74,12 +69,15 @@ def rows_of(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
             }
 
 
-class Refused(ValueError):
-    """Rows that make no event."""
+class InvalidRows(ValueError):
+    """Rows that do not describe an event; the message is the reason in the result of an import."""
 
 
-def take_rows(surface: Surface, rows: Iterable[Mapping[str, Any]], store: Store, now: int) -> dict[str, Any]:
-    """Learn from rows, those of an event one after the other; counts what was taken and why others were not."""
+def import_rows(surface: Surface, rows: Iterable[Mapping[str, Any]], store: Store, now: int) -> Imported:
+    """Learns from rows, in which those of one event follow each other; returns what was taken and refused and why.
+
+    Blocks. Everything that was taken is durable when it returns. Raises StoreError.
+    """
     refused: Counter[str] = Counter()
     made = 0
     index = {item.name: item.index for item in surface.items}
@@ -97,19 +95,19 @@ def take_rows(surface: Surface, rows: Iterable[Mapping[str, Any]], store: Store,
                     limit = surface.settings.max_segments
                     admitted[event.segment] = store.admit_segment(surface.id, event.segment, limit)
                 if not admitted[event.segment]:
-                    raise Refused("there are more segments than max_segments")
-            except Refused as error:
+                    raise InvalidRows("there are more segments than max_segments")
+            except InvalidRows as error:
                 refused[str(error)] += 1
                 continue
             made += 1
             yield event
 
     taken = store.import_events(events())
-    return {"taken": taken, "known": made - taken, "refused": sum(refused.values()), "reasons": dict(refused)}
+    return Imported(taken=taken, known=made - taken, refused=sum(refused.values()), reasons=dict(refused))
 
 
 def _base_of(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Whether positions count from 0 or from 1, by the first page."""
+    """Returns whether positions are counted from 0 or from 1, judging by the first page."""
     return int(isinstance(rows[0], Mapping) and _whole(rows[0].get("position")) == 1)
 
 
@@ -119,13 +117,13 @@ def _event_of(
     first = rows[0] if isinstance(rows[0], Mapping) else {}
     name = first.get("event")
     if not isinstance(name, (str, int)) or name == "":
-        raise Refused("a row without the name of its event")
-    if [_whole(row.get("position")) for row in rows] != [*range(base, base + len(rows))] or len(rows) > 50:
-        raise Refused(f"positions of an event must be {base}, {base + 1}, {base + 2}, ... in this order")
+        raise InvalidRows("a row without an event id")
+    if [_whole(row.get("position")) for row in rows] != [*range(base, base + len(rows))] or len(rows) > MAX_SLOTS:
+        raise InvalidRows(f"positions of an event must be {base}, {base + 1}, {base + 2}, ... in this order")
     items = _items_of(index, rows)
     arm = first.get("arm", "learner")
     if arm not in ("learner", "holdout"):
-        raise Refused("an arm other than learner and holdout")
+        raise InvalidRows("an arm other than learner and holdout")
     pinned = [bool(row.get("pinned", False)) for row in rows]
     learned = [arm == "learner" and bool(row.get("learn", not pin)) for row, pin in zip(rows, pinned)]
     p = tuple(_probability(row.get("propensity"), learn) for row, learn in zip(rows, learned))
@@ -156,14 +154,14 @@ def _event_of(
 def _items_of(index: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
     items = tuple(index.get(str(row.get("item")), -1) for row in rows)
     if -1 in items:
-        raise Refused("an item that the surface does not have")
+        raise InvalidRows("an item that the surface does not have")
     if len(set(items)) < len(items):
-        raise Refused("an item twice on one page")
+        raise InvalidRows("an item that is twice on one page")
     return items
 
 
 def _eligibility_of(surface: Surface, row: Mapping[str, Any], learned: Set[int]) -> Eligibility:
-    """Which items of this surface could not be shown, as far as the first row of an event says so."""
+    """Returns which items could not be shown, according to the first row of an event."""
     absent, eligible = _names_in(row, "absent"), _names_in(row, "eligible")
     if not learned or not (absent or eligible):
         return ALL_ELIGIBLE
@@ -177,14 +175,14 @@ def _eligibility_of(surface: Surface, row: Mapping[str, Any], learned: Set[int])
 def _names_in(row: Mapping[str, Any], column: str) -> frozenset[str]:
     names = row.get(column)
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-        raise Refused(f"a value of {column!r} that is not a list of items")
+        raise InvalidRows(f"a value of {column!r} that is not a list of items")
     return frozenset(names or ())
 
 
 def _clicks_of(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     clicks = [_whole(row.get("click")) for row in rows]
     if not {*clicks} <= {0, 1}:
-        raise Refused("a click other than 0 and 1")
+        raise InvalidRows("a click other than 0 and 1")
     return clicks
 
 
@@ -192,7 +190,7 @@ def _name(value: Any, what: str) -> str:
     try:
         return checked_name(value, what, f"/{what}", empty=True)
     except Invalid as error:
-        raise Refused(f"a {what} that is not a name") from error
+        raise InvalidRows(f"a {what} that is not a name") from error
 
 
 def _mask(slots: Iterable[int]) -> int:
@@ -210,8 +208,8 @@ def _whole(value: Any) -> int:
 def _probability(value: Any, learn: bool) -> float:
     if not learn and value is None:
         return 1.0
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not LEAST <= value <= 1.0:
-        raise Refused(f"a propensity that is none from {LEAST:g} to 1")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not MIN_IMPORTED_PROPENSITY <= value <= 1.0:
+        raise InvalidRows(f"a propensity that is not a number from {MIN_IMPORTED_PROPENSITY:g} to 1")
     return float(value)
 
 
@@ -224,49 +222,7 @@ def _time(value: Any, now: int) -> int:
             moment = moment.replace(tzinfo=UTC)
         at = round(moment.timestamp() * 1000)
     except (TypeError, ValueError, OverflowError, OSError) as error:
-        raise Refused("a timestamp that is no ISO time") from error
-    if not 0 <= at < LAST:
-        raise Refused("a timestamp that is not in the years 1970 to 9998")
+        raise InvalidRows("a timestamp that is not an ISO 8601 time") from error
+    if not 0 <= at < MAX_TIME:
+        raise InvalidRows("a timestamp outside the years 1970 to 9998")
     return at
-
-
-def warm_start_of(
-    surface: Surface, model: Mapping[str, Any], rounds: int, segment: str, now: int, actor: str
-) -> Adjustment:
-    """What so many rounds would have added, had visitors clicked as a fitted model says.
-
-    Each round costs a pair its probability of no click, 1 - attraction * examination. An item that the model does not
-    know gets the median of those it does.
-    """
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MOST_ROUNDS:
-        raise Invalid(f"rounds must be a whole number from 1 to {MOST_ROUNDS}; got {rounds!r}", "/rounds")
-    examination = _numbers(model.get("examination"), "examination")
-    slots = surface.settings.slots
-    if len(examination) < slots or any(beta is None for beta in examination[:slots]):
-        raise Invalid(f"the model must know the examination of {slots} positions", "/model/examination")
-    names, attractions = model.get("item", model.get("items")), _numbers(model.get("attraction"), "attraction")
-    if not isinstance(names, (list, tuple)) or len(names) != len(attractions):
-        raise Invalid("the model must have one attraction for every item", "/model/attraction")
-    known = {str(name): alpha for name, alpha in zip(names, attractions) if alpha is not None}
-    attraction = {item.index: known[item.name] for item in surface.items if item.name in known}
-    if not attraction:
-        raise Invalid("the model knows none of the surface's items", "/model/item")
-    cells = []
-    for slot in range(slots):
-        loss = {i: round(rounds * LOSS_UNIT * (1.0 - alpha * (examination[slot] or 0.0))) for i, alpha in attraction.items()}
-        typical = middle(loss.values())
-        cells += [Cell(item.index, slot, loss=loss.get(item.index, typical)) for item in surface.items]
-    increments = Increments(surface_id=surface.id, segment=segment, rounds=rounds, cells=tuple(sorted(cells)))
-    return Adjustment(increments=increments, at=now, actor=actor, reason="warm start from a click model")
-
-
-def _numbers(values: Any, name: str) -> list[float | None]:
-    """Probabilities, None where one is not known."""
-    if not isinstance(values, (list, tuple)):
-        raise Invalid(f"the model has no {name}", f"/model/{name}")
-    for value in values:
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0
-        ):
-            raise Invalid(f"{name} must be numbers from 0 to 1; got {str(value)[:40]!r}", f"/model/{name}")
-    return [None if value is None or math.isnan(value) else float(value) for value in values]

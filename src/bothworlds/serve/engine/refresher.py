@@ -1,7 +1,7 @@
-"""Keeping policies up to date, off the request path: counters are read again and policies solved in a thread.
+"""Keeps policies up to date outside the request path: a thread reads counters and solves policies.
 
-A policy is never changed. A new one takes its place, by one assignment, and requests that still use the old one are
-right as well: the probabilities they log are those they drew with.
+A policy is immutable. A new one replaces it by one assignment. Requests that still use the old one are correct, because
+they log the probabilities that they were drawn with.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ import msgspec
 
 from ..model import Segment, Surface
 from ..stores.base import Store, StoreError
-from .learner import describe, policy_of, sums_of
-from .served_surface import Display, Shelf
+from .learner import counters_of, policy_of, policy_record
+from .served_surface import ServedSegment, ServedSurface
 
 __all__ = ["Refresher"]
 
-DUTY = 4.0  # after a refresh, leave everybody else at least so many times as long
-SAVE_MS = 1000  # between saved policies of a segment
-SAVES = 20  # at most, in one refresh
-FULL = 1 << 60  # a loss must stay below 2^63
-EXPIRE_SECONDS = 60.0  # between looks for segments that have expired
+IDLE_RATIO = 4.0  # after a refresh, the thread sleeps at least this many times as long as the refresh took
+SAVE_MS = 1000  # minimum time between two stored policies of a segment
+MAX_SAVES = 20  # stored policies per refresh
+NEAR_OVERFLOW = 1 << 60  # a loss must stay below 2^63
+EXPIRE_SECONDS = 60.0  # between two searches for expired segments
 
 
 class Refresher(threading.Thread):
-    """Solves policies whose counters have changed: every ``refresh_ms``, or sooner after ``refresh_events`` events."""
+    """Solves policies whose counters have changed, every ``refresh_ms`` or sooner after ``refresh_events`` events.
+
+    ``follow`` is called before every refresh of a shared store, ``expire`` once a minute, both in this thread.
+    ``surfaces`` and ``by_id`` map names and ids to served surfaces; other threads may read them at any time.
+    ``near_overflow`` holds the names of surfaces with a loss close to the largest integer.
+    """
 
     def __init__(
         self,
@@ -37,60 +42,61 @@ class Refresher(threading.Thread):
         refresh_ms: int,
         refresh_events: int,
         shared: bool,
-        look: Callable[[], None] = lambda: None,
+        follow: Callable[[], None] = lambda: None,
         expire: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name="bothworlds refresher", daemon=True)
-        self._store, self._clock, self._shared, self._look, self._expire = store, clock, shared, look, expire
-        self._every, self._events = refresh_ms / 1000.0, refresh_events
-        self._pending, self._revision = 0, -1
-        self._due = threading.Event()
-        self._guard = threading.Lock()  # of what is installed: who reads counters serves by them before others read
+        self._store, self._clock, self._shared, self._follow, self._expire = store, clock, shared, follow, expire
+        self._interval, self._refresh_events = refresh_ms / 1000.0, refresh_events
+        self._pending_events, self._revision = 0, -1
+        self._wake = threading.Event()
+        self._lock = threading.Lock()  # counters are read and installed in one step: a later read is never overwritten
         self._stopping = False
         self._expired_at = time.monotonic()
-        self._read: dict[int, int] = {}  # surface id -> revision up to which its segments have been read
-        self._saved: dict[tuple[int, str], tuple[int, str]] = {}
-        self.displays: dict[str, Display] = {}
-        self.by_id: dict[int, Display] = {}
-        self.full: set[str] = set()  # surfaces that have a loss near the largest number
+        self._read_revision: dict[int, int] = {}  # surface id -> revision up to which its segments have been read
+        self._saved: dict[tuple[int, str], tuple[int, str]] = {}  # time and id of the last stored policy
+        self.surfaces: dict[str, ServedSurface] = {}
+        self.by_id: dict[int, ServedSurface] = {}
+        self.near_overflow: set[str] = set()
         self.solver_ms = 0.0
         self.last_error: str | None = None
 
-    def changed(self, events: int) -> None:
-        """So many events more have settled, or may have."""
-        self._pending += events
-        if self._pending >= self._events:
-            self._due.set()
+    def notify(self, events: int) -> None:
+        """Reports that up to ``events`` more events have settled; can be called from any thread."""
+        self._pending_events += events
+        if self._pending_events >= self._refresh_events:
+            self._wake.set()
 
     def stop(self) -> None:
+        """Asks the thread to end; ``join`` waits for it."""
         self._stopping = True
-        self._due.set()
+        self._wake.set()
 
     def run(self) -> None:
         took = 0.0
         while not self._stopping:
-            time.sleep(DUTY * took)
-            self._due.wait(self._every)
-            self._due.clear()
+            time.sleep(IDLE_RATIO * took)
+            self._wake.wait(self._interval)
+            self._wake.clear()
             started = time.perf_counter()
             expire = time.monotonic() - self._expired_at > EXPIRE_SECONDS
-            if self._pending or self._shared or expire:
+            if self._pending_events or self._shared or expire:
                 try:
                     if self._shared:
-                        self._look()
+                        self._follow()
                     self.refresh()
                     if expire:
                         self._expired_at = time.monotonic()
                         self._expire()
                     self.last_error = None
-                except Exception as error:  # the old policies go on serving
-                    self._pending += 1
+                except Exception as error:  # the old policies continue to serve
+                    self._pending_events += 1
                     self.last_error = str(error) or type(error).__name__
             took = min(time.perf_counter() - started, 1.0)
 
     def refresh(self) -> None:
-        """Bring policies up to date with the store."""
-        self._pending = 0
+        """Brings all policies up to date with the store; can be called from any thread. Raises StoreError."""
+        self._pending_events = 0
         revision = self._store.revision()
         if revision == self._revision:
             return
@@ -102,46 +108,54 @@ class Refresher(threading.Thread):
                 self._refresh_surface(surface_id)
             except StoreError:
                 raise
-            except Exception as error:  # a policy that fails on one surface does not keep the others from learning
+            except Exception as error:  # a policy that fails on one surface must not stop the others from learning
                 failure = error
         if failure is not None:
             raise failure
         self._revision = revision
 
-    def look_again(self) -> None:
-        """Read surfaces that other processes may have made since the last refresh."""
+    def read_changes(self) -> None:
+        """Reads surfaces that other processes created or changed since the last refresh."""
         if self._store.revision() != self._revision:
             self._read_surfaces()
 
     def load(self) -> None:
-        """Read and solve everything there is."""
+        """Reads and solves everything in the store."""
         self._revision = self._store.revision()
         self._read_surfaces()
 
-    def install(self, surface: Surface) -> Display:
-        """Serve a surface as it is now; counters are read again."""
-        display = Display(surface, policy_of(surface.settings))
-        # Solved and compiled here, in whatever thread this is, so that no visitor has to wait for it.
-        display.blank = Shelf(display, sums_of(None, surface), self._clock())
-        with self._guard:
+    def install(self, surface: Surface) -> ServedSurface:
+        """Serves this version of a surface from now on, with counters read again; returns the version in force.
+
+        Can be called from any thread. A version that is older than the served one is ignored.
+        """
+        served = ServedSurface(surface, policy_of(surface.settings))
+        # Solved here, outside the lock and the event loop, because this may compile kernels.
+        served.empty_segment = ServedSegment(served, counters_of(None, surface), self._clock())
+        with self._lock:
             old = self.by_id.get(surface.id)
             if old is not None and old.surface.version > surface.version:
                 return old
             segments = self._store.segments(surface.id)
-            self.full.discard(surface.name)
+            self.near_overflow.discard(surface.name)
             for segment in segments:
-                self._shelve(display, segment, None)
-            self.shelf(display, "")
-            for name, shelf in list(old.shelves.items()) if old else ():
-                if name in display.shelves:
-                    display.shelves[name].used_at = shelf.used_at
-            self.displays[surface.name] = self.by_id[surface.id] = display
-            self._read[surface.id] = max((segment.revision for segment in segments), default=-1)
-        return display
+                self._install_segment(served, segment, None)
+            self.add_segment(served, "")
+            for name, old_segment in list(old.segments.items()) if old else ():
+                if name in served.segments:
+                    served.segments[name].used_at = old_segment.used_at
+            self.surfaces[surface.name] = self.by_id[surface.id] = served
+            self._read_revision[surface.id] = max((segment.revision for segment in segments), default=-1)
+        return served
 
-    def shelf(self, display: Display, segment: str) -> Shelf:
-        """A shelf for a segment nothing is known of yet; the one that has been made this moment, if there is one."""
-        return display.shelves.setdefault(segment, display.blank.copy(self._clock()))
+    def add_segment(self, served: ServedSurface, segment: str) -> ServedSegment:
+        """Returns the segment; creates it without counters if it is not served yet."""
+        return served.segments.setdefault(segment, served.empty_segment.copy(self._clock()))
+
+    def drop_segments(self, surface_id: int, segments: Collection[str]) -> None:
+        """Stops serving segments that were deleted from the store."""
+        with self._lock:
+            self._drop(self.by_id[surface_id], segments)
 
     def _read_surfaces(self) -> None:
         for surface in self._store.surfaces():
@@ -150,50 +164,45 @@ class Refresher(threading.Thread):
                 self.install(surface)
 
     def _refresh_surface(self, surface_id: int) -> None:
-        with self._guard:
-            display = self.by_id[surface_id]
-            known = set(display.shelves)  # before reading: one that is admitted meanwhile is not taken for deleted
-            segments = self._store.segments(surface_id, self._read.get(surface_id, -1))
+        with self._lock:
+            served = self.by_id[surface_id]
+            known = set(served.segments)  # before reading, so that a segment admitted meanwhile is not dropped
+            segments = self._store.segments(surface_id, self._read_revision.get(surface_id, -1))
             for segment in segments:
-                self._shelve(display, segment, display.shelves.get(segment.name))
-                display.shelves[segment.name].used_at = self._clock()
+                self._install_segment(served, segment, served.segments.get(segment.name))
+                served.segments[segment.name].used_at = self._clock()
             if segments:
-                self._read[surface_id] = max(segment.revision for segment in segments)
+                self._read_revision[surface_id] = max(segment.revision for segment in segments)
             if len(known) > 1:
-                self._drop(display, known - self._store.segment_names(surface_id) - {""})
-        for segment in segments[:SAVES]:
-            self._save(display, segment.name)
+                self._drop(served, known - self._store.segment_names(surface_id) - {""})
+        for segment in segments[:MAX_SAVES]:
+            self._save_policy(served, segment.name)
 
-    def forget(self, surface_id: int, segments: Collection[str]) -> None:
-        """Serve no more by segments that have been deleted."""
-        with self._guard:
-            self._drop(self.by_id[surface_id], segments)
-
-    def _drop(self, display: Display, segments: Collection[str]) -> None:
+    def _drop(self, served: ServedSurface, segments: Collection[str]) -> None:
         for name in segments:
-            display.shelves.pop(name, None)
-            self._saved.pop((display.surface.id, name), None)
+            served.segments.pop(name, None)
+            self._saved.pop((served.surface.id, name), None)
 
-    def _shelve(self, display: Display, segment: Segment, old: Shelf | None) -> None:
+    def _install_segment(self, served: ServedSurface, segment: Segment, old: ServedSegment | None) -> None:
         started = time.perf_counter()
-        hot = old.hot() if old else ()
-        sums = sums_of(segment, display.surface)
-        if segment.rounds or segment.loss or hot:
-            display.shelves[segment.name] = Shelf(display, sums, self._clock(), hot)
-        else:  # admitted, and nothing learned yet
-            display.shelves[segment.name] = display.blank.copy(self._clock(), segment.revision)
-        if abs(sums.loss).max() > FULL:
-            self.full.add(display.surface.name)
+        presolve = old.recently_used() if old else ()
+        counters = counters_of(segment, served.surface)
+        if segment.rounds or segment.loss or presolve:
+            served.segments[segment.name] = ServedSegment(served, counters, self._clock(), presolve)
+        else:  # admitted, but nothing learned yet
+            served.segments[segment.name] = served.empty_segment.copy(self._clock(), segment.revision)
+        if abs(counters.loss).max() > NEAR_OVERFLOW:
+            self.near_overflow.add(served.surface.name)
         self.solver_ms = 1e3 * (time.perf_counter() - started)
 
-    def _save(self, display: Display, segment: str) -> None:
-        """Keep a policy for the dashboard, about once a second if it changes."""
-        shelf, key = display.shelves.get(segment), (display.surface.id, segment)
-        if shelf is None:  # deleted meanwhile
+    def _save_policy(self, served: ServedSurface, segment: str) -> None:
+        """Stores the policy of a segment for the dashboard, about once a second if it changes."""
+        served_segment, key = served.segments.get(segment), (served.surface.id, segment)
+        if served_segment is None:  # it was deleted meanwhile
             return
         at, last = self._saved.get(key, (-SAVE_MS, ""))
-        policy = shelf.plain.learner
-        if policy.id != last and abs(shelf.made_at - at) >= SAVE_MS:
-            body = msgspec.msgpack.encode(describe(policy))
-            self._store.save_policy(policy.id, display.surface.id, segment, shelf.made_at, body)
-            self._saved[key] = shelf.made_at, policy.id
+        policy = served_segment.unconstrained.learner
+        if policy.id != last and abs(served_segment.made_at - at) >= SAVE_MS:
+            body = msgspec.msgpack.encode(policy_record(policy))
+            self._store.save_policy(policy.id, served.surface.id, segment, served_segment.made_at, body)
+            self._saved[key] = served_segment.made_at, policy.id

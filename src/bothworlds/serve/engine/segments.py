@@ -1,8 +1,8 @@
-"""The segments of surfaces: when each was last used, when it expires, and how it is deleted.
+"""The segments of surfaces: last use, expiry and deletion.
 
-A segment is a row of the store. It takes one of the surface's ``max_segments`` places from the first request that names
-it until it is deleted, by an administrator or because nobody has used it for long. Deleting takes back what was learned
-of it in the same way as a reset, so that the log still explains every counter.
+A segment is a row of the store. It counts towards the surface's ``max_segments`` from the first request for it until it
+is deleted, by an administrator or because it was not used for a long time. Deleting resets its counters by a logged
+adjustment, so that the log still explains every counter.
 """
 
 from __future__ import annotations
@@ -16,82 +16,86 @@ from ..model import Adjustment, Segment, Surface, SurfaceSettings
 from ..schemas import SegmentView
 from ..stores.base import Store
 from . import surface_rules
-from .learner import Sums
+from .learner import SegmentCounters
 from .refresher import Refresher
-from .served_surface import Display
+from .served_surface import ServedSurface
 
-__all__ = ["EXPIRY", "SegmentRegistry", "expiry_of"]
+__all__ = ["EXPIRY_ACTOR", "SegmentRegistry", "expiry_of"]
 
-EXPIRY = "expiry"  # who deletes a segment that was not used for long, in the audit log
+EXPIRY_ACTOR = "expiry"  # the actor in the audit log that deletes expired segments
 HOUR = 3_600_000
 DAY = 24 * HOUR
-GRAIN = HOUR // 6  # last uses are written to the store if they have changed by more
+USE_RESOLUTION = HOUR // 6  # a last use is written to the store if it has changed by more
 BATCH = 512  # events settled in one transaction
-ATTEMPTS = 5  # to write last uses while other processes do
+ATTEMPTS = 5  # at writing last uses while other processes do the same
 
 _uses = msgspec.msgpack.Decoder(dict[str, int])
 
 
-def expiry_of(settings: SurfaceSettings, sums: Sums, used_at: int) -> int:
-    """When a segment expires that was last used then.
+def expiry_of(settings: SurfaceSettings, counters: SegmentCounters, used_at: int) -> int:
+    """Returns when a segment expires that was last used at ``used_at``.
 
-    A segment with a click is kept for ``segment_idle_days``. One that never had a click is kept as long as a click on
-    its last page still counts, and for an hour at least. A warm start counts as a click: it adds rounds that showed
-    nothing.
+    A segment with a click is kept for ``segment_idle_days``. One without a click is kept until the late window of its
+    last page ends, and for at least an hour. A warm start counts as a click; it shows as rounds without shows.
     """
     window = round(1000 * (settings.attribution_seconds + settings.late_seconds))
-    proven = bool(sums.clicked.any()) or sums.rounds > sums.shown.sum()
+    proven = bool(counters.clicked.any()) or counters.rounds > counters.shown.sum()
     idle = round(DAY * settings.segment_idle_days) if proven else HOUR
     return used_at + max(idle, window)
 
 
 class SegmentRegistry:
-    """Lists, deletes and expires segments; its calls block, and may come from any thread and from several processes."""
+    """Lists, deletes and expires segments.
+
+    All methods block on the store, can be called from any thread and by several processes, and raise StoreError.
+    """
 
     def __init__(self, store: Store, refresher: Refresher, clock: Callable[[], int]) -> None:
         self._store, self._refresher, self._clock = store, refresher, clock
 
-    def listed(self, display: Display) -> list[SegmentView]:
-        """All segments of a surface by name, the default one first."""
-        kept = self._kept(display.surface.id)[0]
-        settings = display.surface.settings
-        lines: list[SegmentView] = []
-        for name, shelf in sorted(display.shelves.items()):
-            used_at = max(shelf.used_at, kept.get(name, 0)) or None
-            lines.append(
+    def views(self, served: ServedSurface) -> list[SegmentView]:
+        """Returns all segments of a surface by name, the default one first."""
+        kept = self._stored_uses(served.surface.id)[0]
+        settings = served.surface.settings
+        views: list[SegmentView] = []
+        for name, segment in sorted(served.segments.items()):
+            used_at = max(segment.used_at, kept.get(name, 0)) or None
+            views.append(
                 {
                     "name": name,
-                    "pages": shelf.sums.rounds,
-                    "clicks": int(shelf.sums.clicked.sum()),
+                    "pages": segment.counters.rounds,
+                    "clicks": int(segment.counters.clicked.sum()),
                     "used_at": used_at,
-                    "expires_at": expiry_of(settings, shelf.sums, used_at) if name and used_at else None,
+                    "expires_at": expiry_of(settings, segment.counters, used_at) if name and used_at else None,
                 }
             )
-        return lines
+        return views
 
     def delete(self, surface: Surface, segment: str, actor: str) -> bool:
-        """Delete a segment, whatever it has learned; False if there is none of that name."""
-        return segment in self._deleted(surface, {segment: None}, actor, "delete segment")
+        """Deletes a segment with its counters; returns False if it does not exist."""
+        return segment in self._delete(surface, {segment: None}, actor, "delete segment")
 
-    def expire(self, display: Display) -> set[str]:
-        """Delete what has expired; the names. Last uses in this process are made known to others first.
+    def expire(self, served: ServedSurface) -> set[str]:
+        """Deletes expired segments and returns their names; first writes the last uses in this process to the store.
 
-        A segment that was learned from since it was looked at is kept. Last uses reach the store ``GRAIN`` late at
-        most, which is added to the time that every segment has.
+        A segment whose counters have changed since they were read is kept. Last uses reach the store up to
+        ``USE_RESOLUTION`` late, which is added to the lifetime of every segment.
         """
-        surface, now = display.surface, self._clock()
-        shelves = dict(display.shelves)
-        used = self._merged(surface.id, {name: shelf.used_at for name, shelf in shelves.items()}, now)
+        surface, now = served.surface, self._clock()
+        segments = dict(served.segments)
+        used = self._merge_uses(surface.id, {name: segment.used_at for name, segment in segments.items()}, now)
         expired: dict[str, int | None] = {
-            name: shelf.sums.revision
-            for name, shelf in shelves.items()
-            if name and now > GRAIN + expiry_of(surface.settings, shelf.sums, used[name]) and shelf.sums.revision >= 0
+            name: segment.counters.revision
+            for name, segment in segments.items()
+            if name
+            and now > USE_RESOLUTION + expiry_of(surface.settings, segment.counters, used[name])
+            and segment.counters.revision >= 0
         }
-        return self._deleted(surface, expired, EXPIRY, "expire segment") if expired else set()
+        return self._delete(surface, expired, EXPIRY_ACTOR, "expire segment") if expired else set()
 
-    def _deleted(self, surface: Surface, revisions: Mapping[str, int | None], actor: str, action: str) -> set[str]:
+    def _delete(self, surface: Surface, revisions: Mapping[str, int | None], actor: str, action: str) -> set[str]:
         now = self._clock()
-        for name in revisions:  # or they would bring the segment back when their deadlines come
+        for name in revisions:  # open events would create the segment again at their deadlines
             while self._store.settle_segment(surface.id, name, now, BATCH) == BATCH:
                 continue
 
@@ -107,23 +111,28 @@ class SegmentRegistry:
                 }
                 for one in found
             ]
-            return surface_rules.reset(surface, learned, now, actor), entries
+            return surface_rules.reset_adjustments(surface, learned, now, actor), entries
 
         deleted = self._store.delete_segments(surface.id, revisions, make)
-        self._refresher.forget(surface.id, deleted)
+        self._refresher.drop_segments(surface.id, deleted)
         return deleted
 
-    def _kept(self, surface_id: int) -> tuple[dict[str, int], bytes | None]:
-        """Last uses as the store has them, and the fact that holds them."""
+    def _stored_uses(self, surface_id: int) -> tuple[dict[str, int], bytes | None]:
+        """Returns the stored last uses, decoded and encoded."""
         fact = self._store.get(_key(surface_id))
         return ({} if fact is None else _uses.decode(fact)), fact
 
-    def _merged(self, surface_id: int, here: Mapping[str, int], now: int) -> dict[str, int]:
-        """The last use of each segment in any process; what was never noted is taken for used now."""
+    def _merge_uses(self, surface_id: int, here: Mapping[str, int], now: int) -> dict[str, int]:
+        """Writes last uses if they have changed; returns the last use of each segment in any process.
+
+        A segment without a stored last use counts as used now.
+        """
         for _ in range(ATTEMPTS):
-            kept, before = self._kept(surface_id)
+            kept, before = self._stored_uses(surface_id)
             merged = {name: max(at, kept.get(name, 0)) or now for name, at in here.items()}
-            unchanged = kept.keys() == merged.keys() and all(merged[name] - kept[name] <= GRAIN for name in merged)
+            unchanged = kept.keys() == merged.keys() and all(
+                merged[name] - kept[name] <= USE_RESOLUTION for name in merged
+            )
             if unchanged or (before is None and here.keys() <= {""}):
                 break
             after = msgspec.msgpack.encode(merged)

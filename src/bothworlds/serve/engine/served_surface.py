@@ -1,4 +1,4 @@
-"""What is ready to be served on a surface: for every segment a policy, and those for pins and exclusions."""
+"""A surface as it is served: the current policy of every segment, and cached policies for pins and exclusions."""
 
 from __future__ import annotations
 
@@ -9,32 +9,35 @@ from typing import NamedTuple
 
 from ...policies import Policy
 from ..model import Invalid, NotEnough, Surface
-from .learner import Drawn, Served, Sums, baseline_of, served
+from .learner import DrawnList, SegmentCounters, ServingPolicy, baseline_list, serving_policy
 
-__all__ = ["Choice", "Display", "Shelf", "Signature", "signature_of"]
+__all__ = ["UNCONSTRAINED", "Constraints", "PolicyPair", "ServedSegment", "ServedSurface", "constraints_of"]
 
-CHOICES = 256  # of one segment, kept
-CELLS = 1 << 23  # probabilities in all choices of a surface, kept: 64 MiB
-HOT = 32  # of them, solved anew before they are asked for
+MAX_CACHED = 256  # constrained policies of one segment
+MAX_CACHED_CELLS = 1 << 23  # probabilities in all cached policies of a surface: 64 MiB
+MAX_PRESOLVED = 32  # recently used constraints that are solved again when the counters change
 
-Signature = tuple[frozenset[str], tuple[tuple[int, str], ...]]  # active items left out, items pinned to slots
-PLAIN: Signature = (frozenset(), ())
+Constraints = tuple[frozenset[str], tuple[tuple[int, str], ...]]  # excluded active items, items pinned to slots
+UNCONSTRAINED: Constraints = (frozenset(), ())
 
 
-class Choice(NamedTuple):
-    """What to answer with: the learner's policy, or the baseline to those held out."""
+class PolicyPair(NamedTuple):
+    """The two ways to answer a request: the learner's policy, and the baseline list for the holdout."""
 
-    learner: Served
-    baseline: Drawn
+    learner: ServingPolicy
+    baseline: DrawnList
     baseline_id: str
 
 
-class Display:
-    """A surface as it is served: its settings looked up once, and a shelf for every segment."""
+class ServedSurface:
+    """One version of a surface, with its settings converted once and the served state of every segment.
 
-    __slots__ = ("active", "attribution_ms", "blank", "holdout", "late_ms", "policy", "shelves", "surface")
+    A change of the surface replaces the whole object; a refresh replaces the entries of ``segments``.
+    """
 
-    blank: Shelf  # of a segment that nothing is known of
+    __slots__ = ("active", "attribution_ms", "empty_segment", "holdout", "late_ms", "policy", "segments", "surface")
+
+    empty_segment: ServedSegment  # of a segment without counters; copied for new segments
 
     def __init__(self, surface: Surface, policy: Policy) -> None:
         settings = surface.settings
@@ -43,66 +46,77 @@ class Display:
         self.holdout = int(settings.holdout * 2.0**64)
         self.attribution_ms = round(1000 * settings.attribution_seconds)
         self.late_ms = round(1000 * settings.late_seconds)
-        self.shelves: dict[str, Shelf] = {}
+        self.segments: dict[str, ServedSegment] = {}
 
 
-class Shelf:
-    """The policies of a segment for one state of its counters, and when the segment was last used (0: not known).
+class ServedSegment:
+    """The policies of a segment for one state of its counters, and when the segment was last used (0: unknown).
 
-    ``choice`` and ``keep`` belong to the event loop's thread; ``solve`` may be called in any thread.
+    ``cached`` and ``cache`` must be called in the thread of the event loop; ``solve`` can be called in any thread.
     """
 
-    __slots__ = ("_choices", "display", "made_at", "plain", "sums", "used_at")
+    __slots__ = ("_cache", "counters", "made_at", "served_surface", "unconstrained", "used_at")
 
-    def __init__(self, display: Display, sums: Sums, made_at: int, hot: Sequence[Signature] = ()) -> None:
-        self.display, self.sums, self.made_at = display, sums, made_at
+    def __init__(
+        self,
+        served_surface: ServedSurface,
+        counters: SegmentCounters,
+        made_at: int,
+        presolve: Sequence[Constraints] = (),
+    ) -> None:
+        self.served_surface, self.counters, self.made_at = served_surface, counters, made_at
         self.used_at = 0
-        self._choices: OrderedDict[Signature, Choice] = OrderedDict()
-        self.plain = self.solve(PLAIN)
-        for signature in hot:
-            self._choices[signature] = self.solve(signature)
+        self._cache: OrderedDict[Constraints, PolicyPair] = OrderedDict()
+        self.unconstrained = self.solve(UNCONSTRAINED)
+        for constraints in presolve:
+            self._cache[constraints] = self.solve(constraints)
 
-    def copy(self, made_at: int, revision: int = -1) -> Shelf:
-        """The same policy for another segment, with choices of its own."""
+    def copy(self, made_at: int, revision: int = -1) -> ServedSegment:
+        """Returns the same policy for another segment, with an empty cache."""
         other = copy(self)
-        other.made_at, other._choices = made_at, OrderedDict()
-        other.sums = self.sums._replace(revision=revision)
+        other.made_at, other._cache = made_at, OrderedDict()
+        other.counters = self.counters._replace(revision=revision)
         return other
 
-    def choice(self, signature: Signature) -> Choice | None:
-        """The policy for these pins and exclusions, if it has been solved."""
-        if signature == PLAIN:
-            return self.plain
-        choice = self._choices.get(signature)
-        if choice is not None:
-            self._choices.move_to_end(signature)
-        return choice
+    def cached(self, constraints: Constraints) -> PolicyPair | None:
+        """Returns the policies for these constraints if they are cached."""
+        if constraints == UNCONSTRAINED:
+            return self.unconstrained
+        pair = self._cache.get(constraints)
+        if pair is not None:
+            self._cache.move_to_end(constraints)
+        return pair
 
-    def keep(self, signature: Signature, choice: Choice) -> None:
-        """Answer with a solved policy from now on."""
-        self._choices[signature] = choice
-        display = self.display
-        cells = len(display.active) * display.surface.settings.slots * len(display.shelves)
-        while len(self._choices) > max(1, min(CHOICES, CELLS // cells)):
-            self._choices.popitem(last=False)
+    def cache(self, constraints: Constraints, pair: PolicyPair) -> None:
+        """Caches solved policies; the least recently used ones are evicted."""
+        self._cache[constraints] = pair
+        served = self.served_surface
+        cells = len(served.active) * served.surface.settings.slots * len(served.segments)
+        while len(self._cache) > max(1, min(MAX_CACHED, MAX_CACHED_CELLS // cells)):
+            self._cache.popitem(last=False)
 
-    def hot(self) -> list[Signature]:
-        """What has been asked for most lately, the latest last."""
-        return list(self._choices)[-HOT:]
+    @property
+    def cache_size(self) -> int:
+        """The number of cached constraints."""
+        return len(self._cache)
 
-    def solve(self, signature: Signature) -> Choice:
-        """Compute the policy for pins and exclusions that ``signature_of`` this display has allowed."""
-        display, (excluded, pinned) = self.display, signature
-        pins = {slot: display.active[name] for slot, name in pinned}
+    def recently_used(self) -> list[Constraints]:
+        """Returns the most recently used constraints, the latest last."""
+        return list(self._cache)[-MAX_PRESOLVED:]
+
+    def solve(self, constraints: Constraints) -> PolicyPair:
+        """Solves the policies for constraints that ``constraints_of`` has validated for this surface."""
+        served, (excluded, pinned) = self.served_surface, constraints
+        pins = {slot: served.active[name] for slot, name in pinned}
         taken = {item.name for item in pins.values()}
-        eligible = [item for item in display.active.values() if item.name not in excluded and item.name not in taken]
-        learner = served(display.surface, display.policy, self.sums, eligible, pins)
-        baseline = baseline_of(display.surface, eligible, pins)
-        return Choice(learner, baseline, "baseline:" + "-".join(map(str, baseline.items))[:64])
+        eligible = [item for item in served.active.values() if item.name not in excluded and item.name not in taken]
+        learner = serving_policy(served.surface, served.policy, self.counters, eligible, pins)
+        baseline = baseline_list(served.surface, eligible, pins)
+        return PolicyPair(learner, baseline, "baseline:" + "-".join(map(str, baseline.items))[:64])
 
 
-def _check_enough(display: Display, excluded: frozenset[str]) -> None:
-    slots, active = display.surface.settings.slots, len(display.active)
+def _check_enough(served: ServedSurface, excluded: frozenset[str]) -> None:
+    slots, active = served.surface.settings.slots, len(served.active)
     eligible = active - len(excluded)
     if eligible < slots:
         errors = []
@@ -111,19 +125,19 @@ def _check_enough(display: Display, excluded: frozenset[str]) -> None:
         raise NotEnough(f"{slots} slots need {slots} items; {eligible} eligible", errors=errors)
 
 
-def signature_of(display: Display, exclude: Sequence[str], pins: Mapping[int, str]) -> Signature:
-    """What a request asks for, in a form that finds the policy for it; Invalid if it asks for the impossible."""
-    excluded = frozenset(name for name in exclude if name in display.active)
-    slots, seen = display.surface.settings.slots, set()
+def constraints_of(served: ServedSurface, exclude: Sequence[str], pins: Mapping[int, str]) -> Constraints:
+    """Returns the pins and exclusions of a request as a cache key; raises Invalid if they cannot be satisfied."""
+    excluded = frozenset(name for name in exclude if name in served.active)
+    slots, seen = served.surface.settings.slots, set()
     for slot, name in pins.items():
         if not 0 <= slot < slots:
-            raise Invalid(f"slot {slot} is none of the slots 0 to {slots - 1}", "/pins")
-        if name not in display.active:
-            raise Invalid(f"{name!r} is no active item of this surface", "/pins")
+            raise Invalid(f"slot {slot} does not exist; the slots are 0 to {slots - 1}", "/pins")
+        if name not in served.active:
+            raise Invalid(f"{name!r} is not an active item of this surface", "/pins")
         if name in excluded:
             raise Invalid(f"{name!r} is both pinned and excluded", "/pins")
         if name in seen:
             raise Invalid(f"{name!r} is pinned to two slots", "/pins")
         seen.add(name)
-    _check_enough(display, excluded)
+    _check_enough(served, excluded)
     return excluded, tuple(sorted(pins.items()))

@@ -1,64 +1,86 @@
-"""Changing surfaces while they are served: one change at a time, written down, and in force when the call returns."""
+"""Changes of surfaces while they are served: one at a time, audited, and in force when the call returns."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from ..model import Adjustment, Conflict, Invalid, Segment, Surface, TooMany, Unknown, checked_name
-from ..stores.base import Store, StoreError, Unstorable, VersionConflict
-from . import log_rows, surface_rules
+from ..stores.base import Store
+from . import surface_rules
 from .refresher import Refresher
-from .served_surface import Display
+from .segments import SegmentRegistry
+from .served_surface import ServedSurface
+from .store_calls import ConcurrentChange, in_thread
 from .surface_rules import Change
-from .writer import unavailable
+from .warm_start import warm_start_of
 
-__all__ = ["Administration"]
+__all__ = ["SurfaceAdmin"]
 
-T = TypeVar("T")
-ATTEMPTS = 5  # at a change that other processes are quicker with
-
-
-class Overtaken(Conflict):
-    """Another process has changed the surface between reading and writing."""
+ATTEMPTS = 5  # at a change while other processes change the same surface
 
 
-class Administration:
-    """The half of the engine that changes surfaces."""
+class SurfaceAdmin:
+    """Creates, changes and resets surfaces, their items and segments.
 
-    _store: Store
-    _refresher: Refresher
-    _clock: Callable[[], int]
-    _shared: bool
+    All methods are called in the thread of the event loop; they use the store in worker threads. When a coroutine
+    returns, its change is durable, in the audit log, and served by this process. Coroutines raise the errors of
+    ``EngineProtocol``.
+    """
 
-    def __init__(self) -> None:
-        self._one_at_a_time = asyncio.Lock()
+    def __init__(
+        self,
+        store: Store,
+        refresher: Refresher,
+        segments: SegmentRegistry,
+        clock: Callable[[], int],
+        shared: bool,
+    ) -> None:
+        self._store, self._refresher, self._segments = store, refresher, segments
+        self._clock, self._shared = clock, shared
+        self._change_lock = asyncio.Lock()
+
+    # Reading
+
+    def served(self, name: str) -> ServedSurface:
+        """Returns the served state of a surface; raises Unknown."""
+        served = self._refresher.surfaces.get(name)
+        if served is None:
+            raise Unknown(f"there is no surface {name!r}")
+        return served
 
     def surface(self, name: str) -> Surface:
-        """The surface of that name."""
-        return self._display(name).surface
+        """Returns a surface; raises Unknown."""
+        return self.served(name).surface
 
     def surfaces(self) -> list[Surface]:
-        """All surfaces, by name."""
-        return [display.surface for _, display in sorted(self._refresher.displays.items())]
+        """Returns all surfaces by name."""
+        return [served.surface for _, served in sorted(self._refresher.surfaces.items())]
+
+    async def catch_up(self) -> None:
+        """Reads changes that other processes made, before a surface is called unknown or is changed."""
+        if self._shared:
+            await in_thread(self._refresher.read_changes)
+
+    # Surfaces and items
 
     async def put_surface(
         self, name: str, body: Mapping[str, Any], *, actor: str, if_version: int | None = None
     ) -> tuple[Surface, bool]:
-        """Create a surface, or change one: settings that are named are changed, items that are new are added."""
+        """Creates a surface, or changes the given settings of one and adds new items; returns whether it is new."""
         created = False
 
         def change() -> Change:
             nonlocal created
-            created = name not in self._refresher.displays
+            created = name not in self._refresher.surfaces
             if created:
                 if if_version:
                     raise Conflict(f"there is no version {if_version} of surface {name!r}: it does not exist")
-                return surface_rules.created(name, body, self._clock())
-            surface = self._expected(name, if_version)
+                return surface_rules.create_surface(name, body, self._clock())
+            surface = self._at_version(name, if_version)
             medians = surface_rules.medians_of(surface, self._store.segments(surface.id))
-            return surface_rules.updated(surface, body, medians, self._clock(), actor)
+            return surface_rules.update_surface(surface, body, medians, self._clock(), actor)
 
         saved = await self._change(change, actor, if_version)
         return saved, created
@@ -66,19 +88,19 @@ class Administration:
     async def patch_surface(
         self, name: str, changes: Mapping[str, Any], *, actor: str, if_version: int | None = None
     ) -> Surface:
-        """Change settings; those that are not named stay."""
+        """Changes the given settings; all others stay as they are."""
 
         def change() -> Change:
-            return surface_rules.with_settings(self._expected(name, if_version), changes, self._clock())
+            return surface_rules.change_settings(self._at_version(name, if_version), changes, self._clock())
 
         return await self._change(change, actor, if_version)
 
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
-        """Add an item at the median of the others, or bring back one that was paused or removed."""
-        return await self._change(lambda: self._with_item(self.surface(surface), item, actor), actor)
+        """Adds an item at the median of the others, or makes a paused or removed one active again."""
+        return await self._change(lambda: self._activate_item(self.surface(surface), item, actor), actor)
 
     async def resume_item(self, surface: str, item: str, *, actor: str) -> Surface:
-        """Show a paused item again, with the counters that it has."""
+        """Makes a paused item active again, with the counters that it has."""
 
         def change() -> Change:
             known = self.surface(surface)
@@ -86,82 +108,90 @@ class Administration:
             if state is None:
                 raise Unknown(f"surface {surface!r} has no item {item!r}")
             if state == "removed":
-                raise Conflict(f"item {item!r} was removed; put it again")
-            return self._with_item(known, item, actor)
+                raise Conflict(f"item {item!r} was removed; add it again")
+            return self._activate_item(known, item, actor)
 
         return await self._change(change, actor)
 
     async def pause_item(self, surface: str, item: str, *, actor: str) -> Surface:
-        """Stop showing an item for a while."""
-        return await self._change(lambda: surface_rules.paused(self.surface(surface), item, self._clock()), actor)
+        """Pauses an item."""
+        return await self._change(lambda: surface_rules.pause_item(self.surface(surface), item, self._clock()), actor)
 
     async def delete_item(self, surface: str, item: str, *, actor: str) -> Surface:
-        """Stop showing an item; what is known of it is kept in case it comes back."""
-        return await self._change(lambda: surface_rules.removed(self.surface(surface), item, self._clock()), actor)
+        """Removes an item; its counters are kept in case it comes back."""
+        return await self._change(lambda: surface_rules.remove_item(self.surface(surface), item, self._clock()), actor)
+
+    # Counters and segments
 
     async def reset(self, surface: str, *, segment: str | None, actor: str) -> None:
-        """Forget what was learned of a segment, or of all if None."""
-        async with self._one_at_a_time:
+        """Sets the counters of a segment to zero; of all segments if None."""
+        async with self._change_lock:
             await self.catch_up()
             known = self.surface(surface)
-            if segment is not None and segment not in self._display(surface).shelves:
+            if segment is not None and segment not in self.served(surface).segments:
                 raise Unknown(f"surface {surface!r} has no segment {segment!r}")
-            entry = self._entry(known.id, actor, "reset", "all segments" if segment is None else f"segment {segment!r}")
+            detail = "all segments" if segment is None else f"segment {segment!r}"
 
-            def back(segments: list[Segment]) -> tuple[Adjustment, ...]:
-                found = [one for one in segments if segment is None or one.name == segment]
-                return surface_rules.reset(known, found, self._clock(), actor)
+            def make(segments: list[Segment]) -> tuple[Adjustment, ...]:
+                chosen = [one for one in segments if segment is None or one.name == segment]
+                return surface_rules.reset_adjustments(known, chosen, self._clock(), actor)
 
-            await self._in_thread(self._store.adjust_by, known.id, back, [entry])
-            await self._in_thread(self._refresher.install, known)
+            await in_thread(self._store.adjust_by, known.id, make, [self._entry(known.id, actor, "reset", detail)])
+            await in_thread(self._refresher.install, known)
 
     async def warm_start(
         self, surface: str, model: Mapping[str, Any], *, rounds: int, segment: str = "", actor: str
     ) -> None:
-        """Start from a fitted click model, as if so many rounds had been spent on learning it."""
-        async with self._one_at_a_time:
+        """Adds the counters that ``rounds`` rounds would have had if visitors clicked as a fitted model predicts."""
+        async with self._change_lock:
             await self.catch_up()
             known = self.surface(surface)
             checked_name(segment, "segment", "/segment", empty=True)
-            start = log_rows.warm_start_of(known, model, rounds, segment, self._clock(), actor)
+            start = warm_start_of(known, model, rounds, segment, self._clock(), actor)
             limit = known.settings.max_segments
-            if not await self._in_thread(self._store.admit_segment, known.id, segment, limit):
-                raise TooMany(f"surface {surface!r} has {limit} segments already, its max_segments; delete one first")
+            if not await in_thread(self._store.admit_segment, known.id, segment, limit):
+                raise TooMany(f"surface {surface!r} already has {limit} segments, its max_segments; delete one first")
             entry = self._entry(known.id, actor, "warm start", f"{rounds} rounds, segment {segment!r}")
-            await self._in_thread(self._store.adjust, [start], [entry])
-            await self._in_thread(self._refresher.refresh)
+            await in_thread(self._store.adjust, [start], [entry])
+            await in_thread(self._refresher.refresh)
 
-    # How
+    async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
+        """Deletes a segment with its counters; the default segment can only be reset (Invalid)."""
+        if segment == "":
+            raise Invalid("the default segment cannot be deleted; reset it instead", "/segment")
+        async with self._change_lock:
+            await self.catch_up()
+            known = self.surface(surface)
+            if not await in_thread(self._segments.delete, known, segment, actor):
+                raise Unknown(f"surface {surface!r} has no segment {segment!r}")
 
-    async def catch_up(self) -> None:
-        """Look for what other processes have made a moment ago, before it is called unknown or changed."""
-        if self._shared:
-            await self._in_thread(self._refresher.look_again)
+    # Audit log
 
-    def _display(self, name: str) -> Display:
-        display = self._refresher.displays.get(name)
-        if display is None:
-            raise Unknown(f"there is no surface {name!r}")
-        return display
+    async def write_audit(self, surface_id: int | None, actor: str, action: str, detail: str) -> None:
+        """Appends an entry to the audit log."""
+        await in_thread(self._store.write_audit, [self._entry(surface_id, actor, action, detail)])
 
-    def _expected(self, name: str, version: int | None) -> Surface:
+    def _entry(self, surface_id: int | None, actor: str, action: str, detail: str) -> dict[str, Any]:
+        return {"at": self._clock(), "actor": actor, "action": action, "detail": detail, "surface_id": surface_id}
+
+    def _at_version(self, name: str, version: int | None) -> Surface:
         surface = self.surface(name)
         if version is not None and version != surface.version:
             raise Conflict(f"surface {name!r} is at version {surface.version}, not {version}; read it again")
         return surface
 
-    def _with_item(self, surface: Surface, item: str, actor: str) -> Change:
+    def _activate_item(self, surface: Surface, item: str, actor: str) -> Change:
         medians = surface_rules.medians_of(surface, self._store.segments(surface.id))
-        return surface_rules.put_back(surface, item, medians, self._clock(), actor)
+        return surface_rules.activate_item(surface, item, medians, self._clock(), actor)
 
     async def _change(self, change: Callable[[], Change], actor: str, if_version: int | None = None) -> Surface:
-        """Read, change, store, and serve by it; again if another process was quicker."""
-        async with self._one_at_a_time:
+        """Computes, stores and serves a change; retries if another process changed the surface at the same time."""
+        async with self._change_lock:
             for attempt in range(1, ATTEMPTS + 1):
                 await self.catch_up()
                 try:
-                    return await self._in_thread(self._apply, change, actor)
-                except Overtaken:
+                    return await in_thread(self._apply, change, actor)
+                except ConcurrentChange:
                     if if_version is not None or attempt == ATTEMPTS or not self._shared:
                         raise
         raise AssertionError
@@ -174,19 +204,3 @@ class Administration:
         saved = self._store.save_surface(made.surface, made.adjustments, [entry])
         self._refresher.install(saved)
         return saved
-
-    async def _note(self, surface_id: int | None, actor: str, action: str, detail: str) -> None:
-        await self._in_thread(self._store.write_audit, [self._entry(surface_id, actor, action, detail)])
-
-    def _entry(self, surface_id: int | None, actor: str, action: str, detail: str) -> dict[str, Any]:
-        return {"at": self._clock(), "actor": actor, "action": action, "detail": detail, "surface_id": surface_id}
-
-    async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        try:
-            return await asyncio.to_thread(call, *arguments)
-        except VersionConflict as error:
-            raise Overtaken("somebody else has changed the surface meanwhile; read it again") from error
-        except Unstorable as error:
-            raise Invalid("the request holds a value that cannot be stored") from error
-        except StoreError as error:
-            raise unavailable(error) from error

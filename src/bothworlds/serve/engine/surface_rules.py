@@ -1,20 +1,19 @@
-"""Rules for changing surfaces and items: pure functions from a surface to what it becomes.
+"""Rules for changes of surfaces and items: pure functions from a surface to its next version.
 
-No setting changes what has been learned. Items come and go with their counters: a new one starts at the median of the
-others, by an adjustment that is logged; one that was paused or removed has been charged by every event that it was
-absent from, and comes back as it is. A row of counters belongs to one item for good.
+No setting changes what has been learned. A new item starts at the median of the others, by a logged adjustment. A
+paused or removed item keeps its counters and is charged by every event that it is absent from, so that it can come
+back unchanged. A row of counters belongs to one item forever.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from ... import policies
-from ..http.problems import decoding_fault
 from ..model import (
     MAX_ITEMS_EVER,
     RESET,
@@ -31,29 +30,30 @@ from ..model import (
     Unknown,
     checked_name,
 )
+from ..validation import decoding_fault
 from .learner import policy_of
 
 __all__ = [
     "Change",
     "Medians",
-    "created",
+    "activate_item",
+    "change_settings",
+    "create_surface",
+    "exposure_problem",
     "item_names",
+    "median",
     "medians_of",
-    "middle",
-    "paused",
-    "put_back",
-    "removed",
-    "reset",
-    "unreachable",
-    "updated",
-    "with_settings",
+    "pause_item",
+    "remove_item",
+    "reset_adjustments",
+    "update_surface",
 ]
 
-MOST_ITEMS, MOST_SLOTS = 1000, 50
+MAX_ITEMS, MAX_SLOTS = 1000, 50
 DAY = 86400.0
 LIMITS: dict[str, tuple[float, float]] = {
-    "slots": (1, MOST_SLOTS),
-    "floor": (0.001, 1.0),  # below, one missing click could outweigh all that is known
+    "slots": (1, MAX_SLOTS),
+    "floor": (0.001, 1.0),  # below, one missing click could outweigh everything learned
     "holdout": (0.0, 0.99),
     "minimum_exposure": (0.0, 1.0),
     "attribution_seconds": (1.0, 30 * DAY),
@@ -63,11 +63,11 @@ LIMITS: dict[str, tuple[float, float]] = {
 }
 KEYS = frozenset(SurfaceSettings.__struct_fields__)
 
-Medians = dict[str, list[int]]  # of every segment, slot by slot
+Medians = dict[str, list[int]]  # segment -> median loss per slot
 
 
 class Change(NamedTuple):
-    """A surface as it is to be, and what comes with it."""
+    """The next version of a surface, its adjustments, and its audit entry; ``action`` is empty if nothing changed."""
 
     surface: Surface
     adjustments: tuple[Adjustment, ...] = ()
@@ -75,8 +75,8 @@ class Change(NamedTuple):
     detail: str = ""
 
 
-def created(name: str, body: Mapping[str, Any], now: int) -> Change:
-    """A new surface with its items."""
+def create_surface(name: str, body: Mapping[str, Any], now: int) -> Change:
+    """Returns a new surface with its items; raises Invalid or TooMany."""
     checked_name(name, "surface", "/name")
     settings = _settings({key: value for key, value in body.items() if key != "items"})
     items = tuple(
@@ -88,42 +88,50 @@ def created(name: str, body: Mapping[str, Any], now: int) -> Change:
     return Change(surface, action="create surface", detail=f"{len(items)} items, {settings.slots} slots")
 
 
-def with_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> Change:
-    """The surface with some settings changed; those that are not named stay."""
+def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> Change:
+    """Returns the surface with some settings changed; raises Invalid."""
     before = msgspec.to_builtins(surface.settings)
     unknown = set(changes) - KEYS
     if unknown:
-        raise Invalid(f"no setting is named {sorted(map(str, unknown))[0]!r}", f"/{sorted(map(str, unknown))[0]}")
+        raise Invalid(f"there is no setting {sorted(map(str, unknown))[0]!r}", f"/{sorted(map(str, unknown))[0]}")
     settings = _settings({**before, **changes})
     after = msgspec.to_builtins(settings)
-    said = [f"{key}: {before[key]!r} -> {after[key]!r}" for key in sorted(after) if after[key] != before[key]]
-    if not said:
+    changed_keys = [f"{key}: {before[key]!r} -> {after[key]!r}" for key in sorted(after) if after[key] != before[key]]
+    if not changed_keys:
         return Change(surface)
     changed = _checked(_changed(surface, now, settings=settings))
     if not {"minimum_exposure", "slots"}.isdisjoint(changes):
         _check_exposure(changed)
-    return Change(changed, action="change settings", detail="; ".join(said)[:2000])
+    return Change(changed, action="change settings", detail="; ".join(changed_keys)[:2000])
 
 
-def updated(surface: Surface, body: Mapping[str, Any], medians: Medians, now: int, actor: str) -> Change:
-    """The surface with items added that are new or were removed, and with some settings changed, in one step."""
+def update_surface(surface: Surface, body: Mapping[str, Any], medians: Medians, now: int, actor: str) -> Change:
+    """Returns the surface with new or removed items activated and some settings changed, as one version.
+
+    Raises Invalid or TooMany.
+    """
     steps = []
     changed = surface
     for name in item_names(body.get("items", ())):
         if not any(item.name == name and item.state != "removed" for item in surface.items):
-            steps.append(put_back(changed, name, medians, now, actor))
+            steps.append(activate_item(changed, name, medians, now, actor))
             changed = steps[-1].surface
-    steps.append(with_settings(changed, {key: value for key, value in body.items() if key != "items"}, now))
-    said = [step for step in steps if step.action]
-    if not said:
+    steps.append(change_settings(changed, {key: value for key, value in body.items() if key != "items"}, now))
+    effective = [step for step in steps if step.action]
+    if not effective:
         return Change(surface)
-    whole = msgspec.structs.replace(steps[-1].surface, version=surface.version + 1)
-    adjustments = tuple(one for step in said for one in step.adjustments)
-    return Change(whole, adjustments, "change surface", "; ".join(f"{s.action}: {s.detail}" for s in said)[:2000])
+    combined = msgspec.structs.replace(steps[-1].surface, version=surface.version + 1)
+    adjustments = tuple(one for step in effective for one in step.adjustments)
+    return Change(
+        combined, adjustments, "change surface", "; ".join(f"{s.action}: {s.detail}" for s in effective)[:2000]
+    )
 
 
-def put_back(surface: Surface, name: str, medians: Medians, now: int, actor: str) -> Change:
-    """The surface with an item active: a new one starts at the median, one that was away is as its counters say."""
+def activate_item(surface: Surface, name: str, medians: Medians, now: int, actor: str) -> Change:
+    """Returns the surface with an item active; a new one starts at the median, another one keeps its counters.
+
+    Raises Invalid or TooMany.
+    """
     known = _find(surface, name)
     if known is not None and known.state == "active":
         return Change(surface)
@@ -146,18 +154,18 @@ def put_back(surface: Surface, name: str, medians: Medians, now: int, actor: str
     return Change(changed, starts, "add item", name)
 
 
-def paused(surface: Surface, name: str, now: int) -> Change:
-    """The surface with an item not shown for a while; its counters stay."""
-    return _away(surface, name, "paused", now)
+def pause_item(surface: Surface, name: str, now: int) -> Change:
+    """Returns the surface with an item paused; its counters are kept. Raises Unknown, Invalid or Conflict."""
+    return _deactivated(surface, name, "paused", now)
 
 
-def removed(surface: Surface, name: str, now: int) -> Change:
-    """The surface with an item taken off; its counters stay, in case it comes back."""
-    return _away(surface, name, "removed", now)
+def remove_item(surface: Surface, name: str, now: int) -> Change:
+    """Returns the surface with an item removed; its counters are kept. Raises Unknown or Invalid."""
+    return _deactivated(surface, name, "removed", now)
 
 
-def reset(surface: Surface, segments: Iterable[Segment], now: int, actor: str) -> tuple[Adjustment, ...]:
-    """What brings the counters of segments back to nothing."""
+def reset_adjustments(surface: Surface, segments: Iterable[Segment], now: int, actor: str) -> tuple[Adjustment, ...]:
+    """Returns the adjustments that set the counters of segments to zero."""
     return tuple(
         Adjustment(
             increments=Increments(
@@ -177,10 +185,10 @@ def reset(surface: Surface, segments: Iterable[Segment], now: int, actor: str) -
     )
 
 
-def middle(values: Iterable[int]) -> int:
-    """The median in whole numbers.
+def median(values: Iterable[int]) -> int:
+    """Returns the median, rounded down to an integer.
 
-    >>> middle([5, 1, 9]), middle([1, 4])
+    >>> median([5, 1, 9]), median([1, 4])
     (5, 2)
     """
     ordered = sorted(values)
@@ -188,14 +196,14 @@ def middle(values: Iterable[int]) -> int:
 
 
 def medians_of(surface: Surface, segments: Iterable[Segment]) -> Medians:
-    """The median loss of the active items at every slot, for every segment.
+    """Returns the median loss of the active items at every slot, for every segment.
 
-    Slots are all that there can be: counters of slots that are not used now count again when they are.
+    All possible slots are included, because slots that are unused now may be used again.
     """
     active = [item.index for item in surface.items if item.state == "active"]
-    slots = range(MOST_SLOTS)
+    slots = range(MAX_SLOTS)
     return {
-        segment.name: [middle(segment.loss.get((index, slot), 0) for index in active) for slot in slots]
+        segment.name: [median(segment.loss.get((index, slot), 0) for index in active) for slot in slots]
         for segment in segments
         if active
     }
@@ -206,14 +214,14 @@ def _increments(surface: Surface, segment: str, index: int, growth: Sequence[int
     return Increments(surface_id=surface.id, segment=segment, rounds=0, cells=cells)
 
 
-def _away(surface: Surface, name: str, state: Any, now: int) -> Change:
+def _deactivated(surface: Surface, name: str, state: Literal["paused", "removed"], now: int) -> Change:
     known = _find(surface, name)
     if known is None:
         raise Unknown(f"surface {surface.name!r} has no item {name!r}")
     if known.state == state:
         return Change(surface)
     if known.state == "removed":
-        raise Conflict(f"item {name!r} was removed; put it again first")
+        raise Conflict(f"item {name!r} was removed; add it again first")
     items = _replaced(surface, msgspec.structs.replace(known, state=state, changed_at=now))
     changed = _checked(_changed(surface, now, items=items))
     return Change(changed, action="pause item" if state == "paused" else "remove item", detail=name)
@@ -232,10 +240,10 @@ def _changed(surface: Surface, now: int, **fields: Any) -> Surface:
 
 
 def item_names(items: Any) -> list[str]:
-    """The names of a list of items, or Invalid."""
+    """Returns the validated names of a list of items; raises Invalid."""
     if not isinstance(items, (list, tuple)):
         raise Invalid(f"items must be a list of names; got {type(items).__name__}", "/items")
-    names = [checked_name(item, "item", f"/items/{k}") for k, item in enumerate(items[: MOST_ITEMS + 1])]
+    names = [checked_name(item, "item", f"/items/{k}") for k, item in enumerate(items[: MAX_ITEMS + 1])]
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise Invalid(f"item {twice!r} is listed twice", "/items")
@@ -255,39 +263,39 @@ def _settings(body: Mapping[str, Any]) -> SurfaceSettings:
 
 
 def _checked(surface: Surface) -> Surface:
-    """The surface, if all holds that must hold of every surface."""
+    """Returns the surface if it is valid; raises Invalid or TooMany."""
     settings = surface.settings
     active = sum(item.state == "active" for item in surface.items)
-    if sum(item.state != "removed" for item in surface.items) > MOST_ITEMS:
-        raise TooMany(f"a surface has at most {MOST_ITEMS} items, paused ones included; remove some")
+    if sum(item.state != "removed" for item in surface.items) > MAX_ITEMS:
+        raise TooMany(f"a surface has at most {MAX_ITEMS} items, including paused ones; remove some")
     if len(surface.items) > MAX_ITEMS_EVER:
-        raise TooMany(f"a surface has at most {MAX_ITEMS_EVER} items in its life, removed ones included; make a new one")
+        raise TooMany(f"a surface has at most {MAX_ITEMS_EVER} items, including removed ones; create a new surface")
     if active < settings.slots:
         raise Invalid(f"{settings.slots} slots need {settings.slots} active items; there are {active}", "/items")
     names = {item.name for item in surface.items}
-    strange = [name for name in settings.baseline if name not in names]
-    if strange or len(set(settings.baseline)) < len(settings.baseline):
-        detail = f"{strange[0]!r} is no item of this surface" if strange else "an item is listed twice"
+    unknown = [name for name in settings.baseline if name not in names]
+    if unknown or len(set(settings.baseline)) < len(settings.baseline):
+        detail = f"{unknown[0]!r} is not an item of this surface" if unknown else "an item is listed twice"
         raise Invalid(f"baseline must list items of the surface; {detail}", "/baseline")
     try:
         policy_of(settings)
     except ValueError as error:
         if settings.policy_settings:
             raise Invalid(str(error), "/policy_settings") from error
-        able = ", ".join(name for name in policies.names() if policies.describe(name).additive)
-        raise Invalid(f"{error}; the service can use {able}", "/policy") from error
+        usable = ", ".join(name for name in policies.names() if policies.describe(name).additive)
+        raise Invalid(f"{error}; the service can use {usable}", "/policy") from error
     return surface
 
 
 def _check_exposure(surface: Surface) -> None:
-    """Refuse what cannot be reached when it is asked for; items that come later are not refused because of it."""
-    said = unreachable(surface)
-    if said:
-        raise Invalid(said, "/minimum_exposure")
+    """Raises Invalid if ``minimum_exposure`` cannot be reached; checked only when it or ``slots`` is set."""
+    problem = exposure_problem(surface)
+    if problem:
+        raise Invalid(problem, "/minimum_exposure")
 
 
-def unreachable(surface: Surface) -> str:
-    """Why not all active items can be on as many pages as asked for; empty if they can."""
+def exposure_problem(surface: Surface) -> str:
+    """Returns why ``minimum_exposure`` cannot be reached; empty if it can."""
     settings, active = surface.settings, sum(item.state == "active" for item in surface.items)
     if settings.minimum_exposure * active <= settings.slots * (1.0 + 1e-9):
         return ""

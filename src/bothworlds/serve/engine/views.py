@@ -1,41 +1,39 @@
-"""What is told of one segment, and of one event."""
+"""Views of the engine's state as the types of ``schemas``: the state of a segment, and one event."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import msgspec
 
 from ..model import LOSS_UNIT, Event, Surface, rfc3339
-from .learner import Sums
-from .served_surface import Shelf
+from ..schemas import EventView, StateView
+from .learner import SegmentCounters
+from .served_surface import ServedSegment
 
-__all__ = ["state_of", "told_of_event"]
+__all__ = ["event_view", "state_view"]
 
 
-def state_of(surface: Surface, segment: str, shelf: Shelf, sums: Sums, now: int) -> dict[str, Any]:
-    """What has been learned of a segment, and what is served."""
-    policy = shelf.plain.learner
+def state_view(surface: Surface, name: str, segment: ServedSegment, counters: SegmentCounters, now: int) -> StateView:
+    """Returns the counters of a segment and the probabilities that are served."""
+    policy = segment.unconstrained.learner
     return {
         "surface": surface.name,
-        "segment": segment,
+        "segment": name,
         "items": [item.name for item in surface.items],
         "states": [item.state for item in surface.items],
-        "rounds": sums.rounds,
-        "loss": (sums.loss / LOSS_UNIT).tolist(),
-        "shown": sums.shown.tolist(),
-        "clicked": sums.clicked.tolist(),
+        "rounds": counters.rounds,
+        "loss": (counters.loss / LOSS_UNIT).tolist(),
+        "shown": counters.shown.tolist(),
+        "clicked": counters.clicked.tolist(),
         "marginals": {"items": [item.name for item in policy.eligible], "x": policy.marginals.tolist()},
         "policy_id": policy.id,
-        "policy_age_seconds": max(0.0, (now - shelf.made_at) / 1000.0),
+        "policy_age_seconds": max(0.0, (now - segment.made_at) / 1000.0),
         "entropy": policy.entropy,
-        "revision": sums.revision,
+        "revision": counters.revision,
     }
 
 
-def told_of_event(event: Event, surface: Surface, policy: bytes | None) -> dict[str, Any]:
-    """One decision: what was shown and why, and what became of it."""
-    settled = event.settled_at is not None
+def event_view(event: Event, surface: Surface, policy: bytes | None) -> EventView:
+    """Returns one decision and its outcome; ``policy`` is the stored policy that drew it, if it is still stored."""
     return {
         "event_id": event.id.hex(),
         "surface": surface.name,
@@ -57,26 +55,26 @@ def told_of_event(event: Event, surface: Surface, policy: bytes | None) -> dict[
             }
             for slot, (item, p) in enumerate(zip(event.items, event.p))
         ],
-        "absent": _absent(event, surface),
-        "settled": settled,
+        "absent": _absent_items(event, surface),
+        "settled": event.settled_at is not None,
         "settled_at": rfc3339(event.settled_at) if event.settled_at is not None else None,
         "settled_by": event.settled_by,
-        "why": _why(event, policy),
+        "why": _explanation(event, policy),
         "policy": msgspec.msgpack.decode(policy) if policy else None,
     }
 
 
-def _absent(event: Event, surface: Surface) -> list[str]:
-    """The items that could not be shown at the slots that are learned from, of those that the surface had then."""
+def _absent_items(event: Event, surface: Surface) -> list[str]:
+    """Returns the items that existed at the time of the event but could not be shown at its learned slots."""
     absent, present = event.eligibility.absent, set(event.eligibility.present)
     if present:
         absent = tuple(i.index for i in surface.items if i.index not in present and i.added_at <= event.created_at)
     return [surface.items[index].name for index in absent if index < len(surface.items)]
 
 
-def _why(event: Event, policy: bytes | None) -> str:
+def _explanation(event: Event, policy: bytes | None) -> str:
     if event.arm == "holdout":
-        return "this visitor was held out and saw the baseline order"
+        return "this visitor was in the holdout and saw the baseline order"
     rounds = f" after {msgspec.msgpack.decode(policy)['rounds']} rounds" if policy else ""
-    pinned = "; pinned slots were asked for" if event.pinned else ""
+    pinned = "; the request pinned some slots" if event.pinned else ""
     return f"drawn with the probabilities p of the learner{rounds}{pinned}"

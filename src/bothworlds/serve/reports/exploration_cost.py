@@ -12,7 +12,7 @@ import numpy as np
 
 from ...geometry.assignment import best_ranking
 from ..engine.learner import centred
-from ..engine.served_surface import Shelf
+from ..engine.served_surface import ServedSegment
 
 __all__ = ["ENOUGH_PAGES", "LITTLE", "cost_of", "is_settled"]
 
@@ -20,7 +20,7 @@ ENOUGH_PAGES = 1000
 LITTLE = 0.05  # of the clicks
 
 
-def cost_of(shelves: Iterable[Shelf]) -> float | None:
+def cost_of(shelves: Iterable[ServedSegment]) -> float | None:
     r"""The share of clicks that exploration costs now, by the learner's own estimates; None before the first click.
 
     With the losses :math:`L` that the segments have counted and the probabilities :math:`x` that lists are drawn with,
@@ -31,15 +31,15 @@ def cost_of(shelves: Iterable[Shelf]) -> float | None:
     lost = clicks = 0.0
     for shelf in shelves:
         lost += _lost(shelf)
-        clicks += float(shelf.sums.clicked.sum())
+        clicks += float(shelf.counters.clicked.sum())
     return lost / clicks if clicks else None
 
 
-def _lost(shelf: Shelf) -> float:
-    policy = shelf.plain.learner
+def _lost(shelf: ServedSegment) -> float:
+    policy = shelf.unconstrained.learner
     if not policy.free:
         return 0.0
-    loss = centred(shelf.sums.loss[np.ix_([item.index for item in policy.eligible], policy.free)])
+    loss = centred(shelf.counters.loss[np.ix_([item.index for item in policy.eligible], policy.free)])
     best = best_ranking(-loss)
     return float((loss * policy.marginals).sum() - loss[best, np.arange(len(best))].sum())
 

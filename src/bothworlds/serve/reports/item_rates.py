@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..engine.served_surface import Display
+from ..engine.served_surface import ServedSurface
 from ..model import Event
 from ..stores.base import Store
 from .uplift import Z95
@@ -26,7 +26,7 @@ Rate = tuple[float | None, float | None, float | None]  # with the ends of its i
 class Asked(NamedTuple):
     """What a report is about; ``segment`` None for all of them together."""
 
-    display: Display
+    display: ServedSurface
     segment: str | None
     since: int
     until: int

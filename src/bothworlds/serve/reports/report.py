@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..engine.served_surface import Display, Shelf
-from ..engine.surface_rules import unreachable
+from ..engine.served_surface import ServedSegment, ServedSurface
+from ..engine.surface_rules import exposure_problem
 from ..model import Surface
 from ..stores.base import Store
 from .exploration_cost import cost_of, is_settled
@@ -35,7 +35,7 @@ def report_of(store: Store, asked: Asked, rates: Rates, results: Mapping[tuple[i
     learner, holdout = (total_of(rows, arm) for arm in ("learner", "holdout"))
     held_out = surface.settings.holdout > 0.0 or holdout.pages > 0
     shown = busiest(display) if asked.segment is None else asked.segment
-    shelf = display.shelves.get(shown)
+    shelf = display.segments.get(shown)
     window = _recent_window(store, display, asked.segment, asked.until, held_out)
     return {
         "surface": surface.name,
@@ -56,11 +56,11 @@ def report_of(store: Store, asked: Asked, rates: Rates, results: Mapping[tuple[i
         "learning": _learning(asked, shelf, rows, results, window),
         "shift": shift_of(store, asked),
         "warnings": _warnings(surface),
-        "segments": sorted(display.shelves),
+        "segments": sorted(display.segments),
     }
 
 
-def headline_of(store: Store, display: Display, now: int) -> dict[str, Any]:
+def headline_of(store: Store, display: ServedSurface, now: int) -> dict[str, Any]:
     """What fits on one line about the last day, and about the recent window."""
     surface = display.surface
     rows = store.history(surface.id, now - DAY, now + MINUTE, DAY)
@@ -77,20 +77,20 @@ def headline_of(store: Store, display: Display, now: int) -> dict[str, Any]:
     }
 
 
-def _recent_window(store: Store, display: Display, segment: str | None, until: int, held_out: bool) -> Window:
+def _recent_window(store: Store, display: ServedSurface, segment: str | None, until: int, held_out: bool) -> Window:
     rounds = _rounds_of(_shelves_of(display, segment))
     return window_of(store, Recency(display.surface.id, segment, until, rounds, held_out))
 
 
-def _shelves_of(display: Display, segment: str | None) -> list[Shelf]:
-    return [shelf for name, shelf in list(display.shelves.items()) if segment is None or name == segment]
+def _shelves_of(display: ServedSurface, segment: str | None) -> list[ServedSegment]:
+    return [shelf for name, shelf in list(display.segments.items()) if segment is None or name == segment]
 
 
-def _rounds_of(shelves: Sequence[Shelf]) -> int:
-    return sum(shelf.sums.rounds for shelf in shelves)
+def _rounds_of(shelves: Sequence[ServedSegment]) -> int:
+    return sum(shelf.counters.rounds for shelf in shelves)
 
 
-def _progress(shelves: Sequence[Shelf], window: Window) -> dict[str, Any]:
+def _progress(shelves: Sequence[ServedSegment], window: Window) -> dict[str, Any]:
     rounds, cost = _rounds_of(shelves), cost_of(shelves)
     return {"rounds": rounds, "exploration": cost, "settled": is_settled(rounds, window.learner.pages, cost)}
 
@@ -109,8 +109,8 @@ def items_of(store: Store, asked: Asked, rates: Rates) -> list[dict[str, Any]]:
     n = len(surface.items)
     shown, clicked = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for shelf in _shelves_of(display, asked.segment):
-        shown += shelf.sums.shown.sum(axis=1)
-        clicked += shelf.sums.clicked.sum(axis=1)
+        shown += shelf.counters.shown.sum(axis=1)
+        clicked += shelf.counters.clicked.sum(axis=1)
     total = int(shown.sum())
     return [
         {
@@ -129,21 +129,21 @@ def items_of(store: Store, asked: Asked, rates: Rates) -> list[dict[str, Any]]:
     ]
 
 
-def busiest(display: Display) -> str:
+def busiest(display: ServedSurface) -> str:
     """The segment that most was learned of: what to show first to whoever asks about all of them."""
-    shelves = sorted(display.shelves.items())  # of equals, the one without a name
-    return max(shelves, key=lambda named: named[1].sums.rounds, default=("", None))[0]
+    shelves = sorted(display.segments.items())  # of equals, the one without a name
+    return max(shelves, key=lambda named: named[1].counters.rounds, default=("", None))[0]
 
 
-def _marginals(shelf: Shelf | None, surface: Surface) -> dict[str, Any]:
+def _marginals(shelf: ServedSegment | None, surface: Surface) -> dict[str, Any]:
     if shelf is None:
         return {"items": [], "slots": surface.settings.slots, "x": []}
-    policy = shelf.plain.learner
+    policy = shelf.unconstrained.learner
     names = [item.name for item in policy.eligible]
     return {"items": names, "slots": len(policy.free), "x": policy.marginals.tolist()}
 
 
-def _marginals_over_time(store: Store, asked: Asked, segment: str, shelf: Shelf | None) -> list[dict[str, Any]]:
+def _marginals_over_time(store: Store, asked: Asked, segment: str, shelf: ServedSegment | None) -> list[dict[str, Any]]:
     if shelf is None:
         return []
     kept = store.policies(asked.display.surface.id, segment, asked.since, SNAPSHOTS)
@@ -151,18 +151,18 @@ def _marginals_over_time(store: Store, asked: Asked, segment: str, shelf: Shelf 
     for at, _, body in kept:
         was = msgspec.msgpack.decode(body)
         row = dict(zip(was["items"], was["x"]))
-        told.append({"at": at, "x": [row.get(item.name) for item in shelf.plain.learner.eligible]})
+        told.append({"at": at, "x": [row.get(item.name) for item in shelf.unconstrained.learner.eligible]})
     return told
 
 
 def _learning(
     asked: Asked,
-    shelf: Shelf | None,
+    shelf: ServedSegment | None,
     rows: Sequence[Mapping[str, Any]],
     results: Mapping[tuple[int, str], int],
     window: Window,
 ) -> dict[str, Any]:
-    policy, surface_id = (shelf.plain.learner if shelf else None), asked.display.surface.id
+    policy, surface_id = (shelf.unconstrained.learner if shelf else None), asked.display.surface.id
     return {
         "entropy": policy.entropy if policy else None,
         "entropy_start": math.log(len(policy.eligible)) if policy and policy.eligible else None,
@@ -178,7 +178,7 @@ def _learning(
 def _warnings(surface: Surface) -> list[str]:
     settings = surface.settings
     said = []
-    if reason := unreachable(surface):
+    if reason := exposure_problem(surface):
         said.append(f"{reason}; lists are uniform now, and nothing learned is used")
     if settings.holdout == 0.0:
         said.append("without a holdout nobody can tell how much is gained; 0.05 is a good start")

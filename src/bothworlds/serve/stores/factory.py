@@ -34,9 +34,7 @@ def _open(place: str, read_only: bool) -> SqlStore:
         return open_postgres(place, read_only=read_only)
     scheme, separator, rest = place.partition("://")
     if separator and scheme != "sqlite":
-        raise ValueError(
-            f"a store is a path or a postgresql:// address, not {scheme}://"
-        )
+        raise ValueError(f"a store is a path or a postgresql:// address, not {scheme}://")
     from .sqlite import open_sqlite
 
     path = Path(rest.removeprefix("/") if separator else place).expanduser()

@@ -48,7 +48,9 @@ def insert_unknown(session: Session, events: Sequence[Event], now: int) -> list[
 
 def update_events(session: Session, events: Sequence[Event]) -> None:
     """Writes the clicks and the settlement of stored events."""
-    session.update_events([(event.clicks, event.settled_at, event.settled_by, event.late, event.id) for event in events])
+    session.update_events(
+        [(event.clicks, event.settled_at, event.settled_by, event.late, event.id) for event in events]
+    )
 
 
 def settle_now(event: Event, now: int) -> tuple[Event, Increments | None]:

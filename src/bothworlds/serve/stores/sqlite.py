@@ -109,7 +109,9 @@ class SqliteDatabase(Database):
         self.path, self.read_only = path, read_only
         self._closed = False
         self._write_lock = threading.RLock()
-        self._readers_lock = threading.Lock()  # guards the list of readers; separate, so that reading does not wait for a transaction
+        self._readers_lock = (
+            threading.Lock()
+        )  # guards the list of readers; separate, so that reading does not wait for a transaction
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         if sqlite3.sqlite_version_info < (3, 35):
