@@ -18,7 +18,7 @@ import numpy as np
 from bothworlds import policies
 from bothworlds.arena.figures import PALETTE, drawing
 from bothworlds.serve.engine import surface_rules
-from bothworlds.serve.engine.learner import policy_of, served, sums_of
+from bothworlds.serve.engine.learner import counters_of, policy_of, serving_policy
 from bothworlds.serve.model import ALL_ELIGIBLE, Event, Segment, Surface
 from bothworlds.serve.settlement import increments_of
 from bothworlds.serve.stores.batch_totals import BatchTotals
@@ -42,28 +42,28 @@ RESTRICTIONS: dict[str, Callable[[int], Restriction]] = {
 def simulate(policy: str, restriction: Callable[[int], Restriction], seed: int, *, rule: bool = True) -> float:
     """Expected clicks per page of an unrestricted list after all pages."""
     surface, rng = _shop(policy), np.random.default_rng(seed)
-    additions = BatchTotals()
+    totals = BatchTotals()
     choices: dict[Restriction, Any] = {}
     for k in range(PAGES):
         if k % REFRESH == 0:
             choices.clear()
-            sums = sums_of(_segment(surface, additions), surface)
+            counters = counters_of(_segment(surface, totals), surface)
         excluded, pinned = restriction(k)
         key = (excluded, tuple(pinned.items()))
         if key not in choices:
             pins = {slot: item for item in surface.items for slot, name in pinned.items() if item.name == name}
             eligible = [i for i in surface.items if i.name not in excluded and i.name not in pinned.values()]
-            choices[key] = served(surface, policy_of(surface.settings), sums, eligible, pins)
-        additions.add(increments_of(_visit(choices[key], rng, rule)))
-    sums = sums_of(_segment(surface, additions), surface)
-    x = served(surface, policy_of(surface.settings), sums, surface.items, {}).marginals
+            choices[key] = serving_policy(surface, policy_of(surface.settings), counters, eligible, pins)
+        totals.add(increments_of(_visit(choices[key], rng, rule)))
+    counters = counters_of(_segment(surface, totals), surface)
+    x = serving_policy(surface, policy_of(surface.settings), counters, surface.items, {}).marginals
     return float((x * np.outer(list(RATES.values()), EXAMINATION)).sum())
 
 
 def _shop(policy: str) -> Surface:
     told = {"examination": list(EXAMINATION)} if "examination" in policies.describe(policy).needs else {}
     body = {"slots": 2, "items": list(RATES), "policy": policy, "policy_settings": told}
-    return msgspec.structs.replace(surface_rules.created("shop", body, 0).surface, id=1)
+    return msgspec.structs.replace(surface_rules.create_surface("shop", body, 0).surface, id=1)
 
 
 def _visit(choice: Any, rng: np.random.Generator, rule: bool) -> Event:
@@ -88,12 +88,12 @@ def _visit(choice: Any, rng: np.random.Generator, rule: bool) -> Event:
     )
 
 
-def _segment(surface: Surface, additions: BatchTotals) -> Segment:
+def _segment(surface: Surface, totals: BatchTotals) -> Segment:
     tables: tuple[dict[tuple[int, int], int], ...] = ({}, {}, {})
-    for (_, _, item, slot), totals in additions.cells().items():
-        for table, total in zip(tables, totals):
+    for (_, _, item, slot), sums in totals.cells().items():
+        for table, total in zip(tables, sums):
             table[item, slot] = total
-    rounds = additions.rounds.get((1, ""), 0)
+    rounds = totals.rounds.get((1, ""), 0)
     return Segment(surface_id=1, name="", rounds=rounds, revision=0, loss=tables[0], shown=tables[1], clicked=tables[2])
 
 

@@ -166,13 +166,13 @@ class FakeStore:
     @safely
     def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
         self.commits += 1
-        return [self._report(report, now) for report in reports]
+        return [self._apply(given, now) for given in feedback]
 
-    def _report(self, report: VerifiedFeedback, now: int) -> Status:
-        known = self.log.get(report.event.id)
-        where = (report.event.surface_id, report.event.segment)
+    def _apply(self, given: VerifiedFeedback, now: int) -> Status:
+        known = self.log.get(given.event.id)
+        where = (given.event.surface_id, given.event.segment)
         resets = [one.at for one in self.made if one.reason == RESET and where_of(one) == where]
-        event, increments, status = apply_feedback(known, report, now, max(resets, default=None))
+        event, increments, status = apply_feedback(known, given, now, max(resets, default=None))
         if known is not None or status != "expired":
             self.log[event.id] = event
             self._add(increments)

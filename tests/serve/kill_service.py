@@ -52,14 +52,14 @@ def serve_hastily() -> None:
     from bothworlds.cli import main
     from bothworlds.serve.stores.sql_store import SqlStore
 
-    write, waiting = SqlStore.report, []
+    write, waiting = SqlStore.apply_feedback, []
 
-    def report(self: SqlStore, reports: Any, now: int) -> Any:
-        late, waiting[:] = list(waiting), reports
+    def apply_feedback(self: SqlStore, feedback: Any, now: int) -> Any:
+        late, waiting[:] = list(waiting), feedback
         write(self, late, now)
-        return ["accepted"] * len(reports)
+        return ["accepted"] * len(feedback)
 
-    SqlStore.report = report  # type: ignore[method-assign]
+    SqlStore.apply_feedback = apply_feedback  # type: ignore[method-assign]
     main()
 
 

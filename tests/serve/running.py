@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any
 
-from bothworlds.serve.engine.engine.engine import Engine
+from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.engine.tokens import DRAW_KEY
 from bothworlds.serve.schemas import Accepted, FeedbackEvent, Ranking
 
@@ -76,7 +76,7 @@ async def visit(engine: Engine, request: str, likes: set[str], **asked: Any) -> 
 
 async def refreshed(engine: Engine) -> None:
     """Wait until policies are up to date."""
-    await asyncio.to_thread(engine._refresher.refresh)
+    await asyncio.to_thread(engine.refresher.refresh)
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
@@ -88,4 +88,4 @@ async def eventually(holds: Callable[[], bool]) -> None:
 
 async def written(engine: Engine) -> None:
     """Wait until all decisions are in the store."""
-    await eventually(lambda: engine._writer.queue_length == 0)
+    await eventually(lambda: engine.writer.queue_length == 0)

@@ -192,10 +192,10 @@ def test_the_alarm_rings_when_visitors_change_and_not_before(rng):
     class Surface:
         id = 1
 
-    class Display:
+    class ServedSurface:
         surface = Surface()
 
-    asked = Asked(Display(), None, 0, 1, 10 * report.DAY)
+    asked = Asked(ServedSurface(), None, 0, 1, 10 * report.DAY)
     alarms = [shift_of(History(pages_of(rng, 0.5, 1000)), asked)["alarm"] for _ in range(200)]
     assert not any(alarms)
     changed = shift_of(History(pages_of(rng, 0.35, 1000)), asked)

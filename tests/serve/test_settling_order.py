@@ -9,8 +9,8 @@ import pytest
 
 from bothworlds.serve.dashboard import text
 from bothworlds.serve.dashboard.view_model import likeliest
-from bothworlds.serve.engine.learner import Sums, policy_of
-from bothworlds.serve.engine.served_surface import Display, Shelf
+from bothworlds.serve.engine.learner import SegmentCounters, policy_of
+from bothworlds.serve.engine.served_surface import ServedSegment, ServedSurface
 from bothworlds.serve.model import LOSS_UNIT, Item, Surface, SurfaceSettings
 from bothworlds.serve.reports.exploration_cost import LITTLE, cost_of, is_settled
 from bothworlds.serve.reports.item_rates import MINUTE
@@ -75,7 +75,11 @@ def shelf_of(rates, rounds, floor=0.0):
     surface = Surface(id=1, name="home", version=1, settings=settings, items=items, created_at=0, changed_at=0)
     shown = np.full((n, m), rounds // n)
     loss = np.round(rounds * (1.0 - rates) * LOSS_UNIT).astype(np.int64)
-    return Shelf(Display(surface, policy_of(settings)), Sums(rounds, 1, loss, shown, (shown * rates).astype(int)), 0)
+    return ServedSegment(
+        ServedSurface(surface, policy_of(settings)),
+        SegmentCounters(rounds, 1, loss, shown, (shown * rates).astype(int)),
+        0,
+    )
 
 
 CLEAR = np.outer([0.9, 0.5, 0.2, 0.1], [1.0, 0.5])
@@ -90,14 +94,14 @@ def test_exploration_costs_less_and_less():
 def test_the_cost_is_what_the_best_list_would_get_more():
     shelf = shelf_of(CLEAR, 1000)
     best = CLEAR[0, 0] + CLEAR[1, 1]
-    served = (CLEAR * shelf.plain.learner.marginals).sum()
-    assert cost_of([shelf]) == pytest.approx(1000 * (best - served) / shelf.sums.clicked.sum())
+    served = (CLEAR * shelf.unconstrained.learner.marginals).sum()
+    assert cost_of([shelf]) == pytest.approx(1000 * (best - served) / shelf.counters.clicked.sum())
     assert cost_of([shelf, shelf]) == pytest.approx(cost_of([shelf]))
 
 
 def test_items_that_do_equally_well_cost_nothing_although_they_take_turns():
     shelf = shelf_of(np.full((6, 3), 0.3), 5000)
-    assert shelf.plain.learner.entropy == pytest.approx(np.log(6))
+    assert shelf.unconstrained.learner.entropy == pytest.approx(np.log(6))
     assert cost_of([shelf]) == pytest.approx(0.0, abs=1e-9)
     assert is_settled(5000, 100, cost_of([shelf]))
 

@@ -3,12 +3,13 @@
 HTTP validates requests with these types, the engine returns them, the OpenAPI document is generated from them and the
 clients are typed with them. Fields may be added; none is renamed. A value that is not known yet is None, never NaN.
 
-Times that the engine returns are milliseconds (``Milliseconds``); HTTP writes them as RFC 3339, and the OpenAPI document
-describes them so. Rates are clicks per page or per show, not percentages.
+Times that the engine returns are milliseconds (``Milliseconds``); HTTP writes them as RFC 3339, as the OpenAPI
+document says. Rates are clicks per page or per show, not percentages.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
@@ -61,6 +62,7 @@ __all__ = [
     "Surfaces",
     "Uplift",
     "WarmStart",
+    "json_schemas",
     "rfc3339",
     "view_of",
 ]
@@ -73,9 +75,7 @@ SegmentName = Annotated[str, Meta(max_length=128, description="a part of the vis
 SlotNumber = Annotated[int, Meta(ge=0, le=MAX_SLOT, description="slots are counted from 0")]
 Version = Annotated[int, Meta(ge=0, description="409 if the surface has another version now")]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="RFC 3339, UTC")]
-Milliseconds = Annotated[
-    int, Meta(extra_json_schema={"type": "string", "format": "date-time"}, description="RFC 3339, UTC")
-]
+Milliseconds = Annotated[int, Meta(extra_json_schema={"format": "date-time"}, description="RFC 3339, UTC")]
 EventId = Annotated[str, Meta(max_length=64)]
 Token = Annotated[str, Meta(max_length=16384)]
 Propensity = Annotated[float, Meta(gt=0, le=1)]
@@ -548,3 +548,16 @@ class ProblemDetails(Struct, frozen=True):
     status: int
     detail: str
     errors: list[FieldError] = []
+
+
+def json_schemas(types: Sequence[Any], ref_template: str) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
+    """Returns the JSON schemas of types and of their components, as HTTP sends them: times are strings."""
+    schemas, components = msgspec.json.schema_components(types, ref_template=ref_template)
+    return schemas, _with_written_times(components)
+
+
+def _with_written_times(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        written = {key: _with_written_times(value) for key, value in schema.items()}
+        return {**written, "type": "string"} if written.get("format") == "date-time" else written
+    return [_with_written_times(value) for value in schema] if isinstance(schema, list) else schema

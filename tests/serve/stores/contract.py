@@ -91,7 +91,9 @@ def deleted(store: Store, revisions: Mapping[str, int | None], at: int = NOON) -
     (surface,) = store.surfaces()
 
     def make(found: list[Segment]) -> Any:
-        return surface_rules.reset(surface, found, at, "ann"), [{"action": f"delete {one.name}"} for one in found]
+        return surface_rules.reset_adjustments(surface, found, at, "ann"), [
+            {"action": f"delete {one.name}"} for one in found
+        ]
 
     return store.delete_segments(surface.id, revisions, make)
 
@@ -222,7 +224,9 @@ def check_items_that_could_not_be_shown_are_charged_what_was_observed(store: Sto
         before = store.segments(1)[0].loss if number else {}
         store.apply_feedback([VerifiedFeedback(event=event, clicks=0b001, final=True)], NOON)
         after = store.segments(1)[0].loss
-        added = {key: (after[key] - before.get(key, 0)) // LOSS_UNIT for key in after if after[key] != before.get(key, 0)}
+        added = {
+            key: (after[key] - before.get(key, 0)) // LOSS_UNIT for key in after if after[key] != before.get(key, 0)
+        }
         charged = {(1, 1): 2, (3, 1): 1, (4, 1): 1} if eligibility.absent else {(1, 1): 1, (0, 1): -1, (2, 1): -1}
         assert added == charged
         assert store.find_events([event.id])[event.id].eligibility == eligibility
@@ -449,7 +453,7 @@ def check_clicks_on_another_list_than_the_stored_one_are_rejected(store: Store) 
 
 def a_reset(store: Store, segment: str, at: int) -> None:
     (known,) = [one for one in store.segments(1) if one.name == segment]
-    store.adjust(surface_rules.reset(store.surfaces()[0], [known], at, "ann"), [])
+    store.adjust(surface_rules.reset_adjustments(store.surfaces()[0], [known], at, "ann"), [])
 
 
 @check
@@ -479,7 +483,7 @@ def check_a_reset_takes_away_what_has_settled_by_a_clock_that_was_ahead(store: S
     early.event, late.event = an_event(2, learn=0b111), an_event(4, learn=0b111)
     store.apply_feedback([early], NOON + 500)
     surface = store.surfaces()[0]
-    store.adjust_by(1, lambda found: surface_rules.reset(surface, found, NOON, "ann"), [])
+    store.adjust_by(1, lambda found: surface_rules.reset_adjustments(surface, found, NOON, "ann"), [])
     store.apply_feedback([late], NOON + 501)
     early.clicks = late.clicks = 0b010
     assert store.apply_feedback([early, late], NOON + 502) == ["expired", "accepted"]
@@ -502,7 +506,9 @@ def check_two_resets_at_once_take_away_what_is_there_once(store: Store) -> None:
     store.apply_feedback([a_report(number) for number in range(1, 40)], NOON)
 
     def reset() -> None:
-        store.adjust_by(1, lambda found: surface_rules.reset(store_surface, found, NOON, "ann"), [{"action": "reset"}])
+        store.adjust_by(
+            1, lambda found: surface_rules.reset_adjustments(store_surface, found, NOON, "ann"), [{"action": "reset"}]
+        )
 
     store_surface = store.surfaces()[0]
     resets = [threading.Thread(target=reset) for _ in range(4)]

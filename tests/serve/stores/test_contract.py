@@ -28,9 +28,9 @@ def test_a_store_keeps_the_contract(check: Callable[[Store], None], store: SqlSt
 
 class CountsDuplicates(SqlStore):
     def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
-        statuses = super().apply_feedback(reports, now)
+        statuses = super().apply_feedback(feedback, now)
         additions = BatchTotals()
-        for report, status in zip(reports, statuses, strict=True):
+        for report, status in zip(feedback, statuses, strict=True):
             additions.add(increments_of(report.event) if status == "duplicate" else None)
         self.database.write(lambda session: add_counters(session, additions))
         return statuses
@@ -38,13 +38,13 @@ class CountsDuplicates(SqlStore):
 
 class LosesTheLastReport(SqlStore):
     def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
-        return [*super().apply_feedback(reports[:-1], now), "accepted"]
+        return [*super().apply_feedback(feedback[:-1], now), "accepted"]
 
 
 class StoresWhatHasExpired(SqlStore):
     def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
-        self.save_events([report.event for report in reports if report.event.surface_id == 1])
-        return super().apply_feedback(reports, now)
+        self.save_events([report.event for report in feedback if report.event.surface_id == 1])
+        return super().apply_feedback(feedback, now)
 
 
 class ForgetsDecisions(SqlStore):
@@ -71,9 +71,9 @@ class TakesAnyVersion(SqlStore):
 
 class TakesClicksOnAnyList(SqlStore):
     def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
-        stored = self.find_events([report.event.id for report in reports])
+        stored = self.find_events([report.event.id for report in feedback])
         return super().apply_feedback(
-            [structs.replace(report, event=stored.get(report.event.id, report.event)) for report in reports], now
+            [structs.replace(report, event=stored.get(report.event.id, report.event)) for report in feedback], now
         )
 
 
@@ -98,7 +98,7 @@ class BelievesItsClock(SqlStore):
 
 class ChargesNobodyForAbsence(SqlStore):
     def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
-        present = [structs.replace(r, event=structs.replace(r.event, eligibility=ALL_ELIGIBLE)) for r in reports]
+        present = [structs.replace(r, event=structs.replace(r.event, eligibility=ALL_ELIGIBLE)) for r in feedback]
         return super().apply_feedback(present, now)
 
 

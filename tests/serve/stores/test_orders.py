@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bothworlds.serve.model import Event, VerifiedFeedback
 from bothworlds.serve.ops.verify import verify
-from bothworlds.serve.settlement import reported, silent
+from bothworlds.serve.settlement import apply_clicks, settle_at_deadline
 from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql_store import SqlStore
 from tests.serve.postgres_server import PostgresServer
@@ -73,7 +73,7 @@ class StoreMachine(RuleBasedStateMachine):
     def report(self, reports: list[VerifiedFeedback]) -> None:
         expected = []
         for report in reports:
-            event, _, status = reported(
+            event, _, status = apply_clicks(
                 self.known.get(report.event.id, report.event), report.clicks, report.final, self.now
             )
             expected.append(status)
@@ -98,7 +98,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        after = {id: silent(event, self.now)[0] for id, event in self.known.items()}
+        after = {id: settle_at_deadline(event, self.now)[0] for id, event in self.known.items()}
         changed = sum(after[id] is not self.known[id] for id in after)
         assert self.store.settle_overdue(self.now, 100) == changed
         self.known = after

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import psycopg
 import pytest
 
-from bothworlds.serve.engine.engine.engine import Engine
+from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.engine.tokens import open_secrets
 from bothworlds.serve.model import VerifiedFeedback
 from bothworlds.serve.ops.verify import verify
@@ -49,7 +49,11 @@ def test_a_store_of_the_previous_schema_opens_with_all_that_is_in_it(place: str)
     assert sum(row["clicks"] for row in history) == sum(event.clicks.bit_count() for event in store.settled())
     assert verify(store).clean
     assert verify(store).adjustments == 1
-    assert store.apply_feedback([a_report(13, 1), a_report(1), a_report(20)], NOON) == ["accepted", "duplicate", "accepted"]
+    assert store.apply_feedback([a_report(13, 1), a_report(1), a_report(20)], NOON) == [
+        "accepted",
+        "duplicate",
+        "accepted",
+    ]
     assert store.audit(1, 5)[0]["action"] == "created"
     assert all(event.pinned == (0b111 & ~event.learn if event.learn else 0) for event in store.events(1, 0, NOON + 19))
     assert verify(store).clean

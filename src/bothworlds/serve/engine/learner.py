@@ -77,8 +77,8 @@ class DrawnList(NamedTuple):
 class ServingPolicy:
     """The immutable policy that answers requests until a newer one replaces it.
 
-    ``eligible`` are the items that can be shown at the ``free`` slots, with ``marginals`` (eligible, free); ``learn`` and
-    ``pinned`` are the masks of free and pinned slots. ``id`` is a digest of all this.
+    ``eligible`` are the items that can be shown at the ``free`` slots, with ``marginals`` (eligible, free). ``learn``
+    and ``pinned`` are the masks of free and pinned slots. ``id`` is a digest of all this.
     """
 
     __slots__ = (

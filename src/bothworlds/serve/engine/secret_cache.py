@@ -67,7 +67,7 @@ class SecretCache:
         self._looked_up_at = time.monotonic()
 
     def follow(self) -> None:
-        """Reads the secrets again every ``FOLLOW_SECONDS``: another process may have retired the one that signs here."""
+        """Reads the secrets again if ``FOLLOW_SECONDS`` have passed: another process may have rotated them."""
         now = time.monotonic()
         if now - self.followed_at > FOLLOW_SECONDS:
             self.followed_at = now

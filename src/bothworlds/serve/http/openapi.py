@@ -6,9 +6,7 @@ import re
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
-
-from ..schemas import ProblemDetails
+from ..schemas import ProblemDetails, json_schemas
 from .operations import JSON, OPERATIONS, Operation
 from .problems import MEDIA_TYPE
 
@@ -25,7 +23,7 @@ def describe(version: str, operations: tuple[Operation, ...] = OPERATIONS) -> di
     """The whole description."""
     structs = {struct for operation in operations for struct in _structs(operation)} | {ProblemDetails}
     ordered = sorted(structs, key=lambda struct: struct.__name__)
-    references, schemas = msgspec.json.schema_components(ordered, ref_template=REFERENCE)
+    references, schemas = json_schemas(ordered, REFERENCE)
     schema_of = dict(zip(ordered, references, strict=True))
     paths: dict[str, Any] = {}
     for operation in operations:

@@ -28,7 +28,7 @@ SNAPSHOTS = 12  # of the marginals over time
 LONG_RUN = 7 * DAY
 
 
-def report_of(store: Store, asked: Asked, rates: Rates, results: Mapping[tuple[int, str], int]) -> dict[str, Any]:
+def report_of(store: Store, asked: Asked, rates: Rates, results: Mapping[tuple[int, str], int]) -> Any:
     """The whole report."""
     display, surface = asked.display, asked.display.surface
     rows = of_segment(store.history(surface.id, asked.since, asked.until, step_of(asked)), asked.segment)
@@ -60,7 +60,7 @@ def report_of(store: Store, asked: Asked, rates: Rates, results: Mapping[tuple[i
     }
 
 
-def headline_of(store: Store, display: ServedSurface, now: int) -> dict[str, Any]:
+def headline_of(store: Store, display: ServedSurface, now: int) -> Any:
     """What fits on one line about the last day, and about the recent window."""
     surface = display.surface
     rows = store.history(surface.id, now - DAY, now + MINUTE, DAY)

@@ -25,9 +25,9 @@ class VersionConflict(Exception):
 class Store(Protocol):
     """The storage that the engine needs. All calls block and may come from any thread.
 
-    Every call that writes is one transaction, which is durable when the call returns, with these exceptions:
-    ``save_events``, ``save_policy`` and ``admit_segment`` survive kill -9 but are not synced to disk (a token carries the
-    decision, a policy can be computed again); ``import_events`` writes 1000 events per transaction.
+    Every call that writes is one transaction, which is durable when the call returns, with these exceptions: data of
+    ``save_events``, ``save_policy`` and ``admit_segment`` survives kill -9 but is not synced to disk (a token carries
+    the decision, a policy can be computed again); ``import_events`` writes 1000 events per transaction.
 
     A call that raises StoreError can be retried, because events are counted once. Before retrying ``adjust``, read the
     audit log: the connection may have broken just after the commit.

@@ -232,8 +232,8 @@ class _FileLock:
 
     The lock file beside the database works on every system, but depends on the name of the database. On POSIX systems
     the database file itself is locked as well, so that it has one owner even if it is renamed or linked while in use.
-    A file with several hard links is refused even if it is not in use: SQLite keeps recent changes in a file named after
-    the database, and would not find them under the other name.
+    A file with several hard links is refused even if it is not in use: SQLite keeps recent changes in a file named
+    after the database, and would not find them under the other name.
     """
 
     def __init__(self, path: Path) -> None:
@@ -317,7 +317,7 @@ def _remedy(path: Path, error: sqlite3.DatabaseError) -> str:
     remedies = {
         sqlite3.SQLITE_FULL: f"the disk that holds {path} is full: free some space",
         sqlite3.SQLITE_READONLY: f"{path} cannot be written: give the service write access to the file and its folder",
-        sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: check that the file and its folder exist and can be written",
+        sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: check that it and its folder exist and can be written",
         sqlite3.SQLITE_BUSY: f"{path} is locked by another program: close it",
         sqlite3.SQLITE_LOCKED: f"{path} is locked by another program: close it",
         sqlite3.SQLITE_IOERR: f"the disk that holds {path} reports an error: check it",

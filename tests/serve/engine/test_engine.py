@@ -13,8 +13,8 @@ from bothworlds.serve.model import Conflict, Invalid, Unknown
 from bothworlds.serve.reports import item_rates
 from bothworlds.serve.schemas import FeedbackEvent
 
-from .fakes import FakeStore
-from .running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written
+from ..fakes import FakeStore
+from ..running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written
 
 
 @with_engine()
@@ -24,7 +24,7 @@ async def test_the_same_request_gives_the_same_list_though_the_policy_has_moved_
         await visit(engine, f"v{k}", {"a"})
     await refreshed(engine)
     assert await engine.rank("home", "r1") == first
-    engine._recent.clear()  # as after a while, or a new start
+    engine.clear_recent()  # as after a while, or a new start
     assert await engine.rank("home", "r1") == first
     assert (await engine.rank("home", "r1", segment="other", exclude=["a", "b"])).slots == first.slots
     assert (await engine.rank("home", "r2")).event_id != first.event_id
@@ -209,17 +209,17 @@ async def test_pages_may_be_pinned_whole_or_leave_no_choice(engine, store, clock
 async def test_policies_for_exclusions_are_kept_but_not_without_end(engine, store, clock):
     from bothworlds.serve.engine import served_surface
 
-    for k in range(served_surface.CHOICES + 40):
+    for k in range(served_surface.MAX_CACHED + 40):
         pins = {k % 3: ITEMS[k % 6]}
         exclude = [name for j, name in enumerate(ITEMS) if k >> 3 >> j & 1 and name != ITEMS[k % 6]][:2]
         await engine.rank("home", f"r{k}", pins=pins, exclude=exclude)
-    shelf = engine._refresher.displays["home"].shelves[""]
-    assert 0 < len(shelf._choices) <= served_surface.CHOICES
+    old = engine.refresher.surfaces["home"].segments[""]
+    assert 0 < old.cache_size <= served_surface.MAX_CACHED
     await visit(engine, "v", {"a"})
     await refreshed(engine)
-    fresh = engine._refresher.displays["home"].shelves[""]
-    assert 0 < len(fresh._choices) <= served_surface.HOT
-    assert fresh is not shelf
+    fresh = engine.refresher.surfaces["home"].segments[""]
+    assert 0 < fresh.cache_size <= served_surface.MAX_PRESOLVED
+    assert fresh is not old
 
 
 @with_engine()
@@ -230,11 +230,11 @@ async def test_the_memory_for_exclusions_is_shared_by_the_segments_of_a_surface(
     for name in names:
         await engine.rank("home", f"first {name}", segment=name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(served_surface, "CELLS", 8 * len(ITEMS) * 3)
+        patch.setattr(served_surface, "MAX_CACHED_CELLS", 8 * len(ITEMS) * 3)
         for name in names:
             for item in ITEMS:
                 await engine.rank("home", f"{name} {item}", segment=name, exclude=[item])
-    kept = [len(engine._refresher.displays["home"].shelves[name]._choices) for name in names]
+    kept = [engine.refresher.surfaces["home"].segments[name].cache_size for name in names]
     assert kept == [2, 2, 2, 2]
 
 
@@ -311,7 +311,7 @@ async def test_a_change_that_another_process_overtakes_is_made_again(one, two, s
 
     def slow(surface, adjustments, audit):
         store.save_surface = save
-        quicker = surface_rules.with_settings(store.surfaces()[0], {"floor": 0.09}, clock()).surface
+        quicker = surface_rules.change_settings(store.surfaces()[0], {"floor": 0.09}, clock()).surface
         overtaken.append(save(quicker, [], []))
         return save(surface, adjustments, audit)
 
@@ -348,7 +348,7 @@ def test_clicks_on_a_list_that_was_lost_do_not_count_for_another():
         store, clock = FakeStore(), Clock()
         async with running(store, clock=clock) as engine:
             await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
-            engine._writer.remember = lambda event: None  # killed before it was written
+            engine.writer.enqueue_decision = lambda event: None  # killed before it was written
             lost = await engine.rank("home", "r1")
         async with running(store, clock=clock) as engine:
             await engine.patch_surface("home", {"floor": 0.5, "policy": "uniform"}, actor="test")
@@ -381,7 +381,7 @@ async def test_pins_are_told_alike_at_first_and_from_the_store(engine, store, cl
     pages = {k: await engine.rank("home", f"r{k}", pins={1: "c"}) for k in range(20)}
     assert {page.arm for page in pages.values()} == {"learner", "holdout"}
     await written(engine)
-    engine._recent.clear()
+    engine.clear_recent()
     for k, page in pages.items():
         assert [slot.pinned for slot in page.slots] == [False, True, False]
         assert await engine.rank("home", f"r{k}") == page
@@ -395,9 +395,11 @@ def test_the_first_visitor_waits_for_no_solver(monkeypatch):
     from bothworlds.serve.engine import served_surface
 
     threads = []
-    solve = served_surface.served
+    solve = served_surface.serving_policy
     monkeypatch.setattr(
-        served_surface, "served", lambda *arguments: threads.append(threading.current_thread()) or solve(*arguments)
+        served_surface,
+        "serving_policy",
+        lambda *arguments: threads.append(threading.current_thread()) or solve(*arguments),
     )
 
     async def whole():
@@ -410,9 +412,9 @@ def test_the_first_visitor_waits_for_no_solver(monkeypatch):
             assert first.slots
             assert threads
             assert threading.main_thread() not in threads
-            await engine.rank("home", "r2", segment="one", exclude=["a"])  # choices are each segment's own
-            one, two = (engine._refresher.displays["home"].shelves[name] for name in ("one", "two"))
-            assert (len(one._choices), len(two._choices)) == (1, 0)
+            await engine.rank("home", "r2", segment="one", exclude=["a"])  # each segment has a cache of its own
+            one, two = (engine.refresher.surfaces["home"].segments[name] for name in ("one", "two"))
+            assert (one.cache_size, two.cache_size) == (1, 0)
 
     asyncio.run(whole())
 
@@ -488,8 +490,8 @@ def test_two_workers_give_one_answer_to_a_request_that_both_get_at_once():
                 pairs = [
                     await asyncio.gather(one.rank("home", f"r{k}"), other.rank("home", f"r{k}")) for k in range(50)
                 ]
-                assert one._refresher.displays["home"].shelves[""].sums.rounds
-                assert not other._refresher.displays["home"].shelves[""].sums.rounds
+                assert one.refresher.surfaces["home"].segments[""].counters.rounds
+                assert not other.refresher.surfaces["home"].segments[""].counters.rounds
                 for first, second in pairs:
                     assert (first.slots, first.arm, first.policy_id) == (second.slots, second.arm, second.policy_id)
                     assert {(await answer(one, first, [0])).status, (await answer(other, second, [0])).status} == {

@@ -9,8 +9,8 @@ import pytest
 
 from bothworlds.serve.model import LOSS_UNIT, Invalid
 
-from .fakes import FakeStore
-from .running import ITEMS, answer, running, visit, with_engine
+from ..fakes import FakeStore
+from ..running import ITEMS, answer, running, visit, with_engine
 
 MODEL = {"item": ["a", "b", "c", "nobody"], "attraction": [0.9, 0.5, 0.1, 0.3], "examination": [1.0, 0.6, 0.3, 0.1]}
 
@@ -30,7 +30,7 @@ async def test_an_exported_log_teaches_another_store_the_same(engine, store, clo
         assert taken == {"taken": 60, "known": 0, "refused": 0, "reasons": {}}
         assert other.totals() == store.totals()
         again = await second.import_rows("home", iter(rows), actor="test")
-        assert (again["taken"], again["known"]) == (0, 60)
+        assert (again.taken, again.known) == (0, 60)
         assert other.totals() == store.totals()
         assert sorted(map(str, second.export("home"))) == sorted(map(str, rows))
 
@@ -43,9 +43,9 @@ async def test_a_log_teaches_another_surface_of_the_same_store_once(engine, stor
     rows = list(engine.export("home"))
     for taken, known in ((30, 0), (0, 30)):
         told = await engine.import_rows("twin", iter(rows), actor="test")
-        assert (told["taken"], told["known"], told["refused"]) == (taken, known, 0)
+        assert (told.taken, told.known, told.refused) == (taken, known, 0)
         assert (await engine.state("twin"))["loss"] == (await engine.state("home"))["loss"]
-    assert (await engine.import_rows("home", iter(rows), actor="test"))["known"] == 30
+    assert (await engine.import_rows("home", iter(rows), actor="test")).known == 30
     assert store.totals() == store.rebuilt()
 
 
@@ -56,11 +56,11 @@ async def test_a_log_that_counts_positions_from_one_is_learned_from(engine, stor
         for event in (0, 1)
         for position in (1, 2, 3)
     ]
-    assert (await engine.import_rows("home", rows, actor="test"))["taken"] == 2
+    assert (await engine.import_rows("home", rows, actor="test")).taken == 2
     assert np.diag((await engine.state("home"))["loss"]).tolist() == [4.0, 4.0, 4.0]
     from_zero = [{**row, "event": f"{row['event']}-", "position": row["position"] - 1} for row in rows]
     told = await engine.import_rows("home", [*from_zero, *({**row, "event": "x"} for row in rows[:2])], actor="test")
-    assert (told["taken"], told["reasons"]) == (2, {"positions of an event must be 0, 1, 2, ... in this order": 1})
+    assert (told.taken, told.reasons) == (2, {"positions of an event must be 0, 1, 2, ... in this order": 1})
 
 
 @with_engine(max_segments=2)
@@ -88,8 +88,8 @@ async def test_rows_that_make_no_sense_are_counted_and_left_out(engine, store, c
     }
     rows = [*good, *(row for rows in bad.values() for row in rows)]
     taken = await engine.import_rows("home", rows, actor="test")
-    assert taken["taken"] == 2
-    assert taken["refused"] == len(bad) - 1 + 2
+    assert taken.taken == 2
+    assert taken.refused == len(bad) - 1 + 2
     assert len(list(engine.export("home"))) == 4
     rounds, loss, _, clicked = store.totals()[1, ""]
     assert (rounds, loss, clicked) == (1, {(0, 0): 4 * LOSS_UNIT, (2, 2): 4 * LOSS_UNIT}, {(1, 1): 1})

@@ -7,18 +7,18 @@ import asyncio
 import pytest
 
 from bothworlds.serve.engine import refresher
-from bothworlds.serve.engine.segments import DAY, GRAIN, HOUR
+from bothworlds.serve.engine.segments import DAY, HOUR, USE_RESOLUTION
 from bothworlds.serve.model import Invalid, TooMany, Unknown
 
-from .fakes import FakeStore
-from .running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written
+from ..fakes import FakeStore
+from ..running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written
 
 MODEL = {"item": ["a", "b", "c"], "attraction": [0.9, 0.5, 0.1], "examination": [1.0, 0.6, 0.4]}
 WINDOW = 1_800_000 + 86_400_000  # milliseconds for which a click on a page counts, by default
 
 
 def names(engine):
-    return set(engine._refresher.displays["home"].shelves)
+    return set(engine.refresher.surfaces["home"].segments)
 
 
 async def listed(engine):
@@ -35,7 +35,7 @@ async def test_a_segment_without_a_place_is_served_and_logged_as_the_default_one
     assert store.totals()[1, ""][0] == 1
     assert (await engine.event(page.event_id))["segment"] == ""
     assert await engine.rank("home", "r3", segment="three") == page
-    engine._recent.clear()
+    engine.clear_recent()
     assert (await engine.rank("home", "r3")).segment == ""  # told from the store
     assert (await engine.rank("home", "r4", segment="one")).segment == "one"
 
@@ -65,7 +65,7 @@ async def test_imports_and_warm_starts_keep_to_the_same_places(engine, store, cl
     row = {"position": 0, "item": "a", "click": 1, "propensity": 0.5}
     rows = [{**row, "event": f"e{k}", "segment": name} for k, name in enumerate(["one", "two", "two", ""])]
     taken = await engine.import_rows("home", rows, actor="test")
-    assert (taken["taken"], taken["reasons"]) == (2, {"there are more segments than max_segments": 2})
+    assert (taken.taken, taken.reasons) == (2, {"there are more segments than max_segments": 2})
     with pytest.raises(TooMany, match="max_segments"):
         await engine.warm_start("home", MODEL, rounds=10, segment="two", actor="test")
     await engine.warm_start("home", MODEL, rounds=10, segment="one", actor="test")
@@ -75,14 +75,14 @@ async def test_imports_and_warm_starts_keep_to_the_same_places(engine, store, cl
 @with_engine(max_segments=2)
 async def test_while_the_store_is_away_a_new_segment_is_served_as_the_default_one(engine, store, clock):
     await engine.rank("home", "r0")
-    find, store.find = store.find, lambda ids: {}
+    find, store.find_events = store.find_events, lambda ids: {}
 
     def away(*place):
         raise refresher.StoreError("the disk is full")
 
     admit, store.admit_segment = store.admit_segment, away
     assert (await engine.rank("home", "r1", segment="one")).segment == ""
-    store.find, store.admit_segment = find, admit
+    store.find_events, store.admit_segment = find, admit
     assert (await engine.rank("home", "r2", segment="one")).segment == "one"
 
 
@@ -166,10 +166,10 @@ async def test_segments_that_nobody_uses_expire_and_those_without_a_click_soon(e
     assert await expired(engine, clock, start + WINDOW) == everything
     await eventually(lambda: store.open_events() == 0)
     await refreshed(engine)  # a deadline is a use: something was learned
-    assert await expired(engine, clock, start + WINDOW + GRAIN + 1) == {"clicked", "started", "asked for"}
-    assert await expired(engine, clock, start + 2 * WINDOW + GRAIN + 1) == {"clicked", "started"}
+    assert await expired(engine, clock, start + WINDOW + USE_RESOLUTION + 1) == {"clicked", "started", "asked for"}
+    assert await expired(engine, clock, start + 2 * WINDOW + USE_RESOLUTION + 1) == {"clicked", "started"}
     assert await expired(engine, clock, start + 10 * DAY) == {"clicked", "started"}
-    assert await expired(engine, clock, start + 10 * DAY + 2 * GRAIN + 1) == set()
+    assert await expired(engine, clock, start + 10 * DAY + 2 * USE_RESOLUTION + 1) == set()
     said = [(e["actor"], e["action"], e["detail"]) for e in store.entries if e["action"] == "expire segment"]
     assert said[0] == ("expiry", "expire segment", "'shown': 1 pages learned from, 0 clicks")
     assert len(said) == 4
@@ -214,7 +214,7 @@ def test_last_uses_survive_a_restart():
         async with running(store, clock=clock) as engine:
             assert (await listed(engine))["one"]["used_at"] == used_at
             assert await expired(engine, clock, used_at + 30 * DAY) == {"one"}
-            assert await expired(engine, clock, used_at + 30 * DAY + GRAIN + 1) == set()
+            assert await expired(engine, clock, used_at + 30 * DAY + USE_RESOLUTION + 1) == set()
 
     asyncio.run(whole())
 
@@ -252,7 +252,7 @@ def test_segments_expire_by_themselves(monkeypatch):
         async with running(FakeStore(), clock=clock, refresh_ms=5) as engine:
             await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
             await visit(engine, "r", set(), segment="one")
-            await eventually(lambda: engine._refresher.displays["home"].shelves["one"].sums.rounds == 1)
+            await eventually(lambda: engine.refresher.surfaces["home"].segments["one"].counters.rounds == 1)
             clock.at += 40 * DAY
             await eventually(lambda: names(engine) == {""})
 

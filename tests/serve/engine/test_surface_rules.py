@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from bothworlds.serve.engine import surface_rules
 from bothworlds.serve.model import LOSS_UNIT, Conflict, Invalid, Segment, TooMany, Unknown
 
-from .fakes import FakeStore
-from .running import ITEMS, Clock, answer, refreshed, running, visit, with_engine
+from ..fakes import FakeStore
+from ..running import ITEMS, Clock, answer, refreshed, running, visit, with_engine
 
 NOW = 1_000
 
 
 def surface(**body):
-    made = surface_rules.created("home", {"slots": 2, "items": ["a", "b", "c"], **body}, NOW).surface
+    made = surface_rules.create_surface("home", {"slots": 2, "items": ["a", "b", "c"], **body}, NOW).surface
     return surface_rules.msgspec.structs.replace(made, id=1)
 
 
@@ -72,7 +72,7 @@ def test_what_makes_no_sense_is_refused_and_pointed_at(body, pointer, said):
 @pytest.mark.parametrize("name", ["", "a\tb", "x" * 129])
 def test_surfaces_have_proper_names(name):
     with pytest.raises(Invalid):
-        surface_rules.created(name, {"slots": 1, "items": ["a"]}, NOW)
+        surface_rules.create_surface(name, {"slots": 1, "items": ["a"]}, NOW)
 
 
 def test_there_are_limits_to_items():
@@ -82,11 +82,11 @@ def test_there_are_limits_to_items():
 
 def test_a_new_item_starts_at_the_median_of_the_active_ones():
     known = surface(items=["a", "b", "c", "d"])
-    known = surface_rules.paused(known, "d", NOW).surface
+    known = surface_rules.pause_item(known, "d", NOW).surface
     medians = surface_rules.medians_of(
         known, [segment([[10, 1], [30, 2], [20, 9], [999, 999]]), segment([[0, 4]], "other")]
     )
-    change = surface_rules.put_back(known, "new", medians, NOW, "me")
+    change = surface_rules.activate_item(known, "new", medians, NOW, "me")
     cells = {one.increments.segment: one.increments.cells for one in change.adjustments}
     assert [(c.item, c.slot, c.loss // LOSS_UNIT) for c in cells[""]] == [(4, 0, 20), (4, 1, 2)]
     assert "other" not in cells  # the median there is zero
@@ -94,9 +94,9 @@ def test_a_new_item_starts_at_the_median_of_the_active_ones():
 
 
 def test_an_item_that_comes_back_is_as_its_counters_say():
-    for away in (surface_rules.paused, surface_rules.removed):
+    for away in (surface_rules.pause_item, surface_rules.remove_item):
         known = away(surface(), "c", NOW).surface
-        assert surface_rules.put_back(known, "c", {"": [5] * 50}, NOW, "me").adjustments == ()
+        assert surface_rules.activate_item(known, "c", {"": [5] * 50}, NOW, "me").adjustments == ()
 
 
 @with_engine()
@@ -123,19 +123,21 @@ def test_removed_items_make_room_for_others(monkeypatch):
     monkeypatch.setattr(surface_rules, "MAX_ITEMS_EVER", 6)
     known = surface(items=["a", "b", "c", "d"])
     with pytest.raises(TooMany, match="at most 4 items"):
-        surface_rules.put_back(known, "e", {}, NOW, "me")
+        surface_rules.activate_item(known, "e", {}, NOW, "me")
     for old, new in (("c", "e"), ("d", "f")):
-        known = surface_rules.put_back(surface_rules.removed(known, old, NOW).surface, new, {}, NOW, "me").surface
+        known = surface_rules.activate_item(
+            surface_rules.remove_item(known, old, NOW).surface, new, {}, NOW, "me"
+        ).surface
     with pytest.raises(TooMany, match="at most 4 items"):
-        surface_rules.put_back(surface_rules.paused(known, "a", NOW).surface, "g", {}, NOW, "me")
+        surface_rules.activate_item(surface_rules.pause_item(known, "a", NOW).surface, "g", {}, NOW, "me")
     with pytest.raises(TooMany, match="6 items in its life"):
-        surface_rules.put_back(surface_rules.removed(known, "a", NOW).surface, "g", {}, NOW, "me")
+        surface_rules.activate_item(surface_rules.remove_item(known, "a", NOW).surface, "g", {}, NOW, "me")
 
 
 def test_a_row_belongs_to_one_item_for_good():
-    known = surface_rules.removed(surface(), "c", NOW).surface
-    known = surface_rules.put_back(known, "d", {}, NOW, "me").surface
-    known = surface_rules.put_back(known, "c", {}, NOW, "me").surface
+    known = surface_rules.remove_item(surface(), "c", NOW).surface
+    known = surface_rules.activate_item(known, "d", {}, NOW, "me").surface
+    known = surface_rules.activate_item(known, "c", {}, NOW, "me").surface
     assert [(item.name, item.index, item.state) for item in known.items] == [
         ("a", 0, "active"),
         ("b", 1, "active"),
@@ -146,19 +148,19 @@ def test_a_row_belongs_to_one_item_for_good():
 
 def test_too_few_items_are_never_left():
     with pytest.raises(Invalid, match="2 slots need 2 active items; there are 1"):
-        surface_rules.paused(surface_rules.paused(surface(), "a", NOW).surface, "b", NOW)
+        surface_rules.pause_item(surface_rules.pause_item(surface(), "a", NOW).surface, "b", NOW)
 
 
 def test_what_changes_nothing_leaves_the_version():
     known = surface()
-    assert surface_rules.with_settings(known, {"slots": 2}, NOW).surface is known
-    assert surface_rules.put_back(known, "a", {}, NOW, "me").surface is known
-    assert surface_rules.updated(known, {"slots": 2, "items": ["b"]}, {}, NOW, "me").surface is known
+    assert surface_rules.change_settings(known, {"slots": 2}, NOW).surface is known
+    assert surface_rules.activate_item(known, "a", {}, NOW, "me").surface is known
+    assert surface_rules.update_surface(known, {"slots": 2, "items": ["b"]}, {}, NOW, "me").surface is known
 
 
 def test_one_put_is_one_version_whatever_it_holds():
     known = surface()
-    change = surface_rules.updated(
+    change = surface_rules.update_surface(
         known, {"items": ["x", "y"], "baseline": ["y"], "slots": 4}, {"": [5] * 50}, NOW, "me"
     )
     assert change.surface.version == known.version + 1

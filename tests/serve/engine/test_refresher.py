@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
+from bothworlds.serve.engine import refresher
 from bothworlds.serve.model import VerifiedFeedback
 
-from .fakes import FakeStore
-from .running import ITEMS, Clock, answer, refreshed, running, visit
+from ..fakes import FakeStore
+from ..running import ITEMS, Clock, answer, refreshed, running, visit
 
 NEVER = {"refresh_ms": 3_600_000, "refresh_events": 1_000_000}  # by itself: tests refresh when they mean to
 
@@ -26,14 +27,14 @@ def with_idle_refresher(test):
 
 
 def rounds_served(engine, segment=""):
-    return engine._refresher.displays["home"].shelves[segment].sums.rounds
+    return engine.refresher.surfaces["home"].segments[segment].counters.rounds
 
 
 @with_idle_refresher
 async def test_a_surface_that_is_changed_while_events_settle_is_served_by_the_latest_counters(engine, store, clock):
     await visit(engine, "r1", set())
-    event = engine._signer.read((await engine.rank("home", "r2")).token)
-    read, refreshing = store.segments, threading.Thread(target=engine._refresher.refresh)
+    event = engine.secrets.signer.read((await engine.rank("home", "r2")).token)
+    read, refreshing = store.segments, threading.Thread(target=engine.refresher.refresh)
 
     def overtaken(*given):
         """Between reading counters and serving by them, an event settles, and others refresh."""
@@ -54,8 +55,8 @@ async def test_a_surface_that_is_changed_while_events_settle_is_served_by_the_la
 async def test_a_segment_that_is_learned_of_this_moment_does_not_start_anew(engine, store, clock):
     await visit(engine, "r1", set(), segment="mobile")
     await refreshed(engine)
-    # Between looking for the segment and making a first shelf for it, the refresher has found it in the store.
-    assert engine._refresher.shelf(engine._refresher.displays["home"], "mobile").sums.rounds == 1
+    # Between the lookup of the segment and its creation, the refresher has read it from the store.
+    assert engine.refresher.add_segment(engine.refresher.surfaces["home"], "mobile").counters.rounds == 1
     assert rounds_served(engine, "mobile") == 1
 
 
@@ -72,26 +73,27 @@ async def test_an_import_is_served_by_though_the_surface_was_changed_meanwhile(e
         return take(events)
 
     store.import_events = overtaken
-    assert (await engine.import_rows("home", iter(rows), actor="test"))["taken"] == 3
+    assert (await engine.import_rows("home", iter(rows), actor="test")).taken == 3
     assert rounds_served(engine) == 6
 
 
 @with_idle_refresher
 async def test_a_surface_whose_policy_fails_does_not_keep_others_from_learning(engine, store, clock):
+    counters_of, served = refresher.counters_of, engine.refresher
+
     await engine.put_surface("odd", {"slots": 3, "items": ITEMS}, actor="test")
     await answer(engine, await engine.rank("odd", "r1"), [])
     await visit(engine, "r1", set())
-    shelve, refresher = engine._refresher._shelve, engine._refresher
 
-    def failing(display, *rest):
-        if display.surface.name == "home":  # the first of the two
+    def failing(segment, surface):
+        if surface.name == "home":  # the first of the two
             raise ZeroDivisionError("a policy with a fault")
-        shelve(display, *rest)
+        return counters_of(segment, surface)
 
-    refresher._shelve = failing
-    with pytest.raises(ZeroDivisionError):
-        refresher.refresh()
-    assert refresher.displays["odd"].shelves[""].sums.rounds == 1
-    refresher._shelve = shelve
-    refresher.refresh()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refresher, "counters_of", failing)
+        with pytest.raises(ZeroDivisionError):
+            served.refresh()
+    assert served.surfaces["odd"].segments[""].counters.rounds == 1
+    served.refresh()
     assert rounds_served(engine) == 1

@@ -7,10 +7,10 @@ from scipy.stats import chisquare
 
 from bothworlds.kernels import kernel
 from bothworlds.policies.parts.random_stream import make_stream
-from bothworlds.serve.engine.list_sampler import make_wheel, spin
+from bothworlds.serve.engine.list_sampler import draw_list, make_list_sampler
 from bothworlds.serve.model import event_id_of, seed_of
 
-from .running import answer, visit, with_engine
+from ..running import answer, visit, with_engine
 
 KEY = b"a key that is the same in every run"
 
@@ -30,25 +30,25 @@ def p_value(counts: np.ndarray, x: np.ndarray, draws: int) -> float:
 
 def test_shown_frequencies_are_the_probabilities(rng):
     x, draws = some_marginals(rng), 20_000
-    wheel, counts = make_wheel(x), np.zeros_like(x)
+    sampler, counts = make_list_sampler(x), np.zeros_like(x)
     for seed in seeds(draws):
-        counts[spin(wheel, seed), [0, 1, 2]] += 1
+        counts[draw_list(sampler, seed), [0, 1, 2]] += 1
     assert p_value(counts, x, draws) > 1e-4
     assert p_value(counts, np.full_like(x, 1 / 6), draws) < 1e-4  # the check can fail
 
 
 def test_the_same_seed_gives_the_same_list_whatever_was_drawn_before(rng):
-    one = make_wheel(some_marginals(rng))
-    other = make_wheel(one.marginals)
-    wanted = [spin(one, seed) for seed in seeds(50)]
+    one = make_list_sampler(some_marginals(rng))
+    other = make_list_sampler(one.marginals)
+    wanted = [draw_list(one, seed) for seed in seeds(50)]
     for seed, expected in reversed(list(zip(seeds(50), wanted))):
-        assert spin(other, seed) == expected
+        assert draw_list(other, seed) == expected
 
 
 def test_a_seed_of_zeros_draws_a_list_like_any_other(rng):
-    wheel = make_wheel(some_marginals(rng))
-    assert len(set(spin(wheel, bytes(16)))) == 3
-    assert wheel.stream.words.any()
+    sampler = make_list_sampler(some_marginals(rng))
+    assert len(set(draw_list(sampler, bytes(16)))) == 3
+    assert sampler.stream.words.any()
 
 
 @kernel
@@ -65,13 +65,13 @@ def test_a_stream_gives_the_same_numbers_compiled_and_interpreted():
 async def test_pages_show_items_as_often_as_they_log(engine, store, clock):
     for k in range(200):
         await visit(engine, f"v{k}", {"a", "b"})
-    before = engine._refresher.displays["home"].shelves[""].plain.learner
-    engine._writer.remember = lambda event: None  # keep the policy as it is
+    before = engine.refresher.surfaces["home"].segments[""].unconstrained.learner
+    engine.writer.enqueue_decision = lambda event: None  # keep the policy as it is
     shown, x = np.zeros((6, 3)), before.marginals
     for k in range(6_000):
         ranked = await engine.rank("home", f"w{k}")
         if ranked.policy_id != before.id:
-            before = engine._refresher.displays["home"].shelves[""].plain.learner
+            before = engine.refresher.surfaces["home"].segments[""].unconstrained.learner
             x, shown = before.marginals, np.zeros((6, 3))
         for slot in ranked.slots:
             row = "abcdef".index(slot.item)

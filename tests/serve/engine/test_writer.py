@@ -15,9 +15,9 @@ from bothworlds.serve.model import TooMany, Unavailable
 from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores.base import StoreError
 
-from .fakes import FakeStore
-from .running import ITEMS, Clock, answer, eventually, running, with_engine, written
-from .stores.samples import an_event
+from ..fakes import FakeStore
+from ..running import ITEMS, Clock, answer, eventually, running, with_engine, written
+from ..stores.samples import an_event
 
 
 @with_engine()
@@ -49,14 +49,14 @@ async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, cl
 
 @with_engine()
 async def test_a_fault_in_the_store_does_not_end_the_writer(engine, store, clock):
-    ranked, right = await engine.rank("home", "r1"), store.report
+    ranked, right = await engine.rank("home", "r1"), store.apply_feedback
 
-    def wrong(reports, now):
-        store.report = right
+    def wrong(feedback, now):
+        store.apply_feedback = right
         raise RuntimeError("a fault")
 
-    store.report = wrong
-    with pytest.raises(Unavailable, match="send it again"):
+    store.apply_feedback = wrong
+    with pytest.raises(Unavailable, match="retry later"):
         await answer(engine, ranked, [0])
     assert (await answer(engine, ranked, [0])).status == "accepted"
     assert engine.health()["ready"]
@@ -66,16 +66,18 @@ class ReadOnly(FakeStore):
     """A store whose disk is full, while it is ``full``: it can be read as before."""
 
     full = False
+    refusals = 0
 
     def _refuse(self):
         if self.full:
+            self.refusals += 1
             raise StoreError("the disk is full")
 
     def put(self, *arguments, **named):
         self._refuse()
         return super().put(*arguments, **named)
 
-    def report(self, *arguments):
+    def apply_feedback(self, *arguments):
         self._refuse()
         return super().apply_feedback(*arguments)
 
@@ -90,12 +92,12 @@ def test_a_service_that_cannot_write_is_not_ready_until_it_can():
             store.full = True
             with pytest.raises(Unavailable):
                 await answer(engine, ranked, [0])
-            await asyncio.sleep(0.8)  # passes in which there is nothing to write
+            await eventually(lambda: store.refusals > 3)  # the writer retries, though there is nothing to write
             assert not engine.health()["ready"]
             store.full = False
             await eventually(lambda: engine.health()["ready"])
-            engine._writer.stop()
-            await asyncio.to_thread(engine._writer.join)
+            engine.writer.stop()
+            await asyncio.to_thread(engine.writer.join)
             assert not engine.health()["ready"]
 
     asyncio.run(whole())
@@ -106,7 +108,7 @@ async def test_a_service_whose_store_hangs_is_not_ready(engine, store, clock):
     ranked = await engine.rank("home", "r1")
     await written(engine)
     with pytest.MonkeyPatch.context() as patch, store.lock:  # no error, and no answer
-        patch.setattr(writer, "SLOW", 0.05)
+        patch.setattr(writer, "HANG_SECONDS", 0.05)
         answering = asyncio.create_task(answer(engine, ranked, [0]))
         await eventually(lambda: not engine.health()["ready"])
         assert "the store has not answered for" in engine.health()["reasons"][0]
@@ -126,8 +128,8 @@ def test_overdue_events_do_not_hold_up_feedback(monkeypatch):
             self.left -= 1
             return limit if self.left > 0 else 0
 
-        def report(self, *arguments):
-            self.order.append("report")
+        def apply_feedback(self, *arguments):
+            self.order.append("feedback")
             return super().apply_feedback(*arguments)
 
     async def whole():
@@ -135,12 +137,12 @@ def test_overdue_events_do_not_hold_up_feedback(monkeypatch):
         async with running(store, clock=Clock()) as engine:
             await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
             await eventually(lambda: "settle" in store.order)
-            monkeypatch.setattr(writer, "SETTLE", 3600.0)
+            monkeypatch.setattr(writer, "SETTLE_SECONDS", 3600.0)
             answering = asyncio.create_task(answer(engine, await engine.rank("home", "r1"), [0]))
-            await eventually(lambda: engine._writer._reports)
+            await eventually(lambda: engine.writer.pending_feedback)
             store.go_on.set()
             assert (await answering).status == "accepted"
-            assert store.order[:2] == ["settle", "report"]
+            assert store.order[:2] == ["settle", "feedback"]
             await eventually(lambda: store.left <= 0)  # all are settled without waiting in between
 
     asyncio.run(whole())
@@ -182,19 +184,19 @@ async def test_more_than_can_be_written_is_refused(engine, store, clock):
 
 @with_engine()
 async def test_decisions_do_not_pile_up_without_end(engine, store, clock):
-    event = an_event(0)
-    with store.lock:
-        engine._writer._decisions.extend([(event, None)] * writer.BACKLOG)
+    with pytest.MonkeyPatch.context() as patch, store.lock:
+        patch.setattr(writer, "BACKLOG", 5)
+        for k in range(5):
+            engine.writer.enqueue_decision(an_event(k))
         with pytest.raises(Unavailable):
-            engine._writer.remember(event)
-    engine._writer._decisions.clear()
+            engine.writer.enqueue_decision(an_event(5))
 
 
 def counting_decisions():
     """A store, and how many decisions were written together each time."""
     store, sizes = FakeStore(), []
-    remember = store.remember
-    store.remember = lambda events: sizes.append(len(events)) or remember(events)
+    save_events = store.save_events
+    store.save_events = lambda events: sizes.append(len(events)) or save_events(events)
     return store, sizes
 
 
@@ -203,12 +205,12 @@ def test_whoever_is_alone_or_left_over_does_not_wait_for_company(monkeypatch):
         store, sizes = counting_decisions()
         async with running(store, shared=True) as engine:
             await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
-            monkeypatch.setattr(writer, "MOMENT", 3600.0)
+            monkeypatch.setattr(writer, "DECISION_WAIT", 3600.0)
             for k in range(5):
                 await asyncio.wait_for(engine.rank("home", f"alone{k}"), 60)
             assert sizes == [1] * 5
-            monkeypatch.setattr(writer, "MOMENT", 0.001)
-            monkeypatch.setattr(writer, "LAZY", 3600.0)
+            monkeypatch.setattr(writer, "DECISION_WAIT", 0.001)
+            monkeypatch.setattr(writer, "DECISION_DELAY", 3600.0)
             many = (engine.rank("home", f"many{k}") for k in range(writer.BATCH + 100))
             await asyncio.wait_for(asyncio.gather(*many), 60)
 
@@ -223,15 +225,16 @@ def test_decisions_wait_for_as_many_as_came_together_the_last_time(monkeypatch):
             writer, "time", SimpleNamespace(**vars(time) | {"sleep": lambda _: waiting.set() or come.wait(60)})
         )
         one = writer.Writer(store, Clock(), lambda count: None)
-        one._company = 50
-        futures = [one.remembered(an_event(0))]
+        futures = [one.save_decision(an_event(k)) for k in range(50)]
         one.start()
+        await asyncio.gather(*futures)
+        futures = [one.save_decision(an_event(50))]
         await eventually(waiting.is_set)
-        futures += [one.remembered(an_event(k)) for k in range(1, 50)]
+        futures += [one.save_decision(an_event(k)) for k in range(51, 100)]
         come.set()
         await asyncio.gather(*futures)
         one.stop()
         await asyncio.to_thread(one.join)
-        assert sizes == [50]
+        assert sizes == [50, 50]
 
     asyncio.run(whole())

@@ -14,12 +14,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from bothworlds.serve.engine.engine.engine import Engine
+from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.model import LOSS_UNIT
 from bothworlds.serve.ops.verify import verify
 
-from .fakes import FakeStore
-from .running import answer, eventually, refreshed, running
+from ..fakes import FakeStore
+from ..running import answer, eventually, refreshed, running
 
 RATES = {"best": 0.5, "good": 0.4, "fair": 0.3, "worst": 0.05}
 EXAMINED = (1.0, 0.7)
@@ -201,7 +201,7 @@ def test_an_export_teaches_another_surface_the_same() -> None:
         assert any(row.get("eligible") for row in rows)
         await engine.put_surface("copy", {"slots": 2, "items": [*reversed(RATES), "gone"]}, actor="shop")
         taken = await engine.import_rows("copy", rows, actor="shop")
-        assert (taken["taken"], taken["refused"]) == (200, 0)
+        assert (taken.taken, taken.refused) == (200, 0)
         states = [await engine.state(name) for name in ("home", "copy")]
         losses = [dict(zip(state["items"], np.array(state["loss"]))) for state in states]
         for item in RATES:
@@ -215,6 +215,6 @@ def test_what_is_no_list_of_items_is_refused(column: str) -> None:
     async def shop(engine: Engine) -> None:
         rows = [{"event": "e", "position": 0, "item": "best", "click": 0, "propensity": 0.5, column: "worst"}]
         taken = await engine.import_rows("home", rows, actor="shop")
-        assert taken["reasons"] == {f"a value of {column!r} that is not a list of items": 1}
+        assert taken.reasons == {f"a value of {column!r} that is not a list of items": 1}
 
     in_a_shop(shop)

@@ -11,7 +11,8 @@ import pytest
 from bothworlds.serve.engine import served_surface, solver
 from bothworlds.serve.model import Invalid, TooMany
 
-from .running import ITEMS, answer, eventually, refreshed, visit, with_engine
+from ..fakes import FakeStore
+from ..running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine
 
 PAIRS = [list(pair) for pair in combinations(ITEMS, 2)]
 
@@ -21,14 +22,14 @@ class Gate:
 
     def __init__(self, patch):
         self.threads, self.opened = [], threading.Event()
-        solve = served_surface.served
+        solve = served_surface.serving_policy
 
         def held(*arguments):
             self.threads.append(threading.current_thread())
             assert self.opened.wait(60)
             return solve(*arguments)
 
-        patch.setattr(served_surface, "served", held)
+        patch.setattr(served_surface, "serving_policy", held)
 
 
 @pytest.fixture
@@ -36,16 +37,16 @@ def gated(monkeypatch):
     """Run a test with an engine whose solves wait for a gate; refreshes happen when the test asks for them."""
 
     def run(test, **body):
-        async def whole(engine, store, clock):
-            engine._refresher._every = 3600.0
-            await asyncio.sleep(0)
-            gate = Gate(monkeypatch)
-            try:
-                await test(engine, gate)
-            finally:
-                gate.opened.set()
+        async def whole():
+            async with running(FakeStore(), clock=Clock(), refresh_ms=3_600_000) as engine:
+                await engine.put_surface("home", {"slots": 3, "items": ITEMS, **body}, actor="test")
+                gate = Gate(monkeypatch)
+                try:
+                    await test(engine, gate)
+                finally:
+                    gate.opened.set()
 
-        with_engine(**body)(whole)()
+        asyncio.run(whole())
 
     return run
 
@@ -87,8 +88,8 @@ def test_the_same_exclusion_set_is_solved_once_for_all_who_wait(gated):
 
 
 def test_solves_that_wait_are_bounded_in_all_and_for_each_client(gated, monkeypatch):
-    monkeypatch.setattr(solver, "MOST", 5)
-    monkeypatch.setattr(solver, "MOST_OF_CLIENT", 3)
+    monkeypatch.setattr(solver, "MAX_PENDING", 5)
+    monkeypatch.setattr(solver, "MAX_PENDING_PER_CLIENT", 3)
 
     async def test(engine, gate):
         flood = [asked(engine, pair, client="page") for pair in PAIRS[:8]]
@@ -100,8 +101,8 @@ def test_solves_that_wait_are_bounded_in_all_and_for_each_client(gated, monkeypa
         gate.opened.set()
         results = await asyncio.gather(*flood, *others, return_exceptions=True)
         assert sum(isinstance(result, TooMany) for result in results) == 7
-        assert not engine._solver._under_way
-        assert not engine._solver._of_client
+        assert not engine.solver.pending
+        assert not engine.solver.pending_clients
         assert await asked(engine, PAIRS[7], client="page")
 
     gated(test)
@@ -111,13 +112,13 @@ def test_a_policy_solved_while_counters_changed_is_not_kept(gated):
     async def test(engine, gate):
         waiting = asked(engine, ["a"])
         await eventually(lambda: gate.threads)
-        display = engine._refresher.displays["home"]
-        old = display.shelves[""]
-        display.shelves[""] = new = old.copy(old.made_at)  # as the refresher does
+        served = engine.refresher.surfaces["home"]
+        old = served.segments[""]
+        served.segments[""] = new = old.copy(old.made_at)  # as the refresher does
         gate.opened.set()
         page = await waiting
         assert page.slots
-        assert not new._choices
+        assert not new.cache_size
         assert page.policy_id == old.solve((frozenset({"a"}), ())).learner.id
         assert (await answer(engine, page, [0])).status == "accepted"
 
@@ -128,11 +129,11 @@ def test_a_solve_that_waits_uses_the_counters_of_when_its_turn_comes(gated):
     async def test(engine, gate):
         first, second = asked(engine, ["a"]), asked(engine, ["b"])
         await eventually(lambda: gate.threads)
-        display = engine._refresher.displays["home"]
-        display.shelves[""] = new = display.shelves[""].copy(0)
+        served = engine.refresher.surfaces["home"]
+        served.segments[""] = new = served.segments[""].copy(0)
         gate.opened.set()
         await asyncio.gather(first, second)
-        assert list(new._choices) == [(frozenset({"b"}), ())]
+        assert new.recently_used() == [(frozenset({"b"}), ())]
 
     gated(test)
 
@@ -143,14 +144,14 @@ def test_an_item_that_is_paused_while_its_pin_is_solved_is_not_shown(gated):
         await eventually(lambda: gate.threads)
         pausing = asyncio.create_task(engine.pause_item("home", "a", actor="test"))
         await eventually(lambda: len(gate.threads) > 1)
-        before = engine._refresher.displays["home"]
-        engine._refresher.displays["home"] = engine._refresher.by_id[1] = other = type(before)(
+        before = engine.refresher.surfaces["home"]
+        engine.refresher.surfaces["home"] = engine.refresher.by_id[1] = other = type(before)(
             before.surface, before.policy
         )
         other.active = {name: item for name, item in before.active.items() if name != "a"}
-        other.blank, other.shelves = before.blank, dict(before.shelves)
+        other.empty_segment, other.segments = before.empty_segment, dict(before.segments)
         gate.opened.set()
-        with pytest.raises(Invalid, match="no active item"):
+        with pytest.raises(Invalid, match="not an active item"):
             await waiting
         await pausing
 
@@ -165,7 +166,7 @@ def test_a_segment_that_is_deleted_while_it_is_solved_for_is_admitted_again(gate
         await engine.delete_segment("home", "mobile", actor="test")
         gate.opened.set()
         assert [(await task).segment for task in (first, second)] == ["mobile", "mobile"]
-        assert set(engine._refresher.displays["home"].shelves) == {"", "mobile"}
+        assert set(engine.refresher.surfaces["home"].segments) == {"", "mobile"}
 
     gated(test)
 
@@ -175,6 +176,6 @@ async def test_what_was_asked_for_lately_is_solved_anew_off_the_loop(engine, sto
     await engine.rank("home", "r1", exclude=["a"])
     await visit(engine, "v", {"b"})
     await refreshed(engine)
-    shelf = engine._refresher.displays["home"].shelves[""]
-    assert list(shelf._choices) == [(frozenset({"a"}), ())]
-    assert shelf.sums.rounds == 1
+    segment = engine.refresher.surfaces["home"].segments[""]
+    assert segment.recently_used() == [(frozenset({"a"}), ())]
+    assert segment.counters.rounds == 1
