@@ -45,7 +45,7 @@ def segment(losses, name=""):
         ({"minimum_exposure": -0.1}, "/minimum_exposure", "from 0 to 1"),
         ({"minimum_exposure": 0.8}, "/minimum_exposure", "with 3 items and 2 slots each item can be on 0.667"),
         ({"attribution_seconds": 1e9}, "/attribution_seconds", "from 1 to 2592000;"),
-        ({"baseline": ["a", "z"]}, "/baseline", "'z' is no item"),
+        ({"baseline": ["a", "z"]}, "/baseline", "'z' is not an item"),
         ({"baseline": ["a", "a"]}, "/baseline", "twice"),
         ({"colour": "red"}, "/colour", "colour"),
         ({"policy": "nobody"}, "/policy", "nobody"),
@@ -53,7 +53,7 @@ def segment(losses, name=""):
         ({"policy": "gibbs-ts"}, "/policy", "depends on the order of events"),
         ({"policy_settings": {"restart": 100}}, "/policy_settings", "depends on the order"),
         ({"policy_settings": {"rate": -1}}, "/policy_settings", "rate must be"),
-        ({"policy": "fixed", "policy_settings": {"ranking": [0, 10**13]}}, "/policy_settings", "so many items$"),
+        ({"policy": "fixed", "policy_settings": {"ranking": [0, 10**13]}}, "/policy_settings", "that many items$"),
         ({"policy_settings": {"speed": 1}}, "/policy_settings", "speed"),
         (
             {"policy": "pbm-ucb"},
@@ -130,7 +130,7 @@ def test_removed_items_make_room_for_others(monkeypatch):
         ).surface
     with pytest.raises(TooMany, match="at most 4 items"):
         surface_rules.activate_item(surface_rules.pause_item(known, "a", NOW).surface, "g", {}, NOW, "me")
-    with pytest.raises(TooMany, match="6 items in its life"):
+    with pytest.raises(TooMany, match="6 items, including removed ones"):
         surface_rules.activate_item(surface_rules.remove_item(known, "a", NOW).surface, "g", {}, NOW, "me")
 
 

@@ -63,7 +63,7 @@ def fill_until_refused(store: SqlStore) -> int:
 
 @pytest.mark.parametrize(
     ("pragma", "sentence"),
-    [("PRAGMA max_page_count = 60", "is full: make room"), ("PRAGMA query_only = ON", "cannot be written: give")],
+    [("PRAGMA max_page_count = 60", "is full: free some space"), ("PRAGMA query_only = ON", "cannot be written: give")],
 )
 def test_a_store_that_cannot_write_says_why_and_goes_on_when_it_can(
     sqlite_store: SqlStore, pragma: str, sentence: str
@@ -176,7 +176,7 @@ def test_a_database_that_only_allows_reading_is_told_apart(postgres: PostgresSer
     address = postgres.fresh_address()
     open_store(address).close()
     store = open_store(address + "%20-cdefault_transaction_read_only%3Don")
-    with pytest.raises(StoreError, match="only allows reading: use the address of the primary"):
+    with pytest.raises(StoreError, match="is read-only: use the address of the primary"):
         store.write_audit([{}])
     store.close()
 
@@ -185,13 +185,13 @@ def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
     with pytest.raises(StoreError, match="cannot be reached: start it, or check the address") as caught:
         open_store("postgresql://ann:geheim@127.0.0.1:1/shop")
     assert "geheim" not in str(caught.value)
-    with pytest.raises(StoreError, match="not one of a database") as caught:
+    with pytest.raises(StoreError, match="not the address of a database") as caught:
         open_store("postgresql://ann:geheim@127.0.0.1:wrong/shop?nonsense")
     assert "geheim" not in str(caught.value)
 
 
 def test_a_full_disk_of_a_database_is_named() -> None:
-    with pytest.raises(StoreError, match="no room left on its disk: make room"), postgres_module.explained("shop"):
+    with pytest.raises(StoreError, match="has a full disk: free some space"), postgres_module.translated_errors("shop"):
         raise errors.DiskFull("could not extend file")
 
 

@@ -88,7 +88,7 @@ def test_a_move_that_was_interrupted_leaves_nothing_that_can_be_served(tmp_path:
         migrate(source, target, interrupted)
     source.close()
     target.close()
-    with pytest.raises(StoreError, match="interrupted: remove what is there, and migrate again"):
+    with pytest.raises(StoreError, match="interrupted: delete the store there and migrate again"):
         open_store(str(tmp_path / "b.db"))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ..engine_protocol import EngineProtocol
 from ..model import (
     ALL_ELIGIBLE,
     REQUEST_LENGTH,
@@ -65,8 +66,8 @@ MAX_EXCLUDED = 1000
 OTHER_LIST = "the list of this token was lost, and its request was answered with another list since"
 
 
-class Engine:
-    """Ranks the items of surfaces and learns from feedback; implements ``EngineProtocol``.
+class Engine(EngineProtocol):
+    """Ranks the items of surfaces and learns from feedback.
 
     ``clock`` returns milliseconds since 1970. ``shared`` means that other processes use the same store: then decisions
     are stored before they are returned, so that a request has the same list everywhere, and changes that other

@@ -10,6 +10,7 @@ from typing import Any
 from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback
 from ..settlement import settle_at_deadline
 from . import sql_events, sql_metadata, sql_surfaces
+from .base import Store
 from .batch_totals import BatchTotals, apply_batch
 from .database import Database, Session
 from .rows import ADJUSTMENT_COLUMNS, EVENT_COLUMNS, Row, adjustment_of, batches, event_of, row_of
@@ -25,8 +26,8 @@ TABLES = (
 )  # fmt: skip
 
 
-class SqlStore:
-    """Implements ``Store``; everything that differs between databases is in ``Database``.
+class SqlStore(Store):
+    """A store in SQL tables; everything that differs between databases is in ``Database``.
 
     A method that writes hands one function to ``Database.write``; the statements are in ``sql_events``,
     ``sql_surfaces`` and ``sql_metadata``.

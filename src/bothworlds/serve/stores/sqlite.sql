@@ -33,7 +33,7 @@ CREATE TABLE policies (
 );
 CREATE INDEX policies_by_time ON policies (surface_id, segment, at);
 
--- version 2: figures over time without reading events again
+-- version 2: totals per minute, so that reports need not read events
 CREATE TABLE history (
     surface_id INTEGER NOT NULL, segment TEXT NOT NULL, arm TEXT NOT NULL, minute INTEGER NOT NULL,
     events INTEGER NOT NULL, settled INTEGER NOT NULL, shows INTEGER NOT NULL, clicks INTEGER NOT NULL,
@@ -41,9 +41,9 @@ CREATE TABLE history (
     PRIMARY KEY (surface_id, minute, segment, arm)
 ) WITHOUT ROWID;
 
--- version 3: which slots were pinned, and the last reset of a segment
+-- version 3: pinned slots of events, and an index of resets
 ALTER TABLE events ADD COLUMN pinned INTEGER;
 CREATE INDEX adjustments_resets ON adjustments (surface_id, segment, at) WHERE reason = 'reset';
 
--- version 4: which items could not be shown, and are charged for it by the event itself
+-- version 4: items that could not be shown, which the event itself charges
 ALTER TABLE events ADD COLUMN eligibility BLOB;
