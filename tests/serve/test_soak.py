@@ -78,7 +78,7 @@ def grown(place: Path) -> float:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "RECENT", 100)
+    monkeypatch.setattr(engine, "RECENT_RANKINGS", 100)
     assert grown(tmp_path / "soak.db") < ALLOWANCE
 
 

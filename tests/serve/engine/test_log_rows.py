@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.model import LOSS_UNIT, Invalid
+from bothworlds.serve.schemas import Imported
 
 from ..fakes import FakeStore
 from ..running import ITEMS, answer, running, visit, with_engine
@@ -27,7 +28,7 @@ async def test_an_exported_log_teaches_another_store_the_same(engine, store, clo
     async with running(other) as second:
         await second.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
         taken = await second.import_rows("home", iter(rows), actor="test")
-        assert taken == {"taken": 60, "known": 0, "refused": 0, "reasons": {}}
+        assert taken == Imported(taken=60, known=0, refused=0, reasons={})
         assert other.totals() == store.totals()
         again = await second.import_rows("home", iter(rows), actor="test")
         assert (again.taken, again.known) == (0, 60)

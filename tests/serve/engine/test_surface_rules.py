@@ -119,7 +119,7 @@ async def test_a_warm_start_or_an_import_during_a_pause_is_charged_once(engine, 
 
 
 def test_removed_items_make_room_for_others(monkeypatch):
-    monkeypatch.setattr(surface_rules, "MOST_ITEMS", 4)
+    monkeypatch.setattr(surface_rules, "MAX_ITEMS", 4)
     monkeypatch.setattr(surface_rules, "MAX_ITEMS_EVER", 6)
     known = surface(items=["a", "b", "c", "d"])
     with pytest.raises(TooMany, match="at most 4 items"):
