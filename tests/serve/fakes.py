@@ -1,4 +1,4 @@
-"""A store in memory: what the real ones are held against, and what the engine is tested with."""
+"""A store in memory: the reference for the real stores, and the store of the engine's tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Counts = dict[tuple[int, int], int]
 
 
 def safely(method: F) -> F:
-    """One call at a time, and none while the store is ``broken``."""
+    """Serialises calls, and makes them fail while the store is ``broken``."""
 
     def call(self: FakeStore, *arguments: Any, **named: Any) -> Any:
         with self.lock:

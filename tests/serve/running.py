@@ -1,4 +1,4 @@
-"""An engine over a store in memory, for the length of a test, and visitors."""
+"""Helpers that run an engine over a store in memory during a test, and simulate visitors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ITEMS = ["a", "b", "c", "d", "e", "f"]
 
 
 class Clock:
-    """Time that stands still until it is told to go on."""
+    """A clock that the test sets."""
 
     def __init__(self, at: int = 1_700_000_000_000) -> None:
         self.at = at
@@ -29,7 +29,7 @@ class Clock:
 
 @asynccontextmanager
 async def running(store: FakeStore | None = None, **options: Any):
-    """An engine that is started and stopped, and that draws the same lists in every run of the tests."""
+    """Runs an engine with a fixed draw key, so that every run of the tests draws the same lists."""
     store = store or FakeStore()
     store.put(DRAW_KEY, bytes(32), only_if_absent=True)
     engine = Engine(store, **options)
@@ -80,7 +80,7 @@ async def refreshed(engine: Engine) -> None:
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something is so, however slow the machine."""
+    """Waits until a condition holds, for up to a minute."""
     async with asyncio.timeout(60):
         while not holds():
             await asyncio.sleep(0.005)

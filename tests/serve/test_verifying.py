@@ -11,14 +11,14 @@ from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql_store import SqlStore
 
-from .stores.samples import NOON, a_report, a_surface, an_event
+from .stores.samples import NOON, a_surface, an_event, feedback_on
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlStore]:
     opened = open_store(str(tmp_path / "store.db"))
     opened.save_surface(a_surface(), [], [])
-    opened.apply_feedback([a_report(number, number % 8) for number in range(1, 40)], NOON)
+    opened.apply_feedback([feedback_on(number, number % 8) for number in range(1, 40)], NOON)
     opened.save_events([an_event(99)])
     yield opened
     opened.close()

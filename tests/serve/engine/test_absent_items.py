@@ -92,7 +92,7 @@ RESTRICTED = {
 
 @pytest.mark.parametrize("policy", ["ftrl-pbm", "hybrid"])
 @pytest.mark.parametrize("asked", RESTRICTED.values(), ids=RESTRICTED)
-def test_what_is_excluded_or_pinned_is_learned_about_without_bias(asked: Asked, policy: str) -> None:
+def test_excluded_and_pinned_items_are_learned_about_without_bias(asked: Asked, policy: str) -> None:
     async def shop(engine: Engine) -> None:
         await visitors(engine, PAGES, asked)
         assert await earned(engine) > 0.9 * BEST
@@ -103,7 +103,7 @@ def test_what_is_excluded_or_pinned_is_learned_about_without_bias(asked: Asked, 
     assert verify(store).clean
 
 
-def test_the_shop_would_see_a_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_shop_detects_a_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: nobody is charged for having been absent, and the worst item comes to look best."""
     monkeypatch.setattr("bothworlds.serve.settlement.observed_losses", lambda event: ())
 
@@ -211,7 +211,7 @@ def test_an_export_teaches_another_surface_the_same() -> None:
 
 
 @pytest.mark.parametrize("column", ["absent", "eligible"])
-def test_what_is_no_list_of_items_is_refused(column: str) -> None:
+def test_a_column_that_is_not_a_list_of_items_is_refused(column: str) -> None:
     async def shop(engine: Engine) -> None:
         rows = [{"event": "e", "position": 0, "item": "best", "click": 0, "propensity": 0.5, column: "worst"}]
         taken = await engine.import_rows("home", rows, actor="shop")

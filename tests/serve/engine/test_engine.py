@@ -30,7 +30,7 @@ async def test_the_same_request_gives_the_same_list_though_the_policy_has_moved_
     assert (await engine.rank("home", "r2")).event_id != first.event_id
 
 
-def test_a_new_start_finds_everything_there():
+def test_a_restarted_engine_has_all_counters_and_surfaces():
     async def whole():
         store, clock = FakeStore(), Clock()
         async with running(store, clock=clock) as engine:
@@ -58,7 +58,7 @@ async def test_feedback_counts_once_however_often_it_is_sent(engine, store, cloc
     assert store.totals() == store.rebuilt()
 
 
-def test_the_state_tells_of_feedback_as_soon_as_it_is_acknowledged():
+def test_the_state_includes_feedback_as_soon_as_it_is_acknowledged():
     async def whole():
         store = FakeStore()
         async with running(store, shared=True, refresh_ms=60_000) as one, running(store, shared=True) as two:
@@ -74,7 +74,7 @@ def test_the_state_tells_of_feedback_as_soon_as_it_is_acknowledged():
 
 
 @with_engine()
-async def test_a_batch_may_hold_anything_and_each_part_is_answered(engine, store, clock):
+async def test_each_event_of_a_batch_gets_its_own_result(engine, store, clock):
     one, two = await engine.rank("home", "r1"), await engine.rank("home", "r2")
     batch = [(one, [0], False), (two, [], True), (one, [0], True), (one, [0], True)]
     results = await engine.feedback([FeedbackEvent(r.event_id, r.token, c, f) for r, c, f in batch])
@@ -84,7 +84,7 @@ async def test_a_batch_may_hold_anything_and_each_part_is_answered(engine, store
 
 
 @with_engine(attribution_seconds=60, late_seconds=600)
-async def test_silence_means_no_click_and_a_late_click_takes_it_back(engine, store, clock):
+async def test_the_deadline_adds_a_loss_and_a_late_click_subtracts_it(engine, store, clock):
     ranked = await engine.rank("home", "r1")
     await written(engine)
     clock.at += 61_000
@@ -192,7 +192,7 @@ async def test_limits_and_bad_requests_are_refused_with_reasons(engine, store, c
 
 
 @with_engine()
-async def test_pages_may_be_pinned_whole_or_leave_no_choice(engine, store, clock):
+async def test_a_request_may_pin_all_slots_or_leave_just_enough_items(engine, store, clock):
     pinned = await engine.rank("home", "r1", pins={0: "a", 1: "b", 2: "c"})
     assert [slot.p for slot in pinned.slots] == [1.0] * 3
     single = await engine.rank("home", "r2", pins={0: "a", 1: "b"}, exclude=["c", "d", "e"])
@@ -206,7 +206,7 @@ async def test_pages_may_be_pinned_whole_or_leave_no_choice(engine, store, clock
 
 
 @with_engine()
-async def test_policies_for_exclusions_are_kept_but_not_without_end(engine, store, clock):
+async def test_policies_for_exclusions_are_cached_up_to_a_limit(engine, store, clock):
     from bothworlds.serve.engine import served_surface
 
     for k in range(served_surface.MAX_CACHED + 40):
@@ -223,7 +223,7 @@ async def test_policies_for_exclusions_are_kept_but_not_without_end(engine, stor
 
 
 @with_engine()
-async def test_the_memory_for_exclusions_is_shared_by_the_segments_of_a_surface(engine, store, clock):
+async def test_the_cache_limit_is_shared_by_the_segments_of_a_surface(engine, store, clock):
     from bothworlds.serve.engine import served_surface
 
     names = ["", "one", "two", "three"]
@@ -289,7 +289,7 @@ def two_engines(test):
 
 
 @two_engines
-async def test_changes_follow_each_other_whichever_process_makes_them(one, two, store, clock):
+async def test_changes_of_several_processes_are_serialised(one, two, store, clock):
     await two.put_item("home", "g", actor="test")
     await one.put_item("home", "h", actor="test")
     await two.pause_item("home", "h", actor="test")
@@ -305,7 +305,7 @@ async def test_changes_follow_each_other_whichever_process_makes_them(one, two, 
 
 
 @two_engines
-async def test_a_change_that_another_process_overtakes_is_made_again(one, two, store, clock):
+async def test_a_change_is_retried_after_a_version_conflict(one, two, store, clock):
     await two.catch_up()
     save, overtaken = store.save_surface, []
 
@@ -325,7 +325,7 @@ async def test_a_change_that_another_process_overtakes_is_made_again(one, two, s
 
 
 @two_engines
-async def test_a_list_with_an_item_that_another_process_has_added_is_told(one, two, store, clock):
+async def test_a_list_with_an_item_that_another_process_added_is_returned(one, two, store, clock):
     await two.catch_up()
     await one.put_item("home", "new", actor="test")
     ranked = await one.rank("home", "r1", pins={0: "new"})
@@ -364,7 +364,7 @@ def test_clicks_on_a_list_that_was_lost_do_not_count_for_another():
 
 
 @with_engine()
-async def test_a_late_click_after_a_reset_takes_nothing_back(engine, store, clock):
+async def test_a_late_click_after_a_reset_changes_nothing(engine, store, clock):
     ranked = await visit(engine, "r1", set())
     await engine.reset("home", segment=None, actor="test")
     assert (await answer(engine, ranked, [0, 1])).status == "expired"
@@ -377,7 +377,7 @@ async def test_a_late_click_after_a_reset_takes_nothing_back(engine, store, cloc
 
 
 @with_engine(holdout=0.5)
-async def test_pins_are_told_alike_at_first_and_from_the_store(engine, store, clock):
+async def test_pins_are_the_same_in_the_first_and_in_a_repeated_answer(engine, store, clock):
     pages = {k: await engine.rank("home", f"r{k}", pins={1: "c"}) for k in range(20)}
     assert {page.arm for page in pages.values()} == {"learner", "holdout"}
     await written(engine)
@@ -391,7 +391,7 @@ async def test_pins_are_told_alike_at_first_and_from_the_store(engine, store, cl
     assert {(row["position"], row["pinned"]) for row in engine.export("home")} == {(0, False), (1, True), (2, False)}
 
 
-def test_the_first_visitor_waits_for_no_solver(monkeypatch):
+def test_the_first_request_does_not_solve_on_the_event_loop(monkeypatch):
     from bothworlds.serve.engine import served_surface
 
     threads = []
@@ -420,7 +420,7 @@ def test_the_first_visitor_waits_for_no_solver(monkeypatch):
 
 
 @with_engine(holdout=0.5)
-async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engine, store, clock):
+async def test_a_headline_equals_the_report_and_reads_no_events(engine, store, clock):
     for k in range(60):
         await visit(engine, f"v{k}", {"a", "b"})
     report = await engine.report("home", until=clock() + 1)
@@ -435,7 +435,7 @@ async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engi
 
 
 @with_engine()
-async def test_those_who_watch_a_dashboard_do_not_read_the_log_again_and_again(engine, store, clock):
+async def test_item_rates_of_reports_are_cached(engine, store, clock):
     await visit(engine, "v", {"a"})
     read, latest = [], item_rates.latest
     with pytest.MonkeyPatch.context() as patch:
@@ -453,7 +453,7 @@ async def test_those_who_watch_a_dashboard_do_not_read_the_log_again_and_again(e
 
 
 @with_engine()
-async def test_policies_are_kept_for_whoever_asks_later(engine, store, clock):
+async def test_policies_are_stored_to_explain_events_later(engine, store, clock):
     for k in range(20):
         await visit(engine, f"v{k}", {"a"})
         clock.at += 400

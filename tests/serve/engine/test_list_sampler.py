@@ -1,4 +1,4 @@
-"""Draws: the same for the same event, and as often as the logged probabilities say."""
+"""Lists are reproducible from the seed, and drawn with the logged probabilities."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_list_whatever_was_drawn_before(rng):
         assert draw_list(other, seed) == expected
 
 
-def test_a_seed_of_zeros_draws_a_list_like_any_other(rng):
+def test_a_seed_of_zeros_draws_a_valid_list(rng):
     sampler = make_list_sampler(some_marginals(rng))
     assert len(set(draw_list(sampler, bytes(16)))) == 3
     assert sampler.stream.words.any()

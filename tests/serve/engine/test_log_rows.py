@@ -1,4 +1,4 @@
-"""What goes out comes in again, once; and a click model gives a start."""
+"""Export, import and warm start: an exported log can be imported once, and a click model gives starting losses."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_log_that_counts_positions_from_one_is_learned_from(engine, stor
 
 
 @with_engine(max_segments=2)
-async def test_rows_that_make_no_sense_are_counted_and_left_out(engine, store, clock):
+async def test_invalid_rows_are_counted_and_skipped(engine, store, clock):
     good = [
         {"event": "one", "position": j, "item": "abc"[j], "click": j == 1, "propensity": 0.25, "timestamp": None}
         for j in range(3)
@@ -98,7 +98,7 @@ async def test_rows_that_make_no_sense_are_counted_and_left_out(engine, store, c
 
 
 @with_engine()
-async def test_a_click_model_gives_a_start(engine, store, clock):
+async def test_a_warm_start_adds_the_losses_of_a_click_model(engine, store, clock):
     await engine.warm_start("home", MODEL, rounds=5000, actor="test")
     state = await engine.state("home")
     loss = np.array(state["loss"])

@@ -1,4 +1,4 @@
-"""Policies follow the counters, whoever reads them at the same time."""
+"""The refresher serves the latest counters, also with concurrent readers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_surface_that_is_changed_while_events_settle_is_served_by_the_la
 
 
 @with_idle_refresher
-async def test_a_segment_that_is_learned_of_this_moment_does_not_start_anew(engine, store, clock):
+async def test_adding_a_segment_that_was_just_read_keeps_its_counters(engine, store, clock):
     await visit(engine, "r1", set(), segment="mobile")
     await refreshed(engine)
     # Between the lookup of the segment and its creation, the refresher has read it from the store.
@@ -61,7 +61,7 @@ async def test_a_segment_that_is_learned_of_this_moment_does_not_start_anew(engi
 
 
 @with_idle_refresher
-async def test_an_import_is_served_by_though_the_surface_was_changed_meanwhile(engine, store, clock):
+async def test_imported_counters_are_served_if_the_surface_changed_during_the_import(engine, store, clock):
     for k in range(3):
         await visit(engine, f"r{k}", {"a"})
     rows = [{**row, "event": f"old {row['event']}"} for row in engine.export("home")]

@@ -1,4 +1,4 @@
-"""Segments: how many there may be, which one a request is served from, and how their places become free."""
+"""Segments: admission up to max_segments, deletion and expiry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def listed(engine):
 
 
 @with_engine(max_segments=3)
-async def test_a_segment_without_a_place_is_served_and_logged_as_the_default_one(engine, store, clock):
+async def test_a_segment_that_is_not_admitted_is_served_as_the_default_one(engine, store, clock):
     for name in ("one", "two"):
         assert (await engine.rank("home", name, segment=name)).segment == name
     page = await engine.rank("home", "r3", segment="three")
@@ -51,7 +51,7 @@ async def test_a_flood_of_segments_costs_neither_memory_nor_calls_of_the_store(e
 
 
 @with_engine(max_segments=2)
-async def test_a_request_that_is_refused_takes_no_place(engine, store, clock):
+async def test_an_invalid_request_does_not_create_a_segment(engine, store, clock):
     for asked in ({"exclude": ITEMS}, {"pins": {0: "nobody"}}):
         with pytest.raises(Invalid):
             await engine.rank("home", "r1", segment="one", **asked)
@@ -60,7 +60,7 @@ async def test_a_request_that_is_refused_takes_no_place(engine, store, clock):
 
 
 @with_engine(max_segments=2)
-async def test_imports_and_warm_starts_keep_to_the_same_places(engine, store, clock):
+async def test_imports_and_warm_starts_respect_max_segments(engine, store, clock):
     await engine.rank("home", "r1", segment="one")  # not learned from yet
     row = {"position": 0, "item": "a", "click": 1, "propensity": 0.5}
     rows = [{**row, "event": f"e{k}", "segment": name} for k, name in enumerate(["one", "two", "two", ""])]
@@ -73,7 +73,7 @@ async def test_imports_and_warm_starts_keep_to_the_same_places(engine, store, cl
 
 
 @with_engine(max_segments=2)
-async def test_while_the_store_is_away_a_new_segment_is_served_as_the_default_one(engine, store, clock):
+async def test_a_new_segment_is_served_as_the_default_one_while_the_store_fails(engine, store, clock):
     await engine.rank("home", "r0")
     find, store.find_events = store.find_events, lambda ids: {}
 
@@ -87,7 +87,7 @@ async def test_while_the_store_is_away_a_new_segment_is_served_as_the_default_on
 
 
 @with_engine(max_segments=2)
-async def test_a_deleted_segment_is_forgotten_and_its_place_is_free(engine, store, clock):
+async def test_a_deleted_segment_makes_room_for_another(engine, store, clock):
     settled = await visit(engine, "r1", {"a"}, segment="one")
     waiting = await engine.rank("home", "r2", segment="one")
     await written(engine)

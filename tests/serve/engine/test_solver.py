@@ -1,4 +1,4 @@
-"""New pins and exclusions are solved off the event loop, in bounded number, once each."""
+"""New pins and exclusions are solved outside the event loop, in bounded number, once each."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def asked(engine, exclude, request="", **options):
     return asyncio.create_task(engine.rank("home", request, exclude=exclude, **options))
 
 
-def test_others_are_answered_while_an_exclusion_set_is_solved(gated):
+def test_other_requests_are_answered_during_a_solve(gated):
     async def test(engine, gate):
         waiting = asked(engine, ["a"])
         await eventually(lambda: gate.threads)
@@ -125,7 +125,7 @@ def test_a_policy_solved_while_counters_changed_is_not_kept(gated):
     gated(test)
 
 
-def test_a_solve_that_waits_uses_the_counters_of_when_its_turn_comes(gated):
+def test_a_waiting_solve_uses_the_latest_counters(gated):
     async def test(engine, gate):
         first, second = asked(engine, ["a"]), asked(engine, ["b"])
         await eventually(lambda: gate.threads)
@@ -172,7 +172,7 @@ def test_a_segment_that_is_deleted_while_it_is_solved_for_is_admitted_again(gate
 
 
 @with_engine()
-async def test_what_was_asked_for_lately_is_solved_anew_off_the_loop(engine, store, clock):
+async def test_recently_used_constraints_are_solved_again_by_the_refresher(engine, store, clock):
     await engine.rank("home", "r1", exclude=["a"])
     await visit(engine, "v", {"b"})
     await refreshed(engine)

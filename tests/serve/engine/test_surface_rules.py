@@ -1,4 +1,4 @@
-"""Changing surfaces: nothing that is learned is lost, and whoever comes late starts in the middle."""
+"""Changes of surfaces keep everything learned; a new item starts at the median."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def segment(losses, name=""):
         ({"policy": "pbm-ucb", "policy_settings": {"examination": [1.0]}}, "/policy_settings", "examination"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_pointed_at(body, pointer, said):
+def test_an_invalid_setting_is_refused_with_a_pointer(body, pointer, said):
     with pytest.raises(Invalid, match=said) as caught:
         surface(**body)
     assert caught.value.errors[0]["pointer"] == pointer
 
 
 @pytest.mark.parametrize("name", ["", "a\tb", "x" * 129])
-def test_surfaces_have_proper_names(name):
+def test_invalid_names_of_surfaces_are_refused(name):
     with pytest.raises(Invalid):
         surface_rules.create_surface(name, {"slots": 1, "items": ["a"]}, NOW)
 
@@ -93,7 +93,7 @@ def test_a_new_item_starts_at_the_median_of_the_active_ones():
     assert all(one.increments.rounds == 0 and "median" in one.reason for one in change.adjustments)
 
 
-def test_an_item_that_comes_back_is_as_its_counters_say():
+def test_a_resumed_item_keeps_its_counters():
     for away in (surface_rules.pause_item, surface_rules.remove_item):
         known = away(surface(), "c", NOW).surface
         assert surface_rules.activate_item(known, "c", {"": [5] * 50}, NOW, "me").adjustments == ()
@@ -134,7 +134,7 @@ def test_removed_items_make_room_for_others(monkeypatch):
         surface_rules.activate_item(surface_rules.remove_item(known, "a", NOW).surface, "g", {}, NOW, "me")
 
 
-def test_a_row_belongs_to_one_item_for_good():
+def test_the_index_of_a_removed_item_is_not_reused():
     known = surface_rules.remove_item(surface(), "c", NOW).surface
     known = surface_rules.activate_item(known, "d", {}, NOW, "me").surface
     known = surface_rules.activate_item(known, "c", {}, NOW, "me").surface
@@ -146,19 +146,19 @@ def test_a_row_belongs_to_one_item_for_good():
     ]
 
 
-def test_too_few_items_are_never_left():
+def test_a_surface_keeps_enough_active_items_for_its_slots():
     with pytest.raises(Invalid, match="2 slots need 2 active items; there are 1"):
         surface_rules.pause_item(surface_rules.pause_item(surface(), "a", NOW).surface, "b", NOW)
 
 
-def test_what_changes_nothing_leaves_the_version():
+def test_a_change_without_effect_keeps_the_version():
     known = surface()
     assert surface_rules.change_settings(known, {"slots": 2}, NOW).surface is known
     assert surface_rules.activate_item(known, "a", {}, NOW, "me").surface is known
     assert surface_rules.update_surface(known, {"slots": 2, "items": ["b"]}, {}, NOW, "me").surface is known
 
 
-def test_one_put_is_one_version_whatever_it_holds():
+def test_one_put_makes_one_version():
     known = surface()
     change = surface_rules.update_surface(
         known, {"items": ["x", "y"], "baseline": ["y"], "slots": 4}, {"": [5] * 50}, NOW, "me"
@@ -213,7 +213,7 @@ async def shown_to(engine, visitors):
 
 
 @with_engine()
-async def test_live_changes_show_at_once(engine, store, clock):
+async def test_changes_are_served_at_once(engine, store, clock):
     await engine.pause_item("home", "a", actor="test")
     assert "a" not in await shown_to(engine, "p")
     await engine.resume_item("home", "a", actor="test")
@@ -245,7 +245,7 @@ async def test_an_item_added_to_a_learned_surface_does_not_take_it_over(engine, 
 
 
 @with_engine()
-async def test_versions_keep_two_editors_apart(engine, store, clock):
+async def test_a_change_of_an_outdated_version_is_refused(engine, store, clock):
     version = engine.surface("home").version
     changed = await engine.patch_surface("home", {"floor": 0.05}, actor="one", if_version=version)
     assert changed.version == version + 1
@@ -260,7 +260,7 @@ async def test_versions_keep_two_editors_apart(engine, store, clock):
 
 
 @with_engine()
-async def test_reset_is_a_call_of_its_own_and_is_written_down(engine, store, clock):
+async def test_a_reset_is_audited(engine, store, clock):
     for k in range(50):
         await visit(engine, f"v{k}", {"a"}, segment=["", "mobile"][k % 2])
     await engine.pause_item("home", "b", actor="test")

@@ -1,4 +1,4 @@
-"""Tokens: what is signed comes back as it was, and nothing else is believed."""
+"""Tokens restore the signed event exactly; all other tokens are rejected."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ EVENT = Event(
 )
 
 
-def test_a_token_tells_the_event_exactly():
+def test_a_token_restores_the_event_exactly():
     signer, _ = open_secrets(FakeStore())
     assert signer.read(signer.sign(EVENT)) == EVENT
 
 
 @given(st.data())
-def test_no_token_is_believed_that_was_changed_anywhere(data):
+def test_a_token_with_any_changed_byte_is_rejected(data):
     signer, _ = open_secrets(FakeStore())
     token = signer.sign(EVENT)
     signed = bytearray(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
@@ -78,7 +78,7 @@ def test_secrets_are_made_once_and_differ_between_stores():
     assert one.sign(EVENT) == again.sign(EVENT) != open_secrets(FakeStore())[0].sign(EVENT)
 
 
-def test_old_tokens_are_good_until_their_late_window_can_be_over():
+def test_a_rotated_secret_is_kept_until_all_its_tokens_have_expired():
     store = FakeStore()
     old = open_secrets(store)[0].sign(EVENT)
     assert rotate_secret(store, now=1000) == 2
@@ -122,7 +122,7 @@ async def test_expired_tokens_change_nothing(engine, store, clock):
 
 
 @with_engine()
-async def test_rotation_keeps_tokens_that_are_out(engine, store, clock):
+async def test_tokens_stay_valid_after_a_rotation(engine, store, clock):
     ranked = await engine.rank("home", "r1")
     await engine.rotate_secret(actor="test")
     assert (await answer(engine, ranked, [0])).status == "accepted"
@@ -142,7 +142,7 @@ async def test_a_secret_made_by_another_process_is_found(engine, store, clock):
 
 
 @with_engine()
-async def test_nobody_waits_for_the_search_for_a_secret_but_those_who_need_it(engine, store, clock):
+async def test_a_lookup_of_a_secret_does_not_block_other_requests(engine, store, clock):
     ranked = await engine.rank("home", "r1")
     rotate_secret(store, clock())
     token = open_secrets(store)[0].sign(engine.secrets.signer.read(ranked.token))
@@ -164,7 +164,7 @@ async def test_nobody_waits_for_the_search_for_a_secret_but_those_who_need_it(en
 
 
 @with_engine()
-async def test_a_token_is_not_called_forged_while_its_secret_cannot_be_looked_for(engine, store, clock):
+async def test_a_token_is_not_rejected_while_its_secret_cannot_be_read(engine, store, clock):
     ranked = await engine.rank("home", "r1")
     rotate_secret(store, clock())
     token = open_secrets(store)[0].sign(engine.secrets.signer.read(ranked.token))
@@ -177,7 +177,7 @@ async def test_a_token_is_not_called_forged_while_its_secret_cannot_be_looked_fo
 
 
 @with_engine()
-async def test_a_token_that_is_signed_while_its_secret_is_forgotten_is_not_told_again(engine, store, clock):
+async def test_a_token_signed_while_its_secret_is_deleted_is_not_returned_again(engine, store, clock):
     class Overtaken:
         """Signs, and before that is told, all secrets are forgotten."""
 
@@ -220,7 +220,7 @@ def test_a_retired_secret_signs_nothing_new():
         {"p": (0.1, 0.5, 1.5)},
     ],
 )
-def test_decisions_that_this_service_never_makes_are_not_believed(changes):
+def test_tokens_with_impossible_decisions_are_rejected(changes):
     signer, _ = open_secrets(FakeStore())
     with pytest.raises(InvalidToken, match="impossible"):
         signer.read(signer.sign(msgspec.structs.replace(EVENT, **changes)))
@@ -253,7 +253,7 @@ def test_two_rotations_at_once_make_two_secrets():
     assert open_secrets(store)[0].numbers == {1, 2, 3}
 
 
-def test_tokens_from_before_pins_were_kept_are_read():
+def test_tokens_without_pins_are_read():
     key = bytes(range(32))
     fields = TokenBody.__struct_fields__
     body = msgspec.msgpack.encode([getattr(EVENT, name) for name in fields[: fields.index("pinned")]])

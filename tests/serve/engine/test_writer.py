@@ -1,4 +1,4 @@
-"""How an engine writes: together, in bounds, to the end, and again after a store was away."""
+"""The writer: batches, backlog, shutdown, and recovery after the store failed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..stores.samples import an_event
 
 
 @with_engine()
-async def test_a_store_that_is_away_costs_nothing_but_patience(engine, store, clock):
+async def test_nothing_is_lost_while_the_store_fails(engine, store, clock):
     ranked = [await engine.rank("home", f"r{k}") for k in range(4)]
     await written(engine)
     store.broken = "the disk is full"
@@ -148,7 +148,7 @@ def test_overdue_events_do_not_hold_up_feedback(monkeypatch):
     asyncio.run(whole())
 
 
-def test_stopping_writes_what_waits():
+def test_stopping_writes_pending_decisions_and_feedback():
     async def whole():
         store, clock = FakeStore(), Clock()
         async with running(store, clock=clock) as engine:
@@ -169,7 +169,7 @@ def test_stopping_writes_what_waits():
 
 
 @with_engine()
-async def test_more_than_can_be_written_is_refused(engine, store, clock):
+async def test_feedback_beyond_the_backlog_is_refused(engine, store, clock):
     ranked = await engine.rank("home", "r1")
     await written(engine)
     with store.lock:
@@ -183,7 +183,7 @@ async def test_more_than_can_be_written_is_refused(engine, store, clock):
 
 
 @with_engine()
-async def test_decisions_do_not_pile_up_without_end(engine, store, clock):
+async def test_decisions_beyond_the_backlog_are_refused(engine, store, clock):
     with pytest.MonkeyPatch.context() as patch, store.lock:
         patch.setattr(writer, "BACKLOG", 5)
         for k in range(5):
@@ -200,7 +200,7 @@ def counting_decisions():
     return store, sizes
 
 
-def test_whoever_is_alone_or_left_over_does_not_wait_for_company(monkeypatch):
+def test_a_single_decision_does_not_wait_for_a_group(monkeypatch):
     async def whole():
         store, sizes = counting_decisions()
         async with running(store, shared=True) as engine:
@@ -217,7 +217,7 @@ def test_whoever_is_alone_or_left_over_does_not_wait_for_company(monkeypatch):
     asyncio.run(whole())
 
 
-def test_decisions_wait_for_as_many_as_came_together_the_last_time(monkeypatch):
+def test_decisions_wait_for_a_group_of_the_size_of_the_last_one(monkeypatch):
     async def whole():
         store, sizes = counting_decisions()
         waiting, come = threading.Event(), threading.Event()

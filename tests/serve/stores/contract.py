@@ -1,4 +1,4 @@
-"""What every store must do, as checks of an empty one; broken stores that these checks must catch are beside them."""
+"""The contract of a store, as checks that run on an empty one; test_contract.py has broken stores that must fail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.settlement import increments_of
 from bothworlds.serve.stores.base import Store, VersionConflict
 
-from .samples import LATE, NOON, WINDOW, a_report, a_surface, an_event
+from .samples import LATE, NOON, WINDOW, a_surface, an_event, feedback_on
 
 CHECKS: list[Callable[[Store], None]] = []
 
@@ -79,7 +79,7 @@ def clean(store: Store) -> bool:
 
 
 @check
-def check_facts_are_kept_and_the_first_writer_wins_if_asked(store: Store) -> None:
+def check_facts_are_kept_and_only_if_absent_keeps_the_first(store: Store) -> None:
     assert store.get("secret") is None
     assert store.put("secret", b"\x00\xff", only_if_absent=True) == b"\x00\xff"
     assert store.put("secret", b"other", only_if_absent=True) == b"\x00\xff"
@@ -99,7 +99,7 @@ def deleted(store: Store, revisions: Mapping[str, int | None], at: int = NOON) -
 
 
 @check
-def check_segments_are_admitted_while_there_is_a_place(store: Store) -> None:
+def check_segments_are_admitted_up_to_the_limit(store: Store) -> None:
     started(store)
     before = store.revision()
     assert [store.admit_segment(1, name, 3) for name in ("", "a", "b", "c", "a", "")] == [True] * 3 + [False] + [
@@ -132,7 +132,7 @@ def check_processes_that_admit_at_once_keep_to_the_limit(store: Store) -> None:
 @check
 def check_a_deleted_segment_leaves_nothing_but_its_log(store: Store) -> None:
     started(store)
-    store.apply_feedback([a_report(k, clicks=k % 8) for k in range(1, 9)], NOON + 50)
+    store.apply_feedback([feedback_on(k, clicks=k % 8) for k in range(1, 9)], NOON + 50)
     kept = counters(store)[""]
     before = store.revision()
     assert deleted(store, {"phone": None, "nobody": None}, NOON + 60) == {"phone"}
@@ -141,7 +141,9 @@ def check_a_deleted_segment_leaves_nothing_but_its_log(store: Store) -> None:
     assert store.revision() > before
     assert [entry["action"] for entry in store.audit(None, 10)] == ["delete phone"]
     assert clean(store)
-    assert store.apply_feedback([a_report(3, clicks=7)], NOON + 70) == ["expired"]  # nothing is left to be taken back
+    assert store.apply_feedback([feedback_on(3, clicks=7)], NOON + 70) == [
+        "expired"
+    ]  # nothing is left to be taken back
     assert counters(store) == {"": kept}
     assert deleted(store, {"phone": None}) == set()
 
@@ -149,9 +151,9 @@ def check_a_deleted_segment_leaves_nothing_but_its_log(store: Store) -> None:
 @check
 def check_a_segment_that_is_counted_in_meanwhile_is_not_deleted(store: Store) -> None:
     started(store)
-    store.apply_feedback([a_report(1)], NOON + 50)
+    store.apply_feedback([feedback_on(1)], NOON + 50)
     (seen,) = store.segments(1)
-    store.apply_feedback([a_report(3)], NOON + 50)
+    store.apply_feedback([feedback_on(3)], NOON + 50)
     kept = counters(store)
     assert deleted(store, {"phone": seen.revision}) == set()
     assert (counters(store), store.audit(None, 10)) == (kept, [])
@@ -195,7 +197,7 @@ def check_a_change_of_an_old_version_is_refused(store: Store) -> None:
 @check
 def check_final_feedback_is_counted_once_however_often_it_comes(store: Store) -> None:
     started(store)
-    reports = [a_report(n, n % 8) for n in range(1, 20)]
+    reports = [feedback_on(n, n % 8) for n in range(1, 20)]
     assert store.apply_feedback(reports, NOON) == ["accepted"] * 19
     once = counters(store)
     assert once == counted([msgspec.structs.replace(r.event, clicks=r.clicks) for r in reports])
@@ -206,9 +208,9 @@ def check_final_feedback_is_counted_once_however_often_it_comes(store: Store) ->
 
 
 @check
-def check_several_reports_on_one_event_in_a_batch_are_applied_one_after_the_other(store: Store) -> None:
+def check_feedback_on_one_event_in_a_batch_is_applied_in_order(store: Store) -> None:
     started(store)
-    batch = [a_report(1, 0b001, False), a_report(1, 0b100), a_report(1, 0b100), a_report(1, 0b010)]
+    batch = [feedback_on(1, 0b001, False), feedback_on(1, 0b100), feedback_on(1, 0b100), feedback_on(1, 0b010)]
     assert store.apply_feedback(batch, NOON) == ["accepted", "accepted", "duplicate", "accepted"]
     event = store.find_events([an_event(1).id])[an_event(1).id]
     assert (event.clicks, event.late, event.settled_by, event.settled_at) == (0b111, 0, "final", NOON)
@@ -217,7 +219,7 @@ def check_several_reports_on_one_event_in_a_batch_are_applied_one_after_the_othe
 
 
 @check
-def check_items_that_could_not_be_shown_are_charged_what_was_observed(store: Store) -> None:
+def check_items_that_could_not_be_shown_are_charged_the_observed_loss(store: Store) -> None:
     started(store)
     for number, eligibility in enumerate((Eligibility(absent=(3, 4)), Eligibility(present=(0, 1, 2)))):
         event = an_event(2 + 2 * number, items=(0, 1, 2), p=(1.0, 0.5, 1.0), learn=0b011, eligibility=eligibility)
@@ -237,10 +239,10 @@ def check_items_that_could_not_be_shown_are_charged_what_was_observed(store: Sto
 
 
 @check
-def check_a_late_click_takes_back_exactly_its_loss(store: Store) -> None:
+def check_a_late_click_subtracts_exactly_its_loss(store: Store) -> None:
     started(store)
     event = an_event(1, learn=0b111, p=(0.3, 0.1, 0.7))
-    silent, late = a_report(1), a_report(1, 0b010)
+    silent, late = feedback_on(1), feedback_on(1, 0b010)
     silent.event = late.event = event
     store.apply_feedback([silent], NOON)
     assert store.apply_feedback([late], NOON + LATE) == ["late_applied"]
@@ -255,28 +257,28 @@ def check_a_late_click_takes_back_exactly_its_loss(store: Store) -> None:
 def check_expired_feedback_leaves_no_trace(store: Store) -> None:
     started(store)
     before = store.revision()
-    assert store.apply_feedback([a_report(1, 0b1)], NOON + WINDOW + LATE + 2) == ["expired"]
+    assert store.apply_feedback([feedback_on(1, 0b1)], NOON + WINDOW + LATE + 2) == ["expired"]
     assert store.find_events([an_event(1).id]) == {}
     assert (store.revision(), counters(store), store.history(1, 0, NOON * 2, 1)) == (before, {}, [])
 
 
 @check
-def check_one_bad_report_does_not_harm_its_batch(store: Store) -> None:
+def check_rejected_feedback_does_not_affect_its_batch(store: Store) -> None:
     started(store)
-    batch = [a_report(1), a_report(2, surface_id=77), a_report(3)]
+    batch = [feedback_on(1), feedback_on(2, surface_id=77), feedback_on(3)]
     assert store.apply_feedback(batch, NOON) == ["accepted", "rejected", "accepted"]
     assert set(store.find_events([an_event(n).id for n in (1, 2, 3)])) == {an_event(1).id, an_event(3).id}
 
 
 @check
-def check_a_decision_once_remembered_stays_as_it_is(store: Store) -> None:
+def check_a_saved_decision_is_not_overwritten(store: Store) -> None:
     started(store)
     first, other = an_event(1), an_event(1, policy_id="later", items=(4, 3, 2))
     assert store.save_events([first, an_event(2), other]) == [first, an_event(2), first]
     assert store.save_events([other, an_event(3)]) == [first, an_event(3)]
     assert store.find_events([other.id, b"\x00" * 16]) == {first.id: first}
     assert store.open_events() == 3
-    forged = a_report(1)
+    forged = feedback_on(1)
     forged.event = other
     store.apply_feedback([forged], NOON)
     assert store.find_events([first.id])[first.id].items == first.items
@@ -284,11 +286,11 @@ def check_a_decision_once_remembered_stays_as_it_is(store: Store) -> None:
 
 
 @check
-def check_silence_settles_when_the_deadline_has_passed(store: Store) -> None:
+def check_overdue_events_are_settled(store: Store) -> None:
     started(store)
     events = [an_event(n) for n in range(10)]
     store.save_events(events)
-    store.apply_feedback([a_report(3, 0b1, final=False)], NOON)
+    store.apply_feedback([feedback_on(3, 0b1, final=False)], NOON)
     assert store.settle_overdue(NOON + WINDOW, 100) == 0
     assert store.settle_overdue(NOON + WINDOW + 5, 100) == 5
     assert store.settle_overdue(NOON + WINDOW + 100, 2) == 2
@@ -297,17 +299,17 @@ def check_silence_settles_when_the_deadline_has_passed(store: Store) -> None:
     settled = list(store.settled())
     assert [event.clicks for event in settled if event.id == an_event(3).id] == [1]
     assert counters(store) == counted(settled)
-    assert store.apply_feedback([a_report(3, 0b1)], NOON + WINDOW + 101) == ["duplicate"]
+    assert store.apply_feedback([feedback_on(3, 0b1)], NOON + WINDOW + 101) == ["duplicate"]
     assert clean(store)
 
 
 @check
 def check_clocks_that_jump_lose_nothing(store: Store) -> None:
     started(store)
-    assert store.apply_feedback([a_report(1), a_report(2, 0b1, False)], NOON - 10**9) == ["accepted", "accepted"]
+    assert store.apply_feedback([feedback_on(1), feedback_on(2, 0b1, False)], NOON - 10**9) == ["accepted", "accepted"]
     assert store.settle_overdue(NOON + 10**9, 100) == 1
-    assert store.apply_feedback([a_report(2, 0b10)], NOON + 10**9) == ["expired"]
-    assert store.apply_feedback([a_report(2, 0b10), a_report(1)], NOON) == ["accepted", "duplicate"]
+    assert store.apply_feedback([feedback_on(2, 0b10)], NOON + 10**9) == ["expired"]
+    assert store.apply_feedback([feedback_on(2, 0b10), feedback_on(1)], NOON) == ["accepted", "duplicate"]
     assert store.settle_overdue(NOON - 10**9, 100) == 0
     assert clean(store)
     assert counters(store) == counted(list(store.settled()))
@@ -330,16 +332,16 @@ def check_adjustments_are_counted_and_kept(store: Store) -> None:
 def check_the_revision_grows_with_every_change_and_finds_the_segment(store: Store) -> None:
     started(store)
     seen = [store.revision()]
-    store.apply_feedback([a_report(2)], NOON)
+    store.apply_feedback([feedback_on(2)], NOON)
     seen.append(store.revision())
-    store.apply_feedback([a_report(3)], NOON)
+    store.apply_feedback([feedback_on(3)], NOON)
     seen.append(store.revision())
     store.save_surface(msgspec.structs.replace(store.surfaces()[0], version=2), [], [])
     seen.append(store.revision())
     assert seen == sorted(set(seen))
     assert [segment.name for segment in store.segments(1, since=seen[1])] == ["phone"]
     assert [segment.name for segment in store.segments(1)] == ["", "phone"]
-    store.apply_feedback([a_report(3)], NOON)
+    store.apply_feedback([feedback_on(3)], NOON)
     assert store.revision() == seen[-1]
 
 
@@ -348,14 +350,14 @@ def check_events_are_listed_by_surface_and_time(store: Store) -> None:
     started(store)
     store.save_surface(a_surface("other"), [], [])
     store.save_events([an_event(n) for n in (5, 3, 4, 9)] + [an_event(6, surface_id=2)])
-    store.apply_feedback([a_report(4), a_report(6, surface_id=2)], NOON)
+    store.apply_feedback([feedback_on(4), feedback_on(6, surface_id=2)], NOON)
     assert [event.created_at - NOON for event in store.events(1, NOON + 3, NOON + 9)] == [3, 4, 5]
     assert [event.id for event in store.settled(2)] == [an_event(6).id]
     assert len(list(store.settled())) == 2
 
 
 @check
-def check_one_log_teaches_several_surfaces_each_once(store: Store) -> None:
+def check_one_log_can_be_imported_into_several_surfaces_once_each(store: Store) -> None:
     started(store)
     store.save_surface(a_surface("other"), [], [])
     ours = [an_event(n, settled_at=NOON, settled_by="import") for n in range(1, 40)]
@@ -371,7 +373,7 @@ def check_one_log_teaches_several_surfaces_each_once(store: Store) -> None:
 @check
 def check_imported_events_are_counted_unless_they_are_there(store: Store) -> None:
     started(store)
-    store.apply_feedback([a_report(1)], NOON)
+    store.apply_feedback([feedback_on(1)], NOON)
     store.save_events([an_event(2)])
     log = [an_event(n, clicks=n % 8, settled_at=NOON, settled_by="import") for n in range(1, 1500)]
     assert store.import_events(iter(log)) == 1497
@@ -383,11 +385,11 @@ def check_imported_events_are_counted_unless_they_are_there(store: Store) -> Non
 
 
 @check
-def check_history_tells_what_became_of_events_by_minute(store: Store) -> None:
+def check_history_counts_outcomes_by_minute(store: Store) -> None:
     started(store)
     store.save_events([an_event(n) for n in (7, 8)])
-    store.apply_feedback([a_report(8, 0b101), a_report(7, 0b1, False), a_report(10)], NOON)
-    store.apply_feedback([a_report(10, 0b10), a_report(60_000)], an_event(10).expires_at + 1)
+    store.apply_feedback([feedback_on(8, 0b101), feedback_on(7, 0b1, False), feedback_on(10)], NOON)
+    store.apply_feedback([feedback_on(10, 0b10), feedback_on(60_000)], an_event(10).expires_at + 1)
     rows = store.history(1, NOON, NOON + 120_000, 60_000)
     names = ("events", "settled", "shows", "clicks", "clicked", "squares", "late")
     found = {(r["at"] - NOON, r["segment"], r["arm"]): tuple(r[name] for name in names) for r in rows}
@@ -443,7 +445,7 @@ def check_clicks_on_another_list_than_the_stored_one_are_rejected(store: Store) 
         an_event(1, learn=0b111, p=(0.5, *stored.p[1:])),
         an_event(1, learn=0, arm="holdout"),
     ):
-        report = a_report(1, 0b001)
+        report = feedback_on(1, 0b001)
         report.event = lost
         assert store.apply_feedback([report], NOON) == ["rejected"]
     assert store.find_events([stored.id]) == {stored.id: stored}
@@ -457,9 +459,9 @@ def a_reset(store: Store, segment: str, at: int) -> None:
 
 
 @check
-def check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away(store: Store) -> None:
+def check_a_late_click_after_a_reset_changes_nothing(store: Store) -> None:
     started(store)
-    reports = {number: a_report(number) for number in (2, 3, 4)}
+    reports = {number: feedback_on(number) for number in (2, 3, 4)}
     for number, report in reports.items():
         report.event = an_event(number, learn=0b111)
     store.apply_feedback([reports[2], reports[3]], NOON)
@@ -477,9 +479,9 @@ def check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away(store: Sto
 
 
 @check
-def check_a_reset_takes_away_what_has_settled_by_a_clock_that_was_ahead(store: Store) -> None:
+def check_a_reset_covers_events_settled_by_a_clock_that_was_ahead(store: Store) -> None:
     started(store)
-    early, late = a_report(2), a_report(4)
+    early, late = feedback_on(2), feedback_on(4)
     early.event, late.event = an_event(2, learn=0b111), an_event(4, learn=0b111)
     store.apply_feedback([early], NOON + 500)
     surface = store.surfaces()[0]
@@ -501,9 +503,9 @@ def check_a_fact_is_replaced_only_if_it_is_as_expected(store: Store) -> None:
 
 
 @check
-def check_two_resets_at_once_take_away_what_is_there_once(store: Store) -> None:
+def check_concurrent_resets_subtract_the_counters_once(store: Store) -> None:
     started(store)
-    store.apply_feedback([a_report(number) for number in range(1, 40)], NOON)
+    store.apply_feedback([feedback_on(number) for number in range(1, 40)], NOON)
 
     def reset() -> None:
         store.adjust_by(

@@ -1,4 +1,4 @@
-"""Surfaces, events and reports for tests of stores."""
+"""Surfaces, events and feedback for tests of stores."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def an_event(number: int, surface_id: int = 1, **changes: object) -> Event:
     return Event(**(fields | changes))  # type: ignore[arg-type]
 
 
-def a_report(number: int, clicks: int = 0, final: bool = True, surface_id: int = 1) -> VerifiedFeedback:
+def feedback_on(number: int, clicks: int = 0, final: bool = True, surface_id: int = 1) -> VerifiedFeedback:
     return VerifiedFeedback(event=an_event(number, surface_id), clicks=clicks, final=final)

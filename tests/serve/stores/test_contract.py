@@ -1,4 +1,4 @@
-"""Both stores keep the contract, and stores that do not are caught by it."""
+"""Both stores pass the contract, and deliberately broken stores fail it."""
 
 from __future__ import annotations
 
@@ -129,20 +129,20 @@ class SettlesEverySegment(SqlStore):
 
 
 BROKEN = {
-    ChargesNobodyForAbsence: contract.check_items_that_could_not_be_shown_are_charged_what_was_observed,
-    AdmitsWithoutALimit: contract.check_segments_are_admitted_while_there_is_a_place,
+    ChargesNobodyForAbsence: contract.check_items_that_could_not_be_shown_are_charged_the_observed_loss,
+    AdmitsWithoutALimit: contract.check_segments_are_admitted_up_to_the_limit,
     KeepsRowsOfZeros: contract.check_a_deleted_segment_leaves_nothing_but_its_log,
     DeletesWhatWasJustLearned: contract.check_a_segment_that_is_counted_in_meanwhile_is_not_deleted,
     SettlesEverySegment: contract.check_open_events_of_a_segment_can_be_settled_before_their_deadline,
     CountsDuplicates: contract.check_final_feedback_is_counted_once_however_often_it_comes,
-    LosesTheLastReport: contract.check_several_reports_on_one_event_in_a_batch_are_applied_one_after_the_other,
+    LosesTheLastReport: contract.check_feedback_on_one_event_in_a_batch_is_applied_in_order,
     StoresWhatHasExpired: contract.check_expired_feedback_leaves_no_trace,
-    ForgetsDecisions: contract.check_a_decision_once_remembered_stays_as_it_is,
-    SettlesTooEarly: contract.check_silence_settles_when_the_deadline_has_passed,
+    ForgetsDecisions: contract.check_a_saved_decision_is_not_overwritten,
+    SettlesTooEarly: contract.check_overdue_events_are_settled,
     TakesClicksOnAnyList: contract.check_clicks_on_another_list_than_the_stored_one_are_rejected,
-    ForgetsResets: contract.check_a_late_click_takes_nothing_back_that_a_reset_has_taken_away,
-    LooksBeforeItLocks: contract.check_two_resets_at_once_take_away_what_is_there_once,
-    BelievesItsClock: contract.check_a_reset_takes_away_what_has_settled_by_a_clock_that_was_ahead,
+    ForgetsResets: contract.check_a_late_click_after_a_reset_changes_nothing,
+    LooksBeforeItLocks: contract.check_concurrent_resets_subtract_the_counters_once,
+    BelievesItsClock: contract.check_a_reset_covers_events_settled_by_a_clock_that_was_ahead,
     ReplacesAnyFact: contract.check_a_fact_is_replaced_only_if_it_is_as_expected,
     TakesAnyVersion: contract.check_a_change_of_an_old_version_is_refused,
 }

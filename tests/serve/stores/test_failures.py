@@ -1,4 +1,4 @@
-"""Full disks, read-only files, databases that go away: a clear sentence, then recovery, and nothing lost."""
+"""Full disks, read-only files, database restarts: a clear error, then recovery without loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bothworlds.serve.stores.sqlite import SqliteDatabase
 from tests.serve.postgres_server import PostgresServer
 
 from .contract import counted, counters
-from .samples import NOON, a_report, a_surface, an_event
+from .samples import NOON, a_surface, an_event, feedback_on
 
 connect = SqliteDatabase._connect
 
@@ -55,7 +55,7 @@ def fill_until_refused(store: SqlStore) -> int:
     """Report until the store refuses; the number of the first report that was not acknowledged."""
     for first in range(0, 1_000_000, 50):
         try:
-            store.apply_feedback([a_report(number) for number in range(first, first + 50)], NOON)
+            store.apply_feedback([feedback_on(number) for number in range(first, first + 50)], NOON)
         except StoreError:
             return first
     raise AssertionError("the store never refused")
@@ -65,19 +65,19 @@ def fill_until_refused(store: SqlStore) -> int:
     ("pragma", "sentence"),
     [("PRAGMA max_page_count = 60", "is full: free some space"), ("PRAGMA query_only = ON", "cannot be written: give")],
 )
-def test_a_store_that_cannot_write_says_why_and_goes_on_when_it_can(
+def test_a_store_that_cannot_write_explains_why_and_recovers(
     sqlite_store: SqlStore, pragma: str, sentence: str
 ) -> None:
     store = sqlite_store
-    store.apply_feedback([a_report(10**6)], NOON)
+    store.apply_feedback([feedback_on(10**6)], NOON)
     with reconnected_with(store, pragma):  # type: ignore[attr-defined]
         refused = fill_until_refused(store)
         with pytest.raises(StoreError, match=sentence):
-            store.apply_feedback([a_report(number) for number in range(refused, refused + 500)], NOON)
+            store.apply_feedback([feedback_on(number) for number in range(refused, refused + 500)], NOON)
         assert len(list(store.settled())) == refused + 1
     if store.database._writer is not None:  # type: ignore[attr-defined]
         store.database._writer.execute("PRAGMA query_only = OFF")  # type: ignore[attr-defined]
-    assert store.apply_feedback([a_report(refused)], NOON) == ["accepted"]
+    assert store.apply_feedback([feedback_on(refused)], NOON) == ["accepted"]
     assert counters(store) == counted(list(store.settled()))
     assert verify(store).clean
 
@@ -149,7 +149,7 @@ def _reporting_through_restarts(server: PostgresServer, store: SqlStore) -> tupl
         while not done.is_set() or not acknowledged:
             numbers = range(first, first + 40)
             try:
-                store.apply_feedback([a_report(number, number % 8) for number in numbers], NOON)
+                store.apply_feedback([feedback_on(number, number % 8) for number in numbers], NOON)
             except StoreError as error:
                 sentences.append(str(error))
                 time.sleep(0.02)
@@ -172,7 +172,7 @@ def _reporting_through_restarts(server: PostgresServer, store: SqlStore) -> tupl
     return acknowledged, sentences
 
 
-def test_a_database_that_only_allows_reading_is_told_apart(postgres: PostgresServer) -> None:
+def test_a_read_only_database_is_recognised(postgres: PostgresServer) -> None:
     address = postgres.fresh_address()
     open_store(address).close()
     store = open_store(address + "%20-cdefault_transaction_read_only%3Don")
@@ -181,7 +181,7 @@ def test_a_database_that_only_allows_reading_is_told_apart(postgres: PostgresSer
     store.close()
 
 
-def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
+def test_errors_name_the_database_without_its_password() -> None:
     with pytest.raises(StoreError, match="cannot be reached: start it, or check the address") as caught:
         open_store("postgresql://ann:geheim@127.0.0.1:1/shop")
     assert "geheim" not in str(caught.value)
@@ -190,12 +190,12 @@ def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
     assert "geheim" not in str(caught.value)
 
 
-def test_a_full_disk_of_a_database_is_named() -> None:
+def test_a_full_disk_of_the_database_is_reported() -> None:
     with pytest.raises(StoreError, match="has a full disk: free some space"), postgres_module.translated_errors("shop"):
         raise errors.DiskFull("could not extend file")
 
 
-def test_deadlocks_are_tried_again_and_given_up_in_the_end(postgres: PostgresServer) -> None:
+def test_deadlocks_are_retried_a_limited_number_of_times(postgres: PostgresServer) -> None:
     store = open_store(postgres.fresh_address())
     tries = []
 
@@ -218,12 +218,12 @@ def test_a_broken_connection_is_replaced(postgres: PostgresServer) -> None:
     store.save_surface(a_surface(), [], [])
     with psycopg.connect(address, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'bothworlds'")
-    assert store.apply_feedback([a_report(1)], NOON) == ["accepted"]
+    assert store.apply_feedback([feedback_on(1)], NOON) == ["accepted"]
     assert len(store.surfaces()) == 1
     store.close()
 
 
-def test_what_postgresql_cannot_hold_is_the_fault_of_whoever_sent_it(postgres: PostgresServer) -> None:
+def test_a_value_that_postgresql_cannot_store_is_a_client_error(postgres: PostgresServer) -> None:
     store = open_store(postgres.fresh_address())
     store.save_surface(a_surface(), [], [])
     with pytest.raises(Unstorable, match="cannot hold"):
@@ -232,7 +232,7 @@ def test_what_postgresql_cannot_hold_is_the_fault_of_whoever_sent_it(postgres: P
     store.close()
 
 
-def test_whoever_looks_for_an_event_does_not_wait_for_the_writer(sqlite_store: SqlStore) -> None:
+def test_reading_an_event_does_not_wait_for_the_writer(sqlite_store: SqlStore) -> None:
     sqlite_store.save_events([an_event(1)])
     found: list[object] = []
     looking = threading.Thread(target=lambda: found.append(sqlite_store.find_events([an_event(1).id])))

@@ -1,4 +1,4 @@
-"""Moving a store: everything arrives, both are verified, and half a store is never served."""
+"""Migration to another store: everything is copied and verified, and an incomplete copy is never served."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bothworlds.serve.stores.sql_store import TABLES, SqlStore
 from tests.serve.postgres_server import PostgresServer
 
 from .contract import counters
-from .samples import NOON, a_report, a_surface, an_event
+from .samples import NOON, a_surface, an_event, feedback_on
 
 
 def filled(store: SqlStore) -> SqlStore:
@@ -23,7 +23,7 @@ def filled(store: SqlStore) -> SqlStore:
     start = Adjustment(increments=increments, at=NOON, actor="ann", reason="median start")
     store.save_surface(a_surface(), [start], [{"action": "created"}])
     store.put("secret", b"\x00\xffsecret")
-    store.apply_feedback([a_report(number, number % 8) for number in range(500)], NOON)
+    store.apply_feedback([feedback_on(number, number % 8) for number in range(500)], NOON)
     store.save_events([an_event(number) for number in range(500, 550)])
     store.save_key({"id": "k1", "hash": b"\x00"})
     store.save_policy("p1", 1, "", NOON, b"body")
@@ -35,7 +35,7 @@ def everything(store: SqlStore) -> dict[str, list[tuple[object, ...]]]:
 
 
 @pytest.mark.parametrize("direction", ["to postgres", "to sqlite"])
-def test_a_moved_store_is_the_same_and_goes_on(direction: str, tmp_path: Path, postgres: PostgresServer) -> None:
+def test_a_migrated_store_is_identical_and_usable(direction: str, tmp_path: Path, postgres: PostgresServer) -> None:
     places = [str(tmp_path / "store.db"), postgres.fresh_address()]
     source, target = map(open_store, places if direction == "to postgres" else reversed(places))
     filled(source)
@@ -46,7 +46,7 @@ def test_a_moved_store_is_the_same_and_goes_on(direction: str, tmp_path: Path, p
     assert moved.target.clean
     assert moved.target.events == 500
     for store in (source, target):
-        batch = [a_report(3), a_report(520, 1), a_report(900)]
+        batch = [feedback_on(3), feedback_on(520, 1), feedback_on(900)]
         assert store.apply_feedback(batch, NOON) == ["duplicate", "accepted", "accepted"]
         store.write_audit([{"action": "moved"}])
         assert store.save_surface(a_surface("second"), [], []).id == 2
@@ -56,7 +56,7 @@ def test_a_moved_store_is_the_same_and_goes_on(direction: str, tmp_path: Path, p
     target.close()
 
 
-def test_facts_that_are_more_than_a_batch_are_all_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_facts_than_one_batch_are_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bothworlds.serve.ops.migrate.BATCH", 3)
     source, target = filled(open_store(str(tmp_path / "a.db"))), open_store(str(tmp_path / "b.db"))
     for index in range(7):
@@ -68,7 +68,7 @@ def test_facts_that_are_more_than_a_batch_are_all_moved(tmp_path: Path, monkeypa
     source.close()
 
 
-def test_a_store_that_is_not_empty_is_not_moved_into(tmp_path: Path) -> None:
+def test_a_store_that_is_not_empty_is_not_a_target_of_migration(tmp_path: Path) -> None:
     source, target = open_store(str(tmp_path / "a.db")), filled(open_store(str(tmp_path / "b.db")))
     before = everything(target)
     with pytest.raises(StoreError, match="not empty: choose a new file or an empty database"):
@@ -78,7 +78,7 @@ def test_a_store_that_is_not_empty_is_not_moved_into(tmp_path: Path) -> None:
     target.close()
 
 
-def test_a_move_that_was_interrupted_leaves_nothing_that_can_be_served(tmp_path: Path) -> None:
+def test_an_interrupted_migration_cannot_be_served(tmp_path: Path) -> None:
     source, target = filled(open_store(str(tmp_path / "a.db"))), open_store(str(tmp_path / "b.db"))
 
     def interrupted(amount: int) -> None:
@@ -92,7 +92,7 @@ def test_a_move_that_was_interrupted_leaves_nothing_that_can_be_served(tmp_path:
         open_store(str(tmp_path / "b.db"))
 
 
-def test_a_copy_that_differs_is_noticed(tmp_path: Path) -> None:
+def test_a_copy_that_differs_is_detected(tmp_path: Path) -> None:
     source, target = filled(open_store(str(tmp_path / "a.db"))), open_store(str(tmp_path / "b.db"))
     fill = SqlStore.fill
 

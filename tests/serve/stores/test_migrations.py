@@ -22,7 +22,7 @@ from bothworlds.serve.stores.base import StoreError
 from bothworlds.serve.stores.factory import open_store
 
 from .contract import counted, counters
-from .samples import NOON, a_report, a_surface, an_event
+from .samples import NOON, a_surface, an_event, feedback_on
 
 
 def write_version_1(place: str) -> None:
@@ -49,7 +49,7 @@ def test_a_store_of_the_previous_schema_opens_with_all_that_is_in_it(place: str)
     assert sum(row["clicks"] for row in history) == sum(event.clicks.bit_count() for event in store.settled())
     assert verify(store).clean
     assert verify(store).adjustments == 1
-    assert store.apply_feedback([a_report(13, 1), a_report(1), a_report(20)], NOON) == [
+    assert store.apply_feedback([feedback_on(13, 1), feedback_on(1), feedback_on(20)], NOON) == [
         "accepted",
         "duplicate",
         "accepted",
@@ -86,7 +86,7 @@ def write_version_3(place: str) -> None:
         connection.execute(sql)
 
 
-def test_items_that_were_away_are_charged_up_to_the_upgrade_and_then_by_events(place: str) -> None:
+def test_absent_items_are_charged_by_the_upgrade_and_then_by_events(place: str) -> None:
     write_version_3(place)
     store = open_store(place)
     assert not [key for key in range(5) if store.get(f"standing without 1/{key}")]
@@ -130,7 +130,7 @@ def test_a_store_of_version_3_is_served_on(place: str) -> None:
 def test_an_upgrade_that_fails_changes_nothing(place: str) -> None:
     write_version_1(place)
     broken = {2: (lambda session: session.run("SELECT * FROM nowhere"),)}
-    with patch.object(migrations, "_AFTER", broken), pytest.raises((StoreError, psycopg.Error)):
+    with patch.object(migrations, "DATA_MIGRATIONS", broken), pytest.raises((StoreError, psycopg.Error)):
         open_store(place)
     store = open_store(place)
     assert verify(store).clean

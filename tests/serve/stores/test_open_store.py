@@ -1,4 +1,4 @@
-"""What may be written after --store, and who may use a file at the same time."""
+"""Opening a store: valid values of --store, file locks and read-only access."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bothworlds.serve.stores.base import StoreError
 from bothworlds.serve.stores.factory import open_store
 from tests.serve.postgres_server import PostgresServer
 
-from .samples import NOON, a_report, a_surface
-from .test_upgrading import write_version_1
+from .samples import NOON, a_surface, feedback_on
+from .test_migrations import write_version_1
 
 
 def test_a_second_process_is_refused_and_a_reader_is_not(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_refused_owner_leaves_the_locks_of_the_first_alone(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-def test_a_folder_is_no_store_and_is_called_by_its_name(tmp_path: Path, read_only: bool) -> None:
+def test_a_folder_is_refused_as_a_store(tmp_path: Path, read_only: bool) -> None:
     with pytest.raises(StoreError, match="is a folder: name the file in it"):
         open_store(str(tmp_path), read_only=read_only)
     assert not list(tmp_path.iterdir())
@@ -131,20 +131,20 @@ def test_a_reader_sees_what_is_committed_and_cannot_write(place: str) -> None:
     store = open_store(place)
     store.save_surface(a_surface(), [], [])
     reader = open_store(place, read_only=True)
-    store.apply_feedback([a_report(1)], NOON)
+    store.apply_feedback([feedback_on(1)], NOON)
     assert verify(reader).events == 1
     with pytest.raises(StoreError, match=r"cannot be written|is read-only"):
-        reader.apply_feedback([a_report(2)], NOON)
+        reader.apply_feedback([feedback_on(2)], NOON)
     reader.close()
     store.close()
 
 
-def test_what_is_read_in_a_snapshot_is_of_one_moment(place: str) -> None:
+def test_reads_in_a_snapshot_are_consistent(place: str) -> None:
     store = open_store(place)
     store.save_surface(a_surface(), [], [])
     with store.snapshot():
         assert store.open_events() == 0
-        store.apply_feedback([a_report(1)], NOON)
+        store.apply_feedback([feedback_on(1)], NOON)
         assert list(store.settled()) == []
         assert verify(store).clean
     assert verify(store).events == 1
@@ -155,12 +155,12 @@ def test_what_is_read_in_a_snapshot_is_of_one_moment(place: str) -> None:
     ("place", "sentence"),
     [("mysql://shop", "not mysql://"), ("/nowhere/at/all/store.db", "there is no folder /nowhere/at/all: create it")],
 )
-def test_a_place_that_cannot_be_is_refused(place: str, sentence: str) -> None:
+def test_an_impossible_path_or_address_is_refused(place: str, sentence: str) -> None:
     with pytest.raises((ValueError, StoreError), match=sentence):
         open_store(place)
 
 
-def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_of_another_format_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but long enough to be taken for one\n" * 50)
     with pytest.raises(StoreError, match="is not a store of bothworlds: choose another file"):
@@ -175,7 +175,7 @@ def test_the_address_of_a_file_may_be_a_url(tmp_path: Path) -> None:
     assert (tmp_path / "store.db").exists()
 
 
-def test_workers_that_start_at_once_make_one_store(postgres: PostgresServer) -> None:
+def test_workers_that_start_at_once_create_one_store(postgres: PostgresServer) -> None:
     address = postgres.fresh_address()
     with ThreadPoolExecutor(4) as threads:
         stores = list(threads.map(open_store, [address] * 4))
@@ -185,7 +185,7 @@ def test_workers_that_start_at_once_make_one_store(postgres: PostgresServer) -> 
         store.close()
 
 
-def test_a_reader_neither_makes_nor_upgrades_a_store(place: str) -> None:
+def test_a_reader_neither_creates_nor_upgrades_a_store(place: str) -> None:
     with pytest.raises(StoreError, match="there is no store at"):
         open_store(place, read_only=True)
     write_version_1(place)

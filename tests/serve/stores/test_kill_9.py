@@ -1,4 +1,4 @@
-"""kill -9 under load, and several processes at once: what was acknowledged is there, and nothing is counted twice."""
+"""kill -9 under load, and several processes: acknowledged feedback is kept and nothing is counted twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any order, duplication, batching and splitting of reports gives the same counters."""
+"""Any order, duplication, batching and splitting of feedback gives the same counters."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from bothworlds.serve.stores.sql_store import SqlStore
 from tests.serve.postgres_server import PostgresServer
 
 from .contract import counted, counters
-from .samples import NOON, WINDOW, a_report, a_surface, an_event
+from .samples import NOON, WINDOW, a_surface, an_event, feedback_on
 
 NUMBERS = st.integers(1, 8)
-REPORTS = st.lists(st.builds(a_report, NUMBERS, st.integers(0, 7), st.booleans()), min_size=1, max_size=12)
+REPORTS = st.lists(st.builds(feedback_on, NUMBERS, st.integers(0, 7), st.booleans()), min_size=1, max_size=12)
 _files = itertools.count()
 
 
@@ -40,10 +40,10 @@ def fresh_store(database: str, folder: Path, postgres: PostgresServer | None) ->
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(reports=REPORTS, data=st.data())
-def test_shuffled_doubled_and_split_reports_give_the_same_counters(
+def test_shuffled_duplicated_and_split_feedback_gives_the_same_counters(
     reports: list[VerifiedFeedback], data: st.DataObject, tmp_path: Path
 ) -> None:
-    finals = [a_report(number) for number in range(1, 9)]
+    finals = [feedback_on(number) for number in range(1, 9)]
     doubled = data.draw(st.permutations(reports + data.draw(st.lists(st.sampled_from(reports))) + finals))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(doubled)), max_size=4)))
     with fresh_store("sqlite", tmp_path, None) as (one, _), fresh_store("sqlite", tmp_path, None) as (other, _):
@@ -127,13 +127,13 @@ STATEFUL = settings(max_examples=20, stateful_step_count=15, deadline=None)
 
 
 @pytest.mark.slow
-def test_whatever_is_done_to_sqlite_it_agrees_with_a_dictionary() -> None:
+def test_random_operations_on_sqlite_agree_with_the_fake_store() -> None:
     with tempfile.TemporaryDirectory() as folder:
         machine = type("SqliteMachine", (StoreMachine,), {"folder": Path(folder)})
         run_state_machine_as_test(machine, settings=STATEFUL)
 
 
 @pytest.mark.slow
-def test_whatever_is_done_to_postgres_it_agrees_with_a_dictionary(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_random_operations_on_postgres_agree_with_the_fake_store(postgres: PostgresServer, tmp_path: Path) -> None:
     machine = type("PostgresMachine", (StoreMachine,), {"folder": tmp_path, "postgres": postgres})
     run_state_machine_as_test(machine, settings=STATEFUL)
