@@ -143,7 +143,7 @@ def check_a_deleted_segment_leaves_nothing_but_its_log(store: Store) -> None:
     assert clean(store)
     assert store.apply_feedback([feedback_on(3, clicks=7)], NOON + 70) == [
         "expired"
-    ]  # nothing is left to be taken back
+    ]  # there is no loss left to subtract
     assert counters(store) == {"": kept}
     assert deleted(store, {"phone": None}) == set()
 
