@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothworlds.clicks import Counts, fit, read
-from bothworlds.clicks.fitting.fit.intervals import nothing
-from bothworlds.clicks.fitting.fit.optimiser import start
+from bothworlds.clicks.fitting.intervals import no_intervals
+from bothworlds.clicks.fitting.optimiser import make_workspace
 from bothworlds.statistics.rank_one.fit.fit import fit_em, fit_newton
 from tests.clicks.logs import generated
 from tests.reference.position_based import maximum
@@ -187,9 +187,12 @@ def test_pairs_that_were_never_shown_cost_no_work_and_change_nothing(impressions
     counts = generated(1, 400, 20, impressions, seed=6, share=0.15)
     benches = []
     monkeypatch.setattr(
-        "bothworlds.clicks.fitting.fit.start", lambda design: benches.append(start(design)) or benches[-1]
+        "bothworlds.clicks.fitting.fit.make_workspace",
+        lambda design: benches.append(make_workspace(design)) or benches[-1],
     )
-    monkeypatch.setattr("bothworlds.clicks.fitting.fit.delta", nothing)  # it would write over the curvature
+    monkeypatch.setattr(
+        "bothworlds.clicks.fitting.fit.delta_intervals", no_intervals
+    )  # it would write over the curvature
     model, other = fit(counts), fit_newton(*tables(counts))
     np.testing.assert_allclose(products(model), products(other), rtol=1e-9)
     assert model.identified
@@ -199,10 +202,10 @@ def test_pairs_that_were_never_shown_cost_no_work_and_change_nothing(impressions
 
 def test_threads_change_nothing(monkeypatch):
     counts = generated(200, 5, 4, 20, seed=4)
-    monkeypatch.setattr("bothworlds.clicks.fitting.fit.optimiser.CHUNK", 50)
+    monkeypatch.setattr("bothworlds.clicks.fitting.optimiser.CHUNK", 50)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     several = fit(counts, per_query=True)
-    monkeypatch.setattr("bothworlds.clicks.fitting.fit.optimiser.CHUNK", 10**9)
+    monkeypatch.setattr("bothworlds.clicks.fitting.optimiser.CHUNK", 10**9)
     one = fit(counts, per_query=True)
     for name in ("query0", "query57", "query199"):
         assert several[name].attraction.tolist() == one[name].attraction.tolist()

@@ -10,9 +10,9 @@ import pytest
 
 import bothworlds
 from bothworlds.clicks import compare, evaluate
-from bothworlds.clicks.offpolicy.impressions import opened
-from bothworlds.clicks.offpolicy.pages import Batch, batches, usable
-from bothworlds.clicks.offpolicy.policy_training import count_decisions, from_policy, learn_pages, marginals_of, teach
+from bothworlds.clicks.offpolicy.impressions import open_impressions
+from bothworlds.clicks.offpolicy.pages import PageBatch, count_complete_pages, page_batches
+from bothworlds.clicks.offpolicy.policy_training import count_decisions, from_policy, learn_pages, marginals_of, train
 from bothworlds.core import Decision, leaves
 from tests.clicks.evaluation_logs import as_log, as_marginals, logging_policy, pages
 from tests.policies.plain import EpsilonGreedy
@@ -59,10 +59,10 @@ def same_state(one, other):
 def test_the_compiled_loop_teaches_what_learn_teaches(logged, name):
     logging, ranking, clicks = logged
     propensity = logging.marginals[ranking, np.arange(2)]
-    batch = Batch(ranking[:300], propensity[:300], clicks[:300].astype(float))
+    batch = PageBatch(ranking[:300], propensity[:300], clicks[:300].astype(float))
     policy = bothworlds.policy(name)
-    compiled = teach(policy, policy.init(4, 2), [batch])
-    interpreted = teach(Interpreted(policy), policy.init(4, 2), [batch])
+    compiled = train(policy, policy.init(4, 2), [batch])
+    interpreted = train(Interpreted(policy), policy.init(4, 2), [batch])
     assert same_state(compiled, interpreted)
     assert not same_state(compiled, policy.init(4, 2))
 
@@ -79,7 +79,7 @@ def test_a_policy_that_returns_nothing_from_learning_is_taught_as_it_is_played(l
 def test_the_loops_do_the_same_without_the_compiler(logged):
     logging, ranking, clicks = logged
     policy = bothworlds.policy("comb-ucb")
-    batch = Batch(ranking[:50], logging.marginals[ranking[:50], np.arange(2)], clicks[:50].astype(float))
+    batch = PageBatch(ranking[:50], logging.marginals[ranking[:50], np.arange(2)], clicks[:50].astype(float))
     counts, states = [], []
     for teaching, deciding in (
         (learn_pages, count_decisions),
@@ -98,7 +98,7 @@ def test_each_fold_is_taught_by_the_other_in_order_of_time(logged):
     recorder = Recorder()
     log = as_log(ranking, clicks, logging.marginals)
     backwards = {**log, "timestamp": -log["timestamp"]}
-    with opened(backwards) as impressions:
+    with open_impressions(backwards) as impressions:
         from_policy(recorder, impressions, draws=1)
         folds = dict(impressions.connection.execute("SELECT -timestamp::BIGINT, fold FROM impressions").fetchall())
     expected = {fold: [] for fold in (0, 1)}
@@ -140,8 +140,8 @@ def test_luck_in_the_lesson_does_not_count_in_the_judgement(generator):
     logging, flat, policy = logging_policy(6, 1), np.full((6, 1), 0.2), EpsilonGreedy(0.0)
     for k in range(50):
         log = as_log(*pages(generator(k), logging, flat, 300), logging.marginals)
-        with opened(log) as impressions:
-            state = teach(policy, policy.init(6, 1), batches(impressions))
+        with open_impressions(log) as impressions:
+            state = train(policy, policy.init(6, 1), page_batches(impressions))
             x = marginals_of(policy, state, (6, 1), 5, generator(k))
         two = compare(log, [policy, as_marginals(x)], draws=5)
         for values, found in zip((honest, flattered), two):
@@ -157,9 +157,9 @@ def test_pages_are_put_together_from_single_impressions(rng):
     ranking[:, 1] = rng.integers(4, size=500)  # single impressions know nothing of each other
     log = as_log(ranking, clicks, logging.marginals, paged=False)
     collide = ranking[:, 0] == ranking[:, 1]
-    with opened(log) as impressions:
-        good, total = usable(impressions)
-        (batch,) = batches(impressions)
+    with open_impressions(log) as impressions:
+        good, total = count_complete_pages(impressions)
+        (batch,) = page_batches(impressions)
     assert (total, good.sum()) == (500, 500 - collide.sum())
     assert (batch.ranking == ranking[~collide]).all()
     assert (batch.clicks == clicks[~collide]).all()
@@ -171,9 +171,9 @@ def test_pages_are_put_together_from_single_impressions(rng):
 def test_incomplete_pages_are_not_learned_from(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
-    with opened({name: column[:-1] for name, column in log.items() if name != "timestamp"}) as impressions:
-        assert usable(impressions)[0].sum() == len(ranking) - 1
-        (batch,) = batches(impressions)
+    with open_impressions({name: column[:-1] for name, column in log.items() if name != "timestamp"}) as impressions:
+        assert count_complete_pages(impressions)[0].sum() == len(ranking) - 1
+        (batch,) = page_batches(impressions)
     assert (batch.ranking == ranking[:-1]).all()
 
 
@@ -187,7 +187,7 @@ def test_pages_without_propensities_are_not_learned_from_and_counted(logged):
 
 def test_items_are_numbered_in_the_order_of_their_names():
     log = {"item": ["b", "10", "a", "9"], "position": [1, 1, 1, 1], "click": [0, 0, 0, 0]}
-    with opened(log) as impressions:
+    with open_impressions(log) as impressions:
         assert impressions.items == ("9", "10", "a", "b")
 
 

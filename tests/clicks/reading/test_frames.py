@@ -14,7 +14,7 @@ PAGES = {
     "item": ["tea", "milk", "milk", "tea"],
     "click": [1, 0, 1, 0],
 }
-TALLIED = {"item": ["a", "a", "b"], "position": [1, 2, 1], "impressions": [9, 8, 7], "clicks": [3, 2, 1]}
+N_TOTALS = {"item": ["a", "a", "b"], "position": [1, 2, 1], "impressions": [9, 8, 7], "clicks": [3, 2, 1]}
 
 
 def records(columns):
@@ -38,9 +38,9 @@ def indexed(columns):
 def test_whatever_has_named_columns_is_a_log(made):
     counted = counts(made(PAGES))
     assert (counted.items, counted.pages, counted.shown.tolist()) == (("milk", "tea"), 2, [1, 1, 1, 1])
-    counted = counts(made(TALLIED))
+    counted = counts(made(N_TOTALS))
     assert (counted.shown.tolist(), counted.clicked.tolist()) == ([9, 8, 7], [3, 2, 1])
-    assert fit(made(TALLIED)).items == ("a", "b")
+    assert fit(made(N_TOTALS)).items == ("a", "b")
 
 
 def test_filters_and_judging_go_for_tables_as_for_files():
@@ -119,7 +119,7 @@ def test_what_is_no_log_is_refused(given):
     [
         ({}, "the table has no columns"),
         ({"item": [1]}, "the table has the columns item, and they fit no format"),
-        ({**TALLIED, "item": [2**70, 1, 2]}, "the table cannot be read"),
+        ({**N_TOTALS, "item": [2**70, 1, 2]}, "the table cannot be read"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_refused(given, said):

@@ -432,7 +432,7 @@ def test_a_key_that_only_some_lines_have_is_read(tmp_path):
 
 @pytest.mark.parametrize("late", [{"query": "tea"}, {"pscore": 0.5}, {"timestamp": 3}])
 def test_a_key_that_comes_too_late_is_refused_or_skipped(tmp_path, monkeypatch, late):
-    monkeypatch.setattr(file_format, "LOOK", 200)
+    monkeypatch.setattr(file_format, "INSPECTED_BYTES", 200)
     text = lines(*map(row, range(20)), row(20, **late), row(21, note="x"))
     (tmp_path / "log").write_text(text)
     with pytest.raises(ValueError, match="line 21: the line has a column of this format that the first lines lack"):
@@ -443,7 +443,7 @@ def test_a_key_that_comes_too_late_is_refused_or_skipped(tmp_path, monkeypatch, 
 
 
 def test_another_spelling_beside_a_column_is_another_column(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_format, "LOOK", 200)
+    monkeypatch.setattr(file_format, "INSPECTED_BYTES", 200)
     (tmp_path / "log").write_text(lines(*map(row, range(20)), row(20, action="push")))
     assert counts(tmp_path / "log").items == ("a",)
 

@@ -181,7 +181,7 @@ def test_a_log_without_clicks_is_answered_and_not_refused(read, tmp_path, option
 
 def test_impressions_that_perplexity_leaves_out_are_counted(read, tmp_path, monkeypatch):
     from bothworlds.clicks import Model
-    from bothworlds.clicks.model.model.perplexity import Perplexity
+    from bothworlds.clicks.model.perplexity import Perplexity
 
     monkeypatch.setattr(Model, "perplexity", lambda *_: Perplexity(1.5, 90, 1000))
     assert "perplexity 1.5000 (1,000 impressions left out)" in answer("fit", tmp_path / "good.csv")

@@ -8,7 +8,7 @@ import pytest
 import bothworlds
 from bothworlds.clicks import replay
 from tests.clicks.evaluation_logs import as_log, logging_policy, pages
-from tests.clicks.test_evaluation_policies import Interpreted
+from tests.clicks.offpolicy.test_policy_training import Interpreted
 from tests.policies.plain import EpsilonGreedy
 
 ATTRACTION, EXAMINATION = [0.8, 0.4, 0.1], [1.0, 0.5]

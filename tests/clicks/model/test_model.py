@@ -9,7 +9,7 @@ import pytest
 
 import bothworlds
 from bothworlds.clicks import Counts, fit, load_model
-from bothworlds.clicks.model.model.model import Model, Models
+from bothworlds.clicks.model.model import Model, Models
 from tests.clicks.logs import generated
 from tests.clicks.real import real_file
 

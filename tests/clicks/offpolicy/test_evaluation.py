@@ -11,7 +11,7 @@ import pytest
 
 from bothworlds import policy
 from bothworlds.clicks import compare, evaluate, read
-from bothworlds.clicks.offpolicy.result import WORDS
+from bothworlds.clicks.offpolicy.result import ESTIMATOR_NAMES
 from tests.clicks.evaluation_logs import as_log, as_marginals, by_the_formulas, logging_policy, pages
 
 RATES = np.outer([0.5, 0.4, 0.3, 0.2], [1.0, 0.5])
@@ -415,9 +415,9 @@ def test_what_made_a_log_of_uneven_pages_earns_what_was_logged(uneven):
 
 
 def in_order(log):
-    from bothworlds.clicks.offpolicy.impressions import opened
+    from bothworlds.clicks.offpolicy.impressions import open_impressions
 
-    with opened(log) as impressions:
+    with open_impressions(log) as impressions:
         found = impressions.connection.execute("SELECT item FROM impressions ORDER BY timestamp, ordinal").fetchall()
         return "".join(item for (item,) in found), impressions.notes
 
@@ -458,7 +458,7 @@ def test_the_repr_is_a_short_table(rng):
     lines = repr(found).splitlines()
     assert lines[0] == "<Evaluation of 'a' on 3,000 pages: clicks per page, 95% interval"
     assert found.pages == 3000
-    assert [line.split("  ")[1] for line in lines[1:7]] == [WORDS[name] for name in found.estimators]
+    assert [line.split("  ")[1] for line in lines[1:7]] == [ESTIMATOR_NAMES[name] for name in found.estimators]
     assert f"{found.estimate('dr').value:.4f}" in lines[6]
     assert f"{found.estimate('dr').lower:.4f} to {found.estimate('dr').upper:.4f}" in lines[6]
     assert len(repr(found)) < 600
