@@ -109,9 +109,9 @@ def test_marginals_come_from_a_table(tmp_path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("item,1,2\na,1\n", "line 2: there are 2 columns, and 3"),
+        ("item,1,2\na,1\n", "line 2: there are 2 columns, but 3"),
         ("item,1,2\na,1,x\n", "line 2: could not convert"),
-        ("item,1,2\na,1,0\na,0,1\n", "line 3: item 'a' is there twice"),
+        ("item,1,2\na,1,0\na,0,1\n", "line 3: item 'a' appears twice"),
         ("", "is empty"),
     ],
 )
@@ -162,12 +162,12 @@ def test_a_figure_of_what_is_not_supported_can_be_drawn(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "say what to judge"),
+        ((), "nothing to evaluate"),
         (("-r", "a,b,c"), "3 items and the log 2 positions"),
         (("-r", "a,nobody"), "never shows item 'nobody'"),
         (("-p", "nonsense"), "nonsense"),
         (("-r", "a,b", "--columns", "item=a,item=b"), "--columns says item twice"),
-        (("-r", "a,b", "--replay"), "--replay plays policies"),
+        (("-r", "a,b", "--replay"), "--replay needs a policy"),
         (("-r", "a,b", "--plot", "f.txt"), "must end in .svg or .png or .pdf"),
         (("-r", "a,b", "--out", "r.txt"), "must end in .json"),
         (("-r", "a,b", "--clip-weights", "-1"), "clip_weights must be above 0"),

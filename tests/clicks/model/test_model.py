@@ -72,7 +72,7 @@ def test_what_the_model_holds_impossible_surprises_it_like_one_in_a_million():
     found = held.perplexity(([[10], [10]], [[5], [1]]))
     assert found == pytest.approx((2.0**10 * 1e6) ** (1 / 20))
     assert found.impossible == 1
-    assert "1 of 20 impressions are impossible by the model" in str(found)
+    assert "1 of 20 impressions are impossible in the model" in str(found)
     assert held.perplexity(([[10], [10]], [[5], [0]])).impossible == 0
     sure = fit(([[50, 50], [50, 50]], [[50, 20], [25, 10]]))
     assert 0.999999 < sure.attraction[0] < 1.0

@@ -135,13 +135,13 @@ def test_items_unknown_to_the_log_are_not_supported(logged):
 def test_wrong_propensities_are_found_by_their_mean_weight(logged, factor):
     logging, ranking, clicks = logged
     wrong = evaluate(as_log(ranking, clicks, logging.marginals * factor), as_marginals(logging.marginals))
-    assert any("do not look right" in warning for warning in wrong.warnings)
+    assert any("seem to be wrong" in warning for warning in wrong.warnings)
 
 
 def test_swapped_propensities_are_found_too(logged):
     logging, ranking, clicks = logged
     wrong = evaluate(as_log(ranking, clicks, logging.marginals[::-1]), as_marginals(TARGET))
-    assert any("do not look right" in warning for warning in wrong.warnings)
+    assert any("seem to be wrong" in warning for warning in wrong.warnings)
 
 
 def test_clipping_lowers_the_estimate_and_says_how_much_weight_went(logged):

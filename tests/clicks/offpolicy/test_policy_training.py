@@ -164,7 +164,7 @@ def test_pages_are_put_together_from_single_impressions(rng):
     assert (batch.ranking == ranking[~collide]).all()
     assert (batch.clicks == clicks[~collide]).all()
     notes = evaluate(log, bothworlds.policy("uniform")).notes
-    assert any("put together" in note for note in notes)
+    assert any("composed of single impressions" in note for note in notes)
     assert any(f"{collide.sum()} of 500" in note for note in notes)
 
 

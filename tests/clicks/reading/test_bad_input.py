@@ -70,7 +70,7 @@ def test_lines_are_skipped_for_reasons_of_their_own(tmp_path):
     text = f'{PAGE}2,1,a\n3,1,a\n2,1,a,0,0.5,7\n4,1,"a"x,1,0.5\n'.encode() + b"5,1,\xff,1,0.5\n"
     (tmp_path / "log").write_bytes(text)
     assert counts(tmp_path / "log", skip_bad=True).notes == (
-        "1 lines were skipped: they have letters that are not UTF-8",
+        "1 lines were skipped: they have characters that are not UTF-8",
         "2 lines were skipped: they have fewer columns than the table",
         "1 lines were skipped: they have more columns than the table",
         "1 lines were skipped: they have a quote out of place or not closed",
@@ -109,7 +109,7 @@ def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
     assert refused(path) == f"{path}, line 4 and line 5: event '2' has position '1' twice"
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.shown.sum()) == (1, 2)
-    assert skipped.notes == ("1 pages with a position or an item that is there twice were skipped",)
+    assert skipped.notes == ("1 pages that have a position or an item twice were skipped",)
 
 
 def test_the_lines_are_those_of_the_page_and_not_of_one_of_another_query(tmp_path):
@@ -281,7 +281,7 @@ def test_an_empty_path_is_not_the_folder_one_is_in(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("columns", ["item=product", ["item"]])
 def test_columns_must_say_which_is_which(tmp_path, columns):
-    assert complaint(write(tmp_path, PAGE), columns=columns).startswith("columns must say which is which, as in {")
+    assert complaint(write(tmp_path, PAGE), columns=columns).startswith("columns must map names to columns, as in {")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
@@ -291,7 +291,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 
 def test_what_is_neither_text_nor_parquet_is_refused(tmp_path):
     (tmp_path / "log").write_bytes(b"\x89PNG\r\n\0\0\0")
-    assert complaint(tmp_path / "log").endswith("is not a text file, nor Parquet")
+    assert complaint(tmp_path / "log").endswith("is neither a text file nor Parquet")
     (tmp_path / "log").write_bytes(b"PAR1 but no more")
     assert "cannot be read as one" in complaint(tmp_path / "log")
 
@@ -301,13 +301,13 @@ def test_what_is_neither_text_nor_parquet_is_refused(tmp_path):
 def test_lines_that_end_in_different_ways_are_refused_by_file(tmp_path, text, skip_bad):
     (tmp_path / "log").write_bytes(text.encode())
     said = complaint(tmp_path / "log", skip_bad=skip_bad)
-    assert said.startswith(f"{tmp_path / 'log'} cannot be read: its lines end in different ways")
+    assert said.startswith(f"{tmp_path / 'log'} cannot be read: its line endings differ")
 
 
 def test_lines_that_end_in_a_carriage_return_alone_are_refused(tmp_path):
     (tmp_path / "log").write_bytes(PAGE.replace("\n", "\r").encode())
     assert complaint(tmp_path / "log").endswith(
-        "log, line 1: lines must end in a line feed, and no column may hold a break"
+        "log, line 1: lines must end in a line feed, and no column name may contain a line break"
     )
 
 
@@ -379,7 +379,7 @@ def test_a_packed_file_that_ends_too_early_is_named(tmp_path, text):
 
 def test_options_are_for_reading(tmp_path):
     log = read(write(tmp_path, PAGE))
-    assert complaint(log, top_items=3) == "top_items says how to read a log, and this one has been read already"
+    assert complaint(log, top_items=3) == "top_items is an option for reading a log, and this one has been read already"
     assert complaint(log, engine="abacus") == "there is no engine 'abacus'; there are duckdb and ray"
 
 
@@ -488,8 +488,8 @@ def test_numbers_of_what_has_no_query_are_those_of_the_whole_log(tmp_path):
 def test_positions_after_a_gap_are_noted_and_others_are_not(tmp_path):
     path = write(tmp_path, f"{PAGE}2,1,a,0,0.5\n2,500,b,0,0.5\n")
     assert counts(path).notes == (
-        "positions jump from 2 to 500, with 1 impressions from there on; those in between do not exist in the model: "
-        "check that this is no mistake",
+        "positions jump from 2 to 500, with 1 impressions from 500 on; the model has no positions in between: check that "
+        "this is not a mistake",
     )
     assert counts(path, positions=2).notes == ()
     assert any(

@@ -18,7 +18,7 @@ from tests.clicks.naive import as_dictionaries, count_sessions, same
 from tests.clicks.real import ROOT, needs_real_logs
 
 TIDY = "event,position,item,click\n1,1,a,1\n1,2,b,0\n2,1,b,0\n2,2,a,1\n3,1,a,0\n3,2,c,0\n"
-SORT = "if sessions take turns in the log, sort it by session"
+SORT = "if sessions alternate in the log, sort it by session"
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_url_twice_on_a_page_is_clicked_where_it_comes_first(tmp_path):
     )
     assert counted.notes == (
         "1 clicks on urls that their page does not show were ignored",
-        "1 pages show a url twice; it is counted wherever it is, and clicked at the first",
+        "1 pages show a url twice; every impression of it is counted, and clicks count for the first",
     )
 
 

@@ -110,7 +110,7 @@ def test_not_a_number_is_missing(made):
     "given", [None, 3, [1, 2], [1, 2, 3], [pyarrow.table(PAGES)], [read(PAGES)] * 2, (one for one in records(PAGES))]
 )
 def test_what_is_no_log_is_refused(given):
-    with pytest.raises(ValueError, match="a log is a path, several of them, or a table with named columns; got"):
+    with pytest.raises(ValueError, match="a log is a path, several paths, or a table with named columns; got"):
         counts(given)
 
 
@@ -118,7 +118,7 @@ def test_what_is_no_log_is_refused(given):
     ("given", "said"),
     [
         ({}, "the table has no columns"),
-        ({"item": [1]}, "the table has the columns item, and they fit no format"),
+        ({"item": [1]}, "the table has the columns item, which match no format"),
         ({**N_TOTALS, "item": [2**70, 1, 2]}, "the table cannot be read"),
     ],
 )
@@ -169,9 +169,9 @@ def test_columns_of_lines_of_json_may_have_names_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        (None, "has the columns session, rank, product, clicked, and they fit no format; say which is which"),
+        (None, "has the columns session, rank, product, clicked, which match no format; name them"),
         ({"thing": "product"}, "columns may name event, position, item, .*; got 'thing'"),
-        ({**NAMES, "action": "session"}, "fit no format"),
+        ({**NAMES, "action": "session"}, "match no format"),
         ({"item": "produkt"}, "has no column 'produkt'; it has session, rank, product, clicked"),
     ],
 )
@@ -181,7 +181,7 @@ def test_columns_that_do_not_fit_are_refused(own, columns, said):
 
 
 def test_no_query_is_not_every_query():
-    with pytest.raises(ValueError, match="query names no query"):
+    with pytest.raises(ValueError, match="query is empty"):
         read(PAGES, query=[])
 
 
