@@ -109,8 +109,8 @@ def test_a_position_that_only_had_items_without_clicks_is_not_known(shown):
     assert np.isnan([model.examination[1], model.position_spread.high[1]]).all()
     assert model.components.positions.tolist() == [0, -1]
     assert model.warnings == (
-        "Not identified: at position 2 there were no clicks and no items that have clicks elsewhere, so the cause may be "
-        "the position or the items.",
+        "Not identified: at position 2 there were no clicks and no items that have clicks elsewhere, so the cause may "
+        "be the position or the items.",
     )
     with pytest.raises(ValueError, match="not identified"):
         model.world()

@@ -477,8 +477,8 @@ def test_commands_name_their_flags_and_python_its_arguments(tmp_path):
 def test_numbers_of_what_has_no_query_are_those_of_the_whole_log(tmp_path):
     path = write(tmp_path, "event,position,item,click,query\n1,1,a,0,x\n2,1,a,9,y\n3,1\n")
     assert counts(path, query="x", skip_bad=True).notes == (
-        "1 lines were skipped (in the whole log, whatever the query): they have fewer columns than the table",
-        "1 rows were skipped (in the whole log, whatever the query): click must be 0 or 1",
+        "1 lines were skipped (in the whole log, for all queries): they have fewer columns than the table",
+        "1 rows were skipped (in the whole log, for all queries): click must be 0 or 1",
     )
 
 
@@ -488,8 +488,8 @@ def test_numbers_of_what_has_no_query_are_those_of_the_whole_log(tmp_path):
 def test_positions_after_a_gap_are_noted_and_others_are_not(tmp_path):
     path = write(tmp_path, f"{PAGE}2,1,a,0,0.5\n2,500,b,0,0.5\n")
     assert counts(path).notes == (
-        "positions jump from 2 to 500, with 1 impressions from 500 on; the model has no positions in between: check that "
-        "this is not a mistake",
+        "positions jump from 2 to 500, with 1 impressions from 500 on; the model has no positions in between: check "
+        "that this is not a mistake",
     )
     assert counts(path, positions=2).notes == ()
     assert any(

@@ -54,7 +54,7 @@ def test_ignored_clicks_are_those_of_the_query(tmp_path, seed):
     (tmp_path / "log").write_text(sessions(seed))
     _, _, (stray, early) = count_sessions(sessions(seed))
     assert len(stray) > 3
-    everywhere = "(in the whole log, whatever the query)"
+    everywhere = "(in the whole log, for all queries)"
     for query, number in stray.items():
         assert counts(tmp_path / "log", query=query).notes[:2] == (
             f"{number} clicks on urls that their page does not show were ignored",

@@ -138,11 +138,11 @@ def _labels(design: Design, column: Ints, linked: NDArray[np.bool_], alive: NDAr
     ends = design.row[linked], rows + column[linked]
     size = rows + groups * m
     graph = coo_array((np.ones(ends[0].size, np.int8), ends), shape=(size, size))
-    found = connected_components(graph, directed=False)[1][rows:]
+    component = connected_components(graph, directed=False)[1][rows:]
     place = np.tile(np.arange(m), groups)
-    leader = np.full(found.max() + 1, m)
-    np.minimum.at(leader, found[alive], place[alive])
-    leads = alive & (leader[found] == place)
+    leader = np.full(component.max() + 1, m)
+    np.minimum.at(leader, component[alive], place[alive])
+    leads = alive & (leader[component] == place)
     number = np.cumsum(leads.reshape(groups, m), axis=1).ravel() - 1
-    first = np.arange(groups).repeat(m) * m + np.minimum(leader[found], m - 1)
+    first = np.arange(groups).repeat(m) * m + np.minimum(leader[component], m - 1)
     return number[first], leads.reshape(groups, m).sum(axis=1)

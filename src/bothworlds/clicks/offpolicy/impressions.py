@@ -140,8 +140,8 @@ def page_length_variance(impressions: Impressions, value: Floats) -> Floats:
 
 
 def _column(connection: Any, name: str, order: str) -> tuple[Any, ...]:
-    found = connection.execute(f"SELECT {name} FROM (SELECT DISTINCT {name} FROM cells) ORDER BY {order}").fetchall()
-    return tuple(value for (value,) in found)
+    rows = connection.execute(f"SELECT {name} FROM (SELECT DISTINCT {name} FROM cells) ORDER BY {order}").fetchall()
+    return tuple(value for (value,) in rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,8 +106,8 @@ class Evaluation:
         """A table of the estimates for the whole page."""
         lines = [f"<Evaluation of {_short(self.target)} on {self.pages:,} pages: clicks per page, 95% interval"]
         for name in self.estimators:
-            found = self.estimate(name)
-            lines.append(f"  {ESTIMATOR_NAMES[name]:<18}  {found.value:.4f}  {found.lower:.4f} to {found.upper:.4f}")
+            page = self.estimate(name)
+            lines.append(f"  {ESTIMATOR_NAMES[name]:<18}  {page.value:.4f}  {page.lower:.4f} to {page.upper:.4f}")
         if self.warnings:
             lines.append(f"  {len(self.warnings)} warning{'s' * (len(self.warnings) > 1)}, in .warnings")
         return "\n".join(lines) + ">"
@@ -119,9 +119,9 @@ class Evaluation:
 
     def estimate(self, estimator: str, position: int | None = None) -> Estimate:
         """Return an estimate, at a position or for the whole page; raise ValueError if there is none."""
-        for found in self.estimates:
-            if (found.estimator, found.position) == (estimator, position):
-                return found
+        for estimate in self.estimates:
+            if (estimate.estimator, estimate.position) == (estimator, position):
+                return estimate
         raise ValueError(
             f"there is no estimate {estimator!r} at position {position}; there are {', '.join(self.estimators)} at "
             f"positions {', '.join(map(str, self.positions))}"
@@ -129,9 +129,9 @@ class Evaluation:
 
     def support_at(self, position: int | None = None) -> Support:
         """Return the support at a position or on the whole page; raise ValueError if there is none."""
-        for found in self.support:
-            if found.position == position:
-                return found
+        for support in self.support:
+            if support.position == position:
+                return support
         raise ValueError(f"there is no support at position {position}")
 
     def table(self) -> list[dict[str, Any]]:

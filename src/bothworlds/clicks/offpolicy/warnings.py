@@ -25,7 +25,7 @@ def log_notes(impressions: Impressions) -> list[str]:
     notes = [*impressions.notes, *_uneven(impressions)]
     if not impressions.has_pages:
         notes.append(
-            "The log does not say which impressions were on one page: the intervals of the whole page "
+            "The log has no column event, which groups impressions into pages: the intervals of the whole page "
             "assume independent positions."
         )
     left_out = impressions.total - impressions.weighable

@@ -163,7 +163,7 @@ def report_bad_rows(connection: Any, log: LogSpec, counted: str, rejected: Rejec
 
 def whole_log_suffix(log: LogSpec) -> str:
     """Return what notes add to the number of bad rows: it includes all queries, since a bad row may have none."""
-    return " (in the whole log, whatever the query)" if log.queries else ""
+    return " (in the whole log, for all queries)" if log.queries else ""
 
 
 def report_bad_pages(connection: Any, log: LogSpec, bad: int, first: Iterable[BadPage]) -> tuple[str, ...]:
@@ -203,15 +203,15 @@ def select(connection: Any, log: LogSpec, counted: str) -> Selection:
     """Return the first positions of the log, and the most frequent items there, as far as the filters ask for them."""
     positions = items = None
     if log.positions is not None:
-        found = f"SELECT DISTINCT position FROM {counted} WHERE reason IS NULL ORDER BY 1 LIMIT {log.positions}"
-        positions = [position for (position,) in run(connection, found)]
+        statement = f"SELECT DISTINCT position FROM {counted} WHERE reason IS NULL ORDER BY 1 LIMIT {log.positions}"
+        positions = [position for (position,) in run(connection, statement)]
     if log.top_items is not None:
         where = "" if positions is None else f"AND position IN {in_list(positions)}"
-        found = (
+        statement = (
             f"SELECT item::VARCHAR FROM {counted} WHERE reason IS NULL {where} GROUP BY 1 "
             f"ORDER BY sum(shown) DESC, 1 LIMIT {log.top_items}"
         )
-        items = [item for (item,) in run(connection, found)]
+        items = [item for (item,) in run(connection, statement)]
     return Selection(positions, items)
 
 

@@ -118,8 +118,8 @@ def _count_text(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
     if log.top_items is not None:
         _scan_text(connection, log, filters, progress)
         filters = replace(filters, items=top_items(connection, log.top_items))
-    found = _scan_text(connection, log, filters, progress)
-    return labelled_counts(connection, log, "partial", found.pages, scan_notes(log, found))
+    summary = _scan_text(connection, log, filters, progress)
+    return labelled_counts(connection, log, "partial", summary.pages, scan_notes(log, summary))
 
 
 def _scan_text(connection: Any, log: LogSpec, filters: ScanFilters, progress: bool | None) -> ScanSummary:
@@ -138,13 +138,13 @@ def _scan_text(connection: Any, log: LogSpec, filters: ScanFilters, progress: bo
         return partial_counts(span, form, filters)
 
     create_partial_table(connection)
-    found: dict[int, ScanSummary] = {}
+    summaries: dict[int, ScanSummary] = {}
     for index, (one, partial) in _tasks(work, [span for _, span in cut], progress):
-        found[index] = one
+        summaries[index] = one
         for some in partial:
             append_partial(connection, some)
     return check_records(
-        log, [sum_summaries(found[k] for k, (of, _) in enumerate(cut) if of == source) for source in log.sources]
+        log, [sum_summaries(summaries[k] for k, (of, _) in enumerate(cut) if of == source) for source in log.sources]
     )
 
 

@@ -72,14 +72,14 @@ def requirement(log: LogSpec, reason: int) -> str:
 def bad_rows(connection: Any, log: LogSpec, reasons: Mapping[int, int], rejected: RejectedLines) -> ValueError:
     """Return the error for rows that fail checks (``reasons`` maps checks to numbers of rows) and rejected lines."""
     number = sum(reasons.values())
-    found = [(file, line, f"the line has {describe_rejection(kind)}") for file, line, kind in rejected.first]
-    found += _first_rows(connection, log, min(number, MAX_EXAMPLES), rejected)
-    if not found:
+    located = [(file, line, f"the line has {describe_rejection(kind)}") for file, line, kind in rejected.first]
+    located += _first_rows(connection, log, min(number, MAX_EXAMPLES), rejected)
+    if not located:
         return ValueError("a bad row was counted but cannot be located; the log may have changed while it was read")
     files = {path: k for k, path in enumerate(log.paths)}
-    found.sort(key=lambda one: (files[one[0]], one[1]))
+    located.sort(key=lambda one: (files[one[0]], one[1]))
     unit = "row" if log.sources[0].kind in ("parquet", "memory") else "line"
-    examples = [Example(file, f"{unit} {place}", problem) for file, place, problem in found]
+    examples = [Example(file, f"{unit} {place}", problem) for file, place, problem in located]
     options = CLIP if MORE_CLICKS in reasons else {}
     return bad_input_error(examples, number + sum(rejected.kinds.values()), "rows", options)
 
@@ -87,19 +87,19 @@ def bad_rows(connection: Any, log: LogSpec, reasons: Mapping[int, int], rejected
 def _first_rows(connection: Any, log: LogSpec, number: int, rejected: RejectedLines) -> list[tuple[str, int, str]]:
     """The first ``number`` rows that fail a check: file, line and problem of each."""
     names = ["reason", "number", *(f"raw_{role}" for role in log.columns)]
-    found: list[tuple[str, int, str]] = []
+    located: list[tuple[str, int, str]] = []
     for source in log.sources:
-        left = number - len(found)
+        left = number - len(located)
         if left <= 0:
             break
         rows = checked_rows_sql(connection, log, (source,), numbered=True)
         first = f"SELECT {', '.join(names)} FROM ({rows}) WHERE reason IS NOT NULL ORDER BY number LIMIT {left}"
         for row in run(connection, first):
             cells = dict(zip(names, row))
-            found.append(
+            located.append(
                 (str(source.path), _line_among_rejected(source, cells["number"], rejected), _problem(log, cells))
             )
-    return found
+    return located
 
 
 def _line_among_rejected(source: LogSource, row: int, rejected: RejectedLines) -> int:
@@ -148,10 +148,10 @@ def _rows_of(connection: Any, log: LogSpec, source: LogSource, pages: Sequence[B
         for k, page in enumerate(pages)
     )
     rows = checked_rows_sql(connection, log, (source,), numbered=True)
-    found = f"SELECT CASE {cases} END AS page, number FROM ({rows}) WHERE reason IS NULL"
+    matching = f"SELECT CASE {cases} END AS page, number FROM ({rows}) WHERE reason IS NULL"
     yield from run(
         connection,
-        f"SELECT page, number FROM ({found}) WHERE page IS NOT NULL "
+        f"SELECT page, number FROM ({matching}) WHERE page IS NOT NULL "
         "QUALIFY row_number() OVER (PARTITION BY page ORDER BY number) <= 2 ORDER BY page, number",
     )
 

@@ -188,11 +188,11 @@ class Scanner:
 
     def _examples(self, text: bytes) -> tuple[tuple[int, str], ...]:
         """Line and problem of the first bad records of the chunk that was scanned last."""
-        found = []
+        examples = []
         for start, line, reason in self.bad[: self.totals[BAD]].tolist():
             excerpt = text[start : start + 200].partition(b"\n")[0].decode(errors="replace")[:60]
-            found.append((line, f"{RECORD_ERRORS[reason]}, in {excerpt!r}"))
-        return tuple(found)
+            examples.append((line, f"{RECORD_ERRORS[reason]}, in {excerpt!r}"))
+        return tuple(examples)
 
     def drain(self) -> PartialCounts:
         """Remove all counts from the hash table and return them."""
@@ -228,10 +228,10 @@ def scan_all(
             free.put(scanner)
 
     def finish(done: Future[tuple[ScanSummary, PartialCounts | None]]) -> ScanSummary:
-        found, drained = done.result()
+        summary, drained = done.result()
         if drained is not None:
             take(drained)
-        return found
+        return summary
 
     waiting: deque[Future[tuple[ScanSummary, PartialCounts | None]]] = deque()
     with ThreadPoolExecutor(jobs) as pool:
@@ -248,14 +248,14 @@ def scan_all(
 def partial_counts(span: Span, layout: TextLayout, filters: ScanFilters) -> tuple[ScanSummary, list[PartialCounts]]:
     """Scan one span, in one thread, and return its summary and counts: the work of one Ray task."""
     partial: list[PartialCounts] = []
-    found = list(scan_all(chunks(span, layout.last_boundary), layout, filters, partial.append, jobs=1))
-    return sum_summaries(found), partial
+    summaries = list(scan_all(chunks(span, layout.last_boundary), layout, filters, partial.append, jobs=1))
+    return sum_summaries(summaries), partial
 
 
-def sum_summaries(found: Iterable[ScanSummary]) -> ScanSummary:
+def sum_summaries(summaries: Iterable[ScanSummary]) -> ScanSummary:
     """Add up the summaries of consecutive chunks, whose lines are numbered consecutively."""
     added = ScanSummary()
-    for one in found:
+    for one in summaries:
         numbers = map(sum, zip(added[:6], one[:6]))
         examples = added.examples + tuple((added.lines + line, problem) for line, problem in one.examples)
         added = ScanSummary._make([*numbers, examples[:MAX_EXAMPLES]])

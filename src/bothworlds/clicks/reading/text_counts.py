@@ -37,8 +37,8 @@ def count_text(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
     if log.top_items is not None:
         _scan_text(connection, log, filters, progress)
         filters = replace(filters, items=top_items(connection, log.top_items))
-    found = _scan_text(connection, log, filters, progress)
-    return labelled_counts(connection, log, "partial", found.pages, scan_notes(log, found))
+    summary = _scan_text(connection, log, filters, progress)
+    return labelled_counts(connection, log, "partial", summary.pages, scan_notes(log, summary))
 
 
 def _scan_text(connection: Any, log: LogSpec, filters: ScanFilters, progress: bool | None) -> ScanSummary:
@@ -57,17 +57,17 @@ def _scan_text(connection: Any, log: LogSpec, filters: ScanFilters, progress: bo
     return check_records(log, summaries)
 
 
-def check_records(log: LogSpec, found: Sequence[ScanSummary]) -> ScanSummary:
+def check_records(log: LogSpec, summaries: Sequence[ScanSummary]) -> ScanSummary:
     """Return the sum of the summaries of all files; raise ValueError for bad records, unless they are to be skipped."""
-    number = sum(one.bad for one in found)
+    number = sum(one.bad for one in summaries)
     if number and not log.skip_bad:
         examples = [
             Example(path, f"line {line}", problem)
-            for path, one in zip(log.paths, found)
+            for path, one in zip(log.paths, summaries)
             for line, problem in one.examples
         ]
         raise bad_input_error(examples, number, "records")
-    return sum_summaries(found)
+    return sum_summaries(summaries)
 
 
 def scan_filters(log: LogSpec) -> ScanFilters:
@@ -99,20 +99,21 @@ def top_items(connection: Any, n: int) -> tuple[int, ...]:
     return tuple(sorted(item for (item,) in run(connection, most)))
 
 
-def scan_notes(log: LogSpec, found: ScanSummary) -> tuple[str, ...]:
+def scan_notes(log: LogSpec, summary: ScanSummary) -> tuple[str, ...]:
     """Return notes on clicks, pages and records that were ignored or are unusual."""
     notes, suffix = [], whole_log_suffix(log)
-    if found.stray:
-        notes.append(f"{found.stray:,} clicks on urls that their page does not show were ignored")
-    if found.early:
+    if summary.stray:
+        notes.append(f"{summary.stray:,} clicks on urls that their page does not show were ignored")
+    if summary.early:
         notes.append(
-            f"{found.early:,} clicks before any page of their session were ignored{suffix}; if sessions "
+            f"{summary.early:,} clicks before any page of their session were ignored{suffix}; if sessions "
             "alternate in the log, sort it by session"
         )
-    if found.twice:
+    if summary.twice:
         notes.append(
-            f"{found.twice:,} pages show a url twice; every impression of it is counted, and clicks count for the first"
+            f"{summary.twice:,} pages show a url twice; every impression of it is counted, and clicks count for the "
+            "first"
         )
-    if found.bad:
-        notes.append(f"{found.bad:,} bad records were skipped{suffix}")
+    if summary.bad:
+        notes.append(f"{summary.bad:,} bad records were skipped{suffix}")
     return tuple(notes)

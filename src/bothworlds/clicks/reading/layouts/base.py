@@ -60,11 +60,11 @@ class TableLayout(Layout):
 
     def mismatch(self, source: LogSource) -> str | None:
         """Return why a file cannot have this layout, or None if it can."""
-        found = self.columns(source)
-        missing = [" or ".join(self.roles[role]) for role in self.required if role not in found]
+        columns = self.columns(source)
+        missing = [" or ".join(self.roles[role]) for role in self.required if role not in columns]
         if missing:
             return f"it has no column {', no column '.join(missing)}"
-        used = {(name, column) for role, column in found.items() for name in self.roles[role]}
+        used = {(name, column) for role, column in columns.items() for name in self.roles[role]}
         unused = ["=".join(pair) for pair in source.renamed if pair not in used]
         return f"it has no use for {unused[0]}" if unused else None
 
@@ -75,12 +75,12 @@ class TableLayout(Layout):
     def columns(self, source: LogSource) -> dict[str, str]:
         """Return the column of each role: the renamed one, or else one of an accepted name, ignoring case."""
         here, renamed = _columns_by_name(source), dict(source.renamed)
-        found = {}
+        columns = {}
         for role, names in self.roles.items():
             column = next((known[name] for known in (renamed, here) for name in names if name in known), None)
             if column is not None:
-                found[role] = column
-        return found
+                columns[role] = column
+        return columns
 
 
 @dataclass(frozen=True)
