@@ -43,7 +43,7 @@ def refused(*arguments):
     return " ".join(result.output.split())
 
 
-def test_it_says_what_was_read_and_prints_curve_and_items(read, tmp_path):
+def test_it_prints_counts_curve_and_items(read, tmp_path):
     text = answer("fit", tmp_path / "good.csv")
     counts, model = LOGS["good"], fit(LOGS["good"])
     assert f"{counts.shown.sum():,} impressions, {counts.clicked.sum():,} clicks" in text
@@ -80,15 +80,15 @@ def test_options_of_reading_are_passed_on(read, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options", "message"),
     [
         ("few", (), "This curve is noise"),
         ("list", (), "Not identified: there are 2 groups"),
         ("good", ("--method", "em", "--iterations", "3"), "EM was stopped after 3 passes"),
     ],
 )
-def test_it_warns_where_warned_is_due(read, tmp_path, name, options, said):
-    assert f"warning: {said}" in answer("fit", tmp_path / f"{name}.csv", *options)
+def test_it_warns_where_warned_is_due(read, tmp_path, name, options, message):
+    assert f"warning: {message}" in answer("fit", tmp_path / f"{name}.csv", *options)
 
 
 def test_the_components_of_a_fixed_list_are_shown(read, tmp_path):
@@ -149,7 +149,7 @@ def test_a_fitted_model_is_a_world_to_play_in(read, tmp_path):
     assert "6 queries; name one" in refused("play", "-p", "uniform", "-w", tmp_path / "m.json", "--rounds", "50")
 
 
-def test_what_cannot_be_done_is_refused_in_one_line(read, tmp_path):
+def test_invalid_options_are_refused_in_one_line(read, tmp_path):
     log = tmp_path / "good.csv"
     assert "there is no file" in refused("fit", tmp_path / "nowhere.csv")
     assert "must end in .svg" in refused("fit", log, "--plot", "fit.txt")

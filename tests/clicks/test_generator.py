@@ -31,7 +31,7 @@ def test_click_rates_are_those_of_the_world(tmp_path):
     assert not close(rates(counted), WORLD.click_probabilities(0) * 0.9, counted.shown.min())
 
 
-def test_every_item_is_everywhere_as_often_as_its_propensity_says(tmp_path):
+def test_items_are_at_positions_as_often_as_their_propensity(tmp_path):
     log = read(generate(tmp_path / "log.parquet", WORLD, 40_000))
     assert np.abs(counts(log).shown - 10_000).max() < 5 * np.sqrt(40_000 * 0.25 * 0.75)
     with duckdb.connect() as connection:
@@ -79,10 +79,10 @@ def test_a_file_takes_its_place_only_when_it_is_whole(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options", "message"),
     [
         ("log.xls", {}, "must end in one of .csv"),
-        ("log.parquet.gz", {}, "packed already"),
+        ("log.parquet.gz", {}, "compressed already"),
         ("log.csv", {"format": "relpred"}, "the format relpred is text"),
         ("log.csv", {"format": "nonsense"}, "there is no format 'nonsense'"),
         ("log.csv", {"pages": 0}, "pages must be a whole number of at least 1"),
@@ -91,16 +91,16 @@ def test_a_file_takes_its_place_only_when_it_is_whole(tmp_path, monkeypatch):
         ("log.csv", {"seed": "x"}, "seed must be a whole number of at least 0"),
     ],
 )
-def test_what_cannot_be_written_is_refused(tmp_path, name, options, said):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_endings_and_options_are_refused(tmp_path, name, options, message):
+    with pytest.raises(ValueError, match=message):
         generate(tmp_path / name, WORLD, **{"pages": 10, **options})
     assert not list(tmp_path.iterdir())
 
 
 def test_the_command_writes_a_log_that_can_be_counted(tmp_path):
     path = tmp_path / "log.csv.zst"
-    said = answer("generate", path, "--world", "paper/stochastic:gap=0.01", "--pages", "200", "--queries", "2")
-    assert "200 pages" in said
+    message = answer("generate", path, "--world", "paper/stochastic:gap=0.01", "--pages", "200", "--queries", "2")
+    assert "200 pages" in message
     assert counts(path).pages == 200
 
 

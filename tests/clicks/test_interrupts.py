@@ -157,7 +157,7 @@ def test_ctrl_c_ends_an_evaluation_in_one_line(large_log, tmp_path, words):
     assert not list(tmp_path.iterdir())  # neither results nor what DuckDB put aside
 
 
-def test_ctrl_c_ends_a_fit_and_what_is_generated(large_log, tmp_path):
+def test_ctrl_c_ends_fit_and_generate(large_log, tmp_path):
     commands = {b"counting rows": ("fit", large_log, "--out", tmp_path / "model.json")}
     commands[b"writing"] = ("generate", tmp_path / "log.csv", "--pages", "3000000")
     for words, command in commands.items():

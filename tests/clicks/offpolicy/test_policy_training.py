@@ -1,4 +1,4 @@
-"""Policies taught by one half of a log and judged on the other."""
+"""Policies trained on one half of a log and evaluated on the other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def logged(rng):
 
 @dataclass(frozen=True)
 class Recorder:
-    """Always the first items; keeps a record of everything that it was taught."""
+    """Always shows the first items, and records all that it learns from."""
 
     taught: list[Any] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ def same_state(one, other):
 
 
 @pytest.mark.parametrize("name", ["ftrl-pbm", "comb-ucb"])
-def test_the_compiled_loop_teaches_what_learn_teaches(logged, name):
+def test_the_compiled_training_loop_equals_calls_of_learn(logged, name):
     logging, ranking, clicks = logged
     propensity = logging.marginals[ranking, np.arange(2)]
     batch = PageBatch(ranking[:300], propensity[:300], clicks[:300].astype(float))
@@ -67,7 +67,7 @@ def test_the_compiled_loop_teaches_what_learn_teaches(logged, name):
     assert not same_state(compiled, policy.init(4, 2))
 
 
-def test_a_policy_that_returns_nothing_from_learning_is_taught_as_it_is_played(logged):
+def test_a_policy_whose_learn_returns_nothing_is_trained(logged):
     logging, ranking, clicks = logged
     told, silent = Interpreted(bothworlds.policy("comb-ucb")), Interpreted(bothworlds.policy("comb-ucb"))
     silent.learn = lambda *page: told.learn(*page) and None
@@ -93,7 +93,7 @@ def test_the_loops_do_the_same_without_the_compiler(logged):
     assert (counts[0] == counts[1]).all()
 
 
-def test_each_fold_is_taught_by_the_other_in_order_of_time(logged):
+def test_each_fold_is_evaluated_after_training_on_the_other_in_order_of_time(logged):
     logging, ranking, clicks = logged
     recorder = Recorder()
     log = as_log(ranking, clicks, logging.marginals)
@@ -115,7 +115,7 @@ def test_marginals_of_one_list_are_exact_and_those_of_random_lists_nearly(rng):
     assert abs(marginals_of(Interpreted(uniform), uniform.init(4, 2), (4, 2), 10_000, rng) - 0.25).max() < 0.025
 
 
-def test_a_fixed_policy_is_worth_what_its_list_is(logged):
+def test_a_fixed_policy_is_evaluated_as_its_list(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
     policy, listed = evaluate(log, bothworlds.policy("fixed", ranking=[2, 3])), evaluate(log, list("cd"))
@@ -134,8 +134,8 @@ def test_a_learner_earns_more_than_the_log_it_learned_from(logged, policy):
     assert again.estimate("dr").value == pytest.approx(found.estimate("dr").value)
 
 
-def test_luck_in_the_lesson_does_not_count_in_the_judgement(generator):
-    """Where all items are equal, the one that looked best is worth no more; judged by what taught it, it would be."""
+def test_chance_in_the_training_half_does_not_bias_the_evaluation(generator):
+    """If all items are equal, the apparently best one is worth no more; evaluated on its training half, it would be."""
     honest, flattered = [], []
     logging, flat, policy = logging_policy(6, 1), np.full((6, 1), 0.2), EpsilonGreedy(0.0)
     for k in range(50):
@@ -197,13 +197,13 @@ def test_a_policy_that_learns_with_propensities_needs_a_log_that_has_them(logged
         evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), bothworlds.policy("ftrl-pbm"))
 
 
-def test_a_policy_without_propensities_is_judged_by_the_direct_method(logged):
+def test_a_log_without_propensities_has_only_the_direct_method_for_a_policy(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), bothworlds.policy("comb-ucb"))
     assert found.estimate("direct").value > found.estimate("logged").value
 
 
-def test_a_log_in_which_every_page_is_incomplete_teaches_nothing(logged):
+def test_a_log_without_complete_pages_cannot_train_a_policy(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
     lonely = {**log, "event": np.arange(log["item"].size)}

@@ -13,14 +13,14 @@ CAMPAIGNS = ("all", "men", "women")
 
 
 def shares(feedback):
-    """How often each item was at each position: the marginals of whoever made the log, over its whole time."""
+    """How often each item was at each position: the marginals of the logging policy, averaged over time."""
     counts = np.zeros((feedback["n_actions"], 3))
     np.add.at(counts, (feedback["action"], feedback["position"]), 1.0)
     return {str(name): row for name, row in zip(feedback["action_names"], (counts / counts.sum(axis=0)).tolist())}
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
-def test_random_lists_judged_on_their_own_log_earn_what_they_earned(campaign):
+def test_random_lists_evaluated_on_their_own_log_have_its_click_rate(campaign):
     log = read(real_file(f"obd/random_{campaign}.csv"))
     n = to_obp(log)["n_actions"]
     uniform = {name: [1.0 / n] * 3 for name in map(str, to_obp(log)["action_names"])}
@@ -32,7 +32,7 @@ def test_random_lists_judged_on_their_own_log_earn_what_they_earned(campaign):
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
-def test_thompson_sampling_judged_on_random_lists_earns_what_it_earned_live(campaign):
+def test_thompson_sampling_evaluated_on_random_lists_has_its_online_click_rate(campaign):
     random, live = (read(real_file(f"obd/{who}_{campaign}.csv")) for who in ("random", "bts"))
     found = evaluate(random, shares(to_obp(live)))
     earned = evaluate(live, bothworlds.policy("uniform")).estimate("logged")

@@ -1,4 +1,4 @@
-"""Layouts: found from what is in a file, whatever its name, or named and then held to it."""
+"""Layouts: detected from the content of a file, or named and then checked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(tmp_path, text, name="log"):
 
 
 @pytest.mark.parametrize(("layout", "ending"), EVERY)
-def test_a_layout_is_found_whatever_the_name_of_the_file(tmp_path, layout, ending):
+def test_a_layout_is_detected_for_any_file_name(tmp_path, layout, ending):
     path = generate(tmp_path / f"log{ending}", "paper/stochastic", 300, format=layout)
     hidden = path.rename(tmp_path / "a log without an ending")
     assert read(hidden).layout == layout
@@ -172,7 +172,7 @@ def test_counts_with_a_column_of_a_log_are_read_when_named(tmp_path):
     assert counts(path, format="counts").shown.tolist() == [9]
 
 
-def test_what_columns_say_decides_the_layout(tmp_path):
+def test_renamed_columns_decide_the_layout(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("item_id,position,click,propensity_score,page\na,1,1,0.5,7\nb,2,0,0.5,7\n")
     assert read(path).layout == "obd"

@@ -43,7 +43,7 @@ def test_spans_that_cut_sessions_would_count_other_clicks(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_cluster_counts_what_one_machine_counts():
+def test_a_cluster_returns_the_counts_of_one_machine():
     """In a process of its own: Ray leaves threads behind, and a process with threads had better not be forked."""
     pytest.importorskip("ray")
     checks = Path(__file__).with_name("on_a_ray_cluster.py")
