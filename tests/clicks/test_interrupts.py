@@ -16,7 +16,7 @@ import pytest
 import bothworlds
 from bothworlds.clicks import evaluate, generate
 from bothworlds.clicks.offpolicy import pages, policy_training
-from bothworlds.clicks.offpolicy.impressions import opened
+from bothworlds.clicks.offpolicy.impressions import open_impressions
 from bothworlds.clicks.reading import duckdb_relations
 from bothworlds.clicks.reading.duckdb_relations import connect, run
 from tests.clicks.evaluation_logs import as_log, logging_policy
@@ -90,8 +90,10 @@ def test_replay_reports_every_page(monkeypatch, rng):
 
 def test_reading_for_an_evaluation_reports_its_steps(monkeypatch, rng):
     seen = reports(monkeypatch, duckdb_relations)
-    with opened(as_log(*draw_pages(rng, UNIFORM, np.full((3, 2), 0.5), 50), UNIFORM.marginals), progress=None) as log:
-        pages.batches(log, progress=None)
+    with open_impressions(
+        as_log(*draw_pages(rng, UNIFORM, np.full((3, 2), 0.5), 50), UNIFORM.marginals), progress=None
+    ) as log:
+        pages.page_batches(log, progress=None)
     assert list(seen) == ["counting rows", "checking pages", "reading impressions", "sorting pages"]
 
 
@@ -155,7 +157,7 @@ def test_ctrl_c_ends_an_evaluation_in_one_line(large_log, tmp_path, words):
     assert not list(tmp_path.iterdir())  # neither results nor what DuckDB put aside
 
 
-def test_ctrl_c_ends_a_fit_and_what_is_generated(large_log, tmp_path):
+def test_ctrl_c_ends_fit_and_generate(large_log, tmp_path):
     commands = {b"counting rows": ("fit", large_log, "--out", tmp_path / "model.json")}
     commands[b"writing"] = ("generate", tmp_path / "log.csv", "--pages", "3000000")
     for words, command in commands.items():

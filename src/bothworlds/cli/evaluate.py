@@ -1,4 +1,4 @@
-"""The command that judges rankings and policies on a click log."""
+"""The command ``evaluate``: off-policy evaluation of rankings and policies on a click log."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ def evaluate(
             "--ranking",
             "-r",
             metavar="ITEM,ITEM,...",
-            help="A list to judge, best first. Names with commas are quoted as in CSV, '\"a,b\",c', or written as a "
-            'JSON list, \'["a,b", "c"]\'.',
+            help="A ranking to evaluate, best first. Names with commas are quoted as in CSV, '\"a,b\",c', or "
+            'written as a JSON list, \'["a,b", "c"]\'.',
         ),
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option("--policy", "-p", metavar="NAME[:SETTING=VALUE,...]", help="A policy to teach and judge."),
+        typer.Option("--policy", "-p", metavar="NAME[:SETTING=VALUE,...]", help="A policy to train and evaluate."),
     ] = None,
     marginals: Annotated[
         list[Path] | None,
-        typer.Option("--marginals", help="CSV to judge: a row per item, its probability in a column per position."),
+        typer.Option(
+            "--marginals",
+            help="CSV of a random ranking to evaluate: a row per item, its probability in a column per position.",
+        ),
     ] = None,
     format: Format = None,
     query: Query = None,
@@ -44,22 +47,26 @@ def evaluate(
     top_items: TopItems = None,
     positions: Positions = None,
     clip_weights: Annotated[
-        float | None, typer.Option(help="Largest weight of the clipped estimate, else the root of the impressions.")
+        float | None,
+        typer.Option(help="Largest weight of the clipped estimate; by default the square root of the impressions."),
     ] = None,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Also play policies on the pages they agree with; for uniform logs.")
+        bool,
+        typer.Option(
+            "--replay", help="Also run policies on the pages that show their decision; for uniformly random logs."
+        ),
     ] = False,
     skip_bad: SkipBad = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Where the randomness of policies starts.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the policies.")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw the estimates to this file: .svg, .png or .pdf.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write everything to this file: .json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all results to this file: .json.")] = None,
 ) -> None:
-    """Judge rankings and policies by a click log: what would they have earned?
+    """Estimate the clicks that rankings and policies would have had on a click log.
 
-    The log must say with what probability every item was shown where it was. Several targets are compared.
-    A policy learns from one half of the log and is judged on the other half, both ways.
+    The log must have propensities: the probability of every item at the position where it was shown. Several targets
+    are compared. A policy is trained on one half of the log and evaluated on the other half, and vice versa.
 
-    [bold]bothworlds evaluate clicks.csv --ranking a,b,c --policy ftrl-pbm --plot judged.svg[/bold]
+    [bold]bothworlds evaluate clicks.csv --ranking a,b,c --policy ftrl-pbm --plot evaluation.svg[/bold]
     """
     from ..clicks import compare, read
 
@@ -69,9 +76,9 @@ def evaluate(
     tables = [read_marginals(path) for path in marginals or []]
     targets: list[Any] = [*lists, *policies, *tables]
     if not targets:
-        raise ValueError("say what to judge: --ranking a,b,c or --policy NAME or --marginals FILE")
+        raise ValueError("nothing to evaluate; give --ranking a,b,c or --policy NAME or --marginals FILE")
     labels = [""] * (len(lists) + len(policies)) + [path.stem for path in marginals or []]
-    opened = read(
+    inspected = read(
         log[0] if len(log) == 1 else log,
         format,
         top_items=top_items,
@@ -81,17 +88,17 @@ def evaluate(
         skip_bad=skip_bad,
     )
     with flags_in_errors():
-        played = _replay(opened, policies, seed) if replay else []
-        found = compare(opened, targets, clip_weights=clip_weights, seed=seed, labels=labels)
-    for evaluation in found:
+        replays = _replay(inspected, policies, seed) if replay else []
+        evaluations = compare(inspected, targets, clip_weights=clip_weights, seed=seed, labels=labels)
+    for evaluation in evaluations:
         _print_table(evaluation)
-        _print_sentences(evaluation)
-    _print_replays(played)
-    _write(found, played, plot, out)
+        _print_notes(evaluation)
+    _print_replays(replays)
+    _write(evaluations, replays, plot, out)
 
 
 def parse_ranking(text: str) -> list[Any]:
-    """The items of a list that is written as one line of CSV, or as a JSON list.
+    """Return the items of a list that is one line of CSV or a JSON list; raise ValueError if it is neither.
 
     >>> parse_ranking("a, b"), parse_ranking('"a,b",c'), parse_ranking('["a,b", "c", 7]'), parse_ranking("[x],[y]")
     (['a', 'b'], ['a,b', 'c'], ['a,b', 'c', 7], ['[x]', '[y]'])
@@ -116,7 +123,7 @@ def parse_ranking(text: str) -> list[Any]:
 
 
 def read_marginals(path: Path) -> dict[str, list[float]]:
-    """Read a table of probabilities: a header, then an item and its probability at every position in each row."""
+    """Read a CSV table of marginals: a header, then rows of an item and its probability at every position."""
     import csv
 
     with path.open(newline="", encoding="utf-8") as file:
@@ -131,40 +138,40 @@ def read_marginals(path: Path) -> dict[str, list[float]]:
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
         if len(row) != len(header):
-            raise ValueError(f"{path}, line {number}: there are {len(row)} columns, and {len(header)} in the header")
+            raise ValueError(f"{path}, line {number}: there are {len(row)} columns, but {len(header)} in the header")
         if row[0] in table:
-            raise ValueError(f"{path}, line {number}: item {row[0]!r} is there twice")
+            raise ValueError(f"{path}, line {number}: item {row[0]!r} appears twice")
         table[row[0]] = values
     return table
 
 
-def _print_table(found: Evaluation) -> None:
+def _print_table(evaluation: Evaluation) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ..clicks.offpolicy.result import WORDS
+    from ..clicks.offpolicy.result import ESTIMATOR_NAMES
 
-    table = Table("clicks per page", title=Text(found.target, style="table.title"), title_justify="left")
-    for position in found.positions:
+    table = Table("clicks per page", title=Text(evaluation.target, style="table.title"), title_justify="left")
+    for position in evaluation.positions:
         table.add_column(f"position {position}", justify="right")
     table.add_column("whole page", justify="right")
     table.add_column("95% interval", justify="right", no_wrap=True)
-    for name in found.estimators:
-        parts = [found.estimate(name, position) for position in (*found.positions, None)]
+    for name in evaluation.estimators:
+        parts = [evaluation.estimate(name, position) for position in (*evaluation.positions, None)]
         between = f"{_number(parts[-1].lower)} to {_number(parts[-1].upper)}"
-        said = WORDS[name] + (f" at {found.clip_weights:.4g}" if name == "clipped" else "")
+        label = ESTIMATOR_NAMES[name] + (f" at {evaluation.clip_weights:.4g}" if name == "clipped" else "")
         table.add_row(
-            said, *(_number(part.value) for part in parts), between, style="dim" if name == "logged" else None
+            label, *(_number(part.value) for part in parts), between, style="dim" if name == "logged" else None
         )
     table.add_section()
-    for attribute, said, style in (
+    for attribute, label, style in (
         ("effective_impressions", "effective impressions", ",.0f"),
         ("effective_clicks", "effective clicks", ",.1f"),
         ("mean_weight", "mean weight", ".3f"),
         ("unsupported", "not supported", ".1%"),
     ):
-        if found.support:
-            table.add_row(said, *(format(getattr(part, attribute), style) for part in found.support), "")
+        if evaluation.support:
+            table.add_row(label, *(format(getattr(part, attribute), style) for part in evaluation.support), "")
     console().print(table)
 
 
@@ -172,10 +179,10 @@ def _number(value: float) -> str:
     return "-" if value != value else f"{value:.4f}"
 
 
-def _print_sentences(found: Any) -> None:
-    for note in found.notes:
+def _print_notes(result: Any) -> None:
+    for note in result.notes:
         console().print(note, style="dim", markup=False, highlight=False)
-    for warning in found.warnings:
+    for warning in result.warnings:
         console().print(f"warning: {warning}", style="yellow", markup=False, highlight=False)
 
 
@@ -183,30 +190,31 @@ def _replay(log: Any, policies: Sequence[Any], seed: int) -> list[Any]:
     from ..clicks import replay
 
     if not policies:
-        raise ValueError("--replay plays policies: say which with --policy NAME")
+        raise ValueError("--replay needs a policy; give --policy NAME")
     return [replay(log, policy, seed=seed) for policy in policies]
 
 
-def _print_replays(played: Sequence[Any]) -> None:
-    for found in played:
-        value = found.estimate
+def _print_replays(replays: Sequence[Any]) -> None:
+    for replay in replays:
+        value = replay.estimate
         typer.echo(
-            f"replay of {found.target}: {_number(value.value)} clicks per page, 95% interval {_number(value.lower)} to "
-            f"{_number(value.upper)}, on {found.matches:,} of {found.pages:,} pages ({found.share:.2%})"
+            f"replay of {replay.target}: {_number(value.value)} clicks per page, 95% interval {_number(value.lower)} "
+            f"to {_number(value.upper)}, on {replay.matches:,} of {replay.pages:,} pages ({replay.share:.2%})"
         )
-        _print_sentences(found)
+        _print_notes(replay)
 
 
-def _write(found: Sequence[Evaluation], played: Sequence[Any], plot: Path | None, out: Path | None) -> None:
+def _write(evaluations: Sequence[Evaluation], replays: Sequence[Any], plot: Path | None, out: Path | None) -> None:
     if out is not None:
         import json
 
         from ..core import save_text
 
-        what = {"evaluations": [part.as_dict() for part in found], "replays": [part.as_dict() for part in played]}
-        save_text(out, json.dumps(what, indent=2))
+        results = {"evaluations": evaluations, "replays": replays}
+        document = {name: [part.as_dict() for part in parts] for name, parts in results.items()}
+        save_text(out, json.dumps(document, indent=2))
         typer.echo(f"results: {out}")
     if plot is not None:
         from .evaluate_figure import draw_evaluations
 
-        typer.echo(f"figure:  {draw_evaluations(found, plot)}")
+        typer.echo(f"figure:  {draw_evaluations(evaluations, plot)}")

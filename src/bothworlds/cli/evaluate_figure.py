@@ -1,4 +1,4 @@
-"""The figure of an evaluation: every estimate with its interval, and position by position."""
+"""The figure of an evaluation: every estimate with its interval, for the whole page and by position."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_evaluations"]
 
-WORDS = {"ips": "inverse\npropensity", "snips": "self-\nnormalised", "direct": "direct", "dr": "doubly\nrobust"}
+SHORT_NAMES = {"ips": "inverse\npropensity", "snips": "self-\nnormalised", "direct": "direct", "dr": "doubly\nrobust"}
 
 
-def draw_evaluations(found: Sequence[Evaluation], path: str | Path) -> Path:
-    """Draw the whole page by every estimator on the left, and position by position by the last one on the right."""
+def draw_evaluations(evaluations: Sequence[Evaluation], path: str | Path) -> Path:
+    """Draw evaluations to a file and return its path: on the left the whole page by every estimator, on the right each
+    position by the last estimator.
+    """
     with drawing(path, 2) as panels:
         whole, apart = panels[0]
-        _draw_whole(whole, found)
-        _draw_positions(apart, found)
+        _draw_whole(whole, evaluations)
+        _draw_positions(apart, evaluations)
         handles, labels = whole.get_legend_handles_labels()
         whole.figure.legend(
             handles, labels, loc="outside lower center", ncols=min(len(labels), 3), frameon=False, fontsize=7
@@ -31,35 +33,39 @@ def draw_evaluations(found: Sequence[Evaluation], path: str | Path) -> Path:
     return Path(path)
 
 
-def _draw_whole(panel: Any, found: Sequence[Evaluation]) -> None:
-    names = [name for name in found[0].estimators if name != "logged"]
-    logged = found[0].estimate("logged")
+def _draw_whole(panel: Any, evaluations: Sequence[Evaluation]) -> None:
+    names = [name for name in evaluations[0].estimators if name != "logged"]
+    logged = evaluations[0].estimate("logged")
     panel.axhspan(logged.lower, logged.upper, color="0.88", linewidth=0)
     panel.axhline(logged.value, color="0.5", linewidth=1, label="the log itself")
-    for k, evaluation in enumerate(found):
+    for k, evaluation in enumerate(evaluations):
         parts = [evaluation.estimate(name) for name in names]
         _draw_points(
-            panel, np.arange(len(names)) + _offset(k, len(found)), parts, PALETTE[k % len(PALETTE)], evaluation.target
+            panel,
+            np.arange(len(names)) + _offset(k, len(evaluations)),
+            parts,
+            PALETTE[k % len(PALETTE)],
+            evaluation.target,
         )
-    panel.set_xticks(range(len(names)), [WORDS.get(name, name) for name in names], fontsize=7)
+    panel.set_xticks(range(len(names)), [SHORT_NAMES.get(name, name) for name in names], fontsize=7)
     panel.set_ylim(bottom=0.0)
     panel.set_ylabel("clicks per page")
     panel.set_title("whole page")
 
 
-def _draw_positions(panel: Any, found: Sequence[Evaluation]) -> None:
-    best = found[0].estimators[-1]
-    positions = found[0].positions
+def _draw_positions(panel: Any, evaluations: Sequence[Evaluation]) -> None:
+    best = evaluations[0].estimators[-1]
+    positions = evaluations[0].positions
     x = np.arange(len(positions))
-    logged = [found[0].estimate("logged", position).value for position in positions]
+    logged = [evaluations[0].estimate("logged", position).value for position in positions]
     panel.hlines(logged, x - 0.4, x + 0.4, color="0.5", linewidth=1)
-    for k, evaluation in enumerate(found):
+    for k, evaluation in enumerate(evaluations):
         parts = [evaluation.estimate(best, position) for position in positions]
-        _draw_points(panel, x + _offset(k, len(found)), parts, PALETTE[k % len(PALETTE)], evaluation.target)
+        _draw_points(panel, x + _offset(k, len(evaluations)), parts, PALETTE[k % len(PALETTE)], evaluation.target)
     panel.set_xticks(x, positions)
     panel.set_ylim(bottom=0.0)
     panel.set_xlabel("position")
-    panel.set_title(f"by position, {WORDS[best].replace(chr(10), ' ')}")
+    panel.set_title(f"by position, {SHORT_NAMES[best].replace(chr(10), ' ')}")
 
 
 def _draw_points(panel: Any, x: Any, parts: Sequence[Any], colour: str, label: str) -> None:

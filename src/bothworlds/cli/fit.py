@@ -1,4 +1,4 @@
-"""The command that fits the position-based model to a click log."""
+"""The command ``fit``: fit the position-based model to a click log."""
 
 from __future__ import annotations
 
@@ -24,27 +24,35 @@ def fit_log(
     query: Query = None,
     columns: Columns = None,
     method: Annotated[str, typer.Option(help="newton, or em for expectation-maximisation.")] = "newton",
-    iterations: Annotated[int | None, typer.Option(min=1, help="Stop EM after so many passes.")] = None,
-    per_query: Annotated[bool, typer.Option("--per-query", help="A curve for every query.")] = False,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="Number of passes of EM; to convergence if omitted.")
+    ] = None,
+    per_query: Annotated[bool, typer.Option("--per-query", help="Fit a curve for every query.")] = False,
     prior: Annotated[
         float,
         typer.Option(
             min=0.0,
-            help="Imagined impressions of every pair, clicked at the log's mean rate, to which they pull.",
+            help="Pseudo-impressions of every pair, clicked at the mean rate of the log.",
         ),
     ] = 0.0,
     skip_bad: SkipBad = False,
     clip: Annotated[
-        bool, typer.Option("--clip", help="Where there are more clicks than impressions, count as many, and say so.")
+        bool,
+        typer.Option(
+            "--clip",
+            help="Where there are more clicks than impressions, count as many clicks as impressions, with a note.",
+        ),
     ] = False,
-    engine: Annotated[str, typer.Option(help="What counts: duckdb or ray.")] = "duckdb",
+    engine: Annotated[str, typer.Option(help="Engine that counts the log: duckdb or ray.")] = "duckdb",
     plot: Annotated[Path | None, typer.Option(help="Draw the fit to this file: .svg, .png or .pdf.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file: .json.")] = None,
-    top: Annotated[int, typer.Option(min=0, help="Items to print, those whose attraction is surely high first.")] = 20,
+    top: Annotated[
+        int, typer.Option(min=0, help="Number of items to print, in order of the lower limits of their attraction.")
+    ] = 20,
 ) -> None:
-    """Fit attraction of items and examination of positions to a click log, and say how far to trust them.
+    """Fit the attraction of items and the examination of positions to a click log, with intervals and warnings.
 
-    The log may also be a table of counts. One examination curve is shared by all queries, unless each has its own.
+    The log may also be a table of counts. All queries share one examination curve, unless --per-query is given.
 
     [bold]bothworlds fit clicks.csv --plot fit.svg --out model.json[/bold]
 
@@ -53,12 +61,12 @@ def fit_log(
     check_outputs(plot, out, (".json",))
     if method not in ("newton", "em"):
         raise ValueError(f"--method must be newton or em; got {method!r}")
+    from ..clicks import counts as count_log
     from ..clicks import fit
-    from ..clicks.reading.count import counts as count
     from .fit_tables import print_counts, print_model
 
     with flags_in_errors():
-        counts = count(
+        counts = count_log(
             log[0] if len(log) == 1 else log,
             engine=engine,
             format=format,

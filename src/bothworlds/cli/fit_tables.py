@@ -1,4 +1,4 @@
-"""What the command that fits a model prints: what was read, the curve or the curves, the items, warnings."""
+"""The output of the command ``fit``: counts, examination curves, items, warnings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["print_counts", "print_model"]
 
-LARGEST = 10  # queries whose curves are printed
-FIRST = 10  # positions of these
+MAX_QUERIES = 10  # queries whose curves are printed
+MAX_POSITIONS = 10  # positions of these curves
 
 
 def print_counts(counts: Counts) -> None:
+    """Print the totals of the counts, and their notes."""
     pages = "" if counts.pages is None else f"{counts.pages:,} pages, "
     clicks, shown = int(counts.clicked.sum()), int(counts.shown.sum())
     queries = f"{len(counts.queries):,} queries, " if len(counts.queries) > 1 else ""
@@ -32,9 +33,10 @@ def print_counts(counts: Counts) -> None:
 
 
 def print_model(model: Model | Models, counts: Counts, top: int) -> None:
+    """Print the quality of a fit to these counts, its curves, its ``top`` items, and its warnings."""
     steps = "passes" if getattr(model, "method", "") == "em" else "steps"
     typer.echo(
-        f"fitted:  log-likelihood {model.log_likelihood:,.2f}, perplexity {_surprise(model, counts)}, "
+        f"fitted:  log-likelihood {model.log_likelihood:,.2f}, perplexity {_perplexity(model, counts)}, "
         f"{'' if model.converged else 'not '}converged in {model.iterations:,} {steps}"
     )
     from ..clicks import Model
@@ -43,45 +45,45 @@ def print_model(model: Model | Models, counts: Counts, top: int) -> None:
         _print_rows("examination of positions", "position", "examination", model.curve())
     else:
         _print_curves(model, counts)
-    # By what is sure: most of the items with the highest estimates were shown once and clicked.
+    # By lower limits: most of the items with the highest estimates were shown once and clicked.
     rows = sorted(model.table(), key=lambda row: (-row["low"] if row["low"] >= 0.0 else 1.0, -row["clicks"]))
     if top:
         shown = f"{top:,} of {len(rows):,} items" if top < len(rows) else "items"
-        shown += ", those whose attraction is surely high first"
+        shown += ", by the lower limit of their attraction"
         _print_rows(shown, "item", "attraction", rows[:top])
     for warning in model.warnings:
         typer.secho(f"warning: {warning}", fg="yellow")
 
 
 def _print_curves(models: Models, counts: Counts) -> None:
-    """The curves of the queries with the most clicks, one to a row."""
+    """Print the curves of the queries with the most clicks, one per row."""
     from rich.table import Table
     from rich.text import Text
 
     clicks, shown = (np.bincount(counts.query, number) for number in (counts.clicked, counts.shown))
-    largest = np.argsort(-clicks, kind="stable")[:LARGEST].tolist()
-    title = f"examination, query by query: {int(models.each_identified.sum()):,} of {len(models):,} are identified"
-    title += f", these have the most clicks (of {len(models):,})" if len(models) > LARGEST else ""
+    largest = np.argsort(-clicks, kind="stable")[:MAX_QUERIES].tolist()
+    title = f"examination by query: {int(models.each_identified.sum()):,} of {len(models):,} are identified"
+    title += f", these have the most clicks (of {len(models):,})" if len(models) > MAX_QUERIES else ""
     table = Table(title=title, title_justify="left", pad_edge=False)
     table.add_column("query", no_wrap=True)
-    for position in models.positions[:FIRST]:
+    for position in models.positions[:MAX_POSITIONS]:
         table.add_column(f"at {position}", justify="right", no_wrap=True)
     for name in ("clicks", "impressions", "identified"):
         table.add_column(name, justify="right", no_wrap=True)
     for k in largest:
         model = models[counts.queries[k]]
-        curve = ["-" if beta != beta else f"{beta:.2f}" for beta in model.examination[:FIRST].tolist()]
+        curve = ["-" if beta != beta else f"{beta:.2f}" for beta in model.examination[:MAX_POSITIONS].tolist()]
         sure = "yes" if model.identified else "no"
         table.add_row(Text(counts.queries[k]), *curve, f"{int(clicks[k]):,}", f"{int(shown[k]):,}", sure)
     console().print(table)
 
 
-def _surprise(model: Model | Models, counts: Counts) -> str:
+def _perplexity(model: Model | Models, counts: Counts) -> str:
     try:
-        found = model.perplexity(counts)
-    except ValueError:  # without clicks there is no curve, and nothing to be surprised at
+        value = model.perplexity(counts)
+    except ValueError:  # without clicks the model has no curve
         return "unknown"
-    return f"{float(found):.4f}" + (f" ({found.left_out:,} impressions left out)" if found.left_out else "")
+    return f"{float(value):.4f}" + (f" ({value.left_out:,} impressions left out)" if value.left_out else "")
 
 
 def _print_rows(title: str, name: str, value: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -91,11 +93,11 @@ def _print_rows(title: str, name: str, value: str, rows: Sequence[dict[str, Any]
     groups = len({row["component"] for row in rows}) > 1
     queries = any(row.get("query") for row in rows)
     table = Table(title=title, title_justify="left", pad_edge=False)
-    heads = [*(["query"] if queries else []), name, value, "95% interval", "clicks", "impressions"]
-    for head in [*heads, *(["group"] if groups else [])]:
-        table.add_column(head, justify="left" if head in ("query", "item") else "right", no_wrap=True)
+    headings = [*(["query"] if queries else []), name, value, "95% interval", "clicks", "impressions"]
+    for heading in [*headings, *(["group"] if groups else [])]:
+        table.add_column(heading, justify="left" if heading in ("query", "item") else "right", no_wrap=True)
     for row in rows:
-        # Names are shown as they are: brackets in them are no markup.
+        # Text, since brackets in names are not markup.
         cells: list[Any] = [Text(str(row["query"]))] if queries else []
         cells += [
             Text(str(row[name])),

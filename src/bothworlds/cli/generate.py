@@ -1,4 +1,4 @@
-"""The command that writes synthetic click logs."""
+"""The command ``generate``: write a synthetic click log."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def generate(
         typer.Argument(
             metavar="OUT",
             help="File to write: a table if it ends in .csv, .ndjson or .parquet, text if it ends in .tsv or .yandex; "
-            ".gz or .zst after that packs it.",
+            "append .gz or .zst to compress it.",
         ),
     ],
     world: Annotated[
         str,
-        typer.Option("--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="World whose users click."),
+        typer.Option("--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="World of the users who click."),
     ] = "paper/stochastic",
     pages: Annotated[
         int, typer.Option(parser=count(1), metavar="N", help="Result pages to write: 10000, 10_000 or 1e4.")
@@ -32,13 +32,13 @@ def generate(
         str | None,
         typer.Option(
             "--format",
-            help="tidy (if left out), counts, obd or service for tables; relpred (.tsv) or yandex (.yandex) for text.",
+            help="tidy (the default), counts, obd or service for tables; relpred (.tsv) or yandex (.yandex) for text.",
         ),
     ] = None,
     queries: Annotated[
-        int, typer.Option(parser=count(1), metavar="N", help="Queries, each with items of its own.")
+        int, typer.Option(parser=count(1), metavar="N", help="Number of queries, each with its own items.")
     ] = 1,
-    seed: Annotated[int, typer.Option(parser=count(0), metavar="N", help="Where the randomness starts.")] = 0,
+    seed: Annotated[int, typer.Option(parser=count(0), metavar="N", help="Seed.")] = 0,
 ) -> None:
     """Write a synthetic click log: uniformly random lists, clicked as in a world.
 

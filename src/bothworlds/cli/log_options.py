@@ -1,4 +1,4 @@
-"""The options of all commands that read a click log: where it is, how it is written, what of it is wanted."""
+"""The options that all commands reading a click log share: files, format, columns and filters."""
 
 from __future__ import annotations
 
@@ -17,27 +17,23 @@ Files = Annotated[
 ]
 Format = Annotated[
     str | None,
-    typer.Option(
-        "--format", help="tidy, counts, obd, relpred, service or yandex; found out from the file if left out."
-    ),
+    typer.Option("--format", help="tidy, counts, obd, relpred, service or yandex; detected from the file if omitted."),
 ]
 Columns = Annotated[
     str | None,
-    typer.Option("--columns", metavar="NAME=COLUMN,...", help="Columns of other names: item=product,click=clicked."),
+    typer.Option("--columns", metavar="NAME=COLUMN,...", help="Columns with other names: item=product,click=clicked."),
 ]
-Query = Annotated[str | None, typer.Option("--query", help="Only this query.")]
-Positions = Annotated[int | None, typer.Option("--positions", min=1, help="Only the first so many positions.")]
+Query = Annotated[str | None, typer.Option("--query", help="Keep only this query.")]
+Positions = Annotated[int | None, typer.Option("--positions", min=1, help="Keep only this many first positions.")]
 TopItems = Annotated[
-    int | None, typer.Option("--top-items", min=1, help="Only pages made of the so many most frequent items.")
+    int | None, typer.Option("--top-items", min=1, help="Keep only pages made of this many most frequent items.")
 ]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out bad rows, records and pages, and say how many they were.")
-]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad rows, records and pages, and print their number.")]
 
 
 @contextmanager
 def flags_in_errors() -> Iterator[None]:
-    """Turn an error about bad input into one that names the flags of a command instead of arguments in Python."""
+    """Turn a :class:`BadInput` into a ValueError that names command-line flags instead of Python arguments."""
     try:
         yield
     except BadInput as error:

@@ -225,9 +225,9 @@ def _compete(
 
 def _warn_of(world: str, settings: Mapping[str, Any]) -> None:
     """Repeat what a fitted model says against itself."""
-    from ..worlds.fitted import read, warnings_in
+    from ..worlds.fitted import read_document, warnings_in
 
-    for warning in warnings_in(read(world), settings.get("query")) if world.endswith(".json") else ():
+    for warning in warnings_in(read_document(world), settings.get("query")) if world.endswith(".json") else ():
         warn(f"{world}: {warning}")
 
 

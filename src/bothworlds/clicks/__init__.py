@@ -6,17 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .counts import Counts
+    from .click_counts import Counts
     from .fitting.fit import fit
     from .generator import generate
-    from .log import Log, read
+    from .log import Log, counts, read
     from .model.file import load_model
     from .model.model import Model, Models
     from .offpolicy.evaluation import compare, evaluate
     from .offpolicy.obp_fields import from_obp, to_obp
     from .offpolicy.replay import replay
     from .offpolicy.result import Evaluation
-    from .reading.count import counts
 
 __all__ = [
     "Counts",
@@ -36,29 +35,30 @@ __all__ = [
     "to_obp",
 ]
 
-_HOME = {
-    "Counts": "tally",
+# Modules are imported on first use, so that reading a log does not import what evaluation needs.
+_MODULES = {
+    "Counts": "click_counts",
     "Evaluation": "offpolicy.result",
     "Log": "log",
-    "Model": "model",
-    "Models": "model",
-    "compare": "evaluation",
-    "counts": "counting",
-    "evaluate": "evaluation",
-    "fit": "fitting",
-    "from_obp": "offpolicy.interchange",
-    "generate": "generating",
-    "load_model": "storage",
+    "Model": "model.model",
+    "Models": "model.model",
+    "compare": "offpolicy.evaluation",
+    "counts": "log",
+    "evaluate": "offpolicy.evaluation",
+    "fit": "fitting.fit",
+    "from_obp": "offpolicy.obp_fields",
+    "generate": "generator",
+    "load_model": "model.file",
     "read": "log",
-    "replay": "offpolicy.replaying",
-    "to_obp": "offpolicy.interchange",
+    "replay": "offpolicy.replay",
+    "to_obp": "offpolicy.obp_fields",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'bothworlds.clicks' has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
     globals()[name] = value
     return value
 

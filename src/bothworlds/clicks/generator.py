@@ -1,8 +1,9 @@
-"""Synthetic logs: pages of uniformly random items, clicked as in a world, written in any layout."""
+"""Generating synthetic logs: pages of uniformly random items, clicked as in a world, written in any layout."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,17 @@ from ..kernels import Floats, Ints, kernel
 from ..progress import progress_bar
 from ..worlds import World, resolve
 from ..worlds.settings import whole
-from .reading.file_format import needs
+from .reading.file_format import import_extra
 from .reading.layouts import TableLayout, TextLayout, layout_of
-from .reading.layouts.base import Batch
-from .text_writers import room_for
+from .reading.layouts.base import GeneratedPages
+from .text_writers import max_bytes
 
 __all__ = ["generate"]
 
-BATCH = 20_000  # pages
+BATCH = 20_000  # pages drawn and written at a time
 KINDS = {".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet"}
-PACKING = {".gz": "gzip", ".zst": "zstd"}
-OWN_ENDING = {".tsv": "relpred", ".yandex": "yandex"}
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+TEXT_LAYOUTS = {".tsv": "relpred", ".yandex": "yandex"}
 
 
 def generate(
@@ -36,11 +37,14 @@ def generate(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Path:
-    """Write a log of result pages with uniformly random lists, clicked as in a world; propensities are 1/n, exactly.
+    """Write a log of ``pages`` uniformly random lists, clicked as in a world, and return its path.
 
-    The format is ``tidy`` unless named, ``relpred`` for names that end in .tsv and ``yandex`` for those in .yandex. The
-    ending also says whether tables are CSV, NDJSON or Parquet, and whether they are packed (.gz, .zst). With several
-    ``queries``, each has items of its own, with the same attractions in another order.
+    The format is ``relpred`` for names that end in .tsv, ``yandex`` for .yandex, and ``tidy`` otherwise, unless it is
+    given. The ending also selects CSV, NDJSON or Parquet for tables, and compression (.gz, .zst). With several
+    ``queries``, each has its own items, with the same attractions in another order. Propensities are exactly 1/n.
+
+    The same arguments give the same log. The file appears under its name only when it is complete. Raises ValueError
+    for an ending that does not match the format.
 
     >>> import tempfile, bothworlds.clicks
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -49,31 +53,31 @@ def generate(
     >>> counts.pages, int(counts.shown.sum())
     (100, 500)
     """
-    place, users = Path(path), resolve(world)
+    target, users = Path(path), resolve(world)
     pages, queries, seed = whole(pages, "pages", 1), whole(queries, "queries", 1), whole(seed, "seed", 0)
-    kind, compression = _ending(place)
-    layout = layout_of(format or OWN_ENDING.get(_suffixes(place)[0], "tidy"))
+    kind, compression = _kind_and_compression(target)
+    layout = layout_of(format or TEXT_LAYOUTS.get(_suffixes(target)[0], "tidy"))
     if isinstance(layout, TableLayout) and kind is None:
         raise ValueError(
-            f"{place.name} must end in one of {', '.join(KINDS)}, or in these and .gz or .zst; "
-            "text in the format relpred ends in .tsv"
+            f"{target.name} must end in one of {', '.join(KINDS)}, or in these and .gz or .zst; "
+            "text of the format relpred ends in .tsv"
         )
     if isinstance(layout, TextLayout) and kind is not None:
-        raise ValueError(f"the format {layout.name} is text; {place.name} must not end in {_suffixes(place)[0]}")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with progress_bar(f"writing {place.name}", pages, progress) as report, replacing(place) as file:
-        temporary = Path(file.name)  # pyarrow would close a file that is handed to it
-        batches = _reported(draw(users, pages, queries, seed), report)
+        raise ValueError(f"the format {layout.name} is text; {target.name} must not end in {_suffixes(target)[0]}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with progress_bar(f"writing {target.name}", pages, progress) as report, replacing(target) as file:
+        temporary = Path(file.name)  # pyarrow closes an open file that is passed to it
+        batches = _report_pages(draw(users, pages, queries, seed), report)
         if isinstance(layout, TextLayout):
             _write_text(temporary, compression, batches, layout)
         elif isinstance(layout, TableLayout):
-            tables = map(layout.table, batches) if layout.table is not None else iter([_counted(batches)])
+            tables = map(layout.table, batches) if layout.table is not None else iter([_count_table(batches)])
             _write_tables(temporary, kind or "csv", compression, tables)
-    return place
+    return target
 
 
-def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[Batch]:
-    """Pages drawn from a world, batch by batch; what is drawn depends on the seed alone."""
+def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[GeneratedPages]:
+    """Yield pages drawn from a world, in batches; the seed alone determines them."""
     rng = np.random.default_rng(np.random.SeedSequence([seed, 0x109]))
     n, m = world.n_items, world.n_positions
     labels = np.arange(n)[None] if queries == 1 else np.array([rng.permutation(n) for _ in range(queries)])
@@ -94,7 +98,7 @@ def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[Batch]:
                 click[begin:stop],
             )
             begin = stop
-        yield Batch(start, query, item, click, queries, n)
+        yield GeneratedPages(start, query, item, click, queries, n)
 
 
 @kernel
@@ -114,8 +118,8 @@ def _draw(rng: Any, p: Floats, labels: Ints, deck: Ints, query: Ints, item: Ints
             click[t, j] = rng.random() < p[labels[q, deck[j]], j]
 
 
-def _counted(batches: Iterator[Batch]) -> Any:
-    """All batches as one table of counts."""
+def _count_table(batches: Iterator[GeneratedPages]) -> Any:
+    """One table of the counts of all batches."""
     shown: Any = 0
     clicked: Any = 0
     queries = n = m = 0
@@ -126,89 +130,84 @@ def _counted(batches: Iterator[Batch]) -> Any:
         clicked = clicked + np.bincount(cell, weights=batch.click.ravel(), minlength=queries * n * m).astype(np.int64)
     cells = np.flatnonzero(shown)
     columns = {"item": cells // m, "position": cells % m + 1, "impressions": shown[cells], "clicks": clicked[cells]}
-    return needs("pyarrow").table({"query": cells // (n * m) + 1, **columns} if queries > 1 else columns)
+    return import_extra("pyarrow").table({"query": cells // (n * m) + 1, **columns} if queries > 1 else columns)
 
 
-def _write_text(path: Path, compression: str | None, batches: Iterator[Batch], layout: TextLayout) -> None:
-    with needs("pyarrow").output_stream(str(path), compression=compression) as stream:
-        room = np.empty(0, np.uint8)
+def _write_text(path: Path, compression: str | None, batches: Iterator[GeneratedPages], layout: TextLayout) -> None:
+    with import_extra("pyarrow").output_stream(str(path), compression=compression) as stream:
+        buffer = np.empty(0, np.uint8)
         for batch in batches:
-            if room.size < room_for(*batch.item.shape):
-                room = np.empty(room_for(*batch.item.shape), np.uint8)
-            length = layout.write(batch.first, batch.query, batch.item, batch.click, room)
-            stream.write(room[:length])
+            if buffer.size < max_bytes(*batch.item.shape):
+                buffer = np.empty(max_bytes(*batch.item.shape), np.uint8)
+            length = layout.write(batch.first, batch.query, batch.item, batch.click, buffer)
+            stream.write(buffer[:length])
 
 
 def _write_tables(path: Path, kind: str, compression: str | None, tables: Iterator[Any]) -> None:
-    pyarrow = needs("pyarrow")
+    pyarrow = import_extra("pyarrow")
     first = next(tables)
     if kind == "parquet":
-        with needs("pyarrow.parquet").ParquetWriter(path, first.schema, compression="zstd") as writer:
-            for table in _gathered(first, tables):
+        with import_extra("pyarrow.parquet").ParquetWriter(path, first.schema, compression="zstd") as writer:
+            for table in _row_groups(first, tables):
                 writer.write_table(table)
         return
     with pyarrow.output_stream(str(path), compression=compression) as stream:
         if kind == "csv":
-            with needs("pyarrow.csv").CSVWriter(stream, first.schema) as writer:
-                for table in _with(first, tables):
+            with import_extra("pyarrow.csv").CSVWriter(stream, first.schema) as writer:
+                for table in chain([first], tables):
                     writer.write_table(table)
         else:
-            for table in _with(first, tables):
+            for table in chain([first], tables):
                 stream.write(_json_lines(table))
 
 
-def _with(first: Any, others: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from others
-
-
-def _gathered(first: Any, others: Iterator[Any], rows: int = 1_000_000) -> Iterator[Any]:
-    """Tables put together until they are worth a row group of their own."""
-    pyarrow, waiting = needs("pyarrow"), []
-    for table in _with(first, others):
-        waiting.append(table)
-        if sum(map(len, waiting)) >= rows:
-            yield pyarrow.concat_tables(waiting)
-            waiting = []
-    if waiting:
-        yield pyarrow.concat_tables(waiting)
+def _row_groups(first: Any, others: Iterator[Any], rows: int = 1_000_000) -> Iterator[Any]:
+    """Concatenate tables until each is large enough for a row group."""
+    pyarrow, pending = import_extra("pyarrow"), []
+    for table in chain([first], others):
+        pending.append(table)
+        if sum(map(len, pending)) >= rows:
+            yield pyarrow.concat_tables(pending)
+            pending = []
+    if pending:
+        yield pyarrow.concat_tables(pending)
 
 
 def _json_lines(table: Any) -> Any:
-    """A table as NDJSON."""
-    pyarrow, compute = needs("pyarrow"), needs("pyarrow.compute")
+    """The bytes of a table as NDJSON."""
+    pyarrow, compute = import_extra("pyarrow"), import_extra("pyarrow.compute")
     parts: list[Any] = []
     for k, (name, column) in enumerate(zip(table.column_names, table.columns)):
         text = pyarrow.types.is_string(column.type) or pyarrow.types.is_timestamp(column.type)
-        mark = '"' if text else ""
-        parts += [f'{", " if k else "{"}"{name}": {mark}', column.cast("string"), mark]
+        quote = '"' if text else ""
+        parts += [f'{", " if k else "{"}"{name}": {quote}', column.cast("string"), quote]
     lines = compute.binary_join_element_wise(*parts, "}\n", "").combine_chunks()
     return "".join(lines.to_pylist()).encode() if lines.offset else _bytes_of(lines)
 
 
 def _bytes_of(lines: Any) -> Any:
-    """The text of an array of strings, end to end, as it lies in memory."""
+    """The concatenated text of an array of strings, without a copy."""
     _, offsets, text = lines.buffers()
     ends = np.frombuffer(offsets, np.int32, len(lines) + 1)
     return text.slice(int(ends[0]), int(ends[-1] - ends[0]))
 
 
-def _reported(batches: Iterator[Batch], report: Any) -> Iterator[Batch]:
+def _report_pages(batches: Iterator[GeneratedPages], report: Any) -> Iterator[GeneratedPages]:
     for batch in batches:
         yield batch
         report(len(batch.query))
 
 
 def _suffixes(path: Path) -> tuple[str, str]:
-    """The ending that says what a file is, and the one that says how it is packed."""
-    if path.suffix in PACKING:
+    """The suffixes of the kind of file and of its compression."""
+    if path.suffix in COMPRESSIONS:
         return Path(path.stem).suffix, path.suffix
     return path.suffix, ""
 
 
-def _ending(path: Path) -> tuple[str | None, str | None]:
-    """The kind of a table and its packing, by the ending of its name."""
-    suffix, packed = _suffixes(path)
-    if suffix == ".parquet" and packed:
-        raise ValueError(f"Parquet is packed already; leave out {packed} in {path.name}")
-    return KINDS.get(suffix), PACKING.get(packed)
+def _kind_and_compression(path: Path) -> tuple[str | None, str | None]:
+    """The kind and the compression of a table, by the suffixes of its name; None for other suffixes."""
+    suffix, compressed = _suffixes(path)
+    if suffix == ".parquet" and compressed:
+        raise ValueError(f"Parquet is compressed already; leave out {compressed} in {path.name}")
+    return KINDS.get(suffix), COMPRESSIONS.get(compressed)

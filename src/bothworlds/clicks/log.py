@@ -1,4 +1,4 @@
-"""A log: which files, in which layout, and what of it is wanted. Looking at the head of a file is all it takes."""
+"""Click logs: :func:`read` inspects one, :class:`Log` describes it, :func:`counts` counts it."""
 
 from __future__ import annotations
 
@@ -7,74 +7,50 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from .reading.file_format import Head, Paths, find_files, look_at, with_names
-from .reading.frames import as_table, look_at_table, name_of
-from .reading.layouts import LAYOUTS, NAMES, Layout, TableLayout, TextLayout, detect
+from .click_counts import Counts
+from .reading.duckdb_counts import count_table, selected_rows
+from .reading.duckdb_relations import connect
+from .reading.file_format import LogSource, Paths, find_files, inspect_file, rename_columns
+from .reading.frames import as_count_tables, as_table, inspect_table, label_text
+from .reading.layouts import COLUMN_NAMES, LAYOUTS, Layout, TableLayout, TextLayout, detect
+from .reading.log_spec import LogSpec
+from .reading.ray_counts import count_on_ray
+from .reading.text_counts import count_text
 
-__all__ = ["Log", "read"]
+__all__ = ["Log", "counts", "read"]
+
+ENGINES = ("duckdb", "ray")
 
 
 @dataclass(frozen=True)
-class Log:
-    """A click log, on disk or in memory, with the filters it is to be read through; only its head has been read yet."""
+class Log(LogSpec):
+    """A click log, on disk or in memory, with its filters. Only the first bytes of its files have been read.
 
-    heads: tuple[Head, ...]
-    layout: str  # its name
-    top_items: int | None = None
-    positions: int | None = None
-    queries: tuple[str, ...] = ()
-    skip_bad: bool = False
-    clip: bool = False
+    :func:`read` makes one.
+    """
 
     @property
-    def paths(self) -> tuple[str, ...]:
-        """The files."""
-        return tuple(str(head.path) for head in self.heads)
-
-    @property
-    def origin(self) -> str:
-        """Where it comes from, in words."""
-        first = self.heads[0].path.name
-        return first if len(self.heads) == 1 else f"{first} and {len(self.heads) - 1} more"
-
-    @property
-    def form(self) -> Layout:
-        """The layout itself."""
-        return LAYOUTS[self.layout]
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Which column plays which role; nothing for logs that are not tables."""
-        return self.form.columns(self.heads[0]) if isinstance(self.form, TableLayout) else {}
-
-    @property
-    def has_propensities(self) -> bool:
-        """Whether the log says how likely each item was to be where it was shown."""
-        return "propensity" in self.columns
-
-    @property
-    def has_pages(self) -> bool:
-        """Whether events group the rows into result pages."""
-        return isinstance(self.form, TextLayout) or "event" in self.columns
+    def heads(self) -> tuple[LogSource, ...]:
+        """An older name of ``sources``."""
+        return self.sources
 
     def rows(self, connection: Any) -> Any:
-        """The rows that the filters keep, checked, as a DuckDB relation.
+        """Return the rows that pass the checks and the filters, as a relation of the DuckDB ``connection``.
 
-        Columns: event, query, item (text), position (whole, as in the file), click (0 or 1), propensity (NULL where
-        there is none) and timestamp.
+        Columns: event, query, item (text), position (integer, as in the file), click (0 or 1), propensity (NULL if
+        missing) and timestamp. Raises ValueError for bad rows, unless the log was read with ``skip_bad``, and for a
+        log that has no rows with one result each.
         """
         return self.checked(connection)[0]
 
     def checked(self, connection: Any, progress: bool | None = False) -> tuple[Any, tuple[str, ...]]:
-        """The rows, as :meth:`rows` gives them, and in sentences what was skipped or changed to get them."""
+        """Return the relation of :meth:`rows`, and notes on the rows that were skipped or changed."""
         if not isinstance(self.form, TableLayout) or self.layout == "counts":
             raise ValueError(
-                f"{self.origin} is in the format {self.layout}, which has no row for every result with the probability "
-                "of showing it there: fit a model to it instead, and play rankings and policies in its world"
+                f"{self.origin} is in the format {self.layout}, which has no row with a propensity for every result: "
+                "fit a model to it instead, and evaluate rankings and policies in its world"
             )
-        from .reading.duckdb_counts import checked_rows
-
-        return checked_rows(self, connection, progress)
+        return selected_rows(self, connection, progress)
 
     def __repr__(self) -> str:
         return f"<Log {self.origin!r}: {self.layout}>"
@@ -91,16 +67,26 @@ def read(
     clip: bool = False,
     columns: Mapping[str, str] | None = None,
 ) -> Log:
-    """Look at a click log: a file, several, a pattern or a folder of parts, in a layout that is found or named.
+    """Inspect a click log and return a description of it, without reading more than the first bytes of its files.
 
-    A table in memory is a log too: a data frame, columns by name, records. It is not copied: what is changed in it
-    before the log is counted may be counted. Where columns have names of their own, ``columns`` says which is which:
-    ``{"item": "product", "click": "clicked"}``.
+    Parameters
+    ----------
+    path
+        A file, several, a pattern or a folder of parts; or a table in memory: a data frame, columns by name, records.
+        A table is not copied, so that later changes to it may be counted.
+    format
+        The layout, which is detected if it is not given.
+    query, positions, top_items
+        Filters, applied in this order: keep one query or several; cut pages to their first positions; keep pages made
+        only of the most frequent remaining items (or rows of these items, if rows do not form pages).
+    skip_bad
+        Leave out bad rows and count them, instead of raising an error.
+    clip
+        Count as many clicks as impressions where there are more clicks, instead of raising an error.
+    columns
+        The names of columns that differ from those of the layout: ``{"item": "product", "click": "clicked"}``.
 
-    Of the log, ``query`` keeps one query or several, ``positions`` then cuts pages to their first positions, and
-    ``top_items`` then keeps the pages made only of the most frequent items of what is left; where rows do not form
-    pages, it keeps the rows of these items. ``skip_bad`` leaves out bad lines and counts them, and ``clip`` takes
-    more clicks than impressions for as many.
+    Raises ValueError if there is no file, if files differ in their format, or if the format cannot be detected.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -114,21 +100,82 @@ def read(
     """
     top_items, positions = _at_least_one("top_items", top_items), _at_least_one("positions", positions)
     table = as_table(path)
-    heads = (look_at_table(table),) if table is not None else tuple(look_at(file) for file in find_files(path))
+    sources = (inspect_table(table),) if table is not None else tuple(inspect_file(file) for file in find_files(path))
     if columns:
-        heads = tuple(with_names(head, columns, NAMES) for head in heads)
-    layouts = {detect(head, format).name: head.path for head in heads}
+        sources = tuple(rename_columns(source, columns, COLUMN_NAMES) for source in sources)
+    layouts = {detect(source, format).name: source.path for source in sources}
     if len(layouts) > 1:
-        said = ", ".join(f"{name} like {file}" for name, file in layouts.items())
-        raise ValueError(f"the files of a log must be in one format, and these are in several: {said}")
-    _check_alike(heads, LAYOUTS[next(iter(layouts))])
-    for head in heads:
-        _check_columns(head, LAYOUTS[next(iter(layouts))])
+        listed = ", ".join(f"{name} like {file}" for name, file in layouts.items())
+        raise ValueError(f"the files of a log must have the same format, and these have several: {listed}")
+    layout = next(iter(layouts))
+    _check_alike(sources, LAYOUTS[layout])
+    for source in sources:
+        _check_columns(source, LAYOUTS[layout])
     several = query if isinstance(query, Iterable) and not isinstance(query, str) else (query,)
-    queries = () if query is None else tuple(map(name_of, several))
+    queries = () if query is None else tuple(map(label_text, several))
     if query is not None and not queries:
-        raise ValueError("query names no query; leave it out to keep all of them")
-    return Log(heads, next(iter(layouts)), top_items, positions, queries, skip_bad, clip)
+        raise ValueError("query is empty; leave it out to keep all queries")
+    return Log(sources, layout, top_items, positions, queries, skip_bad, clip)
+
+
+def counts(
+    log: Any,
+    *,
+    engine: str = "duckdb",
+    progress: bool | None = None,
+    format: str | None = None,
+    top_items: int | None = None,
+    positions: int | None = None,
+    query: str | float | Iterable[str | float] | None = None,
+    skip_bad: bool = False,
+    clip: bool = False,
+    columns: Mapping[str, str] | None = None,
+) -> Counts:
+    """Count the impressions and clicks of a log per (query, item, position).
+
+    ``log`` is a :class:`Log`, or a path or table that :func:`read` accepts, together with the options of :func:`read`.
+    Counts are returned as they are, and a pair of tables (shown, clicked) of shape (n_items, n_positions) becomes
+    counts; neither takes options.
+
+    Memory is bounded for any size of the log. ``engine="ray"`` distributes the work over the machines of a Ray cluster
+    and returns the same counts. ``progress`` is whether to show a progress bar on standard error; if it is None, one is
+    shown on a terminal.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "log.csv"
+    ...     _ = path.write_text("event,position,item,click\\n1,1,tea,0\\n1,2,milk,1\\n2,1,tea,1\\n")
+    ...     counted = counts(path)
+    >>> counted.items, counted.shown.tolist(), counted.clicked.tolist(), counted.pages
+    (('milk', 'tea'), [1, 2], [1, 1], 2)
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"there is no engine {engine!r}; there are {' and '.join(ENGINES)}")
+    options: dict[str, Any] = {
+        "format": format,
+        "top_items": top_items,
+        "positions": positions,
+        "query": query,
+        "skip_bad": skip_bad,
+        "clip": clip,
+        "columns": columns,
+    }
+    pair = as_count_tables(log)
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if given and (pair is not None or isinstance(log, (Counts, Log))):
+        raise ValueError(f"{given[0]} is an option for reading a log, and this one has been read already")
+    if isinstance(log, Counts):
+        return log
+    if pair is not None:
+        return Counts.from_tables(pair.shown, pair.clicked, items=pair.items, positions=pair.positions)
+    if not isinstance(log, Log):
+        log = read(log, **options)
+    with connect() as connection:
+        if engine == "ray":
+            return count_on_ray(connection, log, progress)
+        if isinstance(log.form, TextLayout):
+            return count_text(connection, log, progress)
+        return count_table(connection, log, progress)
 
 
 def _at_least_one(name: str, value: Any) -> int | None:
@@ -137,32 +184,35 @@ def _at_least_one(name: str, value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _check_alike(heads: Sequence[Head], layout: Layout) -> None:
-    """Refuse tables that differ in kind or in columns: they would have to be read one by one."""
+def _check_alike(sources: Sequence[LogSource], layout: Layout) -> None:
+    """Raise ValueError if tables differ in kind or columns: DuckDB reads them in one statement."""
     if not isinstance(layout, TableLayout):
         return
-    first = heads[0]
-    for head in heads[1:]:
-        same = layout.columns(head) == layout.columns(first) if head.kind == "ndjson" else head.columns == first.columns
-        if head.kind != first.kind or not same:
-            raise ValueError(f"the files of a log must have the same columns; {first.path} and {head.path} do not")
+    first = sources[0]
+    for source in sources[1:]:
+        if source.kind == "ndjson":
+            same = layout.columns(source) == layout.columns(first)
+        else:
+            same = source.columns == first.columns
+        if source.kind != first.kind or not same:
+            raise ValueError(f"the files of a log must have the same columns; {first.path} and {source.path} do not")
 
 
-def _check_columns(head: Head, layout: Layout) -> None:
-    """Refuse columns that are there twice, or in the name of a folder such as query=tea and not in the file."""
+def _check_columns(source: LogSource, layout: Layout) -> None:
+    """Raise ValueError for duplicate columns, and for a column that only the name of a folder has (query=tea)."""
     if not isinstance(layout, TableLayout):
         return
-    for chosen in layout.columns(head).values():
-        same = [name for name in head.columns if name.lower() == chosen.lower()]
+    for chosen in layout.columns(source).values():
+        same = [name for name in source.columns if name.lower() == chosen.lower()]
         if len(same) > 1:
             raise ValueError(
-                f"{head.path} has the columns {' and '.join(same)}, where one is expected; rename the others"
+                f"{source.path} has the columns {' and '.join(same)}, where one is expected; rename the others"
             )
-    lacking = {name for role, names in layout.roles.items() if role not in layout.columns(head) for name in names}
-    for folder in head.path.parts[:-1]:
+    lacking = {name for role, names in layout.roles.items() if role not in layout.columns(source) for name in names}
+    for folder in source.path.parts[:-1]:
         name, equals, _ = folder.partition("=")
         if equals and name.lower() in lacking:
             raise ValueError(
-                f"{head.path} has no column {name}, and the folder {folder} is not read as one; "
+                f"{source.path} has no column {name}, and the folder {folder} is not read as one; "
                 "write the column into the files"
             )

@@ -1,4 +1,4 @@
-"""Writers of text logs: generated pages in, bytes out."""
+"""Compiled writers of text logs: they write generated pages as bytes into a buffer, and return their number."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any
 
 from ..kernels import inline_kernel, inner_kernel, kernel
 
-__all__ = ["room_for", "write_pages", "write_sessions"]
+__all__ = ["max_bytes", "write_pages", "write_sessions"]
 
 TAB, NEWLINE, SPACE, COMMA, COLON, SEMICOLON, ZERO, UNDERSCORE = 9, 10, 32, 44, 58, 59, 48, 95
 
 
-def room_for(pages: int, m: int) -> int:
-    """Bytes that are enough to write that many pages in any text layout."""
+def max_bytes(pages: int, m: int) -> int:
+    """Return an upper bound on the bytes of that many pages of m results, in any text layout."""
     return pages * (100 + 80 * m)
 
 
 @inner_kernel
 def _number(value: int, out: Any, at: int) -> int:
-    """Write a whole number; where it ends."""
+    """Write a whole number at an offset, and return the offset after it."""
     digits, rest = 1, value
     while rest >= 10:
         rest //= 10
@@ -44,7 +44,7 @@ def _start_of_line(session: int, passed: int, kind: int, out: Any, at: int) -> i
 
 @kernel
 def write_sessions(first: int, query: Any, item: Any, click: Any, out: Any) -> int:
-    """Write pages as sessions of the Relevance Prediction Challenge, one page each; how many bytes they take."""
+    """Write pages as sessions of the Relevance Prediction Challenge, one page each; return the number of bytes."""
     at, (pages, m) = 0, item.shape
     for p in range(pages):
         at = _byte(TAB, out, _start_of_line(first + p, 0, ord("Q"), out, at))
@@ -62,7 +62,7 @@ def write_sessions(first: int, query: Any, item: Any, click: Any, out: Any) -> i
 
 @kernel
 def write_pages(first: int, query: Any, item: Any, click: Any, out: Any) -> int:
-    """Write pages as records of the native Yandex layout, one to a line; how many bytes they take."""
+    """Write pages as records of the native Yandex format, one per line; return the number of bytes."""
     at, (pages, m) = 0, item.shape
     for p in range(pages):
         at = _byte(UNDERSCORE, out, _number(query[p], out, at))
@@ -70,13 +70,13 @@ def write_pages(first: int, query: Any, item: Any, click: Any, out: Any) -> int:
         for j in range(m):
             at = _byte(COMMA, out, _number(item[p, j], out, at))
         at = _byte(COLON, out, _byte(SPACE, out, at - 1))
-        said = False
+        clicked = False
         for j in range(m):
             if click[p, j]:
                 at = _byte(SPACE, out, at)
-                if said:
+                if clicked:
                     at = _byte(SPACE, out, _byte(COMMA, out, at))
                 at = _number(item[p, j], out, at)
-                said = True
+                clicked = True
         at = _byte(NEWLINE, out, _byte(SEMICOLON, out, at))
     return at

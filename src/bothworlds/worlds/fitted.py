@@ -1,33 +1,53 @@
-"""Worlds from fitted models, as they are written to files: {"positions": ..., "examination": ..., ...}."""
+"""Worlds made from fitted click models, and the JSON file that a fitted model is saved in.
+
+A file holds one model, ``{"positions": ..., "examination": ..., "query": ..., "item": ..., "attraction": ..., ...}``;
+one model per query, ``{"models": {query: model}}``; or only parameters, ``{query: {"attr": ..., "exam": ...}}``.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..core import save_text
+from ..kernels import Floats
 from .base import Stochastic
 
-__all__ = ["from_document", "from_file", "models_in", "plain", "read", "warnings_in"]
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "expand_parameters",
+    "from_document",
+    "from_file",
+    "from_parameters",
+    "models_in",
+    "read_document",
+    "warnings_in",
+    "write_document",
+]
+
+FORMAT = "bothworlds position-based model"
+VERSION = 1
 
 
 def from_file(path: str | Path, query: str | None = None) -> Stochastic:
-    """The users of a fitted model: the ``query`` of a file that ``bothworlds fit --out`` has written."""
-    document = read(path)
+    """The users of a fitted model: the ``query`` of a file written by ``bothworlds fit --out``."""
+    document = read_document(path)
     try:
         world = from_document(document, query)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    # Two files in one table must not look the same.
+    # Worlds of two files must have different names in a table of results.
     world.name = world.name.replace("fitted", f"fitted {Path(path).stem}", 1)
     return world
 
 
-def read(path: str | Path) -> dict[str, Any]:
-    """A file of a fitted model as it stands."""
+def read_document(path: str | Path) -> dict[str, Any]:
+    """Return the JSON object in the file of a fitted model; raise ValueError if there is none."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -39,8 +59,16 @@ def read(path: str | Path) -> dict[str, Any]:
     return document
 
 
+def write_document(document: Mapping[str, Any], path: str | Path) -> Path:
+    """Write a model as JSON and return the path. The file is replaced as a whole or, on an error, left unchanged."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_text(path, json.dumps({"format": FORMAT, "version": VERSION, **document}, allow_nan=False) + "\n")
+    return path
+
+
 def from_document(document: Mapping[str, Any], query: str | None = None) -> Stochastic:
-    """The users of one query of a model. Items and positions that were never shown are left out.
+    """The users of one query of a model. Items and positions that were never shown (None) are left out.
 
     >>> model = {"identified": True, "positions": [1, 2], "examination": [1.0, 0.5], "query": ["", "", ""],
     ...          "item": ["a", "b", "c"], "attraction": [0.5, 0.2, None]}
@@ -49,38 +77,66 @@ def from_document(document: Mapping[str, Any], query: str | None = None) -> Stoc
     """
     models = models_in(document)
     if models is not None:
-        name = _chosen(list(models), query)
-        return from_document({**plain(models[name]), "name": name})
+        name = _select_query(list(models), query)
+        return from_document({**expand_parameters(models[name]), "name": name})
     missing = [key for key in ("examination", "attraction", "query") if key not in document]
     if missing:
         raise ValueError(f"this is not a fitted model: it has no {missing[0]!r}")
-    if not document.get("identified", True):
+    return from_parameters(
+        document["attraction"],
+        document["examination"],
+        document["query"],
+        query,
+        identified=document.get("identified", True),
+        name=document.get("name"),
+    )
+
+
+def from_parameters(
+    attraction: Sequence[float | None] | Floats,
+    examination: Sequence[float | None] | Floats,
+    queries: Sequence[str],
+    query: str | None = None,
+    *,
+    identified: bool = True,
+    name: str | None = None,
+) -> Stochastic:
+    """The users of one query of a model, from its numbers.
+
+    ``attraction`` has an entry for each of ``queries``, and ``examination`` one for each position. Entries that are
+    NaN or None, of items and positions that were never shown, are left out. ``query`` may be omitted if there is only
+    one. The world is named after ``name``, or else after the query.
+
+    >>> from_parameters([0.5, 0.2, float("nan")], [1.0, 0.5], ["", "", ""])
+    <Stochastic 'fitted': 2 items, 2 positions>
+    """
+    if not identified:
         raise ValueError(
-            "the model is not identified: its parts cannot be compared, and no world follows from them; "
-            "fit a query or positions that hang together"
+            "the model is not identified: its components cannot be compared, so it does not define a world; "
+            "fit a query or positions that are connected"
         )
-    if len(document["query"]) != len(document["attraction"]):
+    if len(queries) != len(attraction):
         raise ValueError(
-            f"this is not a fitted model: it has {len(document['attraction'])} attractions and "
-            f"{len(document['query'])} queries, and needs one for each"
+            f"this is not a fitted model: it has {len(attraction)} attractions and {len(queries)} queries, "
+            "and needs one query for each attraction"
         )
-    name = _chosen(list(dict.fromkeys(document["query"])), query)
-    rows = np.array([asked == name for asked in document["query"]])
-    alpha = np.array(document["attraction"], dtype=np.float64)[rows]
-    beta = np.array(document["examination"], dtype=np.float64)
+    chosen = _select_query(list(dict.fromkeys(queries)), query)
+    alpha, beta = (np.array(values, dtype=np.float64) for values in (attraction, examination))
+    alpha = alpha[np.array([own == chosen for own in queries])]
     alpha, beta = alpha[~np.isnan(alpha)], beta[~np.isnan(beta)]
     if beta.size > alpha.size:
         raise ValueError(
-            f"there are {alpha.size} items for {beta.size} positions, and a world needs one for each; "
-            f"fit with --positions {max(alpha.size, 1)}"
+            f"there are {alpha.size} items for {beta.size} positions, and a world needs at least one item for each "
+            f"position; fit with --positions {max(alpha.size, 1)}"
         )
     world = Stochastic(alpha, beta)
-    said = document.get("name") or name
-    world.name = f"fitted({said})" if said else "fitted"
+    label = name or chosen
+    world.name = f"fitted({label})" if label else "fitted"
     return world
 
 
-def _chosen(names: list[str], query: str | None) -> str:
+def _select_query(names: list[str], query: str | None) -> str:
+    """Return the requested query, or the only one; raise ValueError if it does not exist or is ambiguous."""
     some = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
     if query is None and len(names) != 1:
         raise ValueError(f"the model has {len(names):,} queries; name one, as in model.json:query={names[0]}: {some}")
@@ -90,7 +146,7 @@ def _chosen(names: list[str], query: str | None) -> str:
 
 
 def models_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The models of a file by query, where it has several: ours, or those of {query: {"attr": ..., "exam": ...}}."""
+    """The models of a file by query, or None if the file holds a single model."""
     if "models" in document:
         return dict(document["models"])
     several = all(isinstance(one, Mapping) and {"attr", "exam"} <= set(one) for one in document.values())
@@ -98,18 +154,21 @@ def models_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def warnings_in(document: Mapping[str, Any], query: str | None = None) -> tuple[str, ...]:
-    """What a file says against the model of a query, or against the only one.
+    """The warnings that were saved with the model of a query, or with the only model.
 
     >>> warnings_in({"models": {"tea": {"warnings": ["This curve is noise."]}}}, "tea")
     ('This curve is noise.',)
     """
     models = models_in(document)
-    chosen = document if models is None else models[_chosen(list(models), query)]
+    chosen = document if models is None else models[_select_query(list(models), query)]
     return tuple(chosen.get("warnings", ()))
 
 
-def plain(model: Mapping[str, Any]) -> dict[str, Any]:
-    """One model of a file, also of those that list only "attr" and "exam"."""
+def expand_parameters(model: Mapping[str, Any]) -> dict[str, Any]:
+    """One model of a file with all required keys, where only "attr" and "exam" may be given.
+
+    Examination is scaled so that its largest value is 1; other models are returned as they are.
+    """
     if "attr" not in model:
         return dict(model)
     top = max(model["exam"], default=0.0)

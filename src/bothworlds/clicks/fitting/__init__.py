@@ -1,1 +1,1 @@
-"""Fitting the position-based model: design, optimiser, intervals, warnings."""
+"""Fitting the position-based model to counts: tables and identification, optimiser, intervals, warnings."""

@@ -7,34 +7,57 @@ Once a log is counted, the cost grows with the number of different (query, item)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 
 from ...kernels import Floats
 from ...statistics.rank_one.batch import Bench
 from ...worlds.settings import whole
+from ..log import counts as count_log
 from ..model.model import Components, Model, Models
-from ..model.perplexity import Flat
-from .design import Design, Links, design_of, links_of, smoothed
-from .intervals import Spread, bootstrap, delta, nothing
-from .optimiser import Settings, maximise, start, value
-from .warnings import remarks, typical_errors
+from ..model.perplexity import ModelArrays
+from ..model.uncertainty import Spread, typical_errors
+from .design import Connectivity, Design, connectivity_of, design_of, smoothed
+from .intervals import bootstrap_intervals, delta_intervals, no_intervals
+from .optimiser import Settings, log_likelihoods, make_workspace, maximise
+from .warnings import fit_warnings
 
 __all__ = ["fit"]
 
 METHODS = ("newton", "em")
 
 
+class FitOptions(TypedDict, total=False):
+    """The options of :func:`fit` apart from ``per_query``, for its overloads."""
+
+    method: str
+    iterations: int | None
+    prior: float
+    ordered: bool
+    standard_errors: str | None
+    replications: int
+    seed: int
+    engine: str
+    progress: bool | None
+    format: str | None
+    top_items: int | None
+    positions: int | None
+    query: str | float | Iterable[str | float] | None
+    skip_bad: bool
+    clip: bool
+    columns: Mapping[str, str] | None
+
+
 class _Fitted(NamedTuple):
-    """All groups at once, before they are told apart."""
+    """The fits of all groups, from which models are made group by group."""
 
     design: Design
-    links: Links
+    links: Connectivity
     settings: Settings
     bench: Bench
     parameters: tuple[Floats, Floats, Floats]  # attraction, examination, log-likelihoods
@@ -43,11 +66,11 @@ class _Fitted(NamedTuple):
 
 
 @overload
-def fit(log_or_counts: Any, *, per_query: Literal[False] = False, **settings: Any) -> Model: ...
+def fit(log_or_counts: Any, *, per_query: Literal[False] = False, **options: Unpack[FitOptions]) -> Model: ...
 @overload
-def fit(log_or_counts: Any, *, per_query: Literal[True], **settings: Any) -> Models: ...
+def fit(log_or_counts: Any, *, per_query: Literal[True], **options: Unpack[FitOptions]) -> Models: ...
 @overload
-def fit(log_or_counts: Any, *, per_query: bool = False, **settings: Any) -> Model | Models: ...
+def fit(log_or_counts: Any, *, per_query: bool = False, **options: Unpack[FitOptions]) -> Model | Models: ...
 def fit(
     log_or_counts: Any,
     *,
@@ -59,31 +82,48 @@ def fit(
     standard_errors: str | None = "delta",
     replications: int = 200,
     seed: int = 0,
-    **reading: Any,
+    engine: str = "duckdb",
+    progress: bool | None = None,
+    format: str | None = None,
+    top_items: int | None = None,
+    positions: int | None = None,
+    query: str | float | Iterable[str | float] | None = None,
+    skip_bad: bool = False,
+    clip: bool = False,
+    columns: Mapping[str, str] | None = None,
 ) -> Model | Models:
-    """The most likely attraction of items and examination of positions.
+    """Return the model with the most likely attraction of items and examination of positions.
 
     Parameters
     ----------
     log_or_counts
-        A log, its path or paths, or a table in memory, such as a data frame; counts, or a pair of tables (shown,
+        A log, its path or paths, or a table in memory, such as a data frame; counts; or a pair of tables (shown,
         clicked) of shape (n_items, n_positions).
     method
         ``"newton"``, or ``"em"`` for expectation-maximisation, with values capped at 1 - 1e-6.
     per_query
-        One model for every query. Otherwise one examination curve is shared, with an attraction per (query, item).
+        Whether to fit a model for every query. Otherwise all queries share one examination curve, with an attraction
+        for each (query, item).
     iterations
-        Stop EM after exactly so many passes; to convergence if not given.
+        Passes of EM; if not given, EM runs to convergence.
     prior
-        Impressions to imagine for every pair that was shown, clicked as often as those of the whole log: they pull what
-        was shown seldom towards the average.
+        Pseudo-impressions to add to every pair that was shown, clicked at the mean rate of the log. They pull pairs
+        with few impressions towards the average.
     ordered
-        Ask that examination does not rise from one position to the next (Newton only). Standard errors do not use it.
+        Constrain examination not to increase from one position to the next (Newton only). Standard errors ignore the
+        constraint.
     standard_errors
-        ``"delta"`` (from the information in the counts), ``"bootstrap"`` (``replications`` fits to clicks that are
-        drawn from the model, from ``seed``), or None.
-    reading
-        How to read a log: what :func:`counts` takes.
+        ``"delta"`` (from the Fisher information), ``"bootstrap"`` (``replications`` fits to clicks drawn from the
+        model with ``seed``), or None.
+    engine, progress
+        How a log is counted; see :func:`counts`.
+    format, top_items, positions, query, skip_bad, clip, columns
+        How a log is read, and its filters; see :func:`read`.
+
+    Raises
+    ------
+    ValueError
+        If an option is invalid, the log has bad rows, or there are no impressions.
 
     Examples
     --------
@@ -93,18 +133,27 @@ def fit(
     >>> model.attraction.round(6).tolist(), model.examination.round(6).tolist(), model.identified
     ([0.8, 0.2], [1.0, 0.5], True)
 
-    A log of one fixed list says nothing of how its places compare:
+    A log of one fixed list does not determine how its positions compare:
 
     >>> fit(([[1000, 0], [0, 1000]], [[800, 0], [0, 400]])).identified
     False
     """
-    from ..reading.count import counts as count
-
     settings = _checked(Settings(method, iterations, prior, ordered), standard_errors, replications, seed)
-    counts = count(log_or_counts, **reading)
+    counts = count_log(
+        log_or_counts,
+        engine=engine,
+        progress=progress,
+        format=format,
+        top_items=top_items,
+        positions=positions,
+        query=query,
+        skip_bad=skip_bad,
+        clip=clip,
+        columns=columns,
+    )
     design = design_of(counts, per_query)
-    links = links_of(smoothed(design, settings.prior))
-    bench = start(design)
+    links = connectivity_of(smoothed(design, settings.prior))
+    bench = make_workspace(design)
     with np.errstate(invalid="ignore"):  # groups without clicks have no normal form
         maximise(design, links, settings, bench)
     spreads = _spreads(standard_errors, replications, seed)(design, links, settings, bench)
@@ -116,7 +165,7 @@ def _checked(settings: Settings, standard_errors: str | None, replications: int,
     if settings.method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}; got {settings.method!r}")
     if settings.iterations is not None and settings.method != "em":
-        raise ValueError(f"iterations are passes of method 'em'; got {settings.iterations!r} for {settings.method!r}")
+        raise ValueError(f"iterations is only for method 'em'; got {settings.iterations!r} for {settings.method!r}")
     if settings.iterations is not None:
         settings = settings._replace(iterations=whole(settings.iterations, "iterations", 1))
     if settings.ordered and settings.method != "newton":
@@ -132,25 +181,25 @@ def _checked(settings: Settings, standard_errors: str | None, replications: int,
 
 def _spreads(standard_errors: str | None, replications: int, seed: int) -> Callable[..., tuple[Spread, Spread]]:
     if standard_errors == "bootstrap":
-        return partial(bootstrap, replications=int(replications), seed=int(seed))
-    return delta if standard_errors == "delta" else nothing
+        return partial(bootstrap_intervals, replications=int(replications), seed=int(seed))
+    return delta_intervals if standard_errors == "delta" else no_intervals
 
 
-def _parameters(design: Design, links: Links, bench: Bench) -> tuple[Floats, Floats, Floats]:
-    """Attraction, examination and log-likelihoods; NaN for items never shown and positions nothing is known of."""
+def _parameters(design: Design, links: Connectivity, bench: Bench) -> tuple[Floats, Floats, Floats]:
+    """Attraction, examination and log-likelihoods; NaN for items never shown and positions without a component."""
     attraction, examination = np.exp(bench.a), np.exp(bench.b)
     attraction[design.shown.sum(axis=1) == 0.0] = np.nan
     examination[links.of_positions < 0] = np.nan
     with np.errstate(invalid="ignore"):
-        return attraction, examination, value(design, bench)
+        return attraction, examination, log_likelihoods(design, bench)
 
 
 def _models(fitted: _Fitted) -> Models:
     design, names = fitted.design, fitted.design.groups
     number = {name: g for g, name in enumerate(names)}
     attraction, examination, likelihood = fitted.parameters
-    names_of, parts = (design.items, design.queries, design.positions), fitted.links
-    flat = Flat(*names_of, attraction, design.group, examination, parts.of_rows, parts.of_positions)
+    labels, links = (design.items, design.queries, design.positions), fitted.links
+    arrays = ModelArrays(*labels, attraction, design.group, examination, links.of_rows, links.of_positions)
     totals = {
         "log_likelihood": likelihood,
         "iterations": fitted.bench.effort[:, 0],
@@ -158,14 +207,14 @@ def _models(fitted: _Fitted) -> Models:
         "identified": fitted.links.identified,
         "error": typical_errors(fitted.spreads[1].error, examination),
     }
-    return Models(lambda name: _model(fitted, number[name]), flat, totals, names)
+    return Models(lambda name: _model(fitted, number[name]), arrays, totals, names)
 
 
 def _model(fitted: _Fitted, g: int) -> Model:
     design, links, rows = fitted.design, fitted.links, slice(*fitted.design.starts[g : g + 2].tolist())
     attraction, examination, likelihood = fitted.parameters
     tables = np.array([design.shown[rows], design.clicked[rows]])
-    made = Model(
+    model = Model(
         items=design.items[rows],
         queries=design.queries[rows],
         positions=design.positions,
@@ -185,4 +234,4 @@ def _model(fitted: _Fitted, g: int) -> Model:
         item_counts=tables.sum(axis=2).astype(np.int64),
         position_counts=tables.sum(axis=1).astype(np.int64),
     )
-    return replace(made, warnings=remarks(made, links.pieces[g]))
+    return replace(model, warnings=fit_warnings(model, links.pieces[g]))

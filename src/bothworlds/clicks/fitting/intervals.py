@@ -1,58 +1,48 @@
-"""How far a fit can be trusted: standard errors and 95% intervals of attraction and examination."""
+"""Standard errors and 95% intervals of attraction and examination."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Floats
 from ...statistics.rank_one.batch import LIMIT, Bench
-from .design import Design, Links
-from .optimiser import Settings, anchors, maximise, start, variances
+from ..model.uncertainty import Spread, Z
+from .design import Connectivity, Design
+from .optimiser import Settings, anchors, log_variances, make_workspace, maximise
 
-__all__ = ["Spread", "Z", "bootstrap", "delta", "nothing"]
+__all__ = ["bootstrap_intervals", "delta_intervals", "no_intervals"]
 
-Z = 1.959964  # 95% of a normal distribution, two sides
-DROP = -np.log(0.05)  # where the likelihood has fallen to a twentieth: the rule of three, and Clopper and Pearson's
-
-
-class Spread(NamedTuple):
-    """Standard errors and limits of 95% intervals; NaN where the counts do not say."""
-
-    error: Floats
-    low: Floats
-    high: Floats
+DROP = -np.log(0.05)  # one-sided limits are where the likelihood is a twentieth of its maximum, as in Clopper-Pearson
 
 
-def nothing(design: Design, links: Links, settings: Settings, bench: Bench) -> tuple[Spread, Spread]:
-    """No standard errors were asked for."""
+def no_intervals(design: Design, links: Connectivity, settings: Settings, bench: Bench) -> tuple[Spread, Spread]:
+    """Return NaN for all, if no standard errors are requested."""
     return (
         Spread(*np.full((3, bench.a.size), np.nan)),
         Spread(*np.full((3, *bench.b.shape), np.nan)),
     )
 
 
-def delta(design: Design, links: Links, settings: Settings, bench: Bench) -> tuple[Spread, Spread]:
-    """By the delta method: logs are all but normal, with the inverse of the information as their covariance."""
+def delta_intervals(design: Design, links: Connectivity, settings: Settings, bench: Bench) -> tuple[Spread, Spread]:
+    """Return intervals of the delta method: logs are nearly normal, with the inverse information as covariance."""
     spreads = []
-    for logs, variance in zip((bench.a, bench.b), variances(design, links, settings, bench)):
+    for logs, variance in zip((bench.a, bench.b), log_variances(design, links, settings, bench)):
         middle, error = np.exp(logs), np.sqrt(variance)
         with np.errstate(over="ignore"):
             spreads.append(Spread(middle * error, middle * np.exp(-Z * error), middle * np.exp(Z * error)))
     return _at_the_limits(design, links, bench, *spreads)
 
 
-def bootstrap(
-    design: Design, links: Links, settings: Settings, bench: Bench, replications: int, seed: int
+def bootstrap_intervals(
+    design: Design, links: Connectivity, settings: Settings, bench: Bench, replications: int, seed: int
 ) -> tuple[Spread, Spread]:
-    """By fitting again what users of the fitted model would have clicked, with the same impressions.
+    """Return intervals of the parametric bootstrap: fits to clicks drawn from the model, with the same impressions.
 
-    Clicks are drawn from the fitted probabilities, and not from observed rates, since a pair that was shown once would
-    otherwise never vary.
+    Clicks are drawn from the fitted probabilities and not from the observed rates, by which a pair that was shown once
+    would never vary.
     """
-    rng, again = np.random.default_rng(seed), start(design)
+    rng, again = np.random.default_rng(seed), make_workspace(design)
     shown = design.shown.astype(np.int64)
     probability = np.nan_to_num(np.exp(bench.a[:, None] + bench.b[design.group]))
     drawn: tuple[list[Floats], list[Floats]] = [], []
@@ -60,7 +50,7 @@ def bootstrap(
         clicks = rng.binomial(shown, probability).astype(np.float64)
         np.copyto(again.a, np.maximum(bench.a, -49.0))
         np.copyto(again.b, np.maximum(bench.b, -49.0))
-        with np.errstate(invalid="ignore"):  # a component may be without clicks this time
+        with np.errstate(invalid="ignore"):  # a component may have no clicks in this replication
             maximise(design._replace(clicked=clicks), links, settings, again, warm=True)
         drawn[0].append(np.exp(again.a))
         drawn[1].append(np.exp(again.b))
@@ -72,9 +62,9 @@ def bootstrap(
 
 
 def _at_the_limits(
-    design: Design, links: Links, bench: Bench, items: Spread, positions: Spread
+    design: Design, links: Connectivity, bench: Bench, items: Spread, positions: Spread
 ) -> tuple[Spread, Spread]:
-    """One-sided intervals, of likelihood, for what is at 0 or 1; NaN for what was never shown."""
+    """Set one-sided likelihood intervals for parameters at 0 or 1, and NaN for those that were never shown."""
     weight = np.exp(bench.b)[design.group]
     np.minimum(items.high, 1.0, out=items.high)
     never = bench.a == -np.inf
@@ -102,7 +92,7 @@ def _fill(spread: Spread, where: NDArray[np.bool_], error: float, low: float, hi
 
 
 def _lower_limits(shown: Floats, clicked: Floats, beta: Floats) -> Floats:
-    """(n,) attraction at which the likelihood of an item is a twentieth of that at 1, by bisection in the log."""
+    """(n,) the attraction at which the likelihood of an item is a twentieth of that at 1, by bisection of its log."""
     low, high = np.full(len(shown), -20.0), np.full(len(shown), -1e-6)
 
     def likelihood(a: Floats) -> Floats:

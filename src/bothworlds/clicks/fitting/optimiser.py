@@ -1,4 +1,4 @@
-"""The maximum of the likelihood, group by group, in compiled code, and its normal form."""
+"""Maximising the likelihood of every group, by Newton's method or EM, and normalising the parameters."""
 
 from __future__ import annotations
 
@@ -11,17 +11,26 @@ import numpy as np
 
 from ...kernels import Floats, Ints
 from ...statistics.rank_one.batch import Bench, em_each, make_bench, newton_each, variances_each
-from .design import Design, Links, smoothed
+from .design import Connectivity, Design, smoothed
 
-__all__ = ["PASSES", "Settings", "anchors", "maximise", "normalise", "start", "value", "variances"]
+__all__ = [
+    "PASSES",
+    "Settings",
+    "anchors",
+    "log_likelihoods",
+    "log_variances",
+    "make_workspace",
+    "maximise",
+    "normalise",
+]
 
-PASSES = 100_000  # of EM, if it does not converge before
+PASSES = 100_000  # of EM at most, unless their number is given
 TOLERANCES = {"newton": 1e-16, "em": 1e-10}
-CHUNK = 20_000  # pairs that are worth a thread of their own
+CHUNK = 20_000  # pairs per thread at least
 
 
 class Settings(NamedTuple):
-    """How to fit."""
+    """The options of a fit."""
 
     method: str = "newton"
     iterations: int | None = None
@@ -29,13 +38,16 @@ class Settings(NamedTuple):
     ordered: bool = False
 
 
-def start(design: Design) -> Bench:
-    """Room for all fits of a design."""
+def make_workspace(design: Design) -> Bench:
+    """Return the arrays for the parameters and the work of all fits of a design."""
     return make_bench(len(design.items), len(design.groups), len(design.positions))
 
 
-def maximise(design: Design, links: Links, settings: Settings, bench: Bench, warm: bool = False) -> None:
-    """Fit every group; on the bench are then the logs of attraction and examination in their normal form."""
+def maximise(design: Design, links: Connectivity, settings: Settings, bench: Bench, warm: bool = False) -> None:
+    """Fit every group; ``bench.a`` and ``bench.b`` then hold the normalised logs of attraction and examination.
+
+    With ``warm``, the fit starts from the values they hold.
+    """
     design, tolerance = smoothed(design, settings.prior), TOLERANCES[settings.method]
 
     def newton(shown: Floats, clicked: Floats, starts: Ints, part: Bench) -> None:
@@ -49,18 +61,18 @@ def maximise(design: Design, links: Links, settings: Settings, bench: Bench, war
     np.copyto(bench.joined, links.identified)
     _in_threads(design, bench, newton if settings.method == "newton" else em)
     if settings.method == "em" and settings.iterations is None:
-        _to_zero(design, bench)
+        _set_zeros(design, bench)
     normalise(design, links, bench)
 
 
-def _to_zero(design: Design, bench: Bench) -> None:
-    """Put what has no clicks where EM takes it in the end, but would never arrive."""
+def _set_zeros(design: Design, bench: Bench) -> None:
+    """Set attraction and examination without clicks to 0, the limit that EM approaches but does not reach."""
     shown, clicked = (np.add.reduceat(table, design.starts[:-1]) for table in (design.shown, design.clicked))
     bench.a[(design.shown.sum(axis=1) > 0.0) & (design.clicked.sum(axis=1) == 0.0)] = -np.inf
     bench.b[(shown > 0.0) & (clicked == 0.0) & clicked.any(axis=1, keepdims=True)] = -np.inf
 
 
-def normalise(design: Design, links: Links, bench: Bench) -> None:
+def normalise(design: Design, links: Connectivity, bench: Bench) -> None:
     """Make the largest examination of every component 1, in place."""
     group, position = np.nonzero(links.of_positions >= 0)
     label = links.of_positions[group, position]
@@ -72,8 +84,8 @@ def normalise(design: Design, links: Links, bench: Bench) -> None:
     np.minimum(bench.a, 0.0, out=bench.a)
 
 
-def anchors(links: Links, bench: Bench) -> Ints:
-    """(G, m) for every position the one of its component that has examination 1; -1 for positions without clicks."""
+def anchors(links: Connectivity, bench: Bench) -> Ints:
+    """(G, m) the position of examination 1 in the component of every position; -1 for positions without clicks."""
     group, position = np.nonzero((links.of_positions >= 0) & (bench.b == 0.0))
     best = np.full(bench.b.shape, -1, dtype=np.int64)
     best[group[::-1], links.of_positions[group, position][::-1]] = position[::-1]
@@ -81,13 +93,13 @@ def anchors(links: Links, bench: Bench) -> Ints:
     return np.where(links.of_positions >= 0, best[rows, links.of_positions], -1)
 
 
-def variances(design: Design, links: Links, settings: Settings, bench: Bench) -> tuple[Floats, Floats]:
-    """Variances of the logs of attraction (R,) and examination (G, m), by the information in the counts."""
+def log_variances(design: Design, links: Connectivity, settings: Settings, bench: Bench) -> tuple[Floats, Floats]:
+    """Return the variances of log attraction (R,) and log examination (G, m), from the Fisher information."""
     design = smoothed(design, settings.prior)
     anchor, of_items, of_positions = anchors(links, bench), np.empty(bench.a.size), np.empty(bench.b.shape)
 
     def each(shown: Floats, clicked: Floats, starts: Ints, part: Bench) -> None:
-        # The views of a thread say where in the whole it works.
+        # The work arrays of a thread are views, whose offsets locate its rows and groups.
         first, group = _offset(part.a, bench.a), _offset(part.b[:, 0], bench.b[:, 0])
         rows, groups = slice(first, first + part.a.size), slice(group, group + len(part.b))
         variances_each(shown, clicked, starts, anchor[groups], part, of_items[rows], of_positions[groups])
@@ -96,8 +108,8 @@ def variances(design: Design, links: Links, settings: Settings, bench: Bench) ->
     return of_items, of_positions
 
 
-def value(design: Design, bench: Bench) -> Floats:
-    """(G,) the log-likelihood of the counts."""
+def log_likelihoods(design: Design, bench: Bench) -> Floats:
+    """(G,) the log-likelihood of the counts of every group."""
     shown, clicked = (table[design.row, design.position] for table in (design.shown, design.clicked))
     group = design.group[design.row]
     u = bench.a[design.row] + bench.b[group, design.position]
@@ -115,7 +127,7 @@ def _offset(part: Floats, whole: Floats) -> int:
 
 
 def _in_threads(design: Design, bench: Bench, work: Callable[[Floats, Floats, Ints, Bench], None]) -> None:
-    """Groups in stretches, one after the other in every thread: kernels let go of the interpreter."""
+    """Run ``work`` on ranges of groups in several threads; the kernels release the GIL."""
     m, groups = len(design.positions), len(design.groups)
     workers = min(os.cpu_count() or 1, max(1, design.shown.size // CHUNK), groups)
     cuts = np.unique(np.searchsorted(design.starts, np.linspace(0, len(design.items), 4 * workers + 1)))

@@ -1,35 +1,31 @@
-"""What a reader of a fit must be told, in sentences."""
+"""Warnings about a fit: convergence, identification, noise, the order of positions, parameters at the limit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtri
 
-from ...kernels import Floats, Ints
+from ...kernels import Ints
 from ...statistics.rank_one.batch import LIMIT
+from ..model.model import Model
+from ..model.uncertainty import NOISE, typical_errors
 
-if TYPE_CHECKING:
-    from ..model.model import Model
-
-__all__ = ["NOISE", "remarks", "typical_errors"]
-
-NOISE = 0.25  # a standard error of log examination above which a curve is hardly one
+__all__ = ["fit_warnings"]
 
 
-def remarks(model: Model, pieces: Ints) -> tuple[str, ...]:
-    """All warnings about a model. ``pieces`` (m,) are components without the pairs that were clicked every time."""
-    found = (*_convergence(model), *_identification(model, pieces), *_noise(model), *_order(model), *_limits(model))
-    return tuple(found)
+def fit_warnings(model: Model, pieces: Ints) -> tuple[str, ...]:
+    """Return all warnings about a model; ``pieces`` (m,) is a row of ``Connectivity.pieces``."""
+    sentences = (*_convergence(model), *_identification(model, pieces), *_noise(model), *_order(model), *_limits(model))
+    return tuple(sentences)
 
 
 def _convergence(model: Model) -> Iterator[str]:
     if not model.converged and model.method == "em":
         yield f"EM was stopped after {model.iterations} passes, short of the maximum of the likelihood."
     elif not model.converged:
-        yield f"Newton's method has not converged in {model.iterations} steps."
+        yield f"Newton's method did not converge in {model.iterations} steps."
 
 
 def _identification(model: Model, pieces: Ints) -> Iterator[str]:
@@ -44,8 +40,8 @@ def _identification(model: Model, pieces: Ints) -> Iterator[str]:
     apart = [position for position, piece in zip(model.positions, pieces) if piece > 0]
     if lost:
         yield (
-            f"Not identified: at {_said('position', lost)} there were no clicks and no items that have any, and "
-            "nothing says which of them is to blame."
+            f"Not identified: at {_list_of('position', lost)} there were no clicks and no items that have clicks "
+            "elsewhere, so the cause may be the position or the items."
         )
     if count > 1:
         yield (
@@ -55,8 +51,8 @@ def _identification(model: Model, pieces: Ints) -> Iterator[str]:
         )
     elif apart:
         yield (
-            f"Not identified: {_said('position', apart)} can only be compared with the others through items that were "
-            "clicked every time they were shown, which sets a limit and not a value."
+            f"Not identified: {_list_of('position', apart)} can only be compared with the others through items "
+            "that were clicked every time they were shown, which gives a bound and not a value."
         )
 
 
@@ -65,25 +61,16 @@ def _group(model: Model, k: int) -> str:
     more = int((model.components.items == k).sum()) - len(items[:3])
     names = [*map(repr, items[:3]), *([f"{more:,} more"] if more else [])]
     positions = [p for p, label in zip(model.positions, model.components.positions) if label == k]
-    return f"{', '.join(names)} at {_said('position', positions)}"
+    return f"{', '.join(names)} at {_list_of('position', positions)}"
 
 
-def _said(noun: str, values: Sequence[int]) -> str:
+def _list_of(noun: str, values: Sequence[int]) -> str:
     listed = ", ".join(map(str, values[:10])) + (", ..." if len(values) > 10 else "")
     return f"{noun}{'s' if len(values) > 1 else ''} {listed}"
 
 
-def typical_errors(error: Floats, examination: Floats) -> Floats:
-    """(...) the median standard error of log examination on each curve (..., m); 0 where none is known."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        errors = error / examination
-    known = np.isfinite(errors) & (errors > 0.0)
-    middle = np.ma.median(np.ma.masked_where(~known, errors), axis=-1)  # type: ignore[no-untyped-call]
-    return np.asarray(np.ma.filled(middle, 0.0))
-
-
 def _noise(model: Model) -> Iterator[str]:
-    """A curve is noise if the typical place on it is hardly known."""
+    """A curve is noise if its typical position has a large standard error."""
     error = float(typical_errors(model.position_spread.error, model.examination))
     clicks = int(model.position_counts[1].sum())
     if error > NOISE:
@@ -93,7 +80,7 @@ def _noise(model: Model) -> Iterator[str]:
 
 
 def _order(model: Model) -> Iterator[str]:
-    """Another position than the first is examined most."""
+    """Whether a position other than the first has the largest examination."""
     beta = model.examination
     known = np.flatnonzero(~np.isnan(beta))
     if not known.size or not model.identified or beta[known[0]] >= 1.0:
@@ -101,7 +88,7 @@ def _order(model: Model) -> Iterator[str]:
     first, best = known[0], known[np.argmax(beta[known])]
     sure = model.position_spread.high[first] < 1.0
     if beta[first] > 0.0:
-        # The best of several is more than the first by chance alone the more there are: Bonferroni's correction.
+        # Bonferroni's correction: the more positions there are, the more the best of them exceeds the first by chance.
         margin = ndtri(1.0 - 0.025 / (known.size - 1)) * model.position_spread.error[first] / beta[first]
         sure = np.log(beta[first]) + margin < 0.0
     if not sure and beta[first] > 0.95:

@@ -1,1 +1,1 @@
-"""Fitted click models: what they say, how they are saved, how well they predict, figures."""
+"""Fitted click models: their parameters and tables, files, predictions, and figures."""

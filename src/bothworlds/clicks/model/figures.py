@@ -1,4 +1,4 @@
-"""Pictures of a fit: examination with intervals, and observed against fitted click rates."""
+"""Figures of a fit: examination with intervals, and observed against fitted click rates."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Floats
-from ..counts import Counts
-from ..fitting.intervals import Z
+from ..click_counts import Counts
 from .model import Model, Models
 from .perplexity import probabilities
+from .uncertainty import Z
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,13 +20,13 @@ __all__ = ["draw_calibration", "draw_curve"]
 
 INK, GUIDE = "#0072B2", "0.6"
 FAINT = "#B3D4E8"
-MOST = 1.8  # examination that is drawn: an interval may reach anywhere above 1
-CROWD = 30  # pairs from which on they are drawn in bins
+MOST = 1.8  # upper end of the axis of examination, since intervals may extend far above 1
+CROWD = 30  # more pairs than this are drawn in bins
 BINS = 12
 
 
 def draw_curve(panel: Axes, model: Model | Models) -> None:
-    """Examination of every position with its 95% interval; of many models, the middle half and the median."""
+    """Draw the examination of every position with its 95% interval; for several models, median and quartiles."""
     if isinstance(model, Models):
         _draw_many(panel, model)
     else:
@@ -53,15 +53,15 @@ def _draw_one(panel: Axes, model: Model) -> None:
 def _draw_many(panel: Axes, models: Models) -> None:
     curves = models.flat().examination
     good = curves[models.each_identified & ~np.isnan(curves).any(axis=1)]
-    said = "no query has a whole curve"
+    note = "no query has a complete curve"
     if len(good):
-        said = f"median and middle half of the\n{len(good):,} of {len(models):,} queries with a whole curve"
+        note = f"median and quartiles of the\n{len(good):,} of {len(models):,} queries with a complete curve"
         x = np.array(models.flat().positions)
         low, middle, high = np.quantile(good, (0.25, 0.5, 0.75), axis=0)
         panel.fill_between(x, low, high, color=INK, alpha=0.2, linewidth=0)
         panel.plot(x, middle, "o-", color=INK, markersize=3, linewidth=1.2)
     panel.annotate(
-        said,
+        note,
         (0.98, 0.98),
         xycoords="axes fraction",
         ha="right",
@@ -72,7 +72,7 @@ def _draw_many(panel: Axes, models: Models) -> None:
 
 
 def draw_calibration(panel: Axes, model: Model | Models, counts: Counts) -> None:
-    """Observed against fitted click rates with 95% intervals: every pair, or bins of pairs where there are many."""
+    """Draw observed against fitted click rates with 95% intervals, for every pair or, if there are many, for bins."""
     p = probabilities(model.flat(), counts)
     use = np.isfinite(p) & (p > 0.0)
     p, shown, clicked = p[use], counts.shown[use].astype(float), counts.clicked[use].astype(float)
@@ -107,7 +107,7 @@ def draw_calibration(panel: Axes, model: Model | Models, counts: Counts) -> None
 
 
 def _axes(panel: Axes, p: Floats, rate: Floats) -> tuple[float, float]:
-    """Logarithmic where rates differ by an order of magnitude; returns the ends of the diagonal."""
+    """Set axes, logarithmic if rates differ by an order of magnitude, and return the ends of the diagonal."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     wide = p.max() > 10.0 * p.min()
@@ -127,7 +127,7 @@ def _axes(panel: Axes, p: Floats, rate: Floats) -> tuple[float, float]:
 
 
 def _bins(p: Floats, shown: Floats, clicked: Floats) -> tuple[Floats, Floats, Floats]:
-    """Sums over bins with about as many impressions each, in the order of what was fitted."""
+    """Sums over bins with about equal impressions, in the order of fitted rates."""
     order = np.argsort(p, kind="stable")
     reach = np.cumsum(shown[order])
     label = np.minimum((reach - 0.5 * shown[order]) * BINS / reach[-1], BINS - 1).astype(np.int64)

@@ -1,32 +1,32 @@
-"""Fitted position-based models: what they say, how well they predict, and the worlds they become."""
+"""Fitted position-based models: parameters, tables, predictions, and the worlds they define."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Floats, Ints
 from ...worlds import Stochastic
-from ...worlds.fitted import from_document
-from ..fitting.intervals import Spread
-from ..fitting.warnings import NOISE
-from .file import document_of, write_document
-from .perplexity import Flat, Perplexity, perplexity
-
-if TYPE_CHECKING:
-    from ..counts import Counts
+from ...worlds.fitted import from_parameters, write_document
+from ..click_counts import Counts
+from .perplexity import ModelArrays, Perplexity, perplexity
+from .uncertainty import NOISE, Spread
 
 __all__ = ["Components", "Model", "Models"]
 
 
 class Components(NamedTuple):
-    """Which items and positions can be compared: equal numbers can; -1 for what no click says anything about."""
+    """The component of every item and position; only parameters of one component can be compared.
+
+    -1 marks items and positions about which the clicks carry no information.
+    """
 
     items: Ints
     positions: Ints
@@ -41,7 +41,7 @@ class Model:
     """
 
     items: tuple[str, ...]
-    queries: tuple[str, ...]  # "" where the log knows none
+    queries: tuple[str, ...]  # "" if the log has no queries
     positions: tuple[int, ...]
     attraction: Floats  # NaN for items that were never shown
     examination: Floats  # NaN for positions that were never shown, or only with items that have no clicks
@@ -60,7 +60,7 @@ class Model:
     position_counts: Ints  # (2, m)
 
     def table(self) -> list[dict[str, Any]]:
-        """One entry for every (query, item), in the order of ``items``."""
+        """Return one entry for every (query, item), in the order of ``items``."""
         columns = {
             "query": self.queries,
             "item": self.items,
@@ -69,37 +69,67 @@ class Model:
         return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
     def curve(self) -> list[dict[str, Any]]:
-        """One entry for every position."""
-        found = _columns(
+        """Return one entry for every position."""
+        values = _columns(
             self.components.positions, self.position_counts, "examination", self.examination, self.position_spread
         )
-        columns = {"position": self.positions, **found}
+        columns = {"position": self.positions, **values}
         return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
     def perplexity(self, other: Counts | str | Path | Any) -> Perplexity:
-        """How surprised the model is by a click or a missing click of other counts: 1 not at all, 2 like a coin.
+        """Return the perplexity of the model on other counts: 1 for certain predictions, 2 for those of a coin.
 
-        It is 2 to the minus mean log2-likelihood per impression. What the model holds impossible (a click on an item
-        that had none) counts as one in a million: it would be infinite otherwise, and is on most logs. Impressions of
-        pairs that the model does not know, or that are in parts it cannot compare, are left out. The number says so
-        when printed, and has them as ``impossible`` and ``left_out``.
+        It is 2 to the minus mean log2-likelihood per impression. An event of probability below one in a million, such
+        as a click on an item that had none, counts as one in a million; perplexity would be infinite otherwise, and is
+        on most logs. Impressions of pairs that the model does not know, or that are in components it cannot compare,
+        are left out. The attributes ``impossible`` and ``left_out`` of the result, and its repr, give their numbers.
         """
         return perplexity(self.flat(), other)
 
-    def flat(self) -> Flat:
-        """The model as one table of items over one of curves."""
+    def flat(self) -> ModelArrays:
+        """Return the model as a table of items and a table of examination curves."""
         group = np.zeros(len(self.items), np.int64)
         parameters = self.attraction, group, self.examination[None]
-        parts = self.components.items, self.components.positions[None]
-        return Flat(self.items, self.queries, self.positions, *parameters, *parts)
+        components = self.components.items, self.components.positions[None]
+        return ModelArrays(self.items, self.queries, self.positions, *parameters, *components)
 
     def world(self, query: str | None = None) -> Stochastic:
-        """The world in which users follow the model; its items are those of the query, in the order of ``items``."""
-        return from_document(document_of(self), query)
+        """Return the world whose users follow the model, with the items of a query in the order of ``items``.
+
+        Raises ValueError if the model is not identified, or if it has several queries and none is named.
+        """
+        return from_parameters(self.attraction, self.examination, self.queries, query, identified=self.identified)
+
+    def document(self) -> dict[str, Any]:
+        """Return the model as plain values for JSON, one list per column; None stands for NaN."""
+        columns = {
+            "positions": self.positions,
+            "examination": self.examination,
+            **_spread_columns("examination", self.position_spread),
+            "position_component": self.components.positions,
+            "position_impressions": self.position_counts[0],
+            "position_clicks": self.position_counts[1],
+            "query": self.queries,
+            "item": self.items,
+            "attraction": self.attraction,
+            **_spread_columns("attraction", self.item_spread),
+            "item_component": self.components.items,
+            "item_impressions": self.item_counts[0],
+            "item_clicks": self.item_counts[1],
+        }
+        scalars = ("method", "prior", "origin", "iterations", "converged", "identified", "warnings")
+        return {
+            **{name: getattr(self, name) for name in scalars},
+            "log_likelihood": _finite_or_none(self.log_likelihood),
+            **{name: [_finite_or_none(value) for value in np.asarray(part).tolist()] for name, part in columns.items()},
+        }
 
     def save(self, path: str | Path) -> Path:
-        """Write the model as JSON; :func:`load_model` reads it, and ``bothworlds play --world`` plays in it."""
-        return write_document(document_of(self), path)
+        """Write the model as JSON and return the path; the file is replaced as a whole or left unchanged.
+
+        :func:`load_model` reads it, and ``bothworlds play --world`` plays in it.
+        """
+        return write_document(self.document(), path)
 
     def __repr__(self) -> str:
         size = f"{len(self.items):,} items at {len(self.positions):,} positions"
@@ -108,14 +138,16 @@ class Model:
 
 
 class Models:
-    """One model for every query: ``models[query]``, made when it is looked at; iterating gives the queries.
+    """One model for every query, as a read-only mapping: ``models[query]``, ``for query in models``, ``items()``.
 
-    It has what a model has, for all queries together: ``items``, ``queries`` and ``attraction`` are aligned, and
-    ``examination`` has a row for each query.
+    A model is built each time it is looked up. The parameters of all queries together are arrays: ``item_names``,
+    ``queries`` and ``attraction`` are aligned, and ``examination`` has a row for each query.
     """
 
-    def __init__(self, make: Callable[[str], Model], flat: Flat, totals: Mapping[str, Any], names: tuple[str, ...]):
-        self._make, self._flat, self._totals, self._names = make, flat, totals, dict.fromkeys(names)
+    def __init__(
+        self, make: Callable[[str], Model], arrays: ModelArrays, totals: Mapping[str, Any], names: tuple[str, ...]
+    ) -> None:
+        self._make, self._arrays, self._totals, self._names = make, arrays, totals, dict.fromkeys(names)
 
     def __getitem__(self, query: str) -> Model:
         if query not in self._names:
@@ -126,37 +158,41 @@ class Models:
         return query in self._names
 
     def keys(self) -> tuple[str, ...]:
-        """The queries."""
+        """Return the queries."""
         return tuple(self._names)
 
     def values(self) -> Iterator[Model]:
-        """The models."""
+        """Iterate over the models."""
         return (self[query] for query in self)
 
+    def items(self) -> Iterator[tuple[str, Model]]:
+        """Iterate over pairs of a query and its model."""
+        return ((query, self[query]) for query in self)
+
     @property
-    def items(self) -> tuple[str, ...]:
+    def item_names(self) -> tuple[str, ...]:
         """The item of every attraction."""
-        return self._flat.items
+        return self._arrays.items
 
     @property
     def queries(self) -> tuple[str, ...]:
         """The query of every attraction."""
-        return self._flat.queries
+        return self._arrays.queries
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """The positions, as the log numbers them."""
-        return self._flat.positions
+        """The positions, numbered as in the log."""
+        return self._arrays.positions
 
     @property
     def attraction(self) -> Floats:
-        """(n,) of every item of every query."""
-        return self._flat.attraction
+        """(n,) the attraction of every item of every query."""
+        return self._arrays.attraction
 
     @property
     def examination(self) -> Floats:
         """(n_queries, n_positions), in the order of the queries; the largest of every row is 1."""
-        return self._flat.examination
+        return self._arrays.examination
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -166,67 +202,67 @@ class Models:
 
     @property
     def log_likelihood(self) -> float:
-        """Of all counts."""
+        """The log-likelihood of all counts."""
         return float(np.sum(self._totals["log_likelihood"]))
 
     @property
     def iterations(self) -> int:
-        """The most that any query needed."""
+        """The largest number of iterations of any query."""
         return int(np.max(self._totals["iterations"]))
 
     @property
     def converged(self) -> bool:
-        """Whether all have."""
+        """Whether all models have converged."""
         return bool(np.all(self._totals["converged"]))
 
     @property
     def identified(self) -> bool:
-        """Whether all are."""
+        """Whether all models are identified."""
         return bool(np.all(self._totals["identified"]))
 
     @property
     def each_identified(self) -> NDArray[np.bool_]:
-        """Whether each is."""
+        """(n_queries,) whether each model is identified."""
         return np.asarray(self._totals["identified"], dtype=bool)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with how many of them."""
+        """Warnings that concern some queries, with their number and the first three of them."""
         factor = f"{np.exp(1.96 * NOISE):.1f}"
-        doubts = {
+        concerned = {
             "have not converged": ~np.asarray(self._totals["converged"], dtype=bool),
             "are not identified": ~self.each_identified,
             f"have a curve that is noise, with examination typically known only up to a factor above {factor} either "
             "way": np.asarray(self._totals["error"]) > NOISE,
         }
-        said = []
-        for words, doubted in doubts.items():
-            bad = np.flatnonzero(doubted)
+        sentences = []
+        for text, queries in concerned.items():
+            bad = np.flatnonzero(queries)
             if bad.size:
                 names = list(self._names)
                 some = ", ".join(repr(names[k]) for k in bad[:3])
                 more = f" and {bad.size - 3:,} more" if bad.size > 3 else ""
-                said.append(f"{bad.size:,} of {len(self):,} queries {words}: {some}{more}.")
-        return tuple(said)
+                sentences.append(f"{bad.size:,} of {len(self):,} queries {text}: {some}{more}.")
+        return tuple(sentences)
 
     def table(self) -> list[dict[str, Any]]:
-        """One entry for every (query, item)."""
+        """Return one entry for every (query, item)."""
         return [row for model in self.values() for row in model.table()]
 
     def curve(self) -> list[dict[str, Any]]:
-        """One entry for every (query, position)."""
-        return [{"query": query, **row} for query in self for row in self[query].curve()]
+        """Return one entry for every (query, position)."""
+        return [{"query": query, **row} for query, model in self.items() for row in model.curve()]
 
     def perplexity(self, other: Counts | str | Path | Any) -> Perplexity:
-        """That of all models together, each for its own query."""
-        return perplexity(self._flat, other)
+        """Return the perplexity of all models together, each on its query. See :meth:`Model.perplexity`."""
+        return perplexity(self._arrays, other)
 
-    def flat(self) -> Flat:
-        """The models as one table of items over one of curves."""
-        return self._flat
+    def flat(self) -> ModelArrays:
+        """Return the models as a table of items and a table of examination curves."""
+        return self._arrays
 
     def world(self, query: str | None = None) -> Stochastic:
-        """The world of one query."""
+        """Return the world of one query, which may be omitted if there is only one. See :meth:`Model.world`."""
         if query is None and len(self) > 1:
             raise ValueError(f"there are {len(self):,} models, one for each query; name one: {next(iter(self))!r}")
         if query is not None and query not in self:
@@ -234,9 +270,8 @@ class Models:
         return self[next(iter(self)) if query is None else query].world()
 
     def save(self, path: str | Path) -> Path:
-        """Write all models to one JSON file."""
-        models = {query: document_of(self[query]) for query in self}
-        return write_document({"models": models}, path)
+        """Write all models to one JSON file and return the path; the file is replaced as a whole or left unchanged."""
+        return write_document({"models": {query: model.document() for query, model in self.items()}}, path)
 
     def __repr__(self) -> str:
         return f"<Models: {len(self):,} queries, log-likelihood {self.log_likelihood:,.1f}>"
@@ -252,3 +287,11 @@ def _columns(component: Ints, counts: Ints, name: str, values: Floats, spread: S
         "low": spread.low.tolist(),
         "high": spread.high.tolist(),
     }
+
+
+def _spread_columns(name: str, spread: Spread) -> dict[str, Floats]:
+    return {f"{name}_{part}": getattr(spread, part) for part in spread._fields}
+
+
+def _finite_or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

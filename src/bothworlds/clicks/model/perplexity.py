@@ -1,4 +1,4 @@
-"""How well a model predicts clicks it has not seen."""
+"""Perplexity: how well a model predicts the clicks of another log."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import numpy as np
 from scipy.special import xlogy
 
 from ...kernels import Floats, Ints
-from ..counts import Counts
+from ..click_counts import Counts
+from ..log import counts as count_log
 
-__all__ = ["Flat", "Perplexity", "perplexity", "probabilities"]
+__all__ = ["ModelArrays", "Perplexity", "perplexity", "probabilities"]
 
-RARE = 1e-6  # the least chance that a model is taken to give to what happened
+RARE = 1e-6  # a lower bound on the probability of an observed click or missing click
 
 
-class Flat(NamedTuple):
-    """One model or many: attraction of (query, item) rows, and the curve of the group that a row belongs to."""
+class ModelArrays(NamedTuple):
+    """One model or many as arrays: the attraction of R (query, item) rows, and the curves of G groups of rows."""
 
     items: tuple[str, ...]  # of the R rows
     queries: tuple[str, ...]
@@ -24,13 +25,14 @@ class Flat(NamedTuple):
     attraction: Floats  # (R,)
     group: Ints  # (R,)
     examination: Floats  # (G, m)
-    of_rows: Ints  # (R,) components: what is in two of them cannot be compared
+    of_rows: Ints  # (R,) components: parameters of different components cannot be compared
     of_positions: Ints  # (G, m)
 
 
 class Perplexity(float):
-    """A number that says what it is about: ``impressions`` it was measured on, those ``left_out``, and how many of the
-    clicks and missing clicks it was measured on are ``impossible`` by the model, or all but.
+    """A perplexity, with the number of ``impressions`` it was measured on and of those ``left_out``.
+
+    ``impossible`` is the number of clicks and missing clicks with a probability below one in a million in the model.
 
     >>> Perplexity(1.5, 90, 10)
     1.5 (10 of 100 impressions left out: the model does not know their items or positions, or cannot compare them)
@@ -46,27 +48,28 @@ class Perplexity(float):
         return made
 
     def __repr__(self) -> str:
-        said, whole = [], self.impressions + self.left_out
+        remarks, whole = [], self.impressions + self.left_out
         if self.left_out:
-            said.append(
+            remarks.append(
                 f"{self.left_out:,} of {whole:,} impressions left out: the model does not know their items or "
                 "positions, or cannot compare them"
             )
         if self.impossible:
-            said.append(
-                f"{self.impossible:,} of {whole:,} impressions are impossible by the model, or all but impossible, and "
-                "count as one in a million: a prior would have foreseen them"
+            remarks.append(
+                f"{self.impossible:,} of {whole:,} impressions are impossible in the model, or nearly so, and count as "
+                "one in a million; fit with a prior to avoid this"
             )
-        return float.__repr__(self) + (f" ({'; '.join(said)})" if said else "")
+        return float.__repr__(self) + (f" ({'; '.join(remarks)})" if remarks else "")
 
     __str__ = __repr__
 
 
-def perplexity(model: Flat, other: Any) -> Perplexity:
-    """2 to the minus mean log2-likelihood per impression, over the pairs that the model knows."""
-    from ..reading.count import counts as count
+def perplexity(model: ModelArrays, other: Any) -> Perplexity:
+    """Return 2 to the minus mean log2-likelihood per impression, over the pairs that the model knows.
 
-    counts = count(other)
+    ``other`` is anything that :func:`bothworlds.clicks.counts` accepts. Raises ValueError if no pair is known.
+    """
+    counts = count_log(other)
     p = probabilities(model, counts)
     known = ~np.isnan(p)
     shown, clicked, p = counts.shown[known], counts.clicked[known], p[known]
@@ -78,20 +81,20 @@ def perplexity(model: Flat, other: Any) -> Perplexity:
     return Perplexity(float(np.exp(-likelihood / impressions)), impressions, everything - impressions, impossible)
 
 
-def probabilities(model: Flat, counts: Counts) -> Floats:
-    """(K,) the model's probability of a click for every triple of the counts; NaN where it cannot say."""
+def probabilities(model: ModelArrays, counts: Counts) -> Floats:
+    """(K,) the probability of a click for every triple of the counts; NaN where the model does not determine it."""
     size = len(counts.items)
     queries, items = ({name: k for k, name in enumerate(names)} for names in (counts.queries, counts.items))
     own = np.array([queries.get(name, -1) for name in model.queries], dtype=np.int64) * size
     item = np.array([items.get(name, -1) for name in model.items], dtype=np.int64)
     keys = np.where((own < 0) | (item < 0), -1, own + item)
     order = np.argsort(keys, kind="stable")
-    asked = counts.query * size + counts.item
-    place = np.minimum(np.searchsorted(keys[order], asked), keys.size - 1)
-    row = np.where(keys[order][place] == asked, order[place], -1)
+    wanted = counts.query * size + counts.item
+    place = np.minimum(np.searchsorted(keys[order], wanted), keys.size - 1)
+    row = np.where(keys[order][place] == wanted, order[place], -1)
     columns = {position: j for j, position in enumerate(model.positions)}
     column = np.array([columns.get(position, -1) for position in counts.positions], dtype=np.int64)[counts.position]
     p = model.attraction[row] * model.examination[model.group[row], column]
-    # Between components the scale is not determined; 0 is 0 on any.
+    # The scale between components is not determined, but 0 is 0 on any scale.
     apart = (model.of_rows[row] != model.of_positions[model.group[row], column]) & (p > 0.0)
     return np.where((row < 0) | (column < 0) | apart, np.nan, p)

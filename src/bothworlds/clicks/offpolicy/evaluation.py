@@ -1,4 +1,4 @@
-"""What would this have done on my traffic? Rankings and policies judged on a log that others made."""
+"""Off-policy evaluation: the clicks that rankings and policies would have had, estimated on a log of other rankings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from ...kernels import Floats
 from ...worlds.settings import whole
-from ..reading.duckdb_relations import watched
-from .direct_method import Rates, fit_rates, variances
-from .importance_weighting import weigh
-from .impressions import Cells, Impressions, cells_of, opened, share_of_folds, spread_of_lengths
+from ..reading.duckdb_relations import report_progress
+from .direct_method import Rates, fit_rates, rate_variances
+from .importance_weighting import weighted_estimates
+from .impressions import CellCounts, Impressions, cell_counts, fold_shares, open_impressions, page_length_variance
 from .policy_training import from_policy, is_policy
-from .result import Estimate, Evaluation, interval
+from .result import Estimate, Evaluation, make_estimate
 from .targets import Target, from_marginals, from_ranking
-from .warnings import doubts_about_fit, doubts_about_model, doubts_about_support, notes_on_log
+from .warnings import disagreement_warnings, log_notes, model_warnings, support_warnings
 
 __all__ = ["compare", "evaluate"]
 
@@ -33,33 +33,33 @@ def evaluate(
     label: str = "",
     progress: bool | None = None,
 ) -> Evaluation:
-    r"""The clicks per page that a ranking, a random ranking or a policy would have had, from logged propensities.
+    r"""Estimate the clicks per page that a ranking, a random ranking or a policy would have had.
 
     Parameters
     ----------
     log
-        A log from :func:`bothworlds.clicks.read`, or what that takes: a path, a table in memory. Where its pages differ
-        in length, a position counts as often as there are pages that have it.
+        A log from :func:`bothworlds.clicks.read`, or a path or table that :func:`bothworlds.clicks.read` accepts. If
+        its pages differ in length, a position counts in proportion to the pages that have it.
     target
-        A list or an array of item names, one for every position of the log; or marginals, a dictionary that gives every
-        item a probability for every position; or a policy. A policy learns from one half of the log and is judged, as
-        it then stands, on the other half, and the other way round: never on what taught it.
+        A list or an array of item names, one for every position of the log; or marginals, a dictionary of the
+        probabilities of each item at every position; or a policy. A policy is trained on one half of the log and
+        evaluated, without learning, on the other half, and vice versa.
     clip_weights
-        Where the clipped estimate cuts weights; if not given, at the square root of the number of impressions, which
-        takes its bias away as logs grow.
+        The largest weight of the clipped estimate; by default the square root of the number of impressions, so that
+        the bias vanishes as logs grow.
     seed, draws
-        Where the randomness of a policy's decisions starts, and how many of them are averaged.
+        The seed of a policy's decisions, and how many decisions are averaged.
     label
-        What to call the target.
+        The name of the target.
     progress
-        Whether to report progress on standard error; if not given, where that is a terminal.
+        Whether to show progress bars on standard error; by default if it is a terminal.
 
     Returns
     -------
     Evaluation
-        Estimates named ``logged`` (what the logged rankings earned), ``ips``, ``snips``, ``clipped``, ``direct`` and
-        ``dr``, per position and for the whole page, each with a 95% interval; how much of the log speaks for the
-        target; warnings. Their formulas and references are in :mod:`bothworlds.clicks.offpolicy.importance_weighting`.
+        Estimates named ``logged`` (of the logged rankings), ``ips``, ``snips``, ``clipped``, ``direct`` and ``dr``, per
+        position and for the whole page, each with a 95% interval; how well the log supports the target; warnings. Their
+        formulas and references are in :mod:`bothworlds.clicks.offpolicy.importance_weighting`.
 
     Examples
     --------
@@ -70,8 +70,8 @@ def evaluate(
     >>> action = np.arange(4000) % 2
     >>> reward = (action == 0) & (np.arange(4000) % 4 == 0)
     >>> log = from_obp({"action": action, "reward": reward, "pscore": np.full(4000, 0.5)}, names=["a", "b"])
-    >>> found = evaluate(log, ["a"])
-    >>> found
+    >>> evaluation = evaluate(log, ["a"])
+    >>> evaluation
     <Evaluation of 'a' on 4,000 pages: clicks per page, 95% interval
       the log itself      0.2500  0.2366 to 0.2634
       inverse propensity  0.5000  0.4732 to 0.5268
@@ -79,9 +79,9 @@ def evaluate(
       clipped             0.5000  0.4732 to 0.5268
       direct method       0.5...  0.4... to 0.5...
       doubly robust       0.5...  0.4... to 0.5...>
-    >>> found.estimate("snips").value, found.estimate("logged").value
+    >>> evaluation.estimate("snips").value, evaluation.estimate("logged").value
     (0.5, 0.25)
-    >>> found.warnings
+    >>> evaluation.warnings
     ()
     """
     options: dict[str, Any] = {"clip_weights": clip_weights, "seed": seed, "draws": draws, "progress": progress}
@@ -98,31 +98,31 @@ def compare(
     labels: Sequence[str] | None = None,
     progress: bool | None = None,
 ) -> list[Evaluation]:
-    """Judge several targets on one log, which is read once; the other arguments are those of :func:`evaluate`."""
+    """Evaluate several targets on one log, which is read once; the other arguments are those of :func:`evaluate`."""
     if clip_weights is not None and not (isinstance(clip_weights, Real) and 0.0 < clip_weights < np.inf):
-        raise ValueError(f"clip_weights must be above 0 and finite, since ips cuts nothing; got {clip_weights!r}")
+        raise ValueError(
+            f"clip_weights must be above 0 and finite (the estimate ips does not clip); got {clip_weights!r}"
+        )
     whole(seed, "seed", 0)
     if draws is not None:
         draws = whole(draws, "draws", 1)
     given = list(targets)
     if labels is not None and len(labels) != len(given):
         raise ValueError(f"{len(given)} targets need as many labels; got {len(labels)}")
-    with opened(log, progress) as impressions:
-        cells = cells_of(impressions, 0), cells_of(impressions, 1)
-        models = fit_rates(_both(cells)[0]), fit_rates(cells[1])
-        found: list[Evaluation] = []
-        for target, label in zip(given, labels or [""] * len(given)):
-            aim = _target(target, impressions, seed, draws, progress)
-            aim = replace(aim, label=label or aim.label)
-            with watched(impressions.connection, f"judging {len(found) + 1} of {len(given)}", progress):
-                found.append(_judge(impressions, cells, models, aim, clip_weights))
-        return found
-
-
-def _both(cells: tuple[Cells, Cells]) -> tuple[Cells, Cells]:
-    if not all(fold.shown.sum() for fold in cells):
-        raise ValueError("the log has too few pages to judge one half of it by the other")
-    return cells
+    with open_impressions(log, progress) as impressions:
+        cells = cell_counts(impressions, 0), cell_counts(impressions, 1)
+        if not all(fold.shown.sum() for fold in cells):
+            raise ValueError("the log has too few pages to split it into two halves")
+        models = fit_rates(cells[0]), fit_rates(cells[1])
+        evaluations: list[Evaluation] = []
+        for one, label in zip(given, labels or [""] * len(given)):
+            target = _target(one, impressions, seed, draws, progress)
+            target = replace(target, label=label or target.label)
+            with report_progress(
+                impressions.connection, f"evaluating {len(evaluations) + 1} of {len(given)}", progress
+            ):
+                evaluations.append(_evaluate_target(impressions, cells, models, target, clip_weights))
+        return evaluations
 
 
 def _target(target: Any, impressions: Impressions, seed: int, draws: int | None, progress: bool | None) -> Target:
@@ -136,9 +136,9 @@ def _target(target: Any, impressions: Impressions, seed: int, draws: int | None,
     raise ValueError(f"target must be a list of items, a dictionary of marginals, or a policy; got {target!r}{made}")
 
 
-def _judge(
+def _evaluate_target(
     impressions: Impressions,
-    cells: tuple[Cells, Cells],
+    cells: tuple[CellCounts, CellCounts],
     models: tuple[Rates, Rates],
     target: Target,
     clip_weights: float | None,
@@ -146,23 +146,25 @@ def _judge(
     weighable = (cells[0].weighable + cells[1].weighable).sum(axis=0)
     fewest = weighable.min(initial=np.inf, where=weighable > 0.0) if impressions.weighable else 1.0
     clip = float(np.sqrt(fewest)) if clip_weights is None else float(clip_weights)
-    # Residuals of a fold are taken from the model of the other one: they would be too small from its own.
-    weighed, support = weigh(impressions, target, np.stack([models[1].rate, models[0].rate]), clip)
+    # Residuals of a fold use the model of the other fold; those of its own model would be too small.
+    weighed, support = weighted_estimates(impressions, target, np.stack([models[1].rate, models[0].rate]), clip)
     direct = _direct(impressions, cells, models, target)
-    unknown = (
-        share_of_folds(cells) * [(x * ~model.known).sum(axis=0) for x, model in zip(target.marginals, models)]
-    ).sum(0)
-    warnings = doubts_about_model(impressions, unknown + target.unknown)
+    unknown = (fold_shares(cells) * [(x * ~model.known).sum(axis=0) for x, model in zip(target.marginals, models)]).sum(
+        0
+    )
+    warnings = model_warnings(impressions, unknown + target.unknown)
     if impressions.weighable:
         estimates = [estimate for estimate in weighed if estimate.estimator != "dr"] + direct + weighed[-len(direct) :]
         warnings = [
-            *doubts_about_support(support),
+            *support_warnings(support),
             *warnings,
-            *doubts_about_fit(direct, estimates[-len(direct) :], support),
+            *disagreement_warnings(direct, estimates[-len(direct) :], support),
         ]
     else:
         estimates, support = [estimate for estimate in weighed if estimate.estimator == "logged"] + direct, ()
-        warnings.append("The log has no propensities: there is only the direct method, which is as good as its model.")
+        warnings.append(
+            "The log has no propensities: only the direct method is available, which is as good as its model."
+        )
     return Evaluation(
         target=target.label,
         positions=impressions.positions,
@@ -170,40 +172,42 @@ def _judge(
         support=support,
         clip_weights=clip if impressions.weighable else None,
         pages=impressions.pages,
-        notes=(*notes_on_log(impressions), *target.notes),
+        notes=(*log_notes(impressions), *target.notes),
         warnings=tuple(warnings),
     )
 
 
 def _direct(
-    impressions: Impressions, cells: tuple[Cells, Cells], models: tuple[Rates, Rates], target: Target
+    impressions: Impressions, cells: tuple[CellCounts, CellCounts], models: tuple[Rates, Rates], target: Target
 ) -> list[Estimate]:
     """The direct method: the sum of fitted rates over the target.
 
-    What a policy learned from one fold is judged by the model of the other one.
+    A policy that was trained on one fold is evaluated with the model of the other fold.
     """
     reach, m = impressions.reach, len(impressions.positions)
-    shares = (share_of_folds(cells) * reach)[:, None, :]
+    shares = (fold_shares(cells) * reach)[:, None, :]
     value, variance = np.zeros(m), np.zeros(m + 1)
     for model, weight in zip(models, shares * target.marginals):
         value += (weight * model.rate).sum(axis=0)
-        variance += variances(model, _sums(weight))
-    error = np.sqrt(variance + spread_of_lengths(impressions, value / reach))
+        variance += rate_variances(model, _sums(weight))
+    error = np.sqrt(variance + page_length_variance(impressions, value / reach))
     unseen = np.where(value > 0.0, 0.0, reach * _rule_of_three(cells, target))
-    values, silent = (np.append(part, part.sum()).tolist() for part in (value, unseen))
-    return [interval("direct", *row) for row in zip((*impressions.positions, None), values, error.tolist(), silent)]
+    values, unseen_all = (np.append(part, part.sum()).tolist() for part in (value, unseen))
+    return [
+        make_estimate("direct", *row) for row in zip((*impressions.positions, None), values, error.tolist(), unseen_all)
+    ]
 
 
-def _rule_of_three(cells: tuple[Cells, Cells], target: Target) -> Floats:
-    """(m,) the click rate that may have gone unseen at each position: 3 in as many impressions as the target has."""
-    x = (share_of_folds(cells)[:, None, :] * target.marginals).sum(axis=0)
+def _rule_of_three(cells: tuple[CellCounts, CellCounts], target: Target) -> Floats:
+    """(m,) an upper bound on the click rate at positions without clicks: 3 per effective impression of the target."""
+    x = (fold_shares(cells)[:, None, :] * target.marginals).sum(axis=0)
     shown = cells[0].shown + cells[1].shown
     parts = np.divide(x**2, shown, out=np.where(x > 0.0, np.inf, 0.0), where=shown > 0.0).sum(axis=0)
     return np.asarray(np.where(parts > 0.0, np.minimum(3.0 * parts, 1.0), 1.0))
 
 
 def _sums(weight: Floats) -> Floats:
-    """(m + 1, n, m) the weights of the sum over each position alone, and over all."""
+    """(m + 1, n, m) the weights of the sums over each position, and over all positions."""
     m = weight.shape[1]
     alone = np.zeros((m + 1, *weight.shape))
     alone[-1] = weight

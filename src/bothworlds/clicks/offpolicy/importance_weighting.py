@@ -1,8 +1,8 @@
-r"""Estimates that weigh every logged impression by how much more often the target would have made it.
+r"""Importance weighting: every logged impression is weighted by how much more often the target would show it.
 
-Under the item-position model a click at position j depends on the item there and on nothing else of the page, so the
+Under the item-position model a click at position j depends only on the item there, so the
 weight of an impression is a ratio of marginals, :math:`w = x_{ij} / p`, and not of probabilities of whole lists. With
-c = 1 for a click, q the click rate that a model fitted to the other fold expects, and sums over the n impressions at j:
+c = 1 for a click, q the click rate in a model fitted to the other fold, and sums over the n impressions at j:
 
 .. math::
 
@@ -13,15 +13,15 @@ c = 1 for a click, q the click rate that a model fitted to the other fold expect
     \text{direct} &= \sum_i x_{ij} q_{ij} &
     \text{dr} &= \text{direct} + \tfrac1n \sum w (c - q)
 
-A page earns the sum over its positions. Where pages differ in length, :math:`e_j` is the share of pages that have
-position j, and all of these are multiplied by it: clicks are per page, whether it has the position or not. Every
+The estimate of a page is the sum over its positions. If pages differ in length, each is multiplied by :math:`e_j`, the
+share of pages that have position j, since clicks are per page. Every
 estimate is, or by the delta method nearly is, its expectation plus a sum of terms :math:`\varphi` of impressions:
 :math:`(w c - \text{ips})/n`, :math:`w (c - \text{snips})/\sum w`, and so on. Its variance is the sum of
 :math:`\varphi^2`; for the whole page :math:`\varphi` is added up page by page first, since the positions of one page
-may depend on each other. Logs without pages leave no choice but to take them as independent. Where no click speaks for
-the target, the upper end of the interval is 3 in the effective number of impressions.
+may be dependent. In logs without pages they are assumed to be independent. If no click supports the
+target, the upper end of the interval is 3 divided by the effective number of impressions.
 
-Where a policy learned from the log, each fold is a stratum with a target of its own, and strata are averaged in
+If a policy was trained on the log, each fold is a stratum with its own target, and strata are averaged in
 proportion to their impressions.
 
 References
@@ -41,11 +41,12 @@ from typing import Any
 import numpy as np
 
 from ...kernels import Floats
+from ..reading.file_format import import_extra
 from .impressions import Impressions
-from .result import Estimate, Support, interval
+from .result import Estimate, Support, make_estimate
 from .targets import Target
 
-__all__ = ["ESTIMATORS", "unsupported", "weigh"]
+__all__ = ["ESTIMATORS", "unsupported", "weighted_estimates"]
 
 ESTIMATORS = ("logged", "ips", "snips", "clipped", "dr")
 
@@ -62,7 +63,7 @@ SELECT position, stratum, count(*)::DOUBLE AS n, sum(w) AS w, sum(w * w) AS w2, 
        sum(c) AS logged, sum(w * c) AS ips, sum(least(w, {clip}) * c) AS clipped, sum(w * (c - q) + base) AS dr
 FROM weighted GROUP BY ALL ORDER BY ALL"""
 
-# What each impression adds to the error of each estimate.
+# The term of each impression in the error of each estimate.
 TERMS = """
 SELECT page, position, z.reach * (c - z.logged) / z.n AS logged, z.reach * (w * c - z.ips) / z.n AS ips,
        z.reach * z.share * w * (c - z.snips) / nullif(z.weight, 0) AS snips,
@@ -70,7 +71,7 @@ SELECT page, position, z.reach * (c - z.logged) / z.n AS logged, z.reach * (w * 
        z.reach * (w * (c - q) + base - z.dr) / z.n AS dr
 FROM weighted JOIN centres z USING (position, stratum)"""
 
-# What each page adds to it by the positions that it has, where not all have all.
+# The term of each page, by the positions that it has, if pages differ in length.
 LENGTHS = """
 UNION ALL BY NAME SELECT page, position, v.* EXCLUDE (position) FROM impressions JOIN worth v USING (position)"""
 
@@ -78,12 +79,12 @@ SQUARES = ", ".join(f"sum({name} * {name}) AS {name}" for name in ESTIMATORS)
 PAGE_SUMS = ", ".join(f"sum(t.{name}) - any_value(middle.{name}) AS {name}" for name in ESTIMATORS)
 
 
-def weigh(
+def weighted_estimates(
     impressions: Impressions, target: Target, rates: Floats, clip: float
 ) -> tuple[list[Estimate], tuple[Support, ...]]:
-    """Every weighted estimate of a target, per position and whole, and how much of the log speaks for it.
+    """Return the weighted estimates of a target, per position and for the whole page, and its support by the log.
 
-    ``rates`` (2, n_items, n_positions) are the click rates expected in each fold.
+    ``rates`` (2, n_items, n_positions) are the fitted click rates for each fold.
     """
     _register(impressions, target, rates)
     connection = impressions.connection
@@ -93,17 +94,19 @@ def weigh(
     errors = _errors(impressions, clip, values)
     support = _supports(impressions, target, sums)
     reach = impressions.reach
-    silent = {name: _silent(support, values["logged"] if name == "logged" else None, reach) for name in ESTIMATORS}
+    unseen = {
+        name: _unseen_clicks(support, values["logged"] if name == "logged" else None, reach) for name in ESTIMATORS
+    }
     estimates = []
     for name in ESTIMATORS:
         value = np.append(reach * values[name], (reach * values[name]).sum())
-        columns = (value.tolist(), errors[name].tolist(), silent[name].tolist())
-        estimates += [interval(name, *row) for row in zip((*impressions.positions, None), *columns)]
+        columns = (value.tolist(), errors[name].tolist(), unseen[name].tolist())
+        estimates += [make_estimate(name, *row) for row in zip((*impressions.positions, None), *columns)]
     return estimates, support
 
 
-def _silent(support: tuple[Support, ...], rates: Floats | None, reach: Floats) -> Floats:
-    """(m + 1,) how many clicks may have gone unseen at positions without any: 3 in n, the rule of three."""
+def _unseen_clicks(support: tuple[Support, ...], rates: Floats | None, reach: Floats) -> Floats:
+    """(m + 1,) an upper bound on the clicks at positions without any, by the rule of three: 3 / n."""
     if rates is None:
         clicks, n = zip(*((part.effective_clicks, part.effective_impressions) for part in support[:-1]))
     else:
@@ -113,7 +116,7 @@ def _silent(support: tuple[Support, ...], rates: Floats | None, reach: Floats) -
 
 
 def _register(impressions: Impressions, target: Target, rates: Floats) -> None:
-    """Tell the database the target, the rates where it matters, and what the direct method makes of each position."""
+    """Register the target with its rates, and the direct estimate of each position, as tables; create the view."""
     fold, i, j = np.nonzero(target.marginals)
     items, positions = np.array(impressions.items, dtype=object), np.array(impressions.positions)
     x, q = target.marginals[fold, i, j], rates[fold, i, j]
@@ -123,7 +126,7 @@ def _register(impressions: Impressions, target: Target, rates: Floats) -> None:
     fold, j = np.nonzero(np.ones_like(base))
     table = {"fold": fold.astype(np.int8), "position": positions[j], "base": base[fold, j]}
     impressions.connection.register("base", _arrow(table))
-    # Without any propensities the weights mean nothing, but the logged click rates still do.
+    # Without propensities the weights are meaningless, but the logged click rates are not.
     view = {
         "stratum": "i.fold" if target.learned else "0",
         "propensity": "i.propensity" if impressions.weighable else "1",
@@ -132,7 +135,7 @@ def _register(impressions: Impressions, target: Target, rates: Floats) -> None:
 
 
 def _centres(impressions: Impressions, sums: dict[str, Floats]) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Estimates per page that has a position (m,), and what they are centred at in each stratum, beside ``sums``."""
+    """Estimates (m,) per page that has the position, and the table of the centres of each stratum."""
     place = np.searchsorted(impressions.positions, sums["position"])
     n: Floats = np.bincount(place, sums["n"], minlength=len(impressions.positions)).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -141,7 +144,7 @@ def _centres(impressions: Impressions, sums: dict[str, Floats]) -> tuple[dict[st
     share = sums["n"] / n[place]
     values: dict[str, Floats] = {}
     for name in ESTIMATORS:
-        # Sums first: those of clicks are whole, and come to the same in any strata.
+        # Sums before division: sums of clicks are integers, and do not depend on the strata.
         parts = n[place] * share * centre[name] if name == "snips" else sums[name]
         total = np.bincount(place, parts, minlength=n.size)
         values[name] = np.divide(total, n, out=np.full(n.size, np.nan), where=n > 0.0)
@@ -153,8 +156,8 @@ def _centres(impressions: Impressions, sums: dict[str, Floats]) -> tuple[dict[st
 def _errors(impressions: Impressions, clip: float, values: dict[str, Floats]) -> dict[str, Floats]:
     """(m + 1,) standard errors of each estimator: per position, and for the whole page."""
     terms = TERMS.format(clip=clip)
-    ask, reach, pages = impressions.connection.execute, impressions.reach, impressions.pages
-    single = ask(f"SELECT position, count(*)::DOUBLE AS n, {SQUARES} FROM ({terms}) GROUP BY position").fetchnumpy()
+    execute, reach, pages = impressions.connection.execute, impressions.reach, impressions.pages
+    single = execute(f"SELECT position, count(*)::DOUBLE AS n, {SQUARES} FROM ({terms}) GROUP BY position").fetchnumpy()
     place = np.searchsorted(impressions.positions, single["position"])
     by_position = {name: np.full(len(impressions.positions), np.nan) for name in ESTIMATORS}
     for name in ESTIMATORS:
@@ -162,7 +165,7 @@ def _errors(impressions: Impressions, clip: float, values: dict[str, Floats]) ->
         by_position[name] += values[name] ** 2 * reach * (1.0 - reach) / pages
     if not impressions.has_pages:
         return {name: np.sqrt(np.append(part, part.sum())) for name, part in by_position.items()}
-    whole = _of_pages(impressions, terms, values)
+    whole = _page_squares(impressions, terms, values)
     errors = {}
     for name, part in by_position.items():
         total = np.ma.filled(whole[name], np.nan) * _unbiased(whole["n"])
@@ -170,8 +173,8 @@ def _errors(impressions: Impressions, clip: float, values: dict[str, Floats]) ->
     return errors
 
 
-def _of_pages(impressions: Impressions, terms: str, values: dict[str, Floats]) -> Any:
-    """The sums of squares of what whole pages add to the errors, and the number of pages."""
+def _page_squares(impressions: Impressions, terms: str, values: dict[str, Floats]) -> Any:
+    """The sums of squares of the error terms of whole pages, and the number of pages."""
     uneven, reach, register = bool((impressions.reach < 1.0).any()), impressions.reach, impressions.connection.register
     worth = {name: value / impressions.pages for name, value in values.items()}
     register("worth", _arrow({"position": np.array(impressions.positions), **worth}))
@@ -212,7 +215,7 @@ def _supports(impressions: Impressions, target: Target, sums: dict[str, Floats])
 def unsupported(impressions: Impressions, target: Target) -> Floats:
     """(m,) the share of the target's mass at every position that the log never shows with a propensity.
 
-    An item is asked for in every query, and in every fold that has a target of its own, in proportion to impressions.
+    The share is averaged over queries, and over folds if they have different targets, in proportion to impressions.
     """
     shares = """
     WITH seen AS (SELECT query, {fold} AS fold, item, position, sum(weighable) AS n FROM cells WHERE weighable > 0
@@ -229,6 +232,4 @@ def unsupported(impressions: Impressions, target: Target) -> Floats:
 
 
 def _arrow(columns: dict[str, Any]) -> Any:
-    import pyarrow
-
-    return pyarrow.table(columns)
+    return import_extra("pyarrow").table(columns)

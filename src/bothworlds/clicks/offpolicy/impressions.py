@@ -1,4 +1,4 @@
-"""A log opened for evaluation: one pass over the file, then a table of impressions that everything else asks."""
+"""The impressions of a log in a DuckDB database, where all steps of an evaluation query them; the log is read once."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from ...kernels import Floats
 from ..log import Log, read
 from ..reading.duckdb_relations import connect, run
 
-__all__ = ["Cells", "Impressions", "cells_of", "opened", "share_of_folds", "spread_of_lengths"]
+__all__ = ["CellCounts", "Impressions", "cell_counts", "fold_shares", "open_impressions", "page_length_variance"]
 
-# Dates and numbers in columns of text: as text, 10 would come before 9.
+# Text columns may hold dates or numbers, and would be sorted as text: 10 before 9.
 TIME = "coalesce(try_cast(timestamp AS DOUBLE), epoch(try_cast(timestamp AS TIMESTAMPTZ)))"
-# Pages are known by a hash: it is shorter than their names, and its last bit tosses the coin between two folds.
+# Pages are identified by a hash, which is shorter than their names, and whose last bit assigns the fold.
 PAGED = "SELECT hash(query, event) AS page, * FROM ordered"
-# The k-th impression of every position makes up page k; see the module `pages` for why that may be done.
+# The k-th impressions of all positions form page k; the module `pages` explains why this is valid.
 SINGLE = "SELECT row_number() OVER (PARTITION BY position ORDER BY timestamp, ordinal)::UBIGINT AS page, * FROM ordered"
 
 
 @dataclass(frozen=True)
 class Impressions:
-    """An open log. Its connection has the tables ``impressions`` (a row each) and ``cells`` (their counts).
+    """An open log. Its connection has the tables ``impressions`` (one row each) and ``cells`` (their counts).
 
     ``impressions`` has the columns page, fold (0 or 1, the same for a whole page), query, item, position, click,
-    propensity (NULL where the log states none), timestamp, untimed (what is no time) and ordinal (the order of the
-    file).
+    propensity (NULL if missing), timestamp, untimed (a timestamp that is neither a date nor a number) and
+    ordinal (the order of the file).
     """
 
     connection: Any
-    items: tuple[str, ...]  # numbered as policies number them
-    positions: tuple[int, ...]  # as the log numbers them, in order
+    items: tuple[str, ...]  # a policy knows items by their index here
+    positions: tuple[int, ...]  # numbered as in the log, in increasing order
     queries: int
     has_pages: bool
     total: int  # impressions
     weighable: int  # of these, with a propensity
-    pages: int  # where the log has none, as many as its most frequent position needs
-    reach: Floats  # (n_positions,) the share of pages that have the position; 1 where the log has no pages
-    notes: tuple[str, ...] = ()  # what was left out or changed while reading, in sentences
+    pages: int  # if the log has no pages, the impressions of its most frequent position
+    reach: Floats  # (n_positions,) the share of pages that have the position; 1 if the log has no pages
+    notes: tuple[str, ...] = ()  # sentences about rows that were left out or changed while reading
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -49,8 +49,11 @@ class Impressions:
 
 
 @contextmanager
-def opened(log: Any, progress: bool | None = False) -> Iterator[Impressions]:
-    """Open a log, or what `read` takes for one, in a database of its own, which moves to disk what does not fit."""
+def open_impressions(log: Any, progress: bool | None = False) -> Iterator[Impressions]:
+    """Open a log, or a path or table that `read` accepts, in a temporary database that spills to disk.
+
+    Raises ValueError for bad rows, unless they are to be skipped, and if no impressions are left.
+    """
     with connect() as connection:
         yield _impressions(log if isinstance(log, Log) else read(log), connection, progress)
 
@@ -63,7 +66,7 @@ def _impressions(log: Log, connection: Any, progress: bool | None) -> Impression
         "SELECT coalesce(sum(shown), 0), coalesce(sum(weighable), 0), count(DISTINCT query) FROM cells"
     ).fetchall()[0]
     if not total:
-        raise ValueError("the log has no impressions, or its filters leave none")
+        raise ValueError("the log has no impressions, or its filters remove them all")
     items = _column(connection, "item", "TRY_CAST(item AS BIGINT) NULLS LAST, item")
     positions = _column(connection, "position", "position")
     pages, reach = _reach(connection, log.has_pages)
@@ -72,16 +75,16 @@ def _impressions(log: Log, connection: Any, progress: bool | None) -> Impression
 
 
 def _make_tables(connection: Any, has_pages: bool, progress: bool | None) -> tuple[str, ...]:
-    """Make the tables of impressions and of cells, in order of time, or of the file if time cannot be read."""
+    """Create the tables of impressions and of cells; return a note if timestamps cannot be used for their order."""
     notes: tuple[str, ...] = ()
-    connection.execute("SET TimeZone = 'UTC'")  # dates without a zone mean the same on every machine
+    connection.execute("SET TimeZone = 'UTC'")  # dates without a zone are the same on every machine
     types = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE logged)").fetchall())
     _make_impressions(connection, has_pages, TIME if types["timestamp"] == "VARCHAR" else "timestamp", progress)
     untimed, example = connection.execute("SELECT count(untimed), min(untimed) FROM impressions").fetchall()[0]
     if untimed:
         _make_impressions(connection, has_pages, "NULL::DOUBLE", progress)
         notes = (
-            f"{untimed:,} timestamps are neither numbers nor dates, such as {example!r}: impressions are taken in the "
+            f"{untimed:,} timestamps are neither numbers nor dates, such as {example!r}: impressions are read in the "
             "order of the log.",
         )
     connection.execute(
@@ -109,7 +112,7 @@ def _make_impressions(connection: Any, has_pages: bool, time: str, progress: boo
 
 
 def _reach(connection: Any, has_pages: bool) -> tuple[int, Floats]:
-    """The number of pages, and the share of them that has each position."""
+    """The number of pages, and the share of pages that have each position."""
     counted = "SELECT position, sum(shown) AS shown FROM cells GROUP BY position ORDER BY position"
     shown = np.array([n for _, n in connection.execute(counted).fetchall()], dtype=np.float64)
     if not has_pages:
@@ -118,11 +121,11 @@ def _reach(connection: Any, has_pages: bool) -> tuple[int, Floats]:
     return int(pages), shown / pages
 
 
-def spread_of_lengths(impressions: Impressions, value: Floats) -> Floats:
-    r"""(m + 1,) the variance that uneven pages add to sums of reach times value, per position and for the whole page.
+def page_length_variance(impressions: Impressions, value: Floats) -> Floats:
+    r"""(m + 1,) the variance of reach times value due to the lengths of pages, per position and for the whole page.
 
-    A page has position j or not, as chance has it: the average over pages of :math:`v_j` where it has it varies by
-    :math:`v_j^2 e_j (1 - e_j)` in the number of pages.
+    A page has position j with probability :math:`e_j`, so that the average over n pages of :math:`v_j` on those that
+    have it has the variance :math:`v_j^2 e_j (1 - e_j) / n`.
     """
     reach = impressions.reach
     alone = value**2 * reach * (1.0 - reach) / impressions.pages
@@ -137,21 +140,21 @@ def spread_of_lengths(impressions: Impressions, value: Floats) -> Floats:
 
 
 def _column(connection: Any, name: str, order: str) -> tuple[Any, ...]:
-    found = connection.execute(f"SELECT {name} FROM (SELECT DISTINCT {name} FROM cells) ORDER BY {order}").fetchall()
-    return tuple(value for (value,) in found)
+    rows = connection.execute(f"SELECT {name} FROM (SELECT DISTINCT {name} FROM cells) ORDER BY {order}").fetchall()
+    return tuple(value for (value,) in rows)
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """Counts of one fold, all queries together, as tables (n_items, n_positions)."""
+class CellCounts:
+    """The counts of one fold, of all queries together, as tables (n_items, n_positions)."""
 
     shown: Floats
     clicked: Floats
     weighable: Floats
 
 
-def cells_of(impressions: Impressions, fold: int) -> Cells:
-    """The counts of a fold."""
+def cell_counts(impressions: Impressions, fold: int) -> CellCounts:
+    """Return the counts of a fold."""
     rows = impressions.connection.execute(
         "SELECT item, position, sum(shown), sum(clicked), sum(weighable) FROM cells WHERE fold = ? GROUP BY ALL", [fold]
     ).fetchnumpy()
@@ -163,10 +166,10 @@ def cells_of(impressions: Impressions, fold: int) -> Cells:
     tables = np.zeros((3, *impressions.shape))
     for table, count in zip(tables, counts):
         table[i, j] = count
-    return Cells(*tables)
+    return CellCounts(*tables)
 
 
-def share_of_folds(cells: tuple[Cells, Cells]) -> Floats:
+def fold_shares(cells: tuple[CellCounts, CellCounts]) -> Floats:
     """(2, n_positions) the share of a position's impressions that is in each fold."""
     shown = np.array([fold.shown.sum(axis=0) for fold in cells])
     return np.asarray(shown / shown.sum(axis=0))

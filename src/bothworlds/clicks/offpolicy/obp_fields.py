@@ -1,4 +1,4 @@
-"""The field names of open bandit pipeline, without depending on it.
+"""Conversion of logs to and from the fields of Open Bandit Pipeline, which need not be installed.
 
 Saito et al.: Open Bandit Dataset and Pipeline, NeurIPS 2021 Datasets and Benchmarks.
 """
@@ -12,22 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..log import Log, read
-from .impressions import opened
+from .impressions import open_impressions
 
 __all__ = ["from_obp", "to_obp"]
 
 
 def to_obp(log: Any) -> dict[str, Any]:
-    """The impressions of a log under the names of open bandit pipeline: its ``bandit_feedback``.
+    """Return the impressions of a log as the ``bandit_feedback`` of Open Bandit Pipeline.
 
-    Actions and positions are numbered from 0; ``action_names`` and ``position_names`` say what they were called. Rows
-    without a propensity cannot be expressed and are an error.
+    Actions and positions are numbered from 0; ``action_names`` and ``position_names`` hold their names in the log.
+    Raises ValueError for rows without a propensity.
 
     >>> feedback = to_obp({"item": ["a", "b"], "position": [1, 1], "click": [1, 0], "propensity": [0.5, 0.5]})
     >>> feedback["action"].tolist(), feedback["position"].tolist(), feedback["reward"].tolist()
     ([0, 1], [0, 0], [1, 0])
     """
-    with opened(log) as impressions:
+    with open_impressions(log) as impressions:
         if impressions.weighable < impressions.total:
             without = impressions.total - impressions.weighable
             raise ValueError(f"{without:,} impressions have no propensity, which open bandit pipeline needs")
@@ -53,9 +53,9 @@ def to_obp(log: Any) -> dict[str, Any]:
 
 
 def from_obp(feedback: Mapping[str, Any], *, names: Sequence[str] | None = None) -> Log:
-    """A log from a ``bandit_feedback`` of open bandit pipeline; contexts are not used.
+    """Return a log of a ``bandit_feedback`` of Open Bandit Pipeline; contexts are ignored.
 
-    Items are called ``names``, or as ``action_names`` says, or by their numbers.
+    Items are named by ``names``, else by the field ``action_names``, else by their numbers.
     """
     if not isinstance(feedback, Mapping):
         raise ValueError(f"bandit feedback must be a dictionary of fields; got {type(feedback).__name__}")
@@ -66,21 +66,21 @@ def from_obp(feedback: Mapping[str, Any], *, names: Sequence[str] | None = None)
         )
     action, reward = np.asarray(feedback["action"]), np.asarray(feedback["reward"])
     if action.ndim != 1 or action.dtype.kind not in "iu" or reward.shape != action.shape:
-        raise ValueError("action must be a list of whole numbers, and reward as long")
+        raise ValueError("action must be a list of whole numbers, and reward must have the same length")
     if not np.isin(reward, (0, 1)).all():
         raise ValueError("reward must be 0 or 1, for no click or a click")
-    called = feedback.get("action_names") if names is None else names
-    labels = np.arange(action.max(initial=-1) + 1).astype(str) if called is None else np.asarray(called).astype(str)
+    given = feedback.get("action_names") if names is None else names
+    labels = np.arange(action.max(initial=-1) + 1).astype(str) if given is None else np.asarray(given).astype(str)
     if action.size and (action.min() < 0 or action.max() >= len(labels)):
-        raise ValueError(f"action must be numbers from 0 to {len(labels) - 1}, the last that has a name")
+        raise ValueError(f"action must be numbers from 0 to {len(labels) - 1}, the last one with a name")
     position = feedback.get("position")
     places = np.zeros(action.size, np.int64) if position is None else np.asarray(position)
     propensity = feedback.get("pscore")
-    if propensity is not None and not _are_chances(np.asarray(propensity)):
+    if propensity is not None and not _are_probabilities(np.asarray(propensity)):
         raise ValueError("pscore must be probabilities above 0")
     columns = {"item": labels[action], "position": places, "click": reward.astype(np.int64), "propensity": propensity}
     return read({name: np.asarray(column) for name, column in columns.items() if column is not None}, "tidy")
 
 
-def _are_chances(values: NDArray[Any]) -> bool:
+def _are_probabilities(values: NDArray[Any]) -> bool:
     return values.dtype.kind in "iuf" and bool(((values > 0.0) & (values <= 1.0)).all())

@@ -1,9 +1,9 @@
-"""Pages as arrays, to teach a policy with.
+"""Complete pages as arrays, to train a policy with.
 
-A log without pages (one impression a row) is put together: page k is the k-th impression of every position in order of
-time. Under the item-position model that changes nothing that matters: given the items, clicks at different positions
-are independent, so a page made of three users' impressions has the law of a page seen by one. Only pages that would
-show an item twice cannot be used; they are dropped and counted.
+In a log without pages, page k consists of the k-th impressions of all positions in order of time. This is valid under
+the item-position model: given the items, clicks at different positions are independent, so a page composed of the
+impressions of three users has the distribution of a page seen by one. Pages that would show an item twice are dropped
+and counted.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ import numpy as np
 
 from ...kernels import Floats, Ints
 from ..reading.duckdb_relations import run
+from ..reading.file_format import import_extra
 from .impressions import Impressions
 
-__all__ = ["Batch", "batches", "usable"]
+__all__ = ["PageBatch", "count_complete_pages", "page_batches"]
 
-PAGES = 10_000  # of a batch: between two batches, progress is reported and Ctrl-C is heard
+PAGES = 10_000  # per batch: progress is reported and Ctrl+C is handled between batches
 COMPLETE = "count(*) = {m} AND count(DISTINCT position) = {m} AND count(DISTINCT item) = {m}"
 
 
-class Batch(NamedTuple):
-    """Pages in order of time: item indices, propensities (NaN where there is none) and clicks, each (pages, m)."""
+class PageBatch(NamedTuple):
+    """Pages in order of time: item indices, propensities (NaN if missing) and clicks, each (pages, m)."""
 
     ranking: Ints
     propensity: Floats
     clicks: Floats
 
 
-def usable(impressions: Impressions) -> tuple[Ints, int]:
-    """How many pages of each fold (2,) can be learned from, and how many there are."""
+def count_complete_pages(impressions: Impressions) -> tuple[Ints, int]:
+    """Return the number of complete pages of each fold (2,), and the number of all pages."""
     rows = impressions.connection.execute(
         f"""SELECT fold, sum(good::INT), count(*)
         FROM (SELECT any_value(fold) AS fold, {_condition(impressions)} AS good FROM impressions GROUP BY page)
@@ -44,10 +45,13 @@ def usable(impressions: Impressions) -> tuple[Ints, int]:
     return good, sum(total for _, _, total in rows)
 
 
-def batches(impressions: Impressions, fold: int | None = None, progress: bool | None = False) -> Iterator[Batch]:
-    """The complete pages of a fold, or of both, a batch of at most ``PAGES`` at a time; they are sorted at once.
+def page_batches(
+    impressions: Impressions, fold: int | None = None, progress: bool | None = False
+) -> Iterator[PageBatch]:
+    """Return an iterator over the complete pages of a fold, or of both, in batches of at most ``PAGES``.
 
-    They are sorted into a table, because DuckDB ends the making of a table on Ctrl-C, but not that of a stream.
+    Pages are sorted by time before this returns, into a table: DuckDB handles Ctrl+C while it creates a table, but not
+    while it produces a stream.
     """
     where, table = ("", "sorted_pages") if fold is None else (f"WHERE fold = {int(fold)}", f"sorted_pages_{int(fold)}")
     impressions.connection.register("numbers", _numbers(impressions))
@@ -63,12 +67,11 @@ def batches(impressions: Impressions, fold: int | None = None, progress: bool | 
     return _slices(impressions, table)
 
 
-def _slices(impressions: Impressions, table: str) -> Iterator[Batch]:
-    import pyarrow
-
-    pages = impressions.connection.cursor().sql(f"FROM {table}")  # a cursor that other statements do not interrupt
-    # The one way to read in batches that all releases of DuckDB share.
-    for batch in pyarrow.RecordBatchReader.from_stream(pages):
+def _slices(impressions: Impressions, table: str) -> Iterator[PageBatch]:
+    # A cursor of its own, so that other statements do not end the result.
+    pages = impressions.connection.cursor().sql(f"FROM {table}")
+    # The only way to read in batches that all supported releases of DuckDB share.
+    for batch in import_extra("pyarrow").RecordBatchReader.from_stream(pages):
         for start in range(0, batch.num_rows, PAGES):
             yield _as_arrays(batch.slice(start, PAGES), len(impressions.positions))
 
@@ -79,14 +82,12 @@ def _condition(impressions: Impressions) -> str:
 
 
 def _numbers(impressions: Impressions) -> Any:
-    import pyarrow
-
-    return pyarrow.table({"item": list(impressions.items), "code": np.arange(len(impressions.items))})
+    return import_extra("pyarrow").table({"item": list(impressions.items), "code": np.arange(len(impressions.items))})
 
 
-def _as_arrays(batch: Any, m: int) -> Batch:
+def _as_arrays(batch: Any, m: int) -> PageBatch:
     ranking, propensity, clicks = (column.flatten().to_numpy(zero_copy_only=False) for column in batch.columns)
-    return Batch(
+    return PageBatch(
         np.ascontiguousarray(ranking, np.int64).reshape(-1, m),
         np.ascontiguousarray(propensity, np.float64).reshape(-1, m),
         np.ascontiguousarray(clicks, np.float64).reshape(-1, m),

@@ -1,4 +1,4 @@
-"""Teach a policy with logged pages, and find out what it would then show."""
+"""Training a policy on logged pages, and estimating the marginals of what it then shows."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from ...core import Decision, decide, learn
 from ...kernels import Floats, Ints, kernel
 from ...progress import Report, progress_bar
 from .impressions import Impressions
-from .pages import Batch, batches, usable
+from .pages import PageBatch, count_complete_pages, page_batches
 from .targets import Target
 
-__all__ = ["from_policy", "is_policy", "label_of", "marginals_of", "runs_compiled", "teach"]
+__all__ = ["from_policy", "is_policy", "label_of", "marginals_of", "runs_compiled", "train"]
 
 FEWEST_DRAWS, MOST_DRAWS = 10_000, 1_000_000
-DRAWS = 10_000  # in one call of a kernel, which does not hear Ctrl-C
+DRAWS = 10_000  # per call of a kernel, during which Ctrl+C is not handled
 
 
 def from_policy(
     policy: Any, impressions: Impressions, seed: int = 0, draws: int | None = None, progress: bool | None = False
 ) -> Target:
-    """What a policy shows after it has learned from one fold, as the target for the other fold; both ways.
+    """Return the target of a policy: for each fold, what it shows after training on the other fold.
 
-    Nothing is judged by the clicks that taught it. Items have the numbers of ``impressions.items``. The policy is
-    taught with rankings it did not choose: one that counts on its own exploration learns less than it would have.
+    Items are numbered as in ``impressions.items``. The policy learns from rankings that it did not choose, so that a
+    policy that relies on its own exploration learns less than it would online. Raises ValueError if a fold has no
+    complete page, or if the policy needs propensities and the log has none.
     """
-    good, total = usable(impressions)
+    good, total = count_complete_pages(impressions)
     _check_pages(policy, impressions, good)
     rounds = draws or int(np.clip(total, FEWEST_DRAWS, MOST_DRAWS))
     if not runs_compiled(policy, policy.init(*impressions.shape)) and draws is None:
         rounds = FEWEST_DRAWS
-    halves = [batches(impressions, 1 - fold, progress) for fold in (0, 1)]
+    halves = [page_batches(impressions, 1 - fold, progress) for fold in (0, 1)]
     with progress_bar("learning", int(good.sum()), progress) as report:
-        states = [teach(policy, policy.init(*impressions.shape), half, report) for half in halves]
+        states = [train(policy, policy.init(*impressions.shape), half, report) for half in halves]
     with progress_bar("drawing lists", 2 * rounds, progress) as report:
         marginals = [
             marginals_of(policy, state, impressions.shape, rounds, np.random.default_rng([seed, fold]), report)
@@ -48,22 +49,22 @@ def from_policy(
 def _check_pages(policy: Any, impressions: Impressions, good: Ints) -> None:
     if not good.all():
         raise ValueError(
-            "the log has too few complete pages, with every position filled by another item, to teach a policy with "
-            "one half and judge it on the other"
+            "the log has too few complete pages, with a different item at every position, to train a policy on one "
+            "half and evaluate it on the other"
         )
     if getattr(policy, "needs_propensity", False) and not impressions.weighable:
-        raise ValueError(f"{label_of(policy)} learns with propensities, and the log has none")
+        raise ValueError(f"{label_of(policy)} needs propensities, and the log has none")
 
 
 def _notes(impressions: Impressions, good: Ints, total: int, rounds: int) -> tuple[str, ...]:
     notes = [
-        f"The policy learned from one half of the log ({good[0]:,} and {good[1]:,} pages) and was judged, as it then "
-        f"stood, on the other, both ways; its marginals are the average of {rounds:,} decisions."
+        f"The policy was trained on one half of the log ({good[0]:,} and {good[1]:,} pages) and evaluated, without "
+        f"learning, on the other, and vice versa; its marginals are the average of {rounds:,} decisions."
     ]
     if not impressions.has_pages:
         notes.append(
-            "Pages to learn from are put together from single impressions, the k-th of every position in order of "
-            "time, as the item-position model allows."
+            "Training pages are composed of single impressions, the k-th of every position in order of time, which is "
+            "valid under the item-position model."
         )
     if total > good.sum():
         why = ", show an item twice or lack a propensity" if impressions.weighable else " or show an item twice"
@@ -73,8 +74,8 @@ def _notes(impressions: Impressions, good: Ints, total: int, rounds: int) -> tup
     return tuple(notes)
 
 
-def teach(policy: Any, state: Any, pages: Iterable[Batch], report: Report = lambda amount: None) -> Any:
-    """The state after learning from pages in their order; compiled policies learn in a compiled loop."""
+def train(policy: Any, state: Any, pages: Iterable[PageBatch], report: Report = lambda amount: None) -> Any:
+    """Update the state with pages in their order, in a compiled loop if the policy is compiled, and return it."""
     compiled = runs_compiled(policy, state)
     for batch in pages:
         if compiled:
@@ -94,10 +95,10 @@ def marginals_of(
     rng: np.random.Generator,
     report: Report = lambda amount: None,
 ) -> Floats:
-    """(n_items, n_positions) how often a policy that stands still puts each item at each position, in ``rounds`` draws.
+    """(n_items, n_positions) the share of ``rounds`` decisions, without learning, with each item at each position.
 
     Exact for a policy that always shows one list; otherwise with an error of at most :math:`1/(2\\sqrt{rounds})`, which
-    with as many draws as there are pages is small beside what the log leaves uncertain.
+    is small compared to the uncertainty of the log if there are as many draws as pages.
     """
     counts, positions, compiled = np.zeros(shape), np.arange(shape[1]), runs_compiled(policy, state)
     for start in range(0, rounds, DRAWS):
@@ -112,17 +113,17 @@ def marginals_of(
 
 
 def is_policy(given: Any) -> bool:
-    """Whether something can be taught and asked."""
+    """Return whether an object has the methods of a policy."""
     return all(callable(getattr(given, verb, None)) for verb in ("init", "decide", "learn"))
 
 
 def label_of(policy: Any) -> str:
-    """The name of a policy."""
+    """Return the name of a policy."""
     return str(getattr(policy, "label", "") or type(policy).__name__)
 
 
 def runs_compiled(policy: Any, state: Any) -> bool:
-    """Whether compiled loops can stand in for the methods of a policy."""
+    """Return whether compiled loops can replace calls of the methods of a policy."""
     return bool(getattr(policy, "runs_compiled", lambda state: False)(state))
 
 
@@ -137,7 +138,7 @@ def learn_pages(state: Any, ranking: Ints, propensity: Floats, clicks: Floats) -
 def count_decisions(
     state: Any, rounds: int, rng: np.random.Generator, ranking: Ints, propensity: Floats, counts: Floats
 ) -> None:
-    """Decide again and again without learning; ``counts`` (n, m) is where items were put."""
+    """Decide repeatedly without learning; ``counts`` (n, m) adds up the placements."""
     for _ in range(rounds):
         decide(state, rng, ranking, propensity)
         for j in range(ranking.size):

@@ -1,14 +1,14 @@
-"""What an evaluation found: estimates, how far to trust them, and what to beware of."""
+"""The result of an evaluation: estimates with intervals, support by the log, warnings."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["WORDS", "Estimate", "Evaluation", "Support", "interval"]
+__all__ = ["ESTIMATOR_NAMES", "Estimate", "Evaluation", "Support", "make_estimate"]
 
-# What people call the estimators.
-WORDS = {
+# The names of the estimators in tables.
+ESTIMATOR_NAMES = {
     "logged": "the log itself",
     "ips": "inverse propensity",
     "snips": "self-normalised",
@@ -16,15 +16,15 @@ WORDS = {
     "direct": "direct method",
     "dr": "doubly robust",
 }
-LONGEST = 60  # letters of a target in a repr
-Z95 = 1.959963984540054  # the normal distribution is within so many standard deviations 95 times out of 100
+MAX_LABEL = 60  # characters of a target in a repr
+Z95 = 1.959963984540054  # 95% of a normal distribution, two sides
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Expected clicks per page at one position, or on the whole page where ``position`` is None.
 
-    ``lower`` and ``upper`` bound a 95% interval; NaN where the log does not determine the value.
+    ``lower`` and ``upper`` bound a 95% interval; NaN if the log does not determine the value.
     """
 
     estimator: str
@@ -35,27 +35,28 @@ class Estimate:
     upper: float
 
 
-def interval(
-    estimator: str, position: int | None, value: float, standard_error: float, silent: float = 0.0
+def make_estimate(
+    estimator: str, position: int | None, value: float, standard_error: float, unseen: float = 0.0
 ) -> Estimate:
-    """An estimate with its normal interval, cut off at 0, below which there are no clicks.
+    """Return an estimate with its normal interval, truncated at 0.
 
-    ``silent`` is added to the upper end: where no click was seen, the standard error is 0 and knows nothing.
+    ``unseen`` is added to the upper end: without clicks the standard error is 0, and the interval would be too short.
 
-    >>> interval("ips", 1, 0.02, 0.02)
+    >>> make_estimate("ips", 1, 0.02, 0.02)
     Estimate(estimator='ips', position=1, value=0.02, standard_error=0.02, lower=0.0, upper=0.059...)
     """
     lower, upper = (max(value + side * Z95 * standard_error, 0.0) for side in (-1.0, 1.0))
-    return Estimate(estimator, position, value, standard_error, lower, upper + silent)
+    return Estimate(estimator, position, value, standard_error, lower, upper + unseen)
 
 
 @dataclass(frozen=True)
 class Support:
-    """How much of the log speaks for the target, at one position, or on the whole page where ``position`` is None.
+    """How well the log supports the target, at one position, or on the whole page if ``position`` is None.
 
-    ``effective`` impressions and clicks are Kish's: as many, equally weighted, would be worth the same. For the whole
-    page the impressions are those of the weakest position. ``unsupported`` is the share of the target that the log
-    never shows; ``clipped`` the share of impressions whose weight was cut, ``lost`` the share of weight that went.
+    Effective impressions and clicks are Kish's effective sample sizes: that many with equal weights would give the same
+    precision. For the whole page, effective impressions are those of the position with the fewest. ``unsupported`` is
+    the share of the target that the log never shows, ``clipped`` the share of impressions whose weight was clipped, and
+    ``lost`` the share of the sum of weights that clipping removed.
     """
 
     position: int | None
@@ -71,25 +72,25 @@ class Support:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Estimates of what a target would earn, from a log that somebody else's rankings made.
+    """Estimates of the clicks of a target, from a log of other rankings.
 
     Attributes
     ----------
     target
-        What was judged, in words.
+        The name of the target.
     estimates
         One for every estimator and position, and for the whole page.
     support
-        How much of the log speaks for the target, position by position and for the whole page; none for a log without
+        How well the log supports the target, per position and for the whole page; empty for a log without
         propensities.
     clip_weights
-        Where the clipped estimate cuts weights.
+        The largest weight of the clipped estimate.
     pages
-        How many pages the log has; where it has none, how many its most frequent position needs.
+        The number of pages of the log; if it has no pages, the impressions of its most frequent position.
     notes
-        How it was done.
+        How the log was read and the target made.
     warnings
-        What to beware of.
+        Why estimates may be unreliable.
     """
 
     target: str
@@ -102,11 +103,11 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """A table of the estimates for the whole page; all the rest is in the attributes."""
+        """A table of the estimates for the whole page."""
         lines = [f"<Evaluation of {_short(self.target)} on {self.pages:,} pages: clicks per page, 95% interval"]
         for name in self.estimators:
-            found = self.estimate(name)
-            lines.append(f"  {WORDS[name]:<18}  {found.value:.4f}  {found.lower:.4f} to {found.upper:.4f}")
+            page = self.estimate(name)
+            lines.append(f"  {ESTIMATOR_NAMES[name]:<18}  {page.value:.4f}  {page.lower:.4f} to {page.upper:.4f}")
         if self.warnings:
             lines.append(f"  {len(self.warnings)} warning{'s' * (len(self.warnings) > 1)}, in .warnings")
         return "\n".join(lines) + ">"
@@ -117,33 +118,33 @@ class Evaluation:
         return tuple(dict.fromkeys(estimate.estimator for estimate in self.estimates))
 
     def estimate(self, estimator: str, position: int | None = None) -> Estimate:
-        """The estimate of that name, at a position or for the whole page."""
-        for found in self.estimates:
-            if (found.estimator, found.position) == (estimator, position):
-                return found
+        """Return an estimate, at a position or for the whole page; raise ValueError if there is none."""
+        for estimate in self.estimates:
+            if (estimate.estimator, estimate.position) == (estimator, position):
+                return estimate
         raise ValueError(
             f"there is no estimate {estimator!r} at position {position}; there are {', '.join(self.estimators)} at "
             f"positions {', '.join(map(str, self.positions))}"
         )
 
     def support_at(self, position: int | None = None) -> Support:
-        """How much of the log speaks for the target, at a position or on the whole page."""
-        for found in self.support:
-            if found.position == position:
-                return found
-        raise ValueError(f"nothing is known about the support at position {position}")
+        """Return the support at a position or on the whole page; raise ValueError if there is none."""
+        for support in self.support:
+            if support.position == position:
+                return support
+        raise ValueError(f"there is no support at position {position}")
 
     def table(self) -> list[dict[str, Any]]:
-        """One row for every estimate, for printing and for data frames."""
+        """Return one row for every estimate, for printing and for data frames."""
         return [{"target": self.target, **asdict(estimate)} for estimate in self.estimates]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, as plain values for JSON; NaN becomes None."""
+        """Return all attributes as plain values for JSON; NaN becomes None."""
         return {key: _plain(value) for key, value in asdict(self).items()}
 
 
 def _short(target: str) -> str:
-    return repr(target if len(target) <= LONGEST else f"{target[: LONGEST - 3]}...")
+    return repr(target if len(target) <= MAX_LABEL else f"{target[: MAX_LABEL - 3]}...")
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is to be judged, as marginals: the probability of every item at every position."""
+"""The targets of an evaluation, as marginals: the probability of every item at every position."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels import Floats
-from ..reading.frames import name_of
+from ..reading.frames import label_text
 from .impressions import Impressions
 
 __all__ = ["Target", "from_marginals", "from_ranking"]
@@ -17,29 +17,29 @@ __all__ = ["Target", "from_marginals", "from_ranking"]
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """Marginals x of what is to be judged. ``marginals`` (2, n_items, n_positions) holds those for each fold.
+    """A target; ``marginals`` (2, n_items, n_positions) holds its marginals for each fold.
 
-    The two are the same unless a policy learned from the log: then those for a fold were learned from the other one.
+    The two differ only for a policy, whose marginals for a fold are those after training on the other fold.
     """
 
     label: str
     marginals: Floats
-    unknown: Floats  # (n_positions,) mass on items that the log never shows at all
+    unknown: Floats  # (n_positions,) probability of items that the log never shows
     learned: bool = False
     notes: tuple[str, ...] = ()
 
 
 def from_ranking(ranking: Sequence[str], impressions: Impressions) -> Target:
-    """One list, always: the names of its items in the order of the log's positions."""
-    names = [name_of(name) for name in ranking]
+    """Return the target that always shows one list, given as item names in the order of the log's positions."""
+    names = [label_text(name) for name in ranking]
     n, m = impressions.shape
     if len(names) != m:
         raise ValueError(
-            f"the ranking has {len(names)} items and the log {m} positions; give as many items as positions, or read "
+            f"the ranking has {len(names)} items and the log {m} positions; give one item per position, or read "
             "the log with fewer positions"
         )
     if len(set(names)) < m:
-        raise ValueError(f"a ranking shows every item once; got {', '.join(names)}")
+        raise ValueError(f"a ranking must not repeat an item; got {', '.join(names)}")
     missing = [name for name in names if name not in impressions.items]
     if missing:
         raise ValueError(f"the log never shows item {missing[0]!r}; its first items are {_some(impressions.items)}")
@@ -50,14 +50,14 @@ def from_ranking(ranking: Sequence[str], impressions: Impressions) -> Target:
 
 
 def from_marginals(marginals: Mapping[str, Sequence[float]], impressions: Impressions) -> Target:
-    """Any random ranking: for every item the probabilities with which it is put at each of the log's positions."""
+    """Return the target of a random ranking, given the probabilities of every item at each of the log's positions."""
     n, m = impressions.shape
     x, unknown = np.zeros((n, m)), np.zeros(m)
     index = {item: i for i, item in enumerate(impressions.items)}
     for name, row in marginals.items():
         probabilities = _probabilities(name, row, m)
-        if name_of(name) in index:
-            x[index[name_of(name)]] += probabilities
+        if label_text(name) in index:
+            x[index[label_text(name)]] += probabilities
         else:
             unknown += probabilities
     _check_sums(x, unknown, impressions)

@@ -1,1 +1,4 @@
-"""Reading click logs: file formats, row checks, counting with DuckDB, compiled scanners or Ray."""
+"""Reading click logs: detecting file formats, checking rows, and counting with DuckDB, compiled scanners or Ray.
+
+To add a log format, see :mod:`bothworlds.clicks.reading.layouts`.
+"""

@@ -1,52 +1,54 @@
-"""The error for input that is bad in places, and that an option of :func:`bothworlds.clicks.read` would accept."""
+"""The error for bad rows of a log, naming the options of :func:`bothworlds.clicks.read` that accept them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["FEW", "BadInput", "Example", "refusal"]
+__all__ = ["MAX_EXAMPLES", "BadInput", "Example", "bad_input_error"]
 
-FEW = 3  # examples that an error shows
+MAX_EXAMPLES = 3  # bad rows that an error shows
 
 
 class Example(NamedTuple):
-    """One place where input is bad, and what is wrong there."""
+    """One bad row: where it is and what is wrong with it."""
 
     file: str
     place: str  # "line 4"
-    wrong: str
+    problem: str
 
 
 class BadInput(ValueError):
-    """Bad input, with the options that would accept it: their names in Python, and what each of them does."""
+    """Bad input, with the options that accept it: ``options`` maps their Python names to what they do."""
 
-    def __init__(self, complaint: str, options: Mapping[str, str]) -> None:
+    def __init__(self, problem: str, options: Mapping[str, str]) -> None:
         advice = "; ".join(f"{name}=True {effect}" for name, effect in options.items())
-        super().__init__(f"{complaint}; {advice}")
-        self.complaint, self.options = complaint, dict(options)
+        super().__init__(f"{problem}; {advice}")
+        self.problem, self.options = problem, dict(options)
 
     def with_flags(self) -> str:
-        """The message for the command line, which calls the options by their flags.
+        """Return the message for the command line, with options named by their flags.
 
         >>> BadInput("line 4 is bad", {"skip_bad": "leaves it out"}).with_flags()
         'line 4 is bad; --skip-bad leaves it out'
         """
         advice = "; ".join(f"--{name.replace('_', '-')} {effect}" for name, effect in self.options.items())
-        return f"{self.complaint}; {advice}"
+        return f"{self.problem}; {advice}"
 
 
-def refusal(examples: Sequence[Example], number: int, noun: str, options: Mapping[str, str] | None = None) -> BadInput:
-    """The error for bad rows, records or pages: where the first are, how many there are, what to do about them.
+def bad_input_error(
+    examples: Sequence[Example], number: int, noun: str, options: Mapping[str, str] | None = None
+) -> BadInput:
+    """Return the error for ``number`` bad rows, records or pages (``noun``), which shows the first examples.
 
     >>> examples = [Example("log.csv", "line 4", "click is missing"), Example("log.csv", "line 9", "item is missing")]
-    >>> str(refusal(examples, 12, "rows"))
+    >>> str(bad_input_error(examples, 12, "rows"))
     'log.csv, line 4: click is missing; line 9: item is missing; 12 rows are bad; skip_bad=True leaves them out'
     """
-    shown = list(examples[:FEW])
+    shown = list(examples[:MAX_EXAMPLES])
     parts = []
-    for before, (file, place, wrong) in zip([None, *shown], shown):
-        parts.append(f"{'' if before and before.file == file else f'{file}, '}{place}: {wrong}")
+    for before, (file, place, problem) in zip([None, *shown], shown):
+        parts.append(f"{'' if before and before.file == file else f'{file}, '}{place}: {problem}")
     if number > 1:
         parts.append(f"{number:,} {noun} are bad")
     skip = {"skip_bad": f"leaves {'them' if number > 1 else 'it'} out"}

@@ -1,4 +1,4 @@
-"""Tables in memory: whatever holds named columns, as an Arrow table that is read as a file of its kind would be."""
+"""Logs in memory: data frames, columns by name, records and arrays, converted to Arrow tables."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .file_format import Head, needs
-from .layouts import NAMES
-from .row_checks import LAST_POSITION, REASONS
+from .file_format import LogSource, import_extra
+from .layouts import COLUMN_NAMES
+from .row_checks import LAST_POSITION, ROW_CHECKS
 
-__all__ = ["Pair", "as_pair", "as_table", "look_at_table", "name_of"]
+__all__ = ["CountTables", "as_count_tables", "as_table", "inspect_table", "label_text"]
 
-SPACES = (
-    " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"  # as SQL trims
-)
+# The characters that SQL trims.
+SPACES = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 
-class Pair(NamedTuple):
-    """Two tables (n_items, n_positions), with the names of their rows and columns if they have any."""
+class CountTables(NamedTuple):
+    """Impressions and clicks as two tables (n_items, n_positions), with the labels of rows and columns if given."""
 
     shown: Any
     clicked: Any
@@ -30,9 +29,10 @@ class Pair(NamedTuple):
 
 
 def as_table(given: Any) -> Any | None:
-    """An Arrow table from a data frame (pandas, Polars, Arrow), columns by name, records, or a structured array.
+    """Return an Arrow table of a data frame (pandas, Polars, Arrow), columns by name, records, or a structured array.
 
-    None for anything else. What NumPy and pandas call NaN is missing, and so is a key that a record lacks.
+    Returns None for any other type. NaN of NumPy and pandas, and a key that a record lacks, become missing values.
+    Raises ValueError if the table cannot be converted.
 
     >>> as_table({"item": ["tea", "milk"], "click": [0, 1]}).column_names
     ['item', 'click']
@@ -44,7 +44,7 @@ def as_table(given: Any) -> Any | None:
     columns = _columns(given)
     if columns is None and not hasattr(given, "__arrow_c_stream__"):
         return None
-    pyarrow = needs("pyarrow")
+    pyarrow = import_extra("pyarrow")
     try:
         if columns is None:
             return pyarrow.table(given)
@@ -54,7 +54,7 @@ def as_table(given: Any) -> Any | None:
 
 
 def _columns(given: Any) -> dict[str, Any] | None:
-    """Columns by name, from what is not a table of Arrow already."""
+    """Columns by name, or None if the type is not one of those that need a conversion."""
     if isinstance(given, np.ndarray) and given.dtype.names is not None:
         return {name: given[name] for name in given.dtype.names}
     if isinstance(given, Mapping):
@@ -71,18 +71,18 @@ def _array(pyarrow: Any, column: Any) -> Any:
     return column if arrow else pyarrow.array(column, from_pandas=True)
 
 
-def as_pair(given: Any) -> Pair | None:
-    """Two tables (n_items, n_positions) of impressions and clicks, if that is what is given.
+def as_count_tables(given: Any) -> CountTables | None:
+    """Return impressions and clicks if two tables (n_items, n_positions) are given, and None otherwise.
 
-    Data frames are put in one order by their rows, which name items, and their columns, which name positions.
+    Data frames are aligned by their index, which names items, and their columns, which name positions.
     """
     several = isinstance(given, (tuple, list)) or (isinstance(given, np.ndarray) and given.ndim == 3)
     if not several or len(given) != 2 or not all(map(_may_be_counts, given)):
         return None
-    if any(name in NAMES for one in given for name in _column_names(one)):
+    if any(name in COLUMN_NAMES for one in given for name in _column_names(one)):
         raise ValueError("a log in memory is one table, and these are two; join the tables first")
     framed = [hasattr(one, "columns") for one in given]
-    return _aligned(given[0], given[1]) if any(framed) else Pair(given[0], given[1])
+    return _aligned(given[0], given[1]) if any(framed) else CountTables(given[0], given[1])
 
 
 def _may_be_counts(one: Any) -> bool:
@@ -93,11 +93,11 @@ def _may_be_counts(one: Any) -> bool:
 
 def _column_names(one: Any) -> list[str]:
     names = one.dtype.names if isinstance(one, np.ndarray) else getattr(one, "columns", None)
-    names = getattr(one, "column_names", names)  # Arrow's word for them
+    names = getattr(one, "column_names", names)  # as Arrow calls them
     return [] if names is None else [str(name).lower() for name in names]
 
 
-def _aligned(shown: Any, clicked: Any) -> Pair:
+def _aligned(shown: Any, clicked: Any) -> CountTables:
     if not all(hasattr(one, "columns") and hasattr(one, "index") for one in (shown, clicked)):
         raise ValueError(
             "impressions and clicks must both be data frames with an index of items and columns of positions, or both "
@@ -110,36 +110,36 @@ def _aligned(shown: Any, clicked: Any) -> Pair:
                 f"impressions and clicks must have the same labels in their {axis}, each once; put 0 where there are "
                 "no clicks"
             )
-    items = tuple(map(name_of, shown.index))
+    items = tuple(map(label_text, shown.index))
     if len(set(items)) < len(items):
         raise ValueError("impressions and clicks must have labels that differ by more than the spaces around them")
     positions = [_position(label) for label in shown.columns]
     order = np.argsort(positions)
     places = clicked.index.get_indexer(shown.index), clicked.columns.get_indexer(shown.columns[order])
     tables = shown.to_numpy()[:, order], clicked.to_numpy()[np.ix_(*places)]
-    return Pair(*tables, items, tuple(positions[j] for j in order))
+    return CountTables(*tables, items, tuple(positions[j] for j in order))
 
 
 def _position(label: Any) -> int:
-    name = name_of(label)
+    name = label_text(label)
     if not name.isdecimal():
         raise ValueError(f"columns of impressions and clicks must be positions, whole numbers from 0 up; got {label!r}")
     if int(name) > LAST_POSITION:
-        raise ValueError(f"columns of impressions and clicks {REASONS[12][1]}; got {label!r}")
+        raise ValueError(f"columns of impressions and clicks {ROW_CHECKS[12][1]}; got {label!r}")
     return int(name)
 
 
-def name_of(label: Any) -> str:
-    """A label as text, as in files: whole numbers have no point, and there are no spaces around it.
+def label_text(label: Any) -> str:
+    """Return a label as text: whole numbers without a decimal point, and no spaces around it.
 
-    >>> name_of(5.0), name_of("5.0"), name_of(2.5), name_of(" tea ")
+    >>> label_text(5.0), label_text("5.0"), label_text(2.5), label_text(" tea ")
     ('5', '5.0', '2.5', 'tea')
     """
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label).strip(SPACES)
 
 
-def look_at_table(table: Any) -> Head:
-    """What a table says about itself."""
+def inspect_table(table: Any) -> LogSource:
+    """Return the source of an Arrow table; raise ValueError if it has no columns."""
     if not table.column_names:
         raise ValueError("the table has no columns")
-    return Head(Path("the table"), "memory", None, columns=tuple(table.column_names), table=table)
+    return LogSource(Path("the table"), "memory", None, columns=tuple(table.column_names), table=table)

@@ -1,8 +1,8 @@
-"""Counting on several machines: the reductions of one machine as Ray Data tasks, put together at the end.
+"""Counting on a Ray cluster: the steps of the other engines as Ray Data tasks, whose counts are summed at the end.
 
-Text is cut into spans of whole sessions. Tables are counted part by part; pages, whose rows may lie in several parts,
-are shared out by the hash of their event. Tasks send back partial counts only, and these are added up by DuckDB here,
-so that neither the log nor its pages ever have to fit into one memory.
+Text is cut into spans of complete sessions. Tables are counted part by part; pages, whose rows may lie in several
+parts, are partitioned by the hash of their event. Tasks return partial counts only, which DuckDB sums in this process,
+so that neither the log nor its pages have to fit into the memory of one machine.
 """
 
 from __future__ import annotations
@@ -16,50 +16,51 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...progress import progress_bar
-from ..counts import Counts
-from ..log import Log
-from .count import accepted, add_partial, collect, keep_of, notes_of, start_partial, top_items
+from ..click_counts import Counts
 from .duckdb_counts import (
-    Chosen,
-    Pages,
-    choose,
-    complain,
+    KeptPages,
+    Selection,
+    apply_selection,
     count_rows,
-    find_pages,
-    gaps,
-    keep_chosen,
-    several_surfaces,
-    skipped_pages,
+    labelled_counts,
+    position_gap_notes,
+    report_bad_pages,
+    report_bad_rows,
+    select,
+    select_pages,
+    surface_notes,
 )
-from .duckdb_relations import connect, made_rows, run
-from .file_format import Head, needs
+from .duckdb_relations import checked_rows_sql, connect, run
+from .file_format import LogSource, import_extra
 from .layouts import LAYOUTS, TextLayout
-from .row_errors import Rejected, rejected_lines, together
-from .text_chunks import Found, Keep, Span, partial_counts, spans, total
+from .log_spec import LogSpec
+from .row_errors import RejectedLines, merge_rejected, rejected_lines
+from .text_chunks import ScanFilters, ScanSummary, Span, partial_counts, spans, sum_summaries
+from .text_counts import append_partial, check_records, create_partial_table, scan_filters, scan_notes, top_items
 
-__all__ = ["counts"]
+__all__ = ["count_on_ray"]
 
-SPAN = 1 << 28  # bytes of text to a task
-ROWS = 1 << 24  # rows of a Parquet file to a task
+SPAN = 1 << 28  # bytes of text per task
+ROWS = 1 << 24  # rows of a Parquet file per task
 
 
-def counts(connection: Any, log: Log, progress: bool | None = None) -> Counts:
-    """Count a log on the Ray cluster this process is connected to, or on this machine if there is none."""
-    with nullcontext() if needs("ray", "ray").is_initialized() else _own_cluster():
-        context = needs("ray.data", "ray").DataContext.get_current()
+def count_on_ray(connection: Any, log: LogSpec, progress: bool | None = None) -> Counts:
+    """Count a log on the Ray cluster that this process is connected to, or on a temporary local cluster."""
+    with nullcontext() if import_extra("ray", "ray").is_initialized() else _local_cluster():
+        context = import_extra("ray.data", "ray").DataContext.get_current()
         context.enable_progress_bars = False
         count = _count_text if isinstance(log.form, TextLayout) else _count_table
         return count(connection, log, progress)
 
 
 @contextmanager
-def _own_cluster() -> Iterator[None]:
-    """A Ray cluster of this machine alone, shut down afterwards.
+def _local_cluster() -> Iterator[None]:
+    """Start a Ray cluster on this machine, and shut it down afterwards.
 
-    An interrupt kills its workers, which then cannot remove their temporary files: they keep them in a folder that is
+    An interrupt kills the workers before they can remove their temporary files, so these are in a folder that is
     removed here.
     """
-    ray = needs("ray", "ray")
+    ray = import_extra("ray", "ray")
     with TemporaryDirectory(prefix="bothworlds-", ignore_cleanup_errors=True) as folder:
         try:
             ray.init(
@@ -68,126 +69,135 @@ def _own_cluster() -> Iterator[None]:
                 logging_level="ERROR",
                 runtime_env={"env_vars": {"TMPDIR": folder}},
             )
-            needs("ray.data", "ray")  # which sets up its logger, and reports every dataset to standard error
+            import_extra(
+                "ray.data", "ray"
+            )  # importing it sets up its logger, which reports every dataset to standard error
             logging.getLogger("ray.data").setLevel(logging.ERROR)
             yield
         finally:
             ray.shutdown()
 
 
-def _tasks(work: Callable[[Any], Any], orders: list[Any], progress: bool | None) -> Iterator[tuple[int, Any]]:
-    """Do the work for every order somewhere on the cluster; answers come with the order's number, as they come."""
+def _tasks(work: Callable[[Any], Any], inputs: list[Any], progress: bool | None) -> Iterator[tuple[int, Any]]:
+    """Run ``work`` on every task of ``inputs`` on the cluster; yield (index, result) in order of completion.
 
-    def answer(batch: dict[str, Any]) -> dict[str, list[Any]]:
-        done = [pickle.dumps(_attempt(work, pickle.loads(order))) for order in batch["order"]]
-        return {"index": list(batch["index"]), "answer": done}
+    Raises the ValueError of the first task that raised one, after all tasks have ended.
+    """
 
-    data = needs("ray.data", "ray")
-    rows = [{"index": index, "order": pickle.dumps(order)} for index, order in enumerate(orders)]
-    dataset = data.from_items(rows, override_num_blocks=len(rows)).map_batches(answer, batch_size=1)
-    refused: dict[int, str] = {}
-    with progress_bar("counting on Ray", len(orders), progress) as report:
+    def run_batch(batch: dict[str, Any]) -> dict[str, list[Any]]:
+        results = [pickle.dumps(_result_or_error(work, pickle.loads(given))) for given in batch["input"]]
+        return {"index": list(batch["index"]), "result": results}
+
+    data = import_extra("ray.data", "ray")
+    rows = [{"index": index, "input": pickle.dumps(given)} for index, given in enumerate(inputs)]
+    dataset = data.from_items(rows, override_num_blocks=len(rows)).map_batches(run_batch, batch_size=1)
+    errors: dict[int, str] = {}
+    with progress_bar("counting on Ray", len(inputs), progress) as report:
         report(0)
         for row in dataset.iter_rows():
-            made, complaint = pickle.loads(row["answer"])
+            result, error = pickle.loads(row["result"])
             report(1)
-            if complaint is None:
-                yield int(row["index"]), made
+            if error is None:
+                yield int(row["index"]), result
             else:
-                refused[int(row["index"])] = complaint
-    if refused:
-        raise ValueError(refused[min(refused)])
+                errors[int(row["index"])] = error
+    if errors:
+        raise ValueError(errors[min(errors)])
 
 
-def _attempt(work: Callable[[Any], Any], order: Any) -> tuple[Any, str | None]:
-    """The answer, or the complaint about bad input that takes its place: Ray would wrap an error in its own."""
+def _result_or_error(work: Callable[[Any], Any], given: Any) -> tuple[Any, str | None]:
+    """The result, or the message of a ValueError, which Ray would wrap in an error of its own."""
     try:
-        return work(order), None
+        return work(given), None
     except ValueError as error:
         return None, str(error)
 
 
-def _count_text(connection: Any, log: Log, progress: bool | None) -> Counts:
-    keep = keep_of(log)
+def _count_text(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
+    filters = scan_filters(log)
     if log.top_items is not None:
-        _scan_text(connection, log, keep, progress)
-        keep = replace(keep, items=top_items(connection, log.top_items))
-    found = _scan_text(connection, log, keep, progress)
-    return collect(connection, log, "partial", found.pages, notes_of(log, found))
+        _scan_text(connection, log, filters, progress)
+        filters = replace(filters, items=top_items(connection, log.top_items))
+    summary = _scan_text(connection, log, filters, progress)
+    return labelled_counts(connection, log, "partial", summary.pages, scan_notes(log, summary))
 
 
-def _scan_text(connection: Any, log: Log, keep: Keep, progress: bool | None) -> Found:
-    """Scan all spans of all files into the table ``partial``."""
+def _scan_text(connection: Any, log: LogSpec, filters: ScanFilters, progress: bool | None) -> ScanSummary:
+    """Scan all spans of all files; their counts go into the table ``partial``."""
     layout = log.form
     assert isinstance(layout, TextLayout)
     cut = [
-        (head, span) for head in log.heads for span in spans(head.path, head.compression, layout.last_boundary, SPAN)
+        (source, span)
+        for source in log.sources
+        for span in spans(source.path, source.compression, layout.last_boundary, SPAN)
     ]
 
     def work(span: Span) -> Any:
         form = LAYOUTS[layout.name]
         assert isinstance(form, TextLayout)
-        return partial_counts(span, form, keep)
+        return partial_counts(span, form, filters)
 
-    start_partial(connection)
-    found: dict[int, Found] = {}
+    create_partial_table(connection)
+    summaries: dict[int, ScanSummary] = {}
     for index, (one, partial) in _tasks(work, [span for _, span in cut], progress):
-        found[index] = one
+        summaries[index] = one
         for some in partial:
-            add_partial(connection, some)
-    return accepted(log, [total(found[k] for k, (of, _) in enumerate(cut) if of == head) for head in log.heads])
+            append_partial(connection, some)
+    return check_records(
+        log, [sum_summaries(summaries[k] for k, (of, _) in enumerate(cut) if of == source) for source in log.sources]
+    )
 
 
-def _count_table(connection: Any, log: Log, progress: bool | None) -> Counts:
-    """Count parts of tables, choose, and then check and count pages by shares of the events."""
-    parts = [(log, *part) for head in log.heads for part in _parts(head)]
-    rejected: list[Rejected] = _gather(connection, "counted", _count_part, parts, progress)
-    notes = complain(connection, log, "counted", together(rejected))
-    chosen = choose(connection, log, "counted")
+def _count_table(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
+    """Count the parts of tables, apply the filters, and then check and count pages by partitions of the events."""
+    parts = [(log, *part) for source in log.sources for part in _parts(source)]
+    rejected: list[RejectedLines] = _collect(connection, "counted", _count_part, parts, progress)
+    notes = report_bad_rows(connection, log, "counted", merge_rejected(rejected))
+    selection = select(connection, log, "counted")
     table, kept = "counted", None
     if log.has_pages:
-        shares = max(1, int(needs("ray", "ray").cluster_resources().get("CPU", 1)))
-        orders = [(log, chosen, f"hash(event) % {shares} = {share}") for share in range(shares)]
-        pages: list[Pages] = _gather(connection, "shared", _count_share, orders, progress)
-        kept = sum(share.kept for share in pages)
-        first_bad = [page for share in pages for page in share.first_bad]
-        notes += skipped_pages(connection, log, sum(share.bad for share in pages), first_bad)
-        table = "shared" if _recounts(log) else "counted"
-    keep_chosen(connection, table, chosen, log.has_pages)
-    notes += several_surfaces(connection, log, made_rows(connection, log)) + gaps(connection, table)
-    return collect(connection, log, table, kept, notes)
+        partitions = max(1, int(import_extra("ray", "ray").cluster_resources().get("CPU", 1)))
+        inputs = [(log, selection, f"hash(event) % {partitions} = {k}") for k in range(partitions)]
+        pages: list[KeptPages] = _collect(connection, "counted_pages", _count_partition, inputs, progress)
+        kept = sum(partition.kept for partition in pages)
+        first_bad = [page for partition in pages for page in partition.first_bad]
+        notes += report_bad_pages(connection, log, sum(partition.bad for partition in pages), first_bad)
+        table = "counted_pages" if _recounts(log) else "counted"
+    apply_selection(connection, table, selection, log.has_pages)
+    notes += surface_notes(connection, log, checked_rows_sql(connection, log)) + position_gap_notes(connection, table)
+    return labelled_counts(connection, log, table, kept, notes)
 
 
-def _recounts(log: Log) -> bool:
-    """Whether it may be that not all pages are kept."""
+def _recounts(log: LogSpec) -> bool:
+    """Whether pages may be left out, so that rows have to be counted again."""
     return log.top_items is not None or log.skip_bad
 
 
-def _parts(head: Head) -> Iterator[tuple[Head, str]]:
-    """A file cut into conditions on its rows; only Parquet can be cut without reading all of it."""
-    if head.kind != "parquet":
-        yield head, "true"
+def _parts(source: LogSource) -> Iterator[tuple[LogSource, str]]:
+    """Cut a file into conditions on its rows; only Parquet can be cut without reading all of it."""
+    if source.kind != "parquet":
+        yield source, "true"
         return
-    rows = needs("pyarrow.parquet").read_metadata(head.path).num_rows
+    rows = import_extra("pyarrow.parquet").read_metadata(source.path).num_rows
     for start in range(0, max(rows, 1), ROWS):
-        yield head, f"file_row_number BETWEEN {start} AND {start + ROWS - 1}"
+        yield source, f"file_row_number BETWEEN {start} AND {start + ROWS - 1}"
 
 
-def _count_part(order: tuple[Log, Head, str]) -> tuple[Rejected, Any]:
-    """One task: the lines of a part that are no rows, and its counts."""
-    log, head, where = order
-    part = replace(log, heads=(head,))
+def _count_part(given: tuple[LogSpec, LogSource, str]) -> tuple[RejectedLines, Any]:
+    """One task: the rejected lines and the counts of a part of a file."""
+    log, source, where = given
+    part = replace(log, sources=(source,))
     with connect() as connection:
-        table = count_rows(connection, part, made_rows(connection, part), where)
+        table = count_rows(connection, part, checked_rows_sql(connection, part), where)
         return rejected_lines(connection, part), _fetch(connection, table)
 
 
-def _count_share(order: tuple[Log, Chosen, str]) -> tuple[Pages, Any]:
-    """One task: the pages of a share that are kept and that are bad, and the counts of those kept, where needed."""
-    log, chosen, where = order
+def _count_partition(given: tuple[LogSpec, Selection, str]) -> tuple[KeptPages, Any]:
+    """One task: the kept and the bad pages of a partition and, if pages may be left out, the counts of those kept."""
+    log, selection, where = given
     with connect() as connection:
-        rows = made_rows(connection, log)
-        pages = find_pages(connection, log, rows, chosen, where)
+        rows = checked_rows_sql(connection, log)
+        pages = select_pages(connection, log, rows, selection, where)
         counted = None
         if _recounts(log):
             counted = _fetch(connection, count_rows(connection, log, rows, where, pages.table))
@@ -195,25 +205,25 @@ def _count_share(order: tuple[Log, Chosen, str]) -> tuple[Pages, Any]:
 
 
 def _fetch(connection: Any, table: str) -> Any:
-    """A table of counts as it travels: names as text, whatever they are in a file."""
+    """A table of counts for the result of a task, with labels as text for all types of columns."""
     names = "query::VARCHAR AS query, item::VARCHAR AS item, position, reason, shown, clicked, number, clipped, spaced"
     return connection.sql(f"SELECT {names} FROM {table}").to_arrow_table()
 
 
-def _gather(
-    connection: Any, table: str, work: Callable[[Any], Any], orders: list[Any], progress: bool | None
+def _collect(
+    connection: Any, table: str, work: Callable[[Any], Any], inputs: list[Any], progress: bool | None
 ) -> list[Any]:
-    """Have all orders done, with their counts in a new table here; what else they answer, in order."""
+    """Run all tasks, append their counts to a new table, and return their other results in order."""
     run(
         connection,
         f"CREATE OR REPLACE TEMP TABLE {table} (query VARCHAR, item VARCHAR, position BIGINT, reason INTEGER, "
         "shown BIGINT, clicked BIGINT, number BIGINT, clipped BIGINT, spaced BIGINT)",
     )
-    answers = {}
-    for index, (answer, counted) in _tasks(work, orders, progress):
-        answers[index] = answer
+    results = {}
+    for index, (result, counted) in _tasks(work, inputs, progress):
+        results[index] = result
         if counted is not None:
             connection.register("arriving", counted)
             run(connection, f"INSERT INTO {table} FROM arriving")
             connection.unregister("arriving")
-    return [answers[index] for index in sorted(answers)]
+    return [results[index] for index in sorted(results)]

@@ -1,4 +1,4 @@
-"""Text logs in chunks: cut between sessions, scanned by all cores, reduced to partial counts."""
+"""Text logs in chunks that end between sessions, scanned by a thread per core into partial counts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ...kernels import Ints
 from ...progress import Report
-from .bad_input import FEW
-from .file_format import BOM, needs, unpacking
+from .bad_input import MAX_EXAMPLES
+from .file_format import BOM, decompression_errors, import_extra
 from .layouts import TextLayout
 from .text_kernels import (
     BAD,
@@ -26,25 +26,37 @@ from .text_kernels import (
     LARGEST_QUERY,
     LARGEST_REGION,
     LINES,
+    N_TOTALS,
     PAGES,
-    REASONS,
+    RECORD_ERRORS,
     REGIONS,
+    SHOWN,
     STRAY,
-    TALLIED,
     TOO_LARGE,
     TWICE,
     count_separators,
 )
 
-__all__ = ["Found", "Keep", "Partial", "Span", "chunks", "partial_counts", "query_key", "scan_all", "spans"]
+__all__ = [
+    "PartialCounts",
+    "ScanFilters",
+    "ScanSummary",
+    "Span",
+    "chunks",
+    "partial_counts",
+    "query_key",
+    "scan_all",
+    "spans",
+    "sum_summaries",
+]
 
 CHUNK = 1 << 22  # bytes scanned at a time
-SLOTS = 1 << 20  # of a table to start with
-Partial = NDArray[np.int64]  # (K, 5): query, item, position, shown, clicked
+SLOTS = 1 << 20  # initial size of a hash table
+PartialCounts = NDArray[np.int64]  # (K, 5): query, item, position, shown, clicked
 
 
 class Span(NamedTuple):
-    """A stretch of a file that holds whole sessions; ``stop`` is None for the end of the file."""
+    """A byte range of a file that holds complete sessions; ``stop`` is None for the end of the file."""
 
     path: str
     compression: str | None
@@ -53,28 +65,28 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Keep:
-    """The filters in the numbers that a scanner compares, sorted; nothing means everything."""
+class ScanFilters:
+    """The filters as the sorted numbers that a scanner compares; empty means all."""
 
     queries: tuple[int, ...] = ()
     items: tuple[int, ...] = ()
     positions: int | None = None
 
 
-class Found(NamedTuple):
-    """What a scan of some text found, other than counts."""
+class ScanSummary(NamedTuple):
+    """What a scan reports besides counts."""
 
     lines: int = 0
     pages: int = 0
-    stray: int = 0  # clicks on what no page of their session shows, where the page before them is kept
+    stray: int = 0  # clicks on urls that no page of their session shows, if the page before them is kept
     early: int = 0  # clicks before any page of their session
-    twice: int = 0  # pages that show something twice
-    bad: int = 0  # records that were passed over
-    examples: tuple[tuple[int, str], ...] = ()  # the lines of the first of them, from 1 up, and what is wrong there
+    twice: int = 0  # pages that show a url twice
+    bad: int = 0  # records that were skipped
+    examples: tuple[tuple[int, str], ...] = ()  # line, from 1, and problem of the first bad records
 
 
 def query_key(query: str) -> int:
-    """The number by which scanners know a query.
+    """Return the key of a query, its number and its region in one, that scanners use.
 
     >>> query_key("9982_0") // REGIONS, query_key("9982_3") % REGIONS
     (9982, 3)
@@ -83,35 +95,38 @@ def query_key(query: str) -> int:
     if not (number.isdecimal() and region.isdecimal()):
         raise ValueError(f"queries of this format are named QUERY_REGION, like 9982_0; got {query!r}")
     if int(number) > LARGEST_QUERY or int(region) > LARGEST_REGION:
-        raise ValueError(f"there is no query {query!r}: {REASONS[TOO_LARGE]}")
+        raise ValueError(f"there is no query {query!r}: {RECORD_ERRORS[TOO_LARGE]}")
     return int(number) * REGIONS + int(region)
 
 
 def chunks(span: Span, cut: Callable[[bytes], int], report: Report | None = None) -> Iterator[bytes]:
-    """The text of a span, in pieces that end between sessions."""
-    pyarrow = needs("pyarrow")
-    with unpacking(span.path), pyarrow.OSFile(span.path) as file:
+    """Yield the text of a span in chunks that end between sessions.
+
+    ``cut`` returns the offset of the last session of a text; ``report`` receives the bytes read since its last call.
+    """
+    pyarrow = import_extra("pyarrow")
+    with decompression_errors(span.path), pyarrow.OSFile(span.path) as file:
         file.seek(span.start)
         stream = pyarrow.CompressedInputStream(file, span.compression) if span.compression else file
-        carried, told, left = b"", span.start, span.stop - span.start if span.stop is not None else None
-        starting = span.start == 0
+        carried, reported, left = b"", span.start, span.stop - span.start if span.stop is not None else None
+        at_start = span.start == 0
         while block := stream.read(CHUNK if left is None else min(CHUNK, left)):
             left = None if left is None else left - len(block)
-            text = carried + (block.removeprefix(BOM) if starting else block)
-            starting = False
+            text = carried + (block.removeprefix(BOM) if at_start else block)
+            at_start = False
             boundary = cut(text)
             carried = text[boundary:]
             if boundary:
                 yield text[:boundary]
             if report is not None:
-                report(file.tell() - told)
-                told = file.tell()
+                report(file.tell() - reported)
+                reported = file.tell()
         if carried:
             yield carried
 
 
 def spans(path: Path, compression: str | None, cut: Callable[[bytes], int], size: int) -> list[Span]:
-    """Cut a file into spans of about that many bytes, without reading it all; a compressed one cannot be cut."""
+    """Cut a file into spans of about ``size`` bytes, without reading all of it; a compressed file is one span."""
     ends = [0]
     with path.open("rb") as file:
         total = file.seek(0, os.SEEK_END)
@@ -123,13 +138,13 @@ def spans(path: Path, compression: str | None, cut: Callable[[bytes], int], size
 
 
 def _boundary_before(file: Any, offset: int, cut: Callable[[bytes], int]) -> int:
-    """The last boundary between sessions before an offset, 0 if there is none."""
+    """The last boundary between sessions before an offset, or 0."""
     window = 1 << 14
     while True:
         start = max(offset - window, 0)
         file.seek(start)
         text = file.read(offset - start)
-        first = text.find(b"\n") + 1 if start else 0  # the line it starts in may be cut
+        first = text.find(b"\n") + 1 if start else 0  # skips the first line, which may be cut
         boundary = cut(text[first:])
         if boundary or not start:
             return start + first + boundary if boundary else 0
@@ -137,104 +152,111 @@ def _boundary_before(file: Any, offset: int, cut: Callable[[bytes], int]) -> int
 
 
 class Scanner:
-    """A table of counts and the room to scan with, for one thread."""
+    """The hash table and work arrays of one thread."""
 
-    def __init__(self, layout: TextLayout, keep: Keep) -> None:
-        self.layout, self.keep = layout, keep
-        self.filters = np.array(keep.queries, np.int64), np.array(keep.items, np.int64)
-        self.cut = keep.positions if keep.positions is not None else 1 << 40
-        self.tally, self.bad = np.zeros(TALLIED, np.int64), np.zeros((FEW, 3), np.int64)
-        self.room = 0
+    def __init__(self, layout: TextLayout, filters: ScanFilters) -> None:
+        self.layout = layout
+        self.queries, self.items = np.array(filters.queries, np.int64), np.array(filters.items, np.int64)
+        self.cut = filters.positions if filters.positions is not None else 1 << 40
+        self.totals, self.bad = np.zeros(N_TOTALS, np.int64), np.zeros((MAX_EXAMPLES, 3), np.int64)
+        self.capacity = 0  # results that the work arrays can hold
         self._grow(SLOTS)
 
     def _grow(self, slots: int) -> None:
         self.slots, self.used = np.zeros((slots, 5), np.int64), np.empty(slots, np.int64)
 
-    def scan(self, text: bytes) -> tuple[Found, Partial | None]:
-        """Scan a chunk; counts come back only if the table had to make room."""
+    def scan(self, text: bytes) -> tuple[ScanSummary, PartialCounts | None]:
+        """Scan a chunk; return a summary, and the counts so far if the hash table had to be emptied to make room."""
         array = np.frombuffer(text, np.uint8)
-        most = count_separators(array) + 2
+        most = count_separators(array) + 2  # results of this chunk
         drained = None
-        if self.tally[FILLED] + most > 0.6 * len(self.used):
+        if self.totals[FILLED] + most > 0.6 * len(self.used):
             drained = self.drain()
             while most > 0.6 * len(self.used):
                 self._grow(2 * len(self.used))
-        if most > self.room:
-            self.room = 2 * most
-            self.urls, self.hits = np.empty(self.room, np.int64), np.empty(self.room, np.uint8)
-            self.starts, self.keys, self.strays = (np.zeros(self.room, np.int64) for _ in range(3))
-        self.tally[LINES:] = 0
+        if most > self.capacity:
+            self.capacity = 2 * most
+            self.urls, self.hits = np.empty(self.capacity, np.int64), np.empty(self.capacity, np.uint8)
+            self.starts, self.keys, self.strays = (np.zeros(self.capacity, np.int64) for _ in range(3))
+        self.totals[LINES:] = 0
         self.layout.scan(
-            array, *self.filters, self.cut, self.urls, self.hits, self.starts, self.keys, self.strays,
-            self.slots, self.used, self.tally, self.bad,
+            array, self.queries, self.items, self.cut, self.urls, self.hits, self.starts, self.keys, self.strays,
+            self.slots, self.used, self.totals, self.bad,
         )  # fmt: skip
-        numbers = (int(self.tally[k]) for k in (LINES, PAGES, STRAY, EARLY, TWICE, BAD))
-        return Found._make([*numbers, self._examples(text)]), drained
+        numbers = (int(self.totals[k]) for k in (LINES, PAGES, STRAY, EARLY, TWICE, BAD))
+        return ScanSummary._make([*numbers, self._examples(text)]), drained
 
     def _examples(self, text: bytes) -> tuple[tuple[int, str], ...]:
-        """The first bad records of a chunk that has been scanned."""
-        found = []
-        for start, line, reason in self.bad[: self.tally[BAD]].tolist():
+        """Line and problem of the first bad records of the chunk that was scanned last."""
+        examples = []
+        for start, line, reason in self.bad[: self.totals[BAD]].tolist():
             excerpt = text[start : start + 200].partition(b"\n")[0].decode(errors="replace")[:60]
-            found.append((line, f"{REASONS[reason]}, in {excerpt!r}"))
-        return tuple(found)
+            examples.append((line, f"{RECORD_ERRORS[reason]}, in {excerpt!r}"))
+        return tuple(examples)
 
-    def drain(self) -> Partial:
-        """Take all counts out of the table."""
-        used: Ints = self.used[: self.tally[FILLED]]
-        taken: Partial = self.slots[used]
-        self.slots[used, 3] = 0
-        self.tally[FILLED] = 0
+    def drain(self) -> PartialCounts:
+        """Remove all counts from the hash table and return them."""
+        used: Ints = self.used[: self.totals[FILLED]]
+        taken: PartialCounts = self.slots[used]
+        self.slots[used, SHOWN] = 0
+        self.totals[FILLED] = 0
         return taken
 
 
 def scan_all(
-    texts: Iterable[bytes], layout: TextLayout, keep: Keep, take: Callable[[Partial], None], jobs: int | None = None
-) -> Generator[Found, None, None]:
-    """Scan chunks in threads and yield what was found in the order of the chunks; counts go to ``take``."""
+    texts: Iterable[bytes],
+    layout: TextLayout,
+    filters: ScanFilters,
+    take: Callable[[PartialCounts], None],
+    jobs: int | None = None,
+) -> Generator[ScanSummary, None, None]:
+    """Scan chunks in ``jobs`` threads, by default one per core, and yield their summaries in order.
+
+    Counts are passed to ``take``, in the thread of the caller; the last of them when the generator is exhausted.
+    """
     jobs = jobs or os.cpu_count() or 1
-    scanners = [Scanner(layout, keep) for _ in range(jobs)]
+    scanners = [Scanner(layout, filters) for _ in range(jobs)]
     free: SimpleQueue[Scanner] = SimpleQueue()
     for scanner in scanners:
         free.put(scanner)
 
-    def scan(text: bytes) -> tuple[Found, Partial | None]:
+    def scan(text: bytes) -> tuple[ScanSummary, PartialCounts | None]:
         scanner = free.get()
         try:
             return scanner.scan(text)
         finally:
             free.put(scanner)
 
-    def settle(done: Future[tuple[Found, Partial | None]]) -> Found:
-        found, drained = done.result()
+    def finish(done: Future[tuple[ScanSummary, PartialCounts | None]]) -> ScanSummary:
+        summary, drained = done.result()
         if drained is not None:
             take(drained)
-        return found
+        return summary
 
-    waiting: deque[Future[tuple[Found, Partial | None]]] = deque()
+    waiting: deque[Future[tuple[ScanSummary, PartialCounts | None]]] = deque()
     with ThreadPoolExecutor(jobs) as pool:
         for text in texts:
             waiting.append(pool.submit(scan, text))
             if len(waiting) > jobs:
-                yield settle(waiting.popleft())
+                yield finish(waiting.popleft())
         while waiting:
-            yield settle(waiting.popleft())
+            yield finish(waiting.popleft())
     for scanner in scanners:
         take(scanner.drain())
 
 
-def partial_counts(span: Span, layout: TextLayout, keep: Keep) -> tuple[Found, list[Partial]]:
-    """Reduce one span in this thread: the work of one task where many machines share a log."""
-    partial: list[Partial] = []
-    found = list(scan_all(chunks(span, layout.last_boundary), layout, keep, partial.append, jobs=1))
-    return total(found), partial
+def partial_counts(span: Span, layout: TextLayout, filters: ScanFilters) -> tuple[ScanSummary, list[PartialCounts]]:
+    """Scan one span, in one thread, and return its summary and counts: the work of one Ray task."""
+    partial: list[PartialCounts] = []
+    summaries = list(scan_all(chunks(span, layout.last_boundary), layout, filters, partial.append, jobs=1))
+    return sum_summaries(summaries), partial
 
 
-def total(found: Iterable[Found]) -> Found:
-    """What consecutive scans of one file found, or of several files, whose lines are then numbered on."""
-    added = Found()
-    for one in found:
+def sum_summaries(summaries: Iterable[ScanSummary]) -> ScanSummary:
+    """Add up the summaries of consecutive chunks, whose lines are numbered consecutively."""
+    added = ScanSummary()
+    for one in summaries:
         numbers = map(sum, zip(added[:6], one[:6]))
-        examples = added.examples + tuple((added.lines + line, wrong) for line, wrong in one.examples)
-        added = Found._make([*numbers, examples[:FEW]])
+        examples = added.examples + tuple((added.lines + line, problem) for line, problem in one.examples)
+        added = ScanSummary._make([*numbers, examples[:MAX_EXAMPLES]])
     return added

@@ -1,7 +1,13 @@
-"""Scanners of text logs: bytes in, counts per (query, item, position) out, in a hash table that the caller keeps.
+"""Compiled scanners of text logs: they count impressions and clicks per (query, item, position) in a hash table.
 
-A record is a result page or a click. Numbers are read as they come, pages wait until all their clicks are known, and
-then go into the table, which is empty where ``shown`` is 0. Nothing is allocated, so that threads can scan at a time.
+A record is a result page or a click. A page is counted once all its clicks have been read. The hash table ``slots`` is
+open-addressed, with columns query, item, position, shown and clicked; a slot is empty if ``shown`` is 0. The caller
+allocates all arrays, so that several threads can scan at the same time.
+
+Arguments that the kernels share: ``urls`` and ``hits`` hold the results of the current session and whether they were
+clicked; ``starts``, ``keys`` and ``strays`` its pages: where their results start, their query keys, and their clicks on
+urls that no page of the session shows; ``used`` the indices of filled slots; ``totals`` the counters below; ``bad`` the
+first bad records. ``queries``, ``items`` (sorted, empty for all) and ``cut`` (positions to keep) are the filters.
 """
 
 from __future__ import annotations
@@ -20,11 +26,12 @@ __all__ = [
     "LARGEST_QUERY",
     "LARGEST_REGION",
     "LINES",
+    "N_TOTALS",
     "PAGES",
-    "REASONS",
+    "RECORD_ERRORS",
     "REGIONS",
+    "SHOWN",
     "STRAY",
-    "TALLIED",
     "TOO_LARGE",
     "TWICE",
     "count_separators",
@@ -37,11 +44,15 @@ QUERY, CLICK = ord("Q"), ord("C")
 REGIONS = 1 << 20  # a query and its region are one key: query * REGIONS + region
 LARGEST_QUERY, LARGEST_REGION = 4_000_000_000_000, 1_000_000
 
-# What a tally holds: slots in use, lines passed, pages kept, clicks on what no page of their session shows, of pages
-# that are kept, clicks before any page of their session, pages that show something twice, bad records.
+# Columns of the hash table.
+SLOT_QUERY, SLOT_ITEM, SLOT_POSITION, SHOWN, CLICKED = range(5)
+# Counters in ``totals``: filled slots, lines read, pages kept, clicks on urls that no page of their session shows (only
+# those after a kept page), clicks before any page of their session, pages that show a url twice, bad records.
 FILLED, LINES, PAGES, STRAY, EARLY, TWICE, BAD = range(7)
-TALLIED = 7
-REASONS = (
+N_TOTALS = 7
+# Columns of ``bad``: offset of the record, its line from 1, index of the error in RECORD_ERRORS.
+OFFSET, LINE, ERROR = range(3)
+RECORD_ERRORS = (
     "",
     "a whole number of at most 18 digits is expected",
     "a tab is expected",
@@ -59,7 +70,7 @@ NUMBER, NO_TAB, NO_KIND, MORE, NO_RESULTS, TOO_LARGE, NO_REGION, NO_COLON, NO_CO
 
 @inline_kernel
 def _number(text: Any, at: int, stop: int) -> Any:
-    """The whole number that starts here, -1 if there is none, and where it ends."""
+    """Read a whole number: its value, -1 if there is none or it is too long, and the offset after it."""
     value: Any = 0
     start = at
     while at < stop:
@@ -75,7 +86,7 @@ def _number(text: Any, at: int, stop: int) -> Any:
 
 @inline_kernel
 def _contains(values: Any, wanted: int) -> bool:
-    """Whether sorted values hold the wanted one."""
+    """Whether sorted values contain a value, by binary search."""
     low, high = 0, values.size
     while low < high:
         middle = (low + high) // 2
@@ -87,25 +98,27 @@ def _contains(values: Any, wanted: int) -> bool:
 
 
 @inline_kernel
-def _add(query: int, item: int, position: int, click: int, slots: Any, used: Any, tally: Any) -> None:
-    """Add an impression to the open-addressed table of (query, item, position, shown, clicked)."""
+def _add(query: int, item: int, position: int, click: int, slots: Any, used: Any, totals: Any) -> None:
+    """Add an impression to the hash table."""
     mask = slots.shape[0] - 1
     mixed = (np.uint64(query) * np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(item + (position << 40))
     mixed *= np.uint64(0xD6E8FEB86659FD93)
     s = np.int64(mixed >> np.uint64(20)) & mask
-    while slots[s, 3] > 0 and (slots[s, 0] != query or slots[s, 1] != item or slots[s, 2] != position):
+    while slots[s, SHOWN] > 0 and (
+        slots[s, SLOT_QUERY] != query or slots[s, SLOT_ITEM] != item or slots[s, SLOT_POSITION] != position
+    ):
         s = (s + 1) & mask
-    if slots[s, 3] == 0:
-        slots[s, 0], slots[s, 1], slots[s, 2], slots[s, 4] = query, item, position, 0
-        used[tally[FILLED]] = s
-        tally[FILLED] += 1
-    slots[s, 3] += 1
-    slots[s, 4] += click
+    if slots[s, SHOWN] == 0:
+        slots[s, SLOT_QUERY], slots[s, SLOT_ITEM], slots[s, SLOT_POSITION], slots[s, CLICKED] = query, item, position, 0
+        used[totals[FILLED]] = s
+        totals[FILLED] += 1
+    slots[s, SHOWN] += 1
+    slots[s, CLICKED] += click
 
 
 @inner_kernel
 def _repeats(urls: Any, start: int, stop: int) -> int:
-    """1 if a page shows something twice, 0 if not."""
+    """Return 1 if a page shows a url twice, and 0 otherwise."""
     for k in range(start + 1, stop):
         for before in range(start, k):
             if urls[before] == urls[k]:
@@ -114,19 +127,19 @@ def _repeats(urls: Any, start: int, stop: int) -> int:
 
 
 @inner_kernel
-def _note_bad(at: int, line: int, reason: int, bad: Any, tally: Any) -> None:
-    """Count a bad record, and keep where it starts, its line and what is wrong as long as there is room."""
-    if tally[BAD] < bad.shape[0]:
-        bad[tally[BAD], 0], bad[tally[BAD], 1], bad[tally[BAD], 2] = at, line, reason
-    tally[BAD] += 1
+def _note_bad(at: int, line: int, reason: int, bad: Any, totals: Any) -> None:
+    """Count a bad record, and store its offset, line and error while there is room in ``bad``."""
+    if totals[BAD] < bad.shape[0]:
+        bad[totals[BAD], OFFSET], bad[totals[BAD], LINE], bad[totals[BAD], ERROR] = at, line, reason
+    totals[BAD] += 1
 
 
 @inner_kernel
 def _count_page(
     query: int, urls: Any, hits: Any, start: int, stop: int, stray: int, queries: Any, items: Any, cut: int,
-    slots: Any, used: Any, tally: Any,
+    slots: Any, used: Any, totals: Any,
 ) -> None:  # fmt: skip
-    """Count one page if the filters keep it: of a wanted query, and after the cut made of wanted items alone."""
+    """Count a page if it is of a requested query and, after the cut, made only of requested items."""
     if queries.size > 0 and not _contains(queries, query):
         return
     stop = min(stop, start + cut)
@@ -134,16 +147,16 @@ def _count_page(
         for k in range(start, stop):
             if not _contains(items, urls[k]):
                 return
-    tally[PAGES] += 1
-    tally[STRAY] += stray
-    tally[TWICE] += _repeats(urls, start, stop)
+    totals[PAGES] += 1
+    totals[STRAY] += stray
+    totals[TWICE] += _repeats(urls, start, stop)
     for k in range(start, stop):
-        _add(query, urls[k], k - start + 1, hits[k], slots, used, tally)
+        _add(query, urls[k], k - start + 1, hits[k], slots, used, totals)
 
 
 @inner_kernel
 def _click(url: int, urls: Any, hits: Any, starts: Any, pages: int) -> int:
-    """Give a click to the last page that shows the url, at its first position there; 1 if there is none."""
+    """Assign a click to the last page that shows the url, at its first position there; return 1 if no page shows it."""
     for p in range(pages - 1, -1, -1):
         for k in range(starts[p], starts[p + 1]):
             if urls[k] == url:
@@ -154,7 +167,7 @@ def _click(url: int, urls: Any, hits: Any, starts: Any, pages: int) -> int:
 
 @inner_kernel
 def _results(text: Any, at: int, stop: int, urls: Any, hits: Any, start: int) -> Any:
-    """Read TAB URL, over and over, up to the end of a line: where the results end, and what is wrong."""
+    """Read repeated TAB URL up to the end of a line; return the end of the results in ``urls``, and the error."""
     k = start
     while at < stop:
         if text[at] != TAB:
@@ -171,7 +184,7 @@ def _results(text: Any, at: int, stop: int, urls: Any, hits: Any, start: int) ->
 
 @inner_kernel
 def _query(text: Any, at: int, stop: int, between: int) -> Any:
-    """Read a query and its region: the key of both, where they end, and what is wrong."""
+    """Read a query and its region; return the key of both, the offset after them, and the error."""
     query, at = _number(text, at, stop)
     if query < 0:
         return 0, at, NUMBER
@@ -187,7 +200,7 @@ def _query(text: Any, at: int, stop: int, between: int) -> Any:
 
 @inner_kernel
 def _start_of_line(text: Any, at: int, stop: int) -> Any:
-    """Read SessionID TAB TimePassed TAB: the session, where they end, and what is wrong."""
+    """Read SessionID TAB TimePassed TAB; return the session, the offset after them, and the error."""
     session, at = _number(text, at, stop)
     if session < 0:
         return session, at, NUMBER
@@ -202,10 +215,10 @@ def _start_of_line(text: Any, at: int, stop: int) -> Any:
 
 
 @inner_kernel
-def _take_line(
+def _read_line(
     text: Any, at: int, stop: int, urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, pages: int
 ) -> Any:
-    """Take the rest of a line, from Q or C on: how many pages there are now, clicks without one, what is wrong."""
+    """Read the rest of a line, from Q or C on; return the number of pages so far, of stray clicks, and the error."""
     kind = text[at] if at < stop else 0
     if kind not in (QUERY, CLICK):
         return pages, 0, NO_KIND
@@ -228,26 +241,24 @@ def _take_line(
 @inner_kernel
 def _count_session(
     urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, pages: int, queries: Any, items: Any, cut: int,
-    slots: Any, used: Any, tally: Any,
+    slots: Any, used: Any, totals: Any,
 ) -> None:  # fmt: skip
-    """Count the pages of a session, all of whose clicks are known."""
+    """Count the pages of a session, after all its clicks have been read."""
     for p in range(pages):
         _count_page(
-            keys[p], urls, hits, starts[p], starts[p + 1], strays[p], queries, items, cut, slots, used, tally
+            keys[p], urls, hits, starts[p], starts[p + 1], strays[p], queries, items, cut, slots, used, totals
         )  # fmt: skip
 
 
 @kernel
 def scan_sessions(
     text: Any, queries: Any, items: Any, cut: int,
-    urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, tally: Any, bad: Any,
+    urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, totals: Any, bad: Any,
 ) -> None:  # fmt: skip
-    """Scan whole sessions of the Relevance Prediction Challenge; bad lines are passed over and noted.
+    """Scan complete sessions of the Relevance Prediction Challenge; bad lines are skipped and recorded in ``bad``.
 
-    ``urls`` and ``hits`` hold the results of one session, ``starts``, ``keys`` and ``strays`` its pages; all of them
-    must be as long as the text has tabs, and two more. A click on what no page of its session shows is a stray of the
-    last page before it. ``bad`` (few, 3) gets the first bad records: where they start, their lines, from 1 up, and
-    what is wrong with them.
+    ``urls``, ``hits``, ``starts``, ``keys`` and ``strays`` must have at least as many entries as the text has tabs,
+    plus two. A click on a url that no page of its session shows is a stray click of the last page before it.
     """
     at, current, pages = 0, -1, 0
     while at < text.size:
@@ -256,42 +267,42 @@ def scan_sessions(
             at += 1
         stop = at - 1 if at > start and text[at - 1] == RETURN else at
         at += 1
-        tally[LINES] += 1
+        totals[LINES] += 1
         if stop == start:
             continue
         session, here, reason = _start_of_line(text, start, stop)
         if reason == 0 and session != current:
-            _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, tally)
+            _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals)
             current, pages, starts[0] = session, 0, 0
         if reason == 0:
-            pages, stray, reason = _take_line(text, here, stop, urls, hits, starts, keys, strays, pages)
+            pages, stray, reason = _read_line(text, here, stop, urls, hits, starts, keys, strays, pages)
             if pages > 0:
                 strays[pages - 1] += stray
             else:
-                tally[EARLY] += stray
+                totals[EARLY] += stray
         if reason != 0:
-            _note_bad(start, tally[LINES], reason, bad, tally)
-    _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, tally)
+            _note_bad(start, totals[LINES], reason, bad, totals)
+    _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals)
 
 
 @inline_kernel
-def _past_spaces(text: Any, at: int, stop: int) -> int:
+def _skip_spaces(text: Any, at: int, stop: int) -> int:
     while at < stop and (text[at] == SPACE or text[at] == RETURN or text[at] == TAB):
         at += 1
     return at
 
 
 @inner_kernel
-def _listed(text: Any, at: int, stop: int, urls: Any, hits: Any) -> Any:
-    """Read url,...,url : as the results of a page: how many, where they end, and what is wrong."""
+def _read_results(text: Any, at: int, stop: int, urls: Any, hits: Any) -> Any:
+    """Read the results url,...,url : of a page; return their number, the offset after them, and the error."""
     n = 0
     while True:
-        url, at = _number(text, _past_spaces(text, at, stop), stop)
+        url, at = _number(text, _skip_spaces(text, at, stop), stop)
         if url < 0:
             return n, at, NUMBER
         urls[n], hits[n] = url, 0
         n += 1
-        at = _past_spaces(text, at, stop)
+        at = _skip_spaces(text, at, stop)
         if at >= stop or (text[at] != COMMA and text[at] != COLON):
             return n, at, NO_COLON
         if text[at] == COLON:
@@ -300,19 +311,19 @@ def _listed(text: Any, at: int, stop: int, urls: Any, hits: Any) -> Any:
 
 
 @inner_kernel
-def _clicked(text: Any, at: int, stop: int, urls: Any, hits: Any, starts: Any) -> Any:
-    """Read the clicks on a page: how many of them are on no result of it, and what is wrong."""
-    stray, at = 0, _past_spaces(text, at, stop)
+def _read_clicks(text: Any, at: int, stop: int, urls: Any, hits: Any, starts: Any) -> Any:
+    """Read the clicks on a page; return the number of those on no result of it, and the error."""
+    stray, at = 0, _skip_spaces(text, at, stop)
     while at < stop:
         url, at = _number(text, at, stop)
         if url < 0:
             return stray, NUMBER
         stray += _click(url, urls, hits, starts, 1)
-        at = _past_spaces(text, at, stop)
+        at = _skip_spaces(text, at, stop)
         if at < stop:
             if text[at] != COMMA:
                 return stray, NO_COMMA
-            at = _past_spaces(text, at + 1, stop)
+            at = _skip_spaces(text, at + 1, stop)
             if at >= stop:
                 return stray, NUMBER
     return stray, 0
@@ -321,37 +332,37 @@ def _clicked(text: Any, at: int, stop: int, urls: Any, hits: Any, starts: Any) -
 @kernel
 def scan_pages(
     text: Any, queries: Any, items: Any, cut: int,
-    urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, tally: Any, bad: Any,
+    urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, totals: Any, bad: Any,
 ) -> None:  # fmt: skip
-    """Scan records of the native Yandex layout; bad ones are passed over and noted, as in :func:`scan_sessions`."""
+    """Scan records of the native Yandex format; bad ones are skipped and recorded, as in :func:`scan_sessions`."""
     at = 0
     while at < text.size:
         stop = at
         while stop < text.size and text[stop] != NEWLINE and text[stop] != SEMICOLON:
             stop += 1
-        start = _past_spaces(text, at, stop)
+        start = _skip_spaces(text, at, stop)
         if start < stop:
             n, stray = 0, 0
             key, here, reason = _query(text, start, stop, UNDERSCORE)
             if reason == 0 and (here >= stop or text[here] != TAB):
                 reason = NO_TAB
             if reason == 0:
-                n, here, reason = _listed(text, here + 1, stop, urls, hits)
+                n, here, reason = _read_results(text, here + 1, stop, urls, hits)
             if reason == 0:
                 starts[0], starts[1] = 0, n
-                stray, reason = _clicked(text, here, stop, urls, hits, starts)
+                stray, reason = _read_clicks(text, here, stop, urls, hits, starts)
             if reason == 0:
-                _count_page(key, urls, hits, 0, n, stray, queries, items, cut, slots, used, tally)
+                _count_page(key, urls, hits, 0, n, stray, queries, items, cut, slots, used, totals)
             else:
-                _note_bad(start, tally[LINES] + 1, reason, bad, tally)
+                _note_bad(start, totals[LINES] + 1, reason, bad, totals)
         if stop < text.size and text[stop] == NEWLINE:
-            tally[LINES] += 1
+            totals[LINES] += 1
         at = stop + 1
 
 
 @kernel
 def count_separators(text: Any) -> int:
-    """How many tabs and commas there are: at least as many as results."""
+    """Count the tabs and commas, an upper bound on the number of results."""
     n = 0
     for byte in text:
         n += (byte == TAB) + (byte == COMMA)

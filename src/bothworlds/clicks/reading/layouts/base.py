@@ -1,4 +1,7 @@
-"""What a layout is: how to recognise it, what its columns mean or how its records are scanned, how it is written."""
+"""What defines a layout: how a file is recognised, how it is read, and how generated pages are written.
+
+A layout is an instance of :class:`TableLayout` or :class:`TextLayout`, in a file of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,101 +13,113 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels import Ints
-from ..file_format import Head, first_records
+from ..file_format import LogSource, first_records
 
-__all__ = ["Batch", "Layout", "TableLayout", "TextLayout", "columns_of", "timestamps"]
+__all__ = ["GeneratedPages", "Layout", "TableLayout", "TextLayout", "columns_of", "timestamps"]
 
 
-class Batch(NamedTuple):
-    """Generated result pages, to be written in some layout."""
+class GeneratedPages(NamedTuple):
+    """A batch of generated result pages, to be written in some layout."""
 
     first: int  # number of the first page
     query: Ints  # (pages,) numbers of queries
     item: Ints  # (pages, m) items, from the first position to the last
     click: NDArray[np.uint8]  # (pages, m)
     n_queries: int
-    n_items: int  # to choose from, on every page
+    n_items: int  # that a page is drawn from
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout of logs, with the name that ``--format`` takes."""
+    """A format of click logs; ``name`` is the value of ``--format``."""
 
     name: str
-    sentence: str
+    description: str  # for error messages: the columns or the shape of a line
 
-    def mismatch(self, head: Head) -> str | None:
-        """Why a file cannot have this layout; None if it has."""
+    def mismatch(self, source: LogSource) -> str | None:
+        """Return why a file cannot have this layout, or None if it can."""
         raise NotImplementedError
 
-    def strangers(self, head: Head) -> list[str]:
-        """Columns of a file that speak for another layout."""
+    def foreign_columns(self, source: LogSource) -> list[str]:
+        """Return the columns of a file that indicate another layout."""
         return []
 
 
 @dataclass(frozen=True)
 class TableLayout(Layout):
-    """Rows with named columns, as CSV, NDJSON or Parquet."""
+    """Rows with named columns, as CSV, NDJSON or Parquet.
 
-    roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> spellings of its column
-    required: tuple[str, ...] = ()  # roles
-    foreign: tuple[str, ...] = ()  # columns of another layout, by which it is told apart
-    table: Callable[[Batch], Any] | None = None  # a batch as an Arrow table
+    ``roles`` maps the roles that the readers know (event, query, item, position, click, propensity, timestamp, learn,
+    surface; for counts also impressions and clicks) to the accepted names of the column, in lower case.
+    """
 
-    def mismatch(self, head: Head) -> str | None:
-        """Why a file cannot have this layout; None if it has."""
-        found = self.columns(head)
-        missing = [" or ".join(self.roles[role]) for role in self.required if role not in found]
+    roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    required: tuple[str, ...] = ()  # roles that a file must have
+    foreign: tuple[str, ...] = ()  # columns that indicate another layout
+    table: Callable[[GeneratedPages], Any] | None = None  # makes an Arrow table; None for counts
+
+    def mismatch(self, source: LogSource) -> str | None:
+        """Return why a file cannot have this layout, or None if it can."""
+        columns = self.columns(source)
+        missing = [" or ".join(self.roles[role]) for role in self.required if role not in columns]
         if missing:
             return f"it has no column {', no column '.join(missing)}"
-        used = {(name, column) for role, column in found.items() for name in self.roles[role]}
-        idle = ["=".join(pair) for pair in head.called if pair not in used]
-        return f"it has no place for {idle[0]}" if idle else None
+        used = {(name, column) for role, column in columns.items() for name in self.roles[role]}
+        unused = ["=".join(pair) for pair in source.renamed if pair not in used]
+        return f"it has no use for {unused[0]}" if unused else None
 
-    def strangers(self, head: Head) -> list[str]:
-        """Columns of a file that speak for another layout."""
-        return [name for name in self.foreign if name in _known(head)]
+    def foreign_columns(self, source: LogSource) -> list[str]:
+        """Return the columns of a file that indicate another layout."""
+        return [name for name in self.foreign if name in _columns_by_name(source)]
 
-    def columns(self, head: Head) -> dict[str, str]:
-        """Which column plays which role: the one that was said to, or one of that name in whatever letters."""
-        here, called = _known(head), dict(head.called)
-        found = {}
+    def columns(self, source: LogSource) -> dict[str, str]:
+        """Return the column of each role: the renamed one, or else one of an accepted name, ignoring case."""
+        here, renamed = _columns_by_name(source), dict(source.renamed)
+        columns = {}
         for role, names in self.roles.items():
-            column = next((known[name] for known in (called, here) for name in names if name in known), None)
+            column = next((known[name] for known in (renamed, here) for name in names if name in known), None)
             if column is not None:
-                found[role] = column
-        return found
+                columns[role] = column
+        return columns
 
 
 @dataclass(frozen=True)
 class TextLayout(Layout):
-    """Records of text that belong together in sessions or pages, scanned by a compiled function."""
+    """Records of text, grouped into sessions or pages, that a compiled function scans.
 
-    matches: Callable[[str], bool] = bool  # the first line
+    ``scan`` is a kernel with the arguments of :func:`bothworlds.clicks.reading.text_kernels.scan_pages`, and ``write``
+    one with those of :func:`bothworlds.clicks.text_writers.write_pages`.
+    """
+
+    matches: Callable[[str], bool] = bool  # whether a first line is of this layout
     scan: Callable[..., Any] = int
-    last_boundary: Callable[[bytes], int] = len  # where the last record or session starts, which may go on
+    last_boundary: Callable[[bytes], int] = len  # offset of the last record or session, which may be incomplete
     write: Callable[..., int] = int
 
-    def mismatch(self, head: Head) -> str | None:
-        """Why a file cannot have this layout; None if it has."""
-        if head.kind == "text" and self.matches(head.first):
+    def mismatch(self, source: LogSource) -> str | None:
+        """Return why a file cannot have this layout, or None if it can."""
+        if source.kind == "text" and self.matches(source.first_line):
             return None
-        return f"its first line {head.first[:60]!r} is not {self.sentence}" if head.first else "it is a table"
+        return (
+            f"its first line {source.first_line[:60]!r} is not {self.description}"
+            if source.first_line
+            else "it is a table"
+        )
 
-    def speaks_later(self, head: Head) -> bool:
-        """Whether a record after the first line is of this layout."""
-        return head.kind == "text" and any(map(self.matches, first_records(head)))
-
-
-def _known(head: Head) -> dict[str, str]:
-    """Columns by name in small letters; one that was given another name has no longer its own."""
-    taken = {column for _, column in head.called}
-    own = {column.lower(): column for column in reversed(head.columns) if column not in taken}
-    return own | dict(head.called)
+    def matches_later(self, source: LogSource) -> bool:
+        """Return whether any record at the start of the file is of this layout."""
+        return source.kind == "text" and any(map(self.matches, first_records(source)))
 
 
-def columns_of(batch: Batch) -> dict[str, Any]:
-    """The columns that most layouts of rows share, one row per page and position."""
+def _columns_by_name(source: LogSource) -> dict[str, str]:
+    """Columns by name in lower case; a renamed column is known by its new name only."""
+    taken = {column for _, column in source.renamed}
+    own = {column.lower(): column for column in reversed(source.columns) if column not in taken}
+    return own | dict(source.renamed)
+
+
+def columns_of(batch: GeneratedPages) -> dict[str, Any]:
+    """Return the columns that most table layouts share, with one row per page and position."""
     pages, m = batch.item.shape
     return {
         "event": np.repeat(np.arange(batch.first, batch.first + pages), m),
@@ -116,8 +131,8 @@ def columns_of(batch: Batch) -> dict[str, Any]:
     }
 
 
-def timestamps(batch: Batch) -> NDArray[np.datetime64]:
-    """A second for every page, from the start of 2024 on, one entry per row."""
+def timestamps(batch: GeneratedPages) -> NDArray[np.datetime64]:
+    """Return a timestamp per row; pages are one second apart, from the start of 2024."""
     pages, m = batch.item.shape
     seconds = np.arange(batch.first, batch.first + pages).astype("timedelta64[s]")
     return np.repeat(np.datetime64("2024-01-01T00:00:00", "us") + seconds, m)

@@ -1,4 +1,4 @@
-"""Tables of counts: how often each item was shown and clicked at each position."""
+"""The layout ``counts``: a table of impressions and clicks per item and position."""
 
 from __future__ import annotations
 

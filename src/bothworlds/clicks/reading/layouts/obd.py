@@ -1,18 +1,18 @@
-"""The Open Bandit Dataset: one row per impression, with the propensity; result pages cannot be rebuilt."""
+"""The layout ``obd``: the Open Bandit Dataset, one row per impression with its propensity and without its page."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..file_format import needs
-from .base import Batch, TableLayout, columns_of, timestamps
+from ..file_format import import_extra
+from .base import GeneratedPages, TableLayout, columns_of, timestamps
 
 __all__ = ["OBD"]
 
 
-def _table(batch: Batch) -> Any:
+def _table(batch: GeneratedPages) -> Any:
     columns = columns_of(batch)
-    return needs("pyarrow").table(
+    return import_extra("pyarrow").table(
         {
             "timestamp": timestamps(batch),
             "item_id": columns["item"],

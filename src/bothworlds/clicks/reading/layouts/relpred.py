@@ -1,4 +1,4 @@
-"""The Yandex Relevance Prediction Challenge: lines of queries and clicks, tab separated, session after session."""
+"""The layout ``relpred``: the Yandex Relevance Prediction Challenge, lines of queries and clicks, by session."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from .base import TextLayout
 
 __all__ = ["RELPRED"]
 
-START = re.compile(rb"(\d{1,18})\t\d{1,18}\t")  # what gives a line its session, as scanners see it
+START = re.compile(rb"(\d{1,18})\t\d{1,18}\t")  # a line with a session, as the scanner reads it
 LINE = re.compile(r"\d+\t\d+\t(Q\t\d+\t\d+(\t\d+)+|C\t\d+)\s*")
 
 
 def last_session(text: bytes) -> int:
-    """Where the last session starts: what comes before is complete, whatever follows.
+    """Return the offset of the last session; all sessions before it are complete.
 
-    Empty lines and bad ones belong to the session around them, as they do for scanners.
+    Empty and bad lines belong to the session around them, as they do in the scanner.
 
     >>> last_session(b"7\\t0\\tC\\t1\\n8\\t0\\tQ\\t5\\t0\\t1\\n8\\t1\\tC\\t1\\n8\\t")
     8
     """
-    session, end = None, text.rfind(b"\n") + 1  # of the last whole line
+    session, end = None, text.rfind(b"\n") + 1  # after the last complete line
     while end > 0:
         start = text.rfind(b"\n", 0, end - 1) + 1
         if (line := START.match(text, start, end)) is not None:

@@ -1,4 +1,4 @@
-"""The export of our own service: one row per event and slot, with exact propensities where they were learned from."""
+"""The layout ``service``: the export of the service, one row per event and slot, with exact propensities."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ..file_format import needs
-from .base import Batch, TableLayout, columns_of, timestamps
+from ..file_format import import_extra
+from .base import GeneratedPages, TableLayout, columns_of, timestamps
 
 __all__ = ["SERVICE"]
 
 
-def _table(batch: Batch) -> Any:
-    pyarrow, columns = needs("pyarrow"), columns_of(batch)
+def _table(batch: GeneratedPages) -> Any:
+    pyarrow, columns = import_extra("pyarrow"), columns_of(batch)
     rows = columns["event"].size
 
     def always(value: Any) -> Any:

@@ -1,23 +1,23 @@
-"""The plain tidy layout: one row per result, with the event that groups results into pages.
+"""The layout ``tidy``: one row per result, with the event that groups results into pages.
 
-The field names of open bandit pipeline (action, reward, pscore) are understood as well.
+The field names of open bandit pipeline (action, reward, pscore) are accepted as well.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..file_format import needs
-from .base import Batch, TableLayout, columns_of
+from ..file_format import import_extra
+from .base import GeneratedPages, TableLayout, columns_of
 
 __all__ = ["TIDY"]
 
 
-def _table(batch: Batch) -> Any:
+def _table(batch: GeneratedPages) -> Any:
     columns = columns_of(batch)
     if batch.n_queries == 1:
         del columns["query"]
-    return needs("pyarrow").table(columns)
+    return import_extra("pyarrow").table(columns)
 
 
 TIDY = TableLayout(

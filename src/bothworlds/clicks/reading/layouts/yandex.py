@@ -1,4 +1,4 @@
-"""The native layout of the Yandex sample: one record per result page, its results and the clicks on them."""
+"""The layout ``yandex``: the native format of the Yandex sample, one record per result page with its clicks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ START = re.compile(r"\s*\d+_\d+\t\s*\d+(\s*,\s*\d+)*\s*:")
 
 
 def last_record(text: bytes) -> int:
-    """Where the last record starts, which may go on: after the last semicolon or the end of a line."""
+    """Return the offset of the last record, which may be incomplete: after the last semicolon or newline."""
     return max(text.rfind(b";"), text.rfind(b"\n")) + 1
 
 

@@ -14,7 +14,7 @@ PAGES = {
     "item": ["tea", "milk", "milk", "tea"],
     "click": [1, 0, 1, 0],
 }
-TALLIED = {"item": ["a", "a", "b"], "position": [1, 2, 1], "impressions": [9, 8, 7], "clicks": [3, 2, 1]}
+N_TOTALS = {"item": ["a", "a", "b"], "position": [1, 2, 1], "impressions": [9, 8, 7], "clicks": [3, 2, 1]}
 
 
 def records(columns):
@@ -35,15 +35,15 @@ def indexed(columns):
 
 
 @pytest.mark.parametrize("made", [dict, records, structured, pyarrow.table, frame, indexed])
-def test_whatever_has_named_columns_is_a_log(made):
+def test_every_type_with_named_columns_is_a_log(made):
     counted = counts(made(PAGES))
     assert (counted.items, counted.pages, counted.shown.tolist()) == (("milk", "tea"), 2, [1, 1, 1, 1])
-    counted = counts(made(TALLIED))
+    counted = counts(made(N_TOTALS))
     assert (counted.shown.tolist(), counted.clicked.tolist()) == ([9, 8, 7], [3, 2, 1])
-    assert fit(made(TALLIED)).items == ("a", "b")
+    assert fit(made(N_TOTALS)).items == ("a", "b")
 
 
-def test_filters_and_judging_go_for_tables_as_for_files():
+def test_filters_and_evaluation_work_for_tables_as_for_files():
     assert counts(PAGES, positions=1).shown.tolist() == [1, 1]
     many = {name: np.tile(column, 200) for name, column in PAGES.items()} | {"propensity": np.full(800, 0.5)}
     many["event"] = np.repeat(np.arange(400), 2)
@@ -109,21 +109,21 @@ def test_not_a_number_is_missing(made):
 @pytest.mark.parametrize(
     "given", [None, 3, [1, 2], [1, 2, 3], [pyarrow.table(PAGES)], [read(PAGES)] * 2, (one for one in records(PAGES))]
 )
-def test_what_is_no_log_is_refused(given):
-    with pytest.raises(ValueError, match="a log is a path, several of them, or a table with named columns; got"):
+def test_other_types_are_refused(given):
+    with pytest.raises(ValueError, match="a log is a path, several paths, or a table with named columns; got"):
         counts(given)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({}, "the table has no columns"),
-        ({"item": [1]}, "the table has the columns item, and they fit no format"),
-        ({**TALLIED, "item": [2**70, 1, 2]}, "the table cannot be read"),
+        ({"item": [1]}, "the table has the columns item, which match no format"),
+        ({**N_TOTALS, "item": [2**70, 1, 2]}, "the table cannot be read"),
     ],
 )
-def test_a_table_that_cannot_be_read_is_refused(given, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_table_that_cannot_be_read_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
         counts(given)
 
 
@@ -167,23 +167,23 @@ def test_columns_of_lines_of_json_may_have_names_of_their_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
-        (None, "has the columns session, rank, product, clicked, and they fit no format; say which is which"),
+        (None, "has the columns session, rank, product, clicked, which match no format; name them"),
         ({"thing": "product"}, "columns may name event, position, item, .*; got 'thing'"),
-        ({**NAMES, "action": "session"}, "fit no format"),
+        ({**NAMES, "action": "session"}, "match no format"),
         ({"item": "produkt"}, "has no column 'produkt'; it has session, rank, product, clicked"),
     ],
 )
-def test_columns_that_do_not_fit_are_refused(own, columns, said):
-    with pytest.raises(ValueError, match=said):
+def test_columns_that_do_not_fit_are_refused(own, columns, message):
+    with pytest.raises(ValueError, match=message):
         read(own, columns=columns)
 
 
 def test_no_query_is_not_every_query():
-    with pytest.raises(ValueError, match="query names no query"):
+    with pytest.raises(ValueError, match="query is empty"):
         read(PAGES, query=[])
 
 
-def test_a_log_says_what_it_is_in_a_line(own):
+def test_the_repr_of_a_log_is_one_line(own):
     assert repr(read(own, columns=NAMES)) == "<Log 'own.csv': tidy>"

@@ -18,7 +18,7 @@ from tests.clicks.naive import as_dictionaries, count_sessions, same
 from tests.clicks.real import ROOT, needs_real_logs
 
 TIDY = "event,position,item,click\n1,1,a,1\n1,2,b,0\n2,1,b,0\n2,2,a,1\n3,1,a,0\n3,2,c,0\n"
-SORT = "if sessions take turns in the log, sort it by session"
+SORT = "if sessions alternate in the log, sort it by session"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_ignored_clicks_are_those_of_the_query(tmp_path, seed):
     (tmp_path / "log").write_text(sessions(seed))
     _, _, (stray, early) = count_sessions(sessions(seed))
     assert len(stray) > 3
-    everywhere = "(in the whole log, whatever the query)"
+    everywhere = "(in the whole log, for all queries)"
     for query, number in stray.items():
         assert counts(tmp_path / "log", query=query).notes[:2] == (
             f"{number} clicks on urls that their page does not show were ignored",
@@ -65,10 +65,10 @@ def test_ignored_clicks_are_those_of_the_query(tmp_path, seed):
 def test_ignored_clicks_of_the_native_layout_are_those_of_the_pages_kept(tmp_path):
     path = tmp_path / "log"
     path.write_text("1_0\t7,8 : 7 , 9\n2_0\t7,8 : 9 , 10\n2_0\t7,6 : 11\n")
-    said = "{} clicks on urls that their page does not show were ignored"
+    message = "{} clicks on urls that their page does not show were ignored"
     assert [
         counts(path, **filters).notes for filters in ({}, {"query": "1_0"}, {"query": "2_0"}, {"top_items": 2})
-    ] == [(said.format(number),) for number in (4, 1, 3, 3)]
+    ] == [(message.format(number),) for number in (4, 1, 3, 3)]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -132,11 +132,11 @@ def test_a_url_twice_on_a_page_is_clicked_where_it_comes_first(tmp_path):
     )
     assert counted.notes == (
         "1 clicks on urls that their page does not show were ignored",
-        "1 pages show a url twice; it is counted wherever it is, and clicked at the first",
+        "1 pages show a url twice; every impression of it is counted, and clicks count for the first",
     )
 
 
-def test_clicks_of_sessions_that_take_turns_are_told_apart(tmp_path):
+def test_clicks_of_alternating_sessions_are_separated(tmp_path):
     (tmp_path / "log").write_text("1\t0\tQ\t1\t0\t7\n2\t0\tQ\t1\t0\t8\n1\t1\tC\t7\n2\t1\tC\t8\n")
     counted = counts(tmp_path / "log")
     assert (counted.pages, counted.clicked.sum()) == (2, 0)
@@ -283,7 +283,7 @@ def other(click):
 
 
 @pytest.mark.parametrize(("name", "decoy"), [("log[1].csv", "log1.csv"), ("a*.csv", "ab.csv"), ("a?.csv", "ab.csv")])
-def test_a_file_is_read_whatever_its_name_would_match(tmp_path, name, decoy):
+def test_a_file_whose_name_is_a_pattern_is_read(tmp_path, name, decoy):
     (tmp_path / name).write_text(other(1))
     (tmp_path / decoy).write_text(other(0))
     assert counts(tmp_path / name).clicked.tolist() == [1]
@@ -310,7 +310,7 @@ def test_folders_that_hold_a_column_are_refused(tmp_path):
         read(tmp_path)
 
 
-def test_what_is_set_aside_in_a_folder_is_not_read(tmp_path, tidy):
+def test_hidden_files_of_a_folder_are_not_read(tmp_path, tidy):
     for folder in (".old", "_temporary/0", "parts/.git"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "log.csv").write_text(TIDY)
@@ -362,7 +362,7 @@ def test_rows_are_those_that_are_counted(tmp_path):
     assert shown == 3 * counts(log).pages
 
 
-def test_what_the_service_did_not_learn_from_has_no_propensity_and_still_counts(tmp_path):
+def test_service_rows_without_learning_are_counted_without_propensity(tmp_path):
     rows = [
         {"event": "a", "segment": "s", "arm": arm, "policy_id": "p", "position": k, "item": f"i{k}", "click": k == 0,
          "propensity": 0.5, "pinned": False, "learn": k == 0, "surface": "home", "timestamp": "2024-01-01"}
@@ -377,24 +377,24 @@ def test_what_the_service_did_not_learn_from_has_no_propensity_and_still_counts(
         assert log.rows(connection).project("item, click, propensity").fetchall() == [("i0", 1, 0.5), ("i1", 0, None)]
 
 
-@pytest.mark.parametrize(("said", "learned"), [("FALSE", False), (" False ", False), ("0", False), ("True", True)])
-def test_whether_the_service_learned_is_understood_however_it_is_written(tmp_path, said, learned):
-    head = "event,segment,arm,policy_id,position,item,click,propensity,learn"
-    (tmp_path / "export.csv").write_text(f"{head}\ne,s,learner,p,0,a,1,0.5,{said}\n")
+@pytest.mark.parametrize(("value", "learned"), [("FALSE", False), (" False ", False), ("0", False), ("True", True)])
+def test_the_learn_column_of_the_service_accepts_several_spellings(tmp_path, value, learned):
+    header = "event,segment,arm,policy_id,position,item,click,propensity,learn"
+    (tmp_path / "export.csv").write_text(f"{header}\ne,s,learner,p,0,a,1,0.5,{value}\n")
     with duckdb.connect() as connection:
         rows = read(tmp_path / "export.csv").rows(connection).project("propensity").fetchall()
     assert rows == [(0.5 if learned else None,)]
 
 
-@pytest.mark.parametrize("said", ["", "no", "2"])
-def test_whether_the_service_learned_must_be_said(tmp_path, said):
-    head = "event,segment,arm,policy_id,position,item,click,propensity,learn"
-    (tmp_path / "export.csv").write_text(f"{head}\ne,s,learner,p,0,a,1,0.5,{said}\n")
+@pytest.mark.parametrize("value", ["", "no", "2"])
+def test_a_bad_learn_column_of_the_service_is_refused(tmp_path, value):
+    header = "event,segment,arm,policy_id,position,item,click,propensity,learn"
+    (tmp_path / "export.csv").write_text(f"{header}\ne,s,learner,p,0,a,1,0.5,{value}\n")
     with pytest.raises(ValueError, match="line 2: learn must be true or false"):
         counts(tmp_path / "export.csv")
 
 
-def test_rows_come_with_what_is_to_be_said_of_them(tmp_path):
+def test_checked_rows_come_with_notes(tmp_path):
     (tmp_path / "log").write_text(TIDY + "4,1,a,9\n5,1,a\n6,1,a,1\n6,1,b,1\n")
     log = read(tmp_path / "log", skip_bad=True)
     with duckdb.connect() as connection:
@@ -432,7 +432,7 @@ def test_a_key_that_only_some_lines_have_is_read(tmp_path):
 
 @pytest.mark.parametrize("late", [{"query": "tea"}, {"pscore": 0.5}, {"timestamp": 3}])
 def test_a_key_that_comes_too_late_is_refused_or_skipped(tmp_path, monkeypatch, late):
-    monkeypatch.setattr(file_format, "LOOK", 200)
+    monkeypatch.setattr(file_format, "INSPECTED_BYTES", 200)
     text = lines(*map(row, range(20)), row(20, **late), row(21, note="x"))
     (tmp_path / "log").write_text(text)
     with pytest.raises(ValueError, match="line 21: the line has a column of this format that the first lines lack"):
@@ -443,12 +443,12 @@ def test_a_key_that_comes_too_late_is_refused_or_skipped(tmp_path, monkeypatch, 
 
 
 def test_another_spelling_beside_a_column_is_another_column(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_format, "LOOK", 200)
+    monkeypatch.setattr(file_format, "INSPECTED_BYTES", 200)
     (tmp_path / "log").write_text(lines(*map(row, range(20)), row(20, action="push")))
     assert counts(tmp_path / "log").items == ("a",)
 
 
-def test_parts_of_json_may_differ_in_what_is_not_read(tmp_path):
+def test_parts_of_json_may_differ_in_unused_keys(tmp_path):
     (tmp_path / "one").write_text(lines(row(1)))
     (tmp_path / "two").write_text(lines(dict(reversed(row(2, note="x").items()))))
     assert counts([tmp_path / "one", tmp_path / "two"]).pages == 2

@@ -57,8 +57,8 @@ def truth_below(high):
 
 def test_standard_errors_are_the_standard_deviations_over_replications(models):
     found = np.array([model.attraction for model in models]).std(axis=0)
-    said = np.median([model.item_spread.error for model in models], axis=0)
-    np.testing.assert_allclose(said, found, rtol=0.15)
+    message = np.median([model.item_spread.error for model in models], axis=0)
+    np.testing.assert_allclose(message, found, rtol=0.15)
 
 
 def test_bootstrap_and_delta_method_agree():

@@ -36,7 +36,7 @@ def test_there_and_back_changes_nothing(logged):
         assert np.array_equal(again[name], feedback[name])
 
 
-def test_what_came_back_is_judged_as_what_went(logged):
+def test_a_log_converted_forth_and_back_is_evaluated_equally(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals, paged=False)
     one, other = evaluate(log, list("ab")), evaluate(from_obp(to_obp(log)), list("ab"))
@@ -50,7 +50,7 @@ def test_feedback_without_names_and_positions_is_one_position_of_numbered_items(
 
 
 @pytest.mark.parametrize(
-    ("feedback", "complaint"),
+    ("feedback", "error_of"),
     [
         ({"action": [0]}, "reward is missing"),
         ({"action": [0.5], "reward": [0]}, "whole numbers"),
@@ -63,8 +63,8 @@ def test_feedback_without_names_and_positions_is_one_position_of_numbered_items(
         ([0, 1], "must be a dictionary of fields; got list"),
     ],
 )
-def test_feedback_that_makes_no_sense_is_refused(feedback, complaint):
-    with pytest.raises(ValueError, match=complaint):
+def test_feedback_that_makes_no_sense_is_refused(feedback, error_of):
+    with pytest.raises(ValueError, match=error_of):
         from_obp(feedback)
 
 
@@ -75,7 +75,7 @@ def test_impressions_without_propensity_cannot_go(logged):
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "said"),
+    ("column", "value", "message"),
     [
         ("propensity", 0.0, "the table, row 2: propensity must be above 0 and at most 1; got '0.0'"),
         ("propensity", -1.0, "propensity must be above 0"),
@@ -89,10 +89,10 @@ def test_impressions_without_propensity_cannot_go(logged):
         ("item", "", "item must not be missing"),
     ],
 )
-def test_a_log_in_memory_is_checked_like_a_file(column, value, said):
+def test_a_log_in_memory_is_checked_like_a_file(column, value, message):
     columns = {"item": ["a", "b"], "position": [1, 2], "click": [0, 1], "propensity": [0.5, None]}
     assert counts(columns).shown.tolist() == [1, 1]
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         counts(columns | {column: [columns[column][0], value]})
     with pytest.raises(ValueError, match=r"the table cannot be read: .*length"):
         counts(columns | {"click": [1]})

@@ -30,8 +30,8 @@ def a_log(monkeypatch, rng):
     return asked
 
 
-def test_a_ranking_is_judged_in_one_line():
-    said = answer("log.csv", "--ranking", "a,b")
+def test_a_ranking_is_evaluated_in_one_command():
+    message = answer("log.csv", "--ranking", "a,b")
     for words in (
         "a > b",
         "inverse propensity",
@@ -40,14 +40,14 @@ def test_a_ranking_is_judged_in_one_line():
         "effective impressions",
         "position 2",
     ):
-        assert words in said
-    assert "Warning" not in said
+        assert words in message
+    assert "Warning" not in message
 
 
 def test_several_targets_are_compared():
-    said = answer("log.csv", "-r", "a,b", "-r", "d, c", "-p", "uniform")
-    assert all(title in said for title in ("a > b", "d > c", "uniform"))
-    assert "one half of the log" in said
+    message = answer("log.csv", "-r", "a,b", "-r", "d, c", "-p", "uniform")
+    assert all(title in message for title in ("a > b", "d > c", "uniform"))
+    assert "one half of the log" in message
 
 
 @pytest.fixture
@@ -107,20 +107,20 @@ def test_marginals_come_from_a_table(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "error_of"),
     [
-        ("item,1,2\na,1\n", "line 2: there are 2 columns, and 3"),
+        ("item,1,2\na,1\n", "line 2: there are 2 columns, but 3"),
         ("item,1,2\na,1,x\n", "line 2: could not convert"),
-        ("item,1,2\na,1,0\na,0,1\n", "line 3: item 'a' is there twice"),
+        ("item,1,2\na,1,0\na,0,1\n", "line 3: item 'a' appears twice"),
         ("", "is empty"),
     ],
 )
-def test_bad_marginals_are_refused_with_their_line(tmp_path, text, complaint):
+def test_bad_marginals_are_refused_with_their_line(tmp_path, text, error_of):
     path = tmp_path / "mine.csv"
     path.write_text(text)
     result = run("log.csv", "--marginals", path)
     assert result.exit_code == 2
-    assert complaint in result.output
+    assert error_of in result.output
 
 
 def test_names_in_brackets_are_no_markup(tmp_path):
@@ -143,38 +143,38 @@ def test_warnings_are_printed_in_plain_words():
 
 
 def test_results_and_figure_are_written(tmp_path):
-    said = answer("log.csv", "-r", "a,b", "-r", "d,c", "--out", tmp_path / "r.json", "--plot", tmp_path / "f.svg")
+    message = answer("log.csv", "-r", "a,b", "-r", "d,c", "--out", tmp_path / "r.json", "--plot", tmp_path / "f.svg")
     found = json.loads((tmp_path / "r.json").read_text())["evaluations"]
     assert [part["target"] for part in found] == ["a > b", "d > c"]
     assert "<svg" in (tmp_path / "f.svg").read_text()
-    assert "results:" in said
-    assert "figure:" in said
+    assert "results:" in message
+    assert "figure:" in message
 
 
-def test_a_figure_of_what_is_not_supported_can_be_drawn(tmp_path):
+def test_a_figure_of_an_unsupported_target_can_be_drawn(tmp_path):
     path = tmp_path / "new.csv"
     path.write_text("item,1,2\na,1,0\nnew,0,1\n")
-    said = answer("log.csv", "--marginals", path, "--plot", tmp_path / "f.svg")
-    assert "100.0% at position 2" in said
+    message = answer("log.csv", "--marginals", path, "--plot", tmp_path / "f.svg")
+    assert "100.0% at position 2" in message
     assert (tmp_path / "f.svg").is_file()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "error_of"),
     [
-        ((), "say what to judge"),
+        ((), "nothing to evaluate"),
         (("-r", "a,b,c"), "3 items and the log 2 positions"),
         (("-r", "a,nobody"), "never shows item 'nobody'"),
         (("-p", "nonsense"), "nonsense"),
         (("-r", "a,b", "--columns", "item=a,item=b"), "--columns says item twice"),
-        (("-r", "a,b", "--replay"), "--replay plays policies"),
+        (("-r", "a,b", "--replay"), "--replay needs a policy"),
         (("-r", "a,b", "--plot", "f.txt"), "must end in .svg or .png or .pdf"),
         (("-r", "a,b", "--out", "r.txt"), "must end in .json"),
         (("-r", "a,b", "--clip-weights", "-1"), "clip_weights must be above 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(arguments, complaint):
+def test_invalid_targets_are_refused_in_one_line(arguments, error_of):
     result = run("log.csv", *arguments)
     assert result.exit_code == 2
-    assert complaint in result.output
+    assert error_of in result.output
     assert "Traceback" not in result.output

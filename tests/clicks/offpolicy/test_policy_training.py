@@ -1,4 +1,4 @@
-"""Policies taught by one half of a log and judged on the other."""
+"""Policies trained on one half of a log and evaluated on the other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 import bothworlds
 from bothworlds.clicks import compare, evaluate
-from bothworlds.clicks.offpolicy.impressions import opened
-from bothworlds.clicks.offpolicy.pages import Batch, batches, usable
-from bothworlds.clicks.offpolicy.policy_training import count_decisions, from_policy, learn_pages, marginals_of, teach
+from bothworlds.clicks.offpolicy.impressions import open_impressions
+from bothworlds.clicks.offpolicy.pages import PageBatch, count_complete_pages, page_batches
+from bothworlds.clicks.offpolicy.policy_training import count_decisions, from_policy, learn_pages, marginals_of, train
 from bothworlds.core import Decision, leaves
 from tests.clicks.evaluation_logs import as_log, as_marginals, logging_policy, pages
 from tests.policies.plain import EpsilonGreedy
@@ -28,7 +28,7 @@ def logged(rng):
 
 @dataclass(frozen=True)
 class Recorder:
-    """Always the first items; keeps a record of everything that it was taught."""
+    """Always shows the first items, and records all that it learns from."""
 
     taught: list[Any] = field(default_factory=list)
 
@@ -56,18 +56,18 @@ def same_state(one, other):
 
 
 @pytest.mark.parametrize("name", ["ftrl-pbm", "comb-ucb"])
-def test_the_compiled_loop_teaches_what_learn_teaches(logged, name):
+def test_the_compiled_training_loop_equals_calls_of_learn(logged, name):
     logging, ranking, clicks = logged
     propensity = logging.marginals[ranking, np.arange(2)]
-    batch = Batch(ranking[:300], propensity[:300], clicks[:300].astype(float))
+    batch = PageBatch(ranking[:300], propensity[:300], clicks[:300].astype(float))
     policy = bothworlds.policy(name)
-    compiled = teach(policy, policy.init(4, 2), [batch])
-    interpreted = teach(Interpreted(policy), policy.init(4, 2), [batch])
+    compiled = train(policy, policy.init(4, 2), [batch])
+    interpreted = train(Interpreted(policy), policy.init(4, 2), [batch])
     assert same_state(compiled, interpreted)
     assert not same_state(compiled, policy.init(4, 2))
 
 
-def test_a_policy_that_returns_nothing_from_learning_is_taught_as_it_is_played(logged):
+def test_a_policy_whose_learn_returns_nothing_is_trained(logged):
     logging, ranking, clicks = logged
     told, silent = Interpreted(bothworlds.policy("comb-ucb")), Interpreted(bothworlds.policy("comb-ucb"))
     silent.learn = lambda *page: told.learn(*page) and None
@@ -79,7 +79,7 @@ def test_a_policy_that_returns_nothing_from_learning_is_taught_as_it_is_played(l
 def test_the_loops_do_the_same_without_the_compiler(logged):
     logging, ranking, clicks = logged
     policy = bothworlds.policy("comb-ucb")
-    batch = Batch(ranking[:50], logging.marginals[ranking[:50], np.arange(2)], clicks[:50].astype(float))
+    batch = PageBatch(ranking[:50], logging.marginals[ranking[:50], np.arange(2)], clicks[:50].astype(float))
     counts, states = [], []
     for teaching, deciding in (
         (learn_pages, count_decisions),
@@ -93,12 +93,12 @@ def test_the_loops_do_the_same_without_the_compiler(logged):
     assert (counts[0] == counts[1]).all()
 
 
-def test_each_fold_is_taught_by_the_other_in_order_of_time(logged):
+def test_each_fold_is_evaluated_after_training_on_the_other_in_order_of_time(logged):
     logging, ranking, clicks = logged
     recorder = Recorder()
     log = as_log(ranking, clicks, logging.marginals)
     backwards = {**log, "timestamp": -log["timestamp"]}
-    with opened(backwards) as impressions:
+    with open_impressions(backwards) as impressions:
         from_policy(recorder, impressions, draws=1)
         folds = dict(impressions.connection.execute("SELECT -timestamp::BIGINT, fold FROM impressions").fetchall())
     expected = {fold: [] for fold in (0, 1)}
@@ -115,7 +115,7 @@ def test_marginals_of_one_list_are_exact_and_those_of_random_lists_nearly(rng):
     assert abs(marginals_of(Interpreted(uniform), uniform.init(4, 2), (4, 2), 10_000, rng) - 0.25).max() < 0.025
 
 
-def test_a_fixed_policy_is_worth_what_its_list_is(logged):
+def test_a_fixed_policy_is_evaluated_as_its_list(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
     policy, listed = evaluate(log, bothworlds.policy("fixed", ranking=[2, 3])), evaluate(log, list("cd"))
@@ -134,14 +134,14 @@ def test_a_learner_earns_more_than_the_log_it_learned_from(logged, policy):
     assert again.estimate("dr").value == pytest.approx(found.estimate("dr").value)
 
 
-def test_luck_in_the_lesson_does_not_count_in_the_judgement(generator):
-    """Where all items are equal, the one that looked best is worth no more; judged by what taught it, it would be."""
+def test_chance_in_the_training_half_does_not_bias_the_evaluation(generator):
+    """If all items are equal, the apparently best one is worth no more; evaluated on its training half, it would be."""
     honest, flattered = [], []
     logging, flat, policy = logging_policy(6, 1), np.full((6, 1), 0.2), EpsilonGreedy(0.0)
     for k in range(50):
         log = as_log(*pages(generator(k), logging, flat, 300), logging.marginals)
-        with opened(log) as impressions:
-            state = teach(policy, policy.init(6, 1), batches(impressions))
+        with open_impressions(log) as impressions:
+            state = train(policy, policy.init(6, 1), page_batches(impressions))
             x = marginals_of(policy, state, (6, 1), 5, generator(k))
         two = compare(log, [policy, as_marginals(x)], draws=5)
         for values, found in zip((honest, flattered), two):
@@ -157,23 +157,23 @@ def test_pages_are_put_together_from_single_impressions(rng):
     ranking[:, 1] = rng.integers(4, size=500)  # single impressions know nothing of each other
     log = as_log(ranking, clicks, logging.marginals, paged=False)
     collide = ranking[:, 0] == ranking[:, 1]
-    with opened(log) as impressions:
-        good, total = usable(impressions)
-        (batch,) = batches(impressions)
+    with open_impressions(log) as impressions:
+        good, total = count_complete_pages(impressions)
+        (batch,) = page_batches(impressions)
     assert (total, good.sum()) == (500, 500 - collide.sum())
     assert (batch.ranking == ranking[~collide]).all()
     assert (batch.clicks == clicks[~collide]).all()
     notes = evaluate(log, bothworlds.policy("uniform")).notes
-    assert any("put together" in note for note in notes)
+    assert any("composed of single impressions" in note for note in notes)
     assert any(f"{collide.sum()} of 500" in note for note in notes)
 
 
 def test_incomplete_pages_are_not_learned_from(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
-    with opened({name: column[:-1] for name, column in log.items() if name != "timestamp"}) as impressions:
-        assert usable(impressions)[0].sum() == len(ranking) - 1
-        (batch,) = batches(impressions)
+    with open_impressions({name: column[:-1] for name, column in log.items() if name != "timestamp"}) as impressions:
+        assert count_complete_pages(impressions)[0].sum() == len(ranking) - 1
+        (batch,) = page_batches(impressions)
     assert (batch.ranking == ranking[:-1]).all()
 
 
@@ -187,7 +187,7 @@ def test_pages_without_propensities_are_not_learned_from_and_counted(logged):
 
 def test_items_are_numbered_in_the_order_of_their_names():
     log = {"item": ["b", "10", "a", "9"], "position": [1, 1, 1, 1], "click": [0, 0, 0, 0]}
-    with opened(log) as impressions:
+    with open_impressions(log) as impressions:
         assert impressions.items == ("9", "10", "a", "b")
 
 
@@ -197,13 +197,13 @@ def test_a_policy_that_learns_with_propensities_needs_a_log_that_has_them(logged
         evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), bothworlds.policy("ftrl-pbm"))
 
 
-def test_a_policy_without_propensities_is_judged_by_the_direct_method(logged):
+def test_a_log_without_propensities_has_only_the_direct_method_for_a_policy(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), bothworlds.policy("comb-ucb"))
     assert found.estimate("direct").value > found.estimate("logged").value
 
 
-def test_a_log_in_which_every_page_is_incomplete_teaches_nothing(logged):
+def test_a_log_without_complete_pages_cannot_train_a_policy(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
     lonely = {**log, "event": np.arange(log["item"].size)}

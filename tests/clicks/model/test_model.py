@@ -1,4 +1,4 @@
-"""Fitted models: tables, files, surprise, and the worlds they become."""
+"""Fitted models: tables, files, perplexity, and the worlds they define."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import bothworlds
 from bothworlds.clicks import Counts, fit, load_model
-from bothworlds.clicks.model.model.model import Model, Models
+from bothworlds.clicks.model.model import Model, Models
 from tests.clicks.logs import generated
 from tests.clicks.real import real_file
 
@@ -42,13 +42,26 @@ def test_the_curve_has_a_row_for_every_position(model):
 # Surprise
 
 
+def test_models_are_a_mapping_from_queries_to_models(several):
+    assert [query for query, _ in several.items()] == list(several) == list(several.keys())
+    for query, model in dict(several).items():
+        np.testing.assert_array_equal(model.attraction, several[query].attraction)
+
+
+def test_the_arrays_of_all_queries_are_aligned(several):
+    rows = several.table()
+    assert list(several.item_names) == [row["item"] for row in rows]
+    assert list(several.queries) == [row["query"] for row in rows]
+    assert several.attraction.tolist() == [row["attraction"] for row in rows]
+
+
 def test_perplexity_is_that_of_the_likelihood(model):
     counts = generated(seed=2)
     assert model.perplexity(counts) == pytest.approx(np.exp(-model.log_likelihood / counts.shown.sum()))
     assert model.perplexity(counts) < model.perplexity(generated(seed=3))
 
 
-def test_many_models_are_surprised_each_by_its_own_query(several):
+def test_models_of_queries_predict_each_its_own_query(several):
     counts = generated(5, seed=2)
     assert several.perplexity(counts) == pytest.approx(np.exp(-several.log_likelihood / counts.shown.sum()))
 
@@ -57,7 +70,7 @@ def test_a_coin_has_perplexity_two():
     assert fit(([[100]], [[50]])).perplexity(([[10]], [[5]])) == pytest.approx(2.0)
 
 
-def test_pairs_that_the_model_does_not_know_are_left_out_and_it_says_so(model):
+def test_unknown_pairs_are_left_out_of_perplexity_and_reported(model):
     wide = generated(1, 8, 5, seed=2)
     found = model.perplexity(wide)
     known = (wide.item < 6) & (wide.position < 4)
@@ -67,24 +80,24 @@ def test_pairs_that_the_model_does_not_know_are_left_out_and_it_says_so(model):
     assert str(model.perplexity(generated(seed=2))) == repr(float(model.perplexity(generated(seed=2))))
 
 
-def test_what_the_model_holds_impossible_surprises_it_like_one_in_a_million():
+def test_impossible_clicks_count_as_one_in_a_million():
     held = fit(([[10], [10]], [[5], [0]]))
     found = held.perplexity(([[10], [10]], [[5], [1]]))
     assert found == pytest.approx((2.0**10 * 1e6) ** (1 / 20))
     assert found.impossible == 1
-    assert "1 of 20 impressions are impossible by the model" in str(found)
+    assert "1 of 20 impressions are impossible in the model" in str(found)
     assert held.perplexity(([[10], [10]], [[5], [0]])).impossible == 0
     sure = fit(([[50, 50], [50, 50]], [[50, 20], [25, 10]]))
     assert 0.999999 < sure.attraction[0] < 1.0
     assert sure.perplexity(([[50], [50]], [[40], [25]])).impossible == 10
 
 
-def test_models_and_counts_say_what_they_are_in_a_line(model):
+def test_the_repr_of_models_and_counts_is_one_line(model):
     assert repr(model).startswith("<Model: 6 items at 4 positions, log-likelihood -")
     assert repr(generated(seed=2)).startswith("<Counts: 6 items at 4 positions, ")
 
 
-def test_pairs_across_parts_that_cannot_be_compared_are_left_out(tmp_path):
+def test_pairs_of_different_components_are_left_out_of_perplexity(tmp_path):
     whole = [[90, 90], [90, 90]], [[40, 20], [30, 9]]
     loose = fit(([[90, 0], [0, 90]], [[40, 0], [0, 9]]))
     for model in (loose, load_model(loose.save(tmp_path / "m.json"))):
@@ -95,12 +108,12 @@ def test_pairs_across_parts_that_cannot_be_compared_are_left_out(tmp_path):
         assert models.perplexity(Counts.from_tables(*whole, query="q")).left_out == 180
 
 
-def test_what_is_never_clicked_has_no_chance_in_any_part():
+def test_items_without_clicks_have_probability_zero_in_all_components():
     tables = [[90, 0, 90], [0, 90, 90]], [[40, 0, 0], [0, 9, 0]]
     assert fit(tables).perplexity(tables).left_out == 0
 
 
-def test_nothing_known_is_refused(model):
+def test_counts_without_a_known_pair_are_refused(model):
     with pytest.raises(ValueError, match="knows none of the pairs"):
         model.perplexity(Counts.from_tables([[9]], [[3]], items=["somebody"]))
 
@@ -108,7 +121,7 @@ def test_nothing_known_is_refused(model):
 # Files
 
 
-def test_a_model_is_what_was_saved(model, tmp_path):
+def test_a_loaded_model_equals_the_saved_one(model, tmp_path):
     again = load_model(model.save(tmp_path / "deep" / "model.json"))
     assert isinstance(again, Model)
     assert again.attraction.tolist() == model.attraction.tolist()
@@ -119,7 +132,7 @@ def test_a_model_is_what_was_saved(model, tmp_path):
     assert list(tmp_path.rglob("*.json")) == [tmp_path / "deep" / "model.json"]
 
 
-def test_models_of_queries_warn_as_before_when_they_are_read_again(tmp_path):
+def test_loaded_models_of_queries_have_the_same_warnings(tmp_path):
     models = fit({"query": ["q"] * 4, "item": list("aabb"), "position": [1, 2] * 2, "impressions": [9] * 4,
                   "clicks": [3, 2, 2, 1]}, per_query=True)  # fmt: skip
     (warning,) = models.warnings
@@ -127,13 +140,13 @@ def test_models_of_queries_warn_as_before_when_they_are_read_again(tmp_path):
     assert load_model(models.save(tmp_path / "m.json")).warnings == models.warnings
 
 
-def test_others_may_read_a_model_where_they_may_read_files(model, tmp_path):
+def test_the_file_of_a_model_has_the_usual_permissions(model, tmp_path):
     (tmp_path / "plain").touch()
     path = model.save(tmp_path / "m.json")
     assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_many_models_are_saved_in_one_file(several, tmp_path):
+def test_models_of_queries_are_saved_in_one_file(several, tmp_path):
     again = load_model(several.save(tmp_path / "models.json"))
     assert isinstance(again, Models)
     assert list(again) == list(several)
@@ -143,7 +156,7 @@ def test_many_models_are_saved_in_one_file(several, tmp_path):
     assert again.perplexity(counts) == several.perplexity(counts)
 
 
-def test_what_is_not_a_number_is_null_in_the_file(tmp_path):
+def test_nan_is_null_in_the_file(tmp_path):
     fit(([[9, 0], [0, 0]], [[3, 0], [0, 0]])).save(tmp_path / "m.json")
     document = json.loads((tmp_path / "m.json").read_text(), parse_constant=pytest.fail)
     assert document["attraction"][1] is None
@@ -163,7 +176,7 @@ def test_a_failing_write_leaves_the_old_file(model, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "not a fitted model"),
         ("[1, 2]", "not a fitted model"),
@@ -171,27 +184,27 @@ def test_a_failing_write_leaves_the_old_file(model, tmp_path, monkeypatch):
         ('{"version": 7, "format": "x"}', "version 7"),
     ],
 )
-def test_other_files_are_refused(text, said, tmp_path):
+def test_other_files_are_refused(text, message, tmp_path):
     path = tmp_path / "other.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         load_model(path)
     with pytest.raises(ValueError, match=r"no file .*nowhere.json"):
         load_model(tmp_path / "nowhere.json")
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         ({"7": {"attr": [0.5], "exam": [0.0, 0.0]}}, "no position has an examination above 0"),
         ({"7": {"attr": [0.5], "exam": []}}, "no position has an examination above 0"),
         ({"examination": [1.0], "attraction": [0.5, 0.4], "query": [""]}, "2 attractions and 1 queries"),
     ],
 )
-def test_models_that_make_no_sense_are_refused_as_worlds(document, said, tmp_path):
+def test_invalid_models_are_refused_as_worlds(document, message, tmp_path):
     path = tmp_path / "odd.json"
     path.write_text(json.dumps(document))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         bothworlds.world(str(path))
 
 
@@ -242,7 +255,7 @@ def test_one_of_several_queries_must_be_named(several, tmp_path):
         bothworlds.world(str(tmp_path / "each.json"))
 
 
-def test_parts_that_cannot_be_compared_make_no_world(tmp_path):
+def test_a_model_that_is_not_identified_makes_no_world(tmp_path):
     model = fit(([[9, 0], [0, 9]], [[3, 0], [0, 2]]))
     with pytest.raises(ValueError, match="not identified"):
         model.world()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bothworlds.clicks import counts, generate, read
+from bothworlds.clicks.generator import draw
 from bothworlds.worlds import periodic, stochastic
 from tests.commands import answer, run
 
@@ -31,7 +32,7 @@ def test_click_rates_are_those_of_the_world(tmp_path):
     assert not close(rates(counted), WORLD.click_probabilities(0) * 0.9, counted.shown.min())
 
 
-def test_every_item_is_everywhere_as_often_as_its_propensity_says(tmp_path):
+def test_items_are_at_positions_as_often_as_their_propensity(tmp_path):
     log = read(generate(tmp_path / "log.parquet", WORLD, 40_000))
     assert np.abs(counts(log).shown - 10_000).max() < 5 * np.sqrt(40_000 * 0.25 * 0.75)
     with duckdb.connect() as connection:
@@ -39,8 +40,8 @@ def test_every_item_is_everywhere_as_often_as_its_propensity_says(tmp_path):
 
 
 def test_a_world_that_changes_is_followed(tmp_path):
-    asleep, awake = stochastic([0.0, 0.0], [1.0]), stochastic([1.0, 1.0], [1.0])
-    path = generate(tmp_path / "log.csv", periodic([asleep, awake], 30), 120)
+    without_clicks, with_clicks = stochastic([0.0, 0.0], [1.0]), stochastic([1.0, 1.0], [1.0])
+    path = generate(tmp_path / "log.csv", periodic([without_clicks, with_clicks], 30), 120)
     with duckdb.connect() as connection:
         clicked = read(path).rows(connection).order("event::INTEGER").project("click").fetchall()
     assert [click for (click,) in clicked] == ([0] * 30 + [1] * 30) * 2
@@ -62,16 +63,21 @@ def test_a_seed_fixes_every_byte(tmp_path, name):
     assert generate(tmp_path / name, WORLD, 50, seed=4).read_bytes() != one
 
 
-def test_batches_do_not_show(tmp_path, monkeypatch):
+def test_the_size_of_batches_does_not_change_the_log(tmp_path, monkeypatch):
     one = generate(tmp_path / "one.tsv", WORLD, 1000).read_bytes()
     monkeypatch.setattr("bothworlds.clicks.generator.BATCH", 77)
     assert generate(tmp_path / "two.tsv", WORLD, 1000).read_bytes() == one
 
 
-def test_a_file_takes_its_place_only_when_it_is_whole(tmp_path, monkeypatch):
+def test_an_error_leaves_the_file_that_was_there(tmp_path, monkeypatch):
     path = generate(tmp_path / "log.csv", WORLD, 10)
     before = path.read_bytes()
-    monkeypatch.setattr("bothworlds.clicks.generator._write_tables", lambda *_: 1 / 0)
+
+    def interrupted(*arguments):
+        yield next(draw(*arguments))
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("bothworlds.clicks.generator.draw", interrupted)
     with pytest.raises(ZeroDivisionError):
         generate(path, WORLD, 99)
     assert path.read_bytes() == before
@@ -79,10 +85,10 @@ def test_a_file_takes_its_place_only_when_it_is_whole(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options", "message"),
     [
         ("log.xls", {}, "must end in one of .csv"),
-        ("log.parquet.gz", {}, "packed already"),
+        ("log.parquet.gz", {}, "compressed already"),
         ("log.csv", {"format": "relpred"}, "the format relpred is text"),
         ("log.csv", {"format": "nonsense"}, "there is no format 'nonsense'"),
         ("log.csv", {"pages": 0}, "pages must be a whole number of at least 1"),
@@ -91,16 +97,16 @@ def test_a_file_takes_its_place_only_when_it_is_whole(tmp_path, monkeypatch):
         ("log.csv", {"seed": "x"}, "seed must be a whole number of at least 0"),
     ],
 )
-def test_what_cannot_be_written_is_refused(tmp_path, name, options, said):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_endings_and_options_are_refused(tmp_path, name, options, message):
+    with pytest.raises(ValueError, match=message):
         generate(tmp_path / name, WORLD, **{"pages": 10, **options})
     assert not list(tmp_path.iterdir())
 
 
 def test_the_command_writes_a_log_that_can_be_counted(tmp_path):
     path = tmp_path / "log.csv.zst"
-    said = answer("generate", path, "--world", "paper/stochastic:gap=0.01", "--pages", "200", "--queries", "2")
-    assert "200 pages" in said
+    message = answer("generate", path, "--world", "paper/stochastic:gap=0.01", "--pages", "200", "--queries", "2")
+    assert "200 pages" in message
     assert counts(path).pages == 200
 
 

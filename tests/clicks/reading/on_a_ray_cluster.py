@@ -43,7 +43,7 @@ def cluster():
         machines.shutdown()
 
 
-def test_two_machines_count_what_one_counts(tmp_path, cluster, monkeypatch):
+def test_two_machines_return_the_counts_of_one(tmp_path, cluster, monkeypatch):
     monkeypatch.setattr(ray_counts, "SPAN", 20_000)
     monkeypatch.setattr(ray_counts, "ROWS", 4_000)
     for k, (name, layout, options) in enumerate(CASES):
@@ -62,7 +62,7 @@ def test_two_machines_give_the_labels_that_one_gives(tmp_path, cluster):
     assert same(here, there)
 
 
-def test_two_machines_note_what_one_notes(tmp_path, cluster):
+def test_two_machines_return_the_notes_of_one(tmp_path, cluster):
     table = tmp_path / "table"
     table.write_text("event,query,position,item,click\n1,x,1,tea,0\n1,x,2, milk,1\n2,y,1,tea ,1\n2,y,90,milk,0\n")
     text = tmp_path / "text"
@@ -74,20 +74,20 @@ def test_two_machines_note_what_one_notes(tmp_path, cluster):
         assert len(here.notes) == notes
 
 
-def test_two_machines_refuse_what_one_does_in_several_files(tmp_path, cluster):
+def test_two_machines_raise_the_errors_of_one_for_several_files(tmp_path, cluster):
     rows = "".join(f"{k},1,a,0\n{k},2,b,1\n" for k in range(20))
     parts = {"a": f"{rows}x,1\n", "b": rows.replace("0\n", "9\n"), "c": f"{rows}y,1\n"}
     for name, content in parts.items():
         (tmp_path / name).write_text(f"event,position,item,click\n{content}")
-    complaints = []
+    messages = []
     for engine in ("duckdb", "ray"):
         with pytest.raises(ValueError, match="22 rows are bad") as caught:
             counts([tmp_path / "c", tmp_path / "a", tmp_path / "b"], engine=engine)
-        complaints.append(str(caught.value))
-    assert complaints[0] == complaints[1]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
 
 
-def test_two_machines_refuse_and_skip_what_one_does(tmp_path, cluster, monkeypatch):
+def test_two_machines_refuse_and_skip_the_rows_that_one_does(tmp_path, cluster, monkeypatch):
     monkeypatch.setattr(ray_counts, "SPAN", 200)
     rows = "".join(f"{k},1,a,0\n{k},2,b,1\n" for k in range(50))
     twice = rows + "7,3,a,0\n"

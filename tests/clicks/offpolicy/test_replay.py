@@ -8,7 +8,7 @@ import pytest
 import bothworlds
 from bothworlds.clicks import replay
 from tests.clicks.evaluation_logs import as_log, logging_policy, pages
-from tests.clicks.test_evaluation_policies import Interpreted
+from tests.clicks.offpolicy.test_policy_training import Interpreted
 from tests.policies.plain import EpsilonGreedy
 
 ATTRACTION, EXAMINATION = [0.8, 0.4, 0.1], [1.0, 0.5]
@@ -36,7 +36,7 @@ def test_a_fixed_list_earns_the_clicks_of_the_pages_that_show_it(rng):
     assert found.estimate.standard_error == pytest.approx(clicks[shown].sum(axis=1).std(ddof=1) / np.sqrt(shown.sum()))
 
 
-def test_a_learner_on_a_log_earns_what_it_earns_live(generator):
+def test_replay_estimates_the_online_clicks_of_a_learner(generator):
     logs = [uniform_log(generator(k), 1200) for k in range(60)]
     replayed = [replay(log, bothworlds.policy("comb-ucb"), seed=k).estimate.value for k, log in enumerate(logs)]
     live = bothworlds.play("comb-ucb", bothworlds.worlds.stochastic(ATTRACTION, EXAMINATION), 200, seeds=100, jobs=1)

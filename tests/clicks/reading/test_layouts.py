@@ -1,4 +1,4 @@
-"""Layouts: found from what is in a file, whatever its name, or named and then held to it."""
+"""Layouts: detected from the content of a file, or named and then checked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(tmp_path, text, name="log"):
 
 
 @pytest.mark.parametrize(("layout", "ending"), EVERY)
-def test_a_layout_is_found_whatever_the_name_of_the_file(tmp_path, layout, ending):
+def test_a_layout_is_detected_for_any_file_name(tmp_path, layout, ending):
     path = generate(tmp_path / f"log{ending}", "paper/stochastic", 300, format=layout)
     hidden = path.rename(tmp_path / "a log without an ending")
     assert read(hidden).layout == layout
@@ -60,13 +60,13 @@ def test_an_unknown_format_is_refused_with_a_list():
 
 
 def test_a_file_in_no_known_format_is_refused_with_a_list(tmp_path):
-    with pytest.raises(ValueError, match="has the columns name, age, and they fit no format; say which is which"):
+    with pytest.raises(ValueError, match="has the columns name, age, which match no format; name them"):
         read(write(tmp_path, "name,age\nada,36\n"))
 
 
 def test_a_file_that_may_be_two_things_is_refused(tmp_path):
     path = write(tmp_path, "item,item_id,position,click,propensity_score\na,1,1,0,0.5\n")
-    with pytest.raises(ValueError, match=r"is not clear; name the one that is meant: tidy .* obd"):
+    with pytest.raises(ValueError, match=r"is ambiguous; name one of: tidy .* obd"):
         read(path)
     assert counts(path, format="obd").items == ("1",)
     assert counts(path, format="tidy").items == ("a",)
@@ -75,7 +75,7 @@ def test_a_file_that_may_be_two_things_is_refused(tmp_path):
 def test_files_of_two_layouts_are_no_log(tmp_path):
     one = write(tmp_path, "item,position,click\na,1,0\n", "one")
     two = write(tmp_path, "1_0\t7 : 7;", "two")
-    with pytest.raises(ValueError, match=r"in several: tidy like .*one, yandex like .*two"):
+    with pytest.raises(ValueError, match=r"these have several: tidy like .*one, yandex like .*two"):
         read([one, two])
 
 
@@ -153,7 +153,7 @@ PAGES = "position,item,click,impression\n1,tea,1,17\n2,milk,0,17\n1,milk,1,18\n2
 def test_numbers_of_impressions_are_not_taken_for_how_many(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text(PAGES)
-    with pytest.raises(ValueError, match=r"is not clear; name the one that is meant: tidy .*; counts"):
+    with pytest.raises(ValueError, match=r"is ambiguous; name one of: tidy .*; counts"):
         read(path)
     assert counts(path, format="tidy").shown.sum() == 4
     assert counts(path, columns={"event": "impression"}).pages == 2
@@ -167,12 +167,12 @@ def test_numbers_of_impressions_are_not_taken_for_how_many(tmp_path):
 def test_counts_with_a_column_of_a_log_are_read_when_named(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("event,item,position,impressions,clicks\nsale,tea,1,9,3\n")
-    with pytest.raises(ValueError, match="is not clear; name the one that is meant: counts"):
+    with pytest.raises(ValueError, match="is ambiguous; name one of: counts"):
         read(path)
     assert counts(path, format="counts").shown.tolist() == [9]
 
 
-def test_what_columns_say_decides_the_layout(tmp_path):
+def test_renamed_columns_decide_the_layout(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("item_id,position,click,propensity_score,page\na,1,1,0.5,7\nb,2,0,0.5,7\n")
     assert read(path).layout == "obd"
@@ -180,5 +180,5 @@ def test_what_columns_say_decides_the_layout(tmp_path):
     assert (log.layout, log.has_propensities) == ("tidy", True)
     with pytest.raises(ValueError, match="not in the format obd: it has no column item_id"):
         read(path, "obd", columns={"item": "item_id"})
-    with pytest.raises(ValueError, match="not in the format obd: it has no place for event=page"):
+    with pytest.raises(ValueError, match="not in the format obd: it has no use for event=page"):
         read(path, "obd", columns={"event": "page"})

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bothworlds.clicks import fit
-from bothworlds.clicks.fitting.fit.design import design_of
-from bothworlds.statistics.rank_one.fit.fit import fit_newton
+from bothworlds.clicks.fitting.design import design_of
+from bothworlds.statistics.rank_one.fit import fit_newton
 from tests.clicks.logs import ALL, WITH_QUERIES, real
 from tests.reference.position_based import maximum
 
@@ -89,7 +89,7 @@ def test_third_trap_fifty_passes_turn_the_first_two_positions_round():
     assert done.log_likelihood > short.log_likelihood + 50.0
 
 
-def test_fourth_trap_what_does_not_connect_is_reported():
+def test_fourth_trap_disconnected_positions_are_reported():
     model = fit(real("yandex/oneQueryTrain"))
     assert not model.identified
     assert "Not identified: there are 2 groups" in model.warnings[0]
@@ -99,4 +99,4 @@ def test_fourth_trap_what_does_not_connect_is_reported():
 
 
 def test_a_curve_from_38_clicks_is_called_noise():
-    assert any("This curve is noise: with 38 clicks" in said for said in fit(real("obd/random_all.csv")).warnings)
+    assert any("This curve is noise: with 38 clicks" in message for message in fit(real("obd/random_all.csv")).warnings)

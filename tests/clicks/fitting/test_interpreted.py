@@ -15,7 +15,7 @@ import pytest
 from bothworlds.clicks import fit
 from tests.clicks.logs import generated
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def everything():
@@ -31,7 +31,7 @@ def everything():
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled here")
 def test_compiled_and_interpreted_fits_agree():
-    program = "import json, tests.clicks.test_fitting_interpreted as t; print(json.dumps(t.everything()))"
+    program = "import json, tests.clicks.fitting.test_interpreted as t; print(json.dumps(t.everything()))"
     paths = [str(ROOT), *sys.path]
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
     done = subprocess.run(

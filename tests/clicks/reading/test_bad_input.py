@@ -21,18 +21,18 @@ def write(tmp_path, text, name="log"):
     return tmp_path / name
 
 
-def complaint(path, **options):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - what it says is looked at by the caller
+def error_of(path, **options):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the caller checks the message
         counts(path, **options)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 def refused(path, **options):
-    """What is said of one bad row, record or page, less the advice, which must be there."""
-    said, advice = complaint(path, **options).rsplit("; ", 1)
+    """The error for one bad row, record or page, without the advice, which must be there."""
+    message, advice = error_of(path, **options).rsplit("; ", 1)
     assert advice == "skip_bad=True leaves it out"
-    return said
+    return message
 
 
 BAD_ROWS = {
@@ -56,10 +56,10 @@ BAD_ROWS = {
 }
 
 
-@pytest.mark.parametrize(("row", "said"), BAD_ROWS.items())
-def test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted(tmp_path, row, said):
+@pytest.mark.parametrize(("row", "message"), BAD_ROWS.items())
+def test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted(tmp_path, row, message):
     path = write(tmp_path, f"{PAGE}{row}\n3,1,a,0,0.5\n")
-    assert refused(path).startswith(f"{path}, {said}")
+    assert refused(path).startswith(f"{path}, {message}")
     skipped = counts(path, skip_bad=True)
     assert skipped.shown.sum() == 3
     assert len(skipped.notes) == 1
@@ -70,7 +70,7 @@ def test_lines_are_skipped_for_reasons_of_their_own(tmp_path):
     text = f'{PAGE}2,1,a\n3,1,a\n2,1,a,0,0.5,7\n4,1,"a"x,1,0.5\n'.encode() + b"5,1,\xff,1,0.5\n"
     (tmp_path / "log").write_bytes(text)
     assert counts(tmp_path / "log", skip_bad=True).notes == (
-        "1 lines were skipped: they have letters that are not UTF-8",
+        "1 lines were skipped: they have characters that are not UTF-8",
         "2 lines were skipped: they have fewer columns than the table",
         "1 lines were skipped: they have more columns than the table",
         "1 lines were skipped: they have a quote out of place or not closed",
@@ -84,7 +84,7 @@ def test_the_same_rows_without_the_bad_one_are_accepted_without_a_word(tmp_path)
 
 def test_the_line_is_right_after_empty_lines_and_quoted_ones(tmp_path):
     path = write(tmp_path, 'event,position,item,click\n\n1,1,"a\nb",0\n\n1,2,b,7\n')
-    assert complaint(path).startswith(f"{path}, line 6: click")
+    assert error_of(path).startswith(f"{path}, line 6: click")
 
 
 def test_the_line_is_right_after_quotes_that_are_letters(tmp_path):
@@ -96,12 +96,12 @@ def test_the_line_is_right_in_a_packed_file_among_others(tmp_path):
     good = write(tmp_path, PAGE, "a")
     bad = tmp_path / "b"
     bad.write_bytes(gzip.compress(PAGE.replace("\n1,", "\n7,").replace("b,1", "b,3").encode()))
-    assert complaint([good, bad]).startswith(f"{bad}, line 3: click")
+    assert error_of([good, bad]).startswith(f"{bad}, line 3: click")
 
 
 def test_a_bad_row_of_another_query_does_not_go_unseen(tmp_path):
     path = write(tmp_path, "event,position,item,click,query\n1,1,a,0,x\n2,1,a,9,y\n")
-    assert "line 3: click" in complaint(path, query="x")
+    assert "line 3: click" in error_of(path, query="x")
 
 
 def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
@@ -109,7 +109,7 @@ def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
     assert refused(path) == f"{path}, line 4 and line 5: event '2' has position '1' twice"
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.shown.sum()) == (1, 2)
-    assert skipped.notes == ("1 pages with a position or an item that is there twice were skipped",)
+    assert skipped.notes == ("1 pages that have a position or an item twice were skipped",)
 
 
 def test_the_lines_are_those_of_the_page_and_not_of_one_of_another_query(tmp_path):
@@ -118,15 +118,15 @@ def test_the_lines_are_those_of_the_page_and_not_of_one_of_another_query(tmp_pat
 
 
 @pytest.mark.parametrize("event", [np.datetime64("2024-01-01T00:00:00.5", "us"), True, b"\xff"])
-def test_a_bad_page_is_found_whatever_its_event_is(tmp_path, event):
+def test_a_bad_page_is_located_for_any_type_of_event(tmp_path, event):
     table = pyarrow.table({"event": [event, event], "position": [1, 1], "item": ["a", "b"], "click": [0, 1]})
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
-    assert "row 1 and " in complaint(tmp_path / "log.parquet")
+    assert "row 1 and " in error_of(tmp_path / "log.parquet")
 
 
 def test_nothing_is_left_if_all_pages_are_skipped(tmp_path):
     path = write(tmp_path, "event,position,item,click\n1,1,a,0\n1,1,b,0\n")
-    assert complaint(path, skip_bad=True).startswith("nothing is left of log")
+    assert error_of(path, skip_bad=True).startswith("nothing is left of log")
 
 
 @pytest.mark.parametrize("results", [2, 10, 70])
@@ -181,10 +181,10 @@ BAD_COUNTS = {
 }
 
 
-@pytest.mark.parametrize(("row", "said"), BAD_COUNTS.items())
-def test_bad_counts_are_refused_or_skipped(tmp_path, row, said):
+@pytest.mark.parametrize(("row", "message"), BAD_COUNTS.items())
+def test_bad_counts_are_refused_or_skipped(tmp_path, row, message):
     path = write(tmp_path, f"item,position,impressions,clicks\nb,1,10,10\n{row}\n")
-    assert refused(path) == f"{path}, line 3: {said}"
+    assert refused(path) == f"{path}, line 3: {message}"
     assert counts(path, skip_bad=True).items == ("b",)
 
 
@@ -211,10 +211,10 @@ BAD_LINES = {
 }
 
 
-@pytest.mark.parametrize(("line", "said"), BAD_LINES.items())
-def test_a_bad_line_of_a_session_is_refused_or_skipped(tmp_path, line, said):
+@pytest.mark.parametrize(("line", "message"), BAD_LINES.items())
+def test_a_bad_line_of_a_session_is_refused_or_skipped(tmp_path, line, message):
     path = write(tmp_path, f"{GOOD}{line}\n3\t0\tQ\t5\t0\t7\n")
-    assert refused(path) == f"{path}, line 3: {said}, in {line!r}"
+    assert refused(path) == f"{path}, line 3: {message}, in {line!r}"
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.notes) == (2, ("1 bad records were skipped",))
 
@@ -230,10 +230,10 @@ BAD_RECORDS = {
 }
 
 
-@pytest.mark.parametrize(("record", "said"), BAD_RECORDS.items())
-def test_a_bad_record_of_the_native_layout_is_refused_or_skipped(tmp_path, record, said):
+@pytest.mark.parametrize(("record", "message"), BAD_RECORDS.items())
+def test_a_bad_record_of_the_native_layout_is_refused_or_skipped(tmp_path, record, message):
     path = write(tmp_path, f"1_0\t7,8 : 7; 1_0\t7,8 :\n1_0\t7 :; {record}\n1_0\t7 : 7")
-    assert complaint(path).startswith(f"{path}, line 2: {said}, in {record[:10]!r}"[:-1])
+    assert error_of(path).startswith(f"{path}, line 2: {message}, in {record[:10]!r}"[:-1])
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.notes) == (4, ("1 bad records were skipped",))
 
@@ -246,94 +246,94 @@ CUT = {
 
 @pytest.mark.parametrize("layout", CUT)
 def test_a_first_line_that_was_cut_is_a_bad_line_where_the_format_is_named(tmp_path, layout):
-    line, rest, said = CUT[layout]
+    line, rest, message = CUT[layout]
     path = write(tmp_path, line + rest)
-    assert complaint(path, format=layout).startswith(f"{path}, line 1: {said}, in {line!r}"[:-1])
+    assert error_of(path, format=layout).startswith(f"{path}, line 1: {message}, in {line!r}"[:-1])
     skipped = counts(path, format=layout, skip_bad=True)
     assert (skipped.pages, skipped.notes) == (1, ("1 bad records were skipped",))
-    assert "is not in the format" in complaint(write(tmp_path, line + "\n" + line), format=layout)
+    assert "is not in the format" in error_of(write(tmp_path, line + "\n" + line), format=layout)
 
 
 def test_the_line_is_counted_over_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr("bothworlds.clicks.reading.text_chunks.CHUNK", 50)
     text = "".join(f"{k}\t0\tQ\t5\t0\t7\n" for k in range(100))
-    assert "line 101: Q or C" in complaint(write(tmp_path, f"{text}100\t0\tX\n"))
+    assert "line 101: Q or C" in error_of(write(tmp_path, f"{text}100\t0\tX\n"))
 
 
 # Files
 
 
 def test_an_empty_file_is_refused(tmp_path):
-    assert complaint(write(tmp_path, "")).endswith("log is empty")
-    assert "nothing but empty lines" in complaint(write(tmp_path, "\n\n\n"))
+    assert error_of(write(tmp_path, "")).endswith("log is empty")
+    assert "nothing but empty lines" in error_of(write(tmp_path, "\n\n\n"))
 
 
 def test_a_header_without_rows_is_refused(tmp_path):
-    assert "nothing is left of log: it has no rows" in complaint(write(tmp_path, "item,position,click\n"))
+    assert "nothing is left of log: it has no rows" in error_of(write(tmp_path, "item,position,click\n"))
 
 
 def test_an_empty_path_is_not_the_folder_one_is_in(tmp_path, monkeypatch):
     write(tmp_path, PAGE)
     monkeypatch.chdir(tmp_path)
     assert counts(".").shown.sum() == 2
-    assert complaint("").startswith("the path of the log is empty; give a file")
+    assert error_of("").startswith("the path of the log is empty; give a file")
 
 
 @pytest.mark.parametrize("columns", ["item=product", ["item"]])
 def test_columns_must_say_which_is_which(tmp_path, columns):
-    assert complaint(write(tmp_path, PAGE), columns=columns).startswith("columns must say which is which, as in {")
+    assert error_of(write(tmp_path, PAGE), columns=columns).startswith("columns must map names to columns, as in {")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
-    assert complaint(tmp_path / "no-*.csv").startswith("there is no file at")
-    assert complaint([]).startswith("no log was given")
+    assert error_of(tmp_path / "no-*.csv").startswith("there is no file at")
+    assert error_of([]).startswith("no log was given")
 
 
-def test_what_is_neither_text_nor_parquet_is_refused(tmp_path):
+def test_a_binary_file_is_refused(tmp_path):
     (tmp_path / "log").write_bytes(b"\x89PNG\r\n\0\0\0")
-    assert complaint(tmp_path / "log").endswith("is not a text file, nor Parquet")
+    assert error_of(tmp_path / "log").endswith("is neither a text file nor Parquet")
     (tmp_path / "log").write_bytes(b"PAR1 but no more")
-    assert "cannot be read as one" in complaint(tmp_path / "log")
+    assert "cannot be read as one" in error_of(tmp_path / "log")
 
 
 @pytest.mark.parametrize("skip_bad", [False, True])
 @pytest.mark.parametrize("text", [PAGE.replace("0.5\n", "0.5\r\n", 1), PAGE.replace("\n", "\r\n", 1)])
 def test_lines_that_end_in_different_ways_are_refused_by_file(tmp_path, text, skip_bad):
     (tmp_path / "log").write_bytes(text.encode())
-    said = complaint(tmp_path / "log", skip_bad=skip_bad)
-    assert said.startswith(f"{tmp_path / 'log'} cannot be read: its lines end in different ways")
+    message = error_of(tmp_path / "log", skip_bad=skip_bad)
+    assert message.startswith(f"{tmp_path / 'log'} cannot be read: its line endings differ")
 
 
 def test_lines_that_end_in_a_carriage_return_alone_are_refused(tmp_path):
     (tmp_path / "log").write_bytes(PAGE.replace("\n", "\r").encode())
-    assert complaint(tmp_path / "log").endswith(
-        "log, line 1: lines must end in a line feed, and no column may hold a break"
+    assert error_of(tmp_path / "log").endswith(
+        "log, line 1: lines must end in a line feed, and no column name may contain a line break"
     )
 
 
 def test_a_byte_order_mark_before_json_is_refused(tmp_path):
     path = write(tmp_path, '\ufeff{"position": 1, "item": "a", "click": true}\n')
-    assert complaint(path).endswith("starts with a byte order mark, which JSON must not have; save it without one")
+    assert error_of(path).endswith("starts with a byte order mark, which JSON must not have; save it without one")
 
 
 def test_a_column_that_is_there_twice_is_refused_if_it_is_needed(tmp_path):
     path = write(tmp_path, "item,position,click,Click\na,1,0,1\n")
-    assert complaint(path) == f"{path} has the columns click and Click, where one is expected; rename the others"
+    assert error_of(path) == f"{path} has the columns click and Click, where one is expected; rename the others"
     path = write(tmp_path, '{"item": "a", "position": 1, "click": 0}\n{"item": "a", "position": 1, "Click": 0}\n')
-    assert "has the columns click and Click" in complaint(path)
+    assert "has the columns click and Click" in error_of(path)
     assert counts(write(tmp_path, "item,position,click,note,Note,note\na,1,0,x,y,z\n")).items == ("a",)
 
 
 def test_text_that_is_not_utf8_is_refused(tmp_path):
     (tmp_path / "log").write_bytes(b"item,position,click\n\xff\xfe,1,0\n")
-    assert "line 2: " in complaint(tmp_path / "log")
+    assert "line 2: " in error_of(tmp_path / "log")
 
 
 @pytest.mark.parametrize(
     ("option", "value"), [("top_items", 0), ("positions", -1), ("positions", 2.5), ("top_items", True)]
 )
 def test_filters_must_be_whole_numbers(tmp_path, option, value):
-    assert complaint(write(tmp_path, PAGE), **{option: value}).startswith(f"{option} must be a whole number")
+    assert error_of(write(tmp_path, PAGE), **{option: value}).startswith(f"{option} must be a whole number")
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_filters_must_be_whole_numbers(tmp_path, option, value):
     ['[{"position": 1, "item": "a", "click": 1}]', '{\n"a": [\n1]}', '{"a":\n 1}', '{"a": "' + 70_000 * "x" + '"}'],
 )
 def test_a_document_of_json_is_no_log(tmp_path, text):
-    assert complaint(write(tmp_path, text)).endswith(
+    assert error_of(write(tmp_path, text)).endswith(
         "is one JSON document; a log in JSON has an object for every result, each on a line"
     )
 
@@ -356,17 +356,17 @@ def test_a_first_line_that_is_broken_is_no_document(tmp_path, line):
 def test_json_may_start_with_spaces(tmp_path):
     path = write(tmp_path, ' {"position": 1, "item": "a", "click": 1}\n')
     assert counts(path).shown.tolist() == [1]
-    assert complaint(write(tmp_path, ' [{"position": 1}]\n')).endswith("each on a line")
+    assert error_of(write(tmp_path, ' [{"position": 1}]\n')).endswith("each on a line")
 
 
 def test_lines_that_are_all_broken_are_no_log(tmp_path):
     path = write(tmp_path, '{"position" 1}\n{"position" 2}\n')
-    assert complaint(path).startswith(f"{path}, line 1: this looks like JSON but is malformed")
+    assert error_of(path).startswith(f"{path}, line 1: this looks like JSON but is malformed")
 
 
 def test_a_fitted_model_is_no_log(tmp_path):
     path = fit(([[9, 9]], [[3, 2]])).save(tmp_path / "model.json")
-    assert "is a fitted model and not a log; bothworlds play --world" in complaint(path)
+    assert "is a fitted model and not a log; bothworlds play --world" in error_of(path)
 
 
 @pytest.mark.parametrize("text", [PAGE, "0\t0\tQ\t1\t0\t5\t6\n" * 50_000])
@@ -374,19 +374,19 @@ def test_a_packed_file_that_ends_too_early_is_named(tmp_path, text):
     whole = gzip.compress((text * 20).encode())
     for end in (len(whole) // 2, len(whole) - 4):
         (tmp_path / "cut.gz").write_bytes(whole[:end])
-        assert "cut.gz" in complaint(tmp_path / "cut.gz")
+        assert "cut.gz" in error_of(tmp_path / "cut.gz")
 
 
 def test_options_are_for_reading(tmp_path):
     log = read(write(tmp_path, PAGE))
-    assert complaint(log, top_items=3) == "top_items says how to read a log, and this one has been read already"
-    assert complaint(log, engine="abacus") == "there is no engine 'abacus'; there are duckdb and ray"
+    assert error_of(log, top_items=3) == "top_items is an option for reading a log, and this one has been read already"
+    assert error_of(log, engine="abacus") == "there is no engine 'abacus'; there are duckdb and ray"
 
 
 def test_a_query_of_text_logs_is_named_with_its_region(tmp_path):
-    assert "named QUERY_REGION, like 9982_0" in complaint(write(tmp_path, GOOD), query="9982")
+    assert "named QUERY_REGION, like 9982_0" in error_of(write(tmp_path, GOOD), query="9982")
     for query in ("99999999999999999999_0", "5_1000001"):
-        assert complaint(write(tmp_path, GOOD), query=query).startswith(
+        assert error_of(write(tmp_path, GOOD), query=query).startswith(
             f"there is no query {query!r}: the query's number"
         )
 
@@ -400,9 +400,9 @@ def test_counts_and_text_have_no_rows(tmp_path):
 @pytest.mark.parametrize("number", ["1.000", "12.345", "1.000.000", "' 1.000'"])
 def test_a_point_between_thousands_is_refused(tmp_path, number):
     text = f"item;position;impressions;clicks\ntea;1;900;9\nmilk;1;{number.strip(chr(39))};0\n"
-    said = refused(write(tmp_path, text))
-    assert "line 3: impressions must be a whole number from 0 up; got" in said
-    assert said.endswith("; write numbers without thousands separators")
+    message = refused(write(tmp_path, text))
+    assert "line 3: impressions must be a whole number from 0 up; got" in message
+    assert message.endswith("; write numbers without thousands separators")
     assert counts(write(tmp_path, text), skip_bad=True).shown.tolist() == [900]
 
 
@@ -413,10 +413,10 @@ def test_large_counts_keep_all_digits(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(np.nan, "must not be missing"), (np.inf, "less than 2.63"), (1e20, "less than 2.63")]
+    ("number", "message"), [(np.nan, "must not be missing"), (np.inf, "less than 2.63"), (1e20, "less than 2.63")]
 )
-def test_tables_of_what_cannot_be_counted_are_refused(number, said):
-    with pytest.raises(ValueError, match=said):
+def test_tables_of_invalid_counts_are_refused(number, message):
+    with pytest.raises(ValueError, match=message):
         fit(([[number, 5], [5, 5]], [[0, 1], [1, 1]]))
 
 
@@ -426,7 +426,7 @@ def test_tables_of_what_cannot_be_counted_are_refused(number, said):
 def test_the_first_bad_rows_are_shown_and_all_are_counted(tmp_path):
     bad = "2,1,a,7,0.5\n2,1,a\n3,1,a,0,0.5\n4,x,a,0,0.5\n5,1,a,8,0.5\n"
     path = write(tmp_path, PAGE + bad)
-    assert complaint(path) == (
+    assert error_of(path) == (
         f"{path}, line 4: click must be 0 or 1; got '7'; line 5: the line has fewer columns than the table; "
         "line 7: position must be a whole number from 0 up; got 'x'; 4 rows are bad; skip_bad=True leaves them out"
     )
@@ -435,7 +435,7 @@ def test_the_first_bad_rows_are_shown_and_all_are_counted(tmp_path):
 
 def test_bad_rows_of_several_files_are_shown_with_their_files(tmp_path):
     one, other = write(tmp_path, f"{PAGE}2,1,a,7,0.5\n", "a"), write(tmp_path, PAGE.replace("1,2,b,1", "1,2,b"), "b")
-    assert complaint([one, other]) == (
+    assert error_of([one, other]) == (
         f"{one}, line 4: click must be 0 or 1; got '7'; {other}, line 3: the line has fewer columns than the table; "
         "2 rows are bad; skip_bad=True leaves them out"
     )
@@ -444,21 +444,21 @@ def test_bad_rows_of_several_files_are_shown_with_their_files(tmp_path):
 def test_the_first_bad_pages_are_shown_and_all_are_counted(tmp_path):
     rows = "".join(f"{k},1,a,0,0.5\n{k},1,b,0,0.5\n" for k in (20, 3, 100, 4))
     path = write(tmp_path, PAGE + rows)
-    said = [
+    message = [
         f"line {line} and line {line + 1}: event '{event}' has position '1' twice"
         for line, event in ((6, 3), (10, 4), (4, 20))
     ]
-    assert complaint(path) == f"{path}, {'; '.join(said)}; 4 pages are bad; skip_bad=True leaves them out"
+    assert error_of(path) == f"{path}, {'; '.join(message)}; 4 pages are bad; skip_bad=True leaves them out"
 
 
 def test_the_first_bad_records_are_shown_and_all_are_counted(tmp_path, monkeypatch):
     monkeypatch.setattr("bothworlds.clicks.reading.text_chunks.CHUNK", 30)
     bad = "".join(f"{k}\t0\tQ\t5\t0\t7\n{k}\t0\tX\n" for k in range(10))
     path = write(tmp_path, GOOD + bad)
-    said = "; ".join(
+    message = "; ".join(
         f"line {line}: Q or C is expected after the second tab, in '{k}\\t0\\tX'" for k, line in enumerate((4, 6, 8))
     )
-    assert complaint(path) == f"{path}, {said}; 10 records are bad; skip_bad=True leaves them out"
+    assert error_of(path) == f"{path}, {message}; 10 records are bad; skip_bad=True leaves them out"
     assert counts(path, skip_bad=True).notes[-1] == "10 bad records were skipped"
 
 
@@ -468,17 +468,17 @@ def test_commands_name_their_flags_and_python_its_arguments(tmp_path):
         result = run(*command)
         assert result.exit_code == 2
         assert "line 3: click must be 0 or 1; got '7'; --skip-bad leaves it out" in result.output
-    assert "; skip_bad=True leaves it out" in complaint(path)
+    assert "; skip_bad=True leaves it out" in error_of(path)
     path = write(tmp_path, "item,position,impressions,clicks\na,1,10,11\n")
     result = run("fit", path)
     assert "--clip counts as many clicks as impressions; --skip-bad leaves it out" in result.output
 
 
-def test_numbers_of_what_has_no_query_are_those_of_the_whole_log(tmp_path):
+def test_bad_rows_are_counted_in_the_whole_log(tmp_path):
     path = write(tmp_path, "event,position,item,click,query\n1,1,a,0,x\n2,1,a,9,y\n3,1\n")
     assert counts(path, query="x", skip_bad=True).notes == (
-        "1 lines were skipped (in the whole log, whatever the query): they have fewer columns than the table",
-        "1 rows were skipped (in the whole log, whatever the query): click must be 0 or 1",
+        "1 lines were skipped (in the whole log, for all queries): they have fewer columns than the table",
+        "1 rows were skipped (in the whole log, for all queries): click must be 0 or 1",
     )
 
 
@@ -488,8 +488,8 @@ def test_numbers_of_what_has_no_query_are_those_of_the_whole_log(tmp_path):
 def test_positions_after_a_gap_are_noted_and_others_are_not(tmp_path):
     path = write(tmp_path, f"{PAGE}2,1,a,0,0.5\n2,500,b,0,0.5\n")
     assert counts(path).notes == (
-        "positions jump from 2 to 500, with 1 impressions from there on; those in between do not exist in the model: "
-        "check that this is no mistake",
+        "positions jump from 2 to 500, with 1 impressions from 500 on; the model has no positions in between: check "
+        "that this is not a mistake",
     )
     assert counts(path, positions=2).notes == ()
     assert any(
@@ -511,7 +511,7 @@ def test_a_page_may_have_ten_thousand_results_and_no_more(tmp_path):
         path = write(tmp_path, start + between.join(map(str, range(10_000))) + end + "\n")
         assert counts(path, format=layout).positions[-1] == 10_000
         path = write(tmp_path, start + between.join(map(str, range(10_001))) + end + "\n")
-        assert "line 1: a result page has at most 10,000 results, in " in complaint(path, format=layout)
+        assert "line 1: a result page has at most 10,000 results, in " in error_of(path, format=layout)
 
 
 def test_a_column_of_a_frame_is_no_position_beyond_the_last(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from bothworlds import policy
 from bothworlds.clicks import compare, evaluate, read
-from bothworlds.clicks.offpolicy.result import WORDS
+from bothworlds.clicks.offpolicy.result import ESTIMATOR_NAMES
 from tests.clicks.evaluation_logs import as_log, as_marginals, by_the_formulas, logging_policy, pages
 
 RATES = np.outer([0.5, 0.4, 0.3, 0.2], [1.0, 0.5])
@@ -25,7 +25,7 @@ def logged(rng):
 
 
 @pytest.mark.parametrize("paged", [True, False])
-def test_estimates_are_what_the_formulas_say(logged, paged):
+def test_estimates_equal_their_formulas(logged, paged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals, paged=paged), as_marginals(TARGET), clip_weights=1.5)
     expected = by_the_formulas(ranking, clicks, logging.marginals, TARGET, 1.5)
@@ -44,7 +44,7 @@ def test_the_error_of_the_whole_page_is_that_of_page_sums(logged):
     assert found.estimate("ips").standard_error == pytest.approx(earned.std(ddof=1) / np.sqrt(len(earned)))
 
 
-def test_without_pages_positions_are_independent_and_it_says_so(logged):
+def test_without_pages_positions_are_assumed_independent_with_a_note(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals, paged=False), list("ab"))
     parts = [found.estimate("ips", position).standard_error for position in (1, 2)]
@@ -52,7 +52,7 @@ def test_without_pages_positions_are_independent_and_it_says_so(logged):
     assert any("independent" in note for note in found.notes)
 
 
-def test_the_target_that_made_the_log_earns_what_was_logged(logged):
+def test_the_logging_policy_has_the_logged_click_rate(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(logging.marginals))
     for name in ("ips", "snips", "clipped"):
@@ -85,7 +85,7 @@ def test_a_short_log_is_warned_of(logged):
     assert any("Too few clicks" in warning for warning in warnings)
 
 
-def test_what_the_log_never_shows_is_said_and_not_hidden(logged):
+def test_unsupported_parts_of_a_target_are_reported(logged):
     logging, ranking, clicks = logged
     kept = ranking[:, 1] != 0
     found = evaluate(as_log(ranking[kept], clicks[kept], logging.marginals), as_marginals(np.full((4, 2), 0.25)))
@@ -135,16 +135,16 @@ def test_items_unknown_to_the_log_are_not_supported(logged):
 def test_wrong_propensities_are_found_by_their_mean_weight(logged, factor):
     logging, ranking, clicks = logged
     wrong = evaluate(as_log(ranking, clicks, logging.marginals * factor), as_marginals(logging.marginals))
-    assert any("do not look right" in warning for warning in wrong.warnings)
+    assert any("seem to be wrong" in warning for warning in wrong.warnings)
 
 
 def test_swapped_propensities_are_found_too(logged):
     logging, ranking, clicks = logged
     wrong = evaluate(as_log(ranking, clicks, logging.marginals[::-1]), as_marginals(TARGET))
-    assert any("do not look right" in warning for warning in wrong.warnings)
+    assert any("seem to be wrong" in warning for warning in wrong.warnings)
 
 
-def test_clipping_lowers_the_estimate_and_says_how_much_weight_went(logged):
+def test_clipping_lowers_the_estimate_and_reports_the_lost_weight(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"), clip_weights=2.0)
     w = np.where(ranking == [0, 1], 1.0 / logging.marginals[ranking, np.arange(2)], 0.0)
@@ -182,14 +182,14 @@ def test_a_log_without_propensities_leaves_the_direct_method(logged):
     assert any("no propensities" in warning for warning in found.warnings)
 
 
-def test_a_design_in_two_parts_leaves_rates_undetermined_and_says_so(rng):
+def test_a_design_in_two_components_warns_of_undetermined_rates(rng):
     ranking = np.array([[0, 1], [2, 3]])[rng.integers(2, size=2000)]
     clicks = (rng.random((2000, 2)) < 0.3).astype(np.int64)
     found = evaluate(as_log(ranking, clicks, np.full((4, 2), 0.5)), list("bc"))
     assert any("does not determine" in warning and "100.0% at position 1" in warning for warning in found.warnings)
 
 
-def test_several_targets_are_judged_as_each_alone(logged):
+def test_compare_equals_separate_evaluations(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
     both = compare(log, [list("ab"), as_marginals(TARGET)])
@@ -207,7 +207,7 @@ def test_the_table_has_a_row_for_every_estimate(logged):
 
 
 @pytest.mark.parametrize(
-    ("target", "complaint"),
+    ("target", "error_of"),
     [
         (list("abc"), "3 items and the log 2 positions"),
         (list("aa"), "every item once"),
@@ -221,9 +221,9 @@ def test_the_table_has_a_row_for_every_estimate(logged):
         ({"a": [float("nan"), 0.0]}, "at most 1"),
     ],
 )
-def test_targets_that_make_no_sense_are_refused(logged, target, complaint):
+def test_targets_that_make_no_sense_are_refused(logged, target, error_of):
     logging, ranking, clicks = logged
-    with pytest.raises(ValueError, match=complaint):
+    with pytest.raises(ValueError, match=error_of):
         evaluate(as_log(ranking, clicks, logging.marginals), target)
 
 
@@ -246,7 +246,7 @@ def test_whole_names_have_no_point_in_targets_either(logged):
         assert_alike(evaluate(log, target), evaluate(log, ["1", "0"]))
 
 
-def test_a_target_is_called_what_it_is_said_to_be_called(logged):
+def test_a_label_names_the_target(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
     targets = [list("ab"), as_marginals(TARGET), policy("uniform")]
@@ -316,7 +316,7 @@ def test_a_position_without_propensities_is_named_and_leaves_the_others_as_they_
     assert np.isnan(found.estimate("ips").value)
 
 
-def test_a_list_without_clicks_says_nothing_against_the_model(rng):
+def test_a_list_without_clicks_is_no_evidence_against_the_model(rng):
     logging = logging_policy(4, 2, rng)
     log = as_log(*pages(rng, logging, 0.1 * RATES, 500), logging.marginals)
     log["click"][np.isin(np.char.add(log["item"], log["position"].astype(str)), ["a1", "b2"])] = 0
@@ -329,7 +329,7 @@ def test_a_model_that_is_right_but_for_rounding_is_not_doubted(clicks):
     assert evaluate(log, ["b"]).warnings == ()
 
 
-def test_the_log_itself_is_the_same_whatever_is_judged(logged):
+def test_the_logged_estimate_does_not_depend_on_the_target(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking[:997], clicks[:997], logging.marginals)
     found = compare(log, [as_marginals(TARGET), policy("pbm-ucb-mle")])
@@ -337,12 +337,12 @@ def test_the_log_itself_is_the_same_whatever_is_judged(logged):
     assert one == other
 
 
-def test_warnings_call_estimates_what_tables_call_them(logged):
+def test_warnings_use_the_names_of_tables_for_estimators(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), {"a": [0.5, 0], "b": [0, 1], "new": [0.5, 0]})
-    said = " ".join(found.warnings)
-    assert "Inverse propensity and clipped know no clicks there" in said
-    assert not any(f"{name} " in said for name in ("ips", "snips", "dr"))
+    message = " ".join(found.warnings)
+    assert "Inverse propensity and clipped know no clicks there" in message
+    assert not any(f"{name} " in message for name in ("ips", "snips", "dr"))
 
 
 def test_the_name_of_a_policy_is_no_policy(logged):
@@ -360,7 +360,7 @@ def test_a_log_of_one_page_is_refused():
         evaluate({"item": ["a"], "position": [1], "click": [1], "propensity": [0.5], "event": [1]}, ["a"])
 
 
-def test_asking_for_an_estimate_that_is_not_there_says_what_is(logged):
+def test_the_error_for_an_unknown_estimate_lists_the_known_ones(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"))
     with pytest.raises(ValueError, match="there are logged, ips, snips, clipped, direct, dr"):
@@ -404,7 +404,7 @@ def test_clicks_are_per_page_where_pages_differ_in_length(uneven):
     assert any("position 2 exists on 25.0%, position 3 exists on 25.0% of the 4,000 pages" in n for n in found.notes)
 
 
-def test_what_made_a_log_of_uneven_pages_earns_what_was_logged(uneven):
+def test_the_logging_policy_of_uneven_pages_has_the_logged_click_rate(uneven):
     found = evaluate(uneven, {"a": [0.5, 0, 0], "b": [0.5, 0, 0], "2": [0, 1, 0], "3": [0, 0, 1]})
     for position in (1, 2, 3, None):
         one, other = found.estimate("ips", position), found.estimate("logged", position)
@@ -415,9 +415,9 @@ def test_what_made_a_log_of_uneven_pages_earns_what_was_logged(uneven):
 
 
 def in_order(log):
-    from bothworlds.clicks.offpolicy.impressions import opened
+    from bothworlds.clicks.offpolicy.impressions import open_impressions
 
-    with opened(log) as impressions:
+    with open_impressions(log) as impressions:
         found = impressions.connection.execute("SELECT item FROM impressions ORDER BY timestamp, ordinal").fetchall()
         return "".join(item for (item,) in found), impressions.notes
 
@@ -437,14 +437,14 @@ def test_times_are_ordered_as_times_and_not_as_text(stamps):
     assert in_order(log) == ("abc", ())
 
 
-def test_times_that_are_none_leave_the_order_of_the_log_and_it_says_so():
+def test_unreadable_timestamps_keep_the_order_of_the_log_with_a_note():
     log = {"item": list("bac"), "position": [1, 1, 1], "click": [0, 1, 0], "timestamp": ["10", "9", "noon"]}
     order, notes = in_order(log)
     assert order == "bac"
     assert "1 timestamps are neither numbers nor dates, such as 'noon'" in notes[0]
 
 
-def test_what_reading_has_to_say_is_among_the_notes(logged):
+def test_the_notes_of_reading_are_among_the_notes_of_an_evaluation(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
     log["click"][0] = 7
@@ -458,7 +458,7 @@ def test_the_repr_is_a_short_table(rng):
     lines = repr(found).splitlines()
     assert lines[0] == "<Evaluation of 'a' on 3,000 pages: clicks per page, 95% interval"
     assert found.pages == 3000
-    assert [line.split("  ")[1] for line in lines[1:7]] == [WORDS[name] for name in found.estimators]
+    assert [line.split("  ")[1] for line in lines[1:7]] == [ESTIMATOR_NAMES[name] for name in found.estimators]
     assert f"{found.estimate('dr').value:.4f}" in lines[6]
     assert f"{found.estimate('dr').lower:.4f} to {found.estimate('dr').upper:.4f}" in lines[6]
     assert len(repr(found)) < 600

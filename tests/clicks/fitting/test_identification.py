@@ -1,4 +1,4 @@
-"""What counts determine: components, edges of what is possible, and a check by pushing the maximum about."""
+"""Identification: components, parameters at their limits, and a check by perturbing the maximum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shift(shown, clicked, seed, push=1e-4):
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_what_is_called_identified_stays_put_when_pushed(block):
+def test_perturbed_identified_fits_return_to_the_maximum(block):
     checked = 0
     for seed in range(25 * block, 25 * block + 25):
         rng = np.random.default_rng(seed)
@@ -37,7 +37,7 @@ def test_what_is_called_identified_stays_put_when_pushed(block):
 
 
 @pytest.mark.parametrize("counts", [([[9, 0], [0, 9]], [[3, 0], [0, 2]]), SLIDING])
-def test_what_is_called_unidentified_moves_when_pushed(counts):
+def test_perturbed_unidentified_fits_move(counts):
     assert not fit(counts).identified
     assert max(shift(*counts, seed) for seed in range(4)) > 0.1
 
@@ -109,8 +109,8 @@ def test_a_position_that_only_had_items_without_clicks_is_not_known(shown):
     assert np.isnan([model.examination[1], model.position_spread.high[1]]).all()
     assert model.components.positions.tolist() == [0, -1]
     assert model.warnings == (
-        "Not identified: at position 2 there were no clicks and no items that have any, and nothing says which of them "
-        "is to blame.",
+        "Not identified: at position 2 there were no clicks and no items that have clicks elsewhere, so the cause may "
+        "be the position or the items.",
     )
     with pytest.raises(ValueError, match="not identified"):
         model.world()
@@ -134,7 +134,7 @@ def test_clopper_and_pearson_bound_items_that_were_always_clicked():
     assert "1 of 2 items have attraction 1" in model.warnings[-1]
 
 
-def test_what_was_never_shown_is_not_a_number():
+def test_parameters_of_items_never_shown_are_nan():
     model = fit(([[9, 9, 0], [0, 0, 0], [9, 9, 0]], [[5, 3, 0], [0, 0, 0], [4, 2, 0]]))
     assert np.isnan(model.attraction).tolist() == [False, True, False]
     assert np.isnan(model.examination).tolist() == [False, False, True]

@@ -10,8 +10,8 @@ import pytest
 
 from bothworlds.clicks import counts
 from bothworlds.clicks.reading.layouts import LAYOUTS
-from bothworlds.clicks.reading.text_chunks import Keep, partial_counts, spans, total
-from tests.clicks.test_reading import sessions
+from bothworlds.clicks.reading.text_chunks import ScanFilters, partial_counts, spans, sum_summaries
+from tests.clicks.reading.test_counts import sessions
 
 
 @pytest.mark.parametrize("size", [50, 300, 5000, 10**9])
@@ -22,8 +22,8 @@ def test_spans_tile_a_log_and_count_alike(tmp_path, size):
     cut = spans(log, None, layout.last_boundary, size)
     assert [span.start for span in cut[1:]] == [span.stop for span in cut[:-1]]
     assert len(cut) > 1 or size > log.stat().st_size
-    parts = [partial_counts(span, layout, Keep()) for span in cut]
-    found = total(part for part, _ in parts)
+    parts = [partial_counts(span, layout, ScanFilters()) for span in cut]
+    found = sum_summaries(part for part, _ in parts)
     whole = counts(log)
     assert found.pages == whole.pages
     assert sum(table[:, 3].sum() for _, tables in parts for table in tables) == whole.shown.sum()
@@ -35,19 +35,19 @@ def test_spans_that_cut_sessions_would_count_other_clicks(tmp_path):
     log.write_text(sessions(4))
     layout = LAYOUTS["relpred"]
     careless = spans(log, None, lambda text: text.rfind(b"\n") + 1, 300)
-    parts = [partial_counts(span, layout, Keep()) for span in careless]
+    parts = [partial_counts(span, layout, ScanFilters()) for span in careless]
     assert (
-        total(part for part, _ in parts).early
-        > total([partial_counts(spans(log, None, len, 10**9)[0], layout, Keep())[0]]).early
+        sum_summaries(part for part, _ in parts).early
+        > sum_summaries([partial_counts(spans(log, None, len, 10**9)[0], layout, ScanFilters())[0]]).early
     )
 
 
 @pytest.mark.slow
-def test_a_cluster_counts_what_one_machine_counts():
+def test_a_cluster_returns_the_counts_of_one_machine():
     """In a process of its own: Ray leaves threads behind, and a process with threads had better not be forked."""
     pytest.importorskip("ray")
-    checks = Path(__file__).with_name("on_a_cluster.py")
+    checks = Path(__file__).with_name("on_a_ray_cluster.py")
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore", str(checks)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout

@@ -1,4 +1,4 @@
-"""Fitting counts: the maximum, its normal form, what is identified, and many queries at once."""
+"""Fitting counts: the maximum, normalised parameters, and a model per query."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothworlds.clicks import Counts, fit, read
-from bothworlds.clicks.fitting.fit.intervals import nothing
-from bothworlds.clicks.fitting.fit.optimiser import start
-from bothworlds.statistics.rank_one.fit.fit import fit_em, fit_newton
+from bothworlds.clicks.fitting.intervals import no_intervals
+from bothworlds.clicks.fitting.optimiser import make_workspace
+from bothworlds.statistics.rank_one.fit import fit_em, fit_newton
 from tests.clicks.logs import generated
 from tests.reference.position_based import maximum
 
@@ -52,7 +52,7 @@ def test_no_other_optimiser_finds_more(seed, share):
         assert model.converged
 
 
-def test_a_worse_curve_is_told_from_the_maximum():
+def test_a_worse_curve_has_a_lower_likelihood():
     """The comparison with another optimiser can fail: three passes of EM are not enough for it."""
     counts = generated(1, 6, 4, 3000, examination=[1.0, 0.255, 0.0873, 0.0462])
     best = maximum(*tables(counts))[2]
@@ -98,7 +98,7 @@ def test_a_strong_prior_pulls_to_the_mean_rate_of_the_log(options):
     assert fit(counts, prior=1e7, **options).attraction == pytest.approx(mean, rel=1e-3)
 
 
-def test_a_prior_predicts_better_what_was_shown_seldom(rng):
+def test_a_prior_improves_predictions_for_rare_pairs(rng):
     rates = np.outer(rng.beta(1.0, 9.0, 200), [1.0, 0.6, 0.3])
     shown = rng.poisson(4.0, rates.shape) + 1
     clicked = rng.binomial(shown, rates)
@@ -123,7 +123,7 @@ def test_counts_of_all_sizes_have_a_maximum_and_it_is_found(steep):
     assert model.log_likelihood >= em.log_likelihood - 1e-3
 
 
-def test_em_gives_what_has_no_clicks_zero_and_an_interval_as_newton_does():
+def test_em_sets_items_without_clicks_to_zero_as_newton_does():
     tables = [[50, 50, 50], [50, 50, 50], [0, 50, 50]], [[20, 10, 0], [0, 0, 0], [0, 5, 0]]
     em, newton = fit(tables, method="em"), fit(tables)
     assert em.attraction[1] == em.examination[2] == 0.0
@@ -154,7 +154,7 @@ def test_a_shared_curve_weighs_all_queries():
 
 
 @pytest.mark.parametrize("method", ["newton", "em"])
-def test_one_model_per_query_is_what_each_query_gives_alone(method):
+def test_a_model_per_query_equals_separate_fits(method):
     counts = generated(40, 4, 3, 60, seed=2, share=0.8)
     models = fit(counts, per_query=True, method=method)
     assert list(models) == list(counts.queries)
@@ -187,9 +187,12 @@ def test_pairs_that_were_never_shown_cost_no_work_and_change_nothing(impressions
     counts = generated(1, 400, 20, impressions, seed=6, share=0.15)
     benches = []
     monkeypatch.setattr(
-        "bothworlds.clicks.fitting.fit.start", lambda design: benches.append(start(design)) or benches[-1]
+        "bothworlds.clicks.fitting.fit.make_workspace",
+        lambda design: benches.append(make_workspace(design)) or benches[-1],
     )
-    monkeypatch.setattr("bothworlds.clicks.fitting.fit.delta", nothing)  # it would write over the curvature
+    monkeypatch.setattr(
+        "bothworlds.clicks.fitting.fit.delta_intervals", no_intervals
+    )  # it would write over the curvature
     model, other = fit(counts), fit_newton(*tables(counts))
     np.testing.assert_allclose(products(model), products(other), rtol=1e-9)
     assert model.identified
@@ -199,10 +202,10 @@ def test_pairs_that_were_never_shown_cost_no_work_and_change_nothing(impressions
 
 def test_threads_change_nothing(monkeypatch):
     counts = generated(200, 5, 4, 20, seed=4)
-    monkeypatch.setattr("bothworlds.clicks.fitting.fit.optimiser.CHUNK", 50)
+    monkeypatch.setattr("bothworlds.clicks.fitting.optimiser.CHUNK", 50)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     several = fit(counts, per_query=True)
-    monkeypatch.setattr("bothworlds.clicks.fitting.fit.optimiser.CHUNK", 10**9)
+    monkeypatch.setattr("bothworlds.clicks.fitting.optimiser.CHUNK", 10**9)
     one = fit(counts, per_query=True)
     for name in ("query0", "query57", "query199"):
         assert several[name].attraction.tolist() == one[name].attraction.tolist()
@@ -214,7 +217,7 @@ def test_threads_change_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"method": "svd"}, "method must be"),
         ({"iterations": 5}, "passes of method 'em'"),
@@ -229,8 +232,8 @@ def test_threads_change_nothing(monkeypatch):
         ({"replications": 1}, "replications must be"),
     ],
 )
-def test_impossible_settings_are_refused(options, said):
-    with pytest.raises(ValueError, match=said):
+def test_impossible_settings_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
         fit(generated(), **options)
 
 
@@ -238,12 +241,12 @@ ONE = {"item": ["a"], "position": [1], "click": [1]}
 
 
 @pytest.mark.parametrize("given", [generated(), ([[9]], [[3]]), read(ONE)])
-def test_what_has_been_read_is_not_read_otherwise(given):
-    with pytest.raises(ValueError, match="positions says how to read a log, and this one has been read already"):
+def test_options_for_reading_are_refused_for_counts(given):
+    with pytest.raises(ValueError, match="positions is an option for reading a log, and this one has been read"):
         fit(given, positions=1)
 
 
-def test_settings_that_nobody_knows_are_refused():
+def test_unknown_options_are_refused():
     with pytest.raises(TypeError, match="priors"):
         fit(ONE, priors=0.1)
 

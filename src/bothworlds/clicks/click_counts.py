@@ -1,4 +1,4 @@
-"""Counts: how often each item was shown and clicked at each position, query by query."""
+"""Click counts: how often each item was shown and clicked at each position of each query."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from ..kernels import Ints
 
 __all__ = ["Counts"]
 
+COLUMNS = ("query", "item", "position", "shown", "clicked")
+
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """All that a log says about a position-based model: impressions and clicks per (query, item, position).
+    """Impressions and clicks per (query, item, position): all that a position-based model needs of a log.
 
-    Row k says that item ``items[item[k]]`` of query ``queries[query[k]]`` was shown ``shown[k]`` times at position
+    Row k means that item ``items[item[k]]`` of query ``queries[query[k]]`` was shown ``shown[k]`` times at position
     ``positions[position[k]]``, and clicked ``clicked[k]`` times. Rows are sorted by query, item and position, and no
     triple appears twice.
 
@@ -29,22 +31,22 @@ class Counts:
     """
 
     items: tuple[str, ...]
-    queries: tuple[str, ...]  # ("",) for a log that knows no queries
-    positions: tuple[int, ...]  # as the log numbers them, in order
+    queries: tuple[str, ...]  # ("",) for a log without queries
+    positions: tuple[int, ...]  # numbered as in the log, in increasing order
     query: Ints  # (K,) indices into queries
     item: Ints  # (K,) indices into items
     position: Ints  # (K,) indices into positions
     shown: Ints  # (K,)
     clicked: Ints  # (K,)
-    origin: str = ""  # where they come from, in words
-    pages: int | None = None  # result pages that were counted, where the log has pages
-    notes: tuple[str, ...] = ()  # what was left out or changed while counting, in sentences
+    origin: str = ""  # the name of the log
+    pages: int | None = None  # result pages that were counted; None if the log has no pages
+    notes: tuple[str, ...] = ()  # sentences about rows that were left out or changed while counting
 
     def __post_init__(self) -> None:
-        for name in ("query", "item", "position", "shown", "clicked"):
+        for name in COLUMNS:
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
-        if len({getattr(self, name).shape for name in ("query", "item", "position", "shown", "clicked")}) != 1:
-            raise ValueError("query, item, position, shown and clicked must be as long as each other")
+        if len({getattr(self, name).shape for name in COLUMNS}) != 1:
+            raise ValueError("query, item, position, shown and clicked must have the same length")
         for name, labels in (("query", self.queries), ("item", self.items), ("position", self.positions)):
             code = getattr(self, name)
             if code.ndim != 1 or (code.size and not (code.min() >= 0 and code.max() < len(labels))):
@@ -59,7 +61,7 @@ class Counts:
         order = np.argsort(key, kind="stable")
         if (np.diff(key[order]) == 0).any():
             raise ValueError("an item has two rows for one query and position")
-        for name in ("query", "item", "position", "shown", "clicked"):
+        for name in COLUMNS:
             object.__setattr__(self, name, getattr(self, name)[order])
 
     def __len__(self) -> int:
@@ -80,25 +82,27 @@ class Counts:
         positions: Sequence[int] | None = None,
         query: str = "",
     ) -> Counts:
-        """Counts of one query from two tables (n_items, n_positions); pairs never shown are left out."""
+        """Return the counts of one query from two tables (n_items, n_positions); pairs never shown are left out."""
         a, b = np.asarray(shown), np.asarray(clicked)
         if a.ndim != 2 or a.shape != b.shape:
-            raise ValueError(f"shown and clicked must be tables of one shape; got {a.shape} and {b.shape}")
+            raise ValueError(f"shown and clicked must be tables of the same shape; got {a.shape} and {b.shape}")
         n, m = a.shape
         if not all(table.dtype.kind in "iufb" for table in (a, b)):
             raise ValueError("impressions and clicks must be tables of numbers, items by positions")
         if any(np.isnan(table).any() for table in (a, b)):
-            raise ValueError("impressions and clicks must not be missing; put 0 where there were none")
+            raise ValueError("impressions and clicks must not be missing; write 0 where there were none")
         if any((table != np.floor(table)).any() for table in (a, b)):
             raise ValueError("impressions and clicks must be whole numbers")
         if any(np.abs(table.astype(np.float64)).sum() >= 2.0**63 for table in (a, b)):
             raise ValueError("impressions and clicks must add up to less than 2^63")
         if (b[a == 0] != 0).any():
-            raise ValueError("there are clicks on what was never shown")
+            raise ValueError("there are clicks on pairs of item and position that were never shown")
         rows, columns = np.nonzero(a)
         names = tuple(items) if items is not None else tuple(str(i) for i in range(n))
         labels = tuple(positions) if positions is not None else tuple(range(1, m + 1))
         if len(names) != n or len(labels) != m:
-            raise ValueError(f"{n} items and {m} positions need as many names")
+            raise ValueError(
+                f"the tables have {n} items and {m} positions; got {len(names)} item names and {len(labels)} positions"
+            )
         zero = np.zeros(rows.size, np.int64)
         return cls(names, (query,), labels, zero, rows, columns, a[rows, columns], b[rows, columns])

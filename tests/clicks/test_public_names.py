@@ -1,0 +1,47 @@
+"""The public names of ``bothworlds.clicks``."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import get_type_hints
+
+import pytest
+
+from bothworlds import clicks
+from bothworlds.clicks.fitting.fit import FitOptions
+
+
+@pytest.mark.parametrize("name", clicks.__all__)
+def test_every_public_name_can_be_imported(name):
+    assert callable(getattr(clicks, name))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = clicks.nothing
+
+
+def test_no_module_shadows_a_public_name():
+    """Importing a submodule sets an attribute of the package, which must not replace a function."""
+    program = """
+import importlib, pkgutil
+from bothworlds import clicks
+for module in pkgutil.iter_modules(clicks.__path__):
+    importlib.import_module(f"bothworlds.clicks.{module.name}")
+print(sorted(name for name in clicks.__all__ if not callable(getattr(clicks, name))))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("function", [clicks.fit, clicks.counts, clicks.read])
+def test_signatures_list_all_parameters(function):
+    parameters = inspect.signature(function).parameters
+    assert {"format", "top_items", "positions", "query", "skip_bad", "clip", "columns"} <= set(parameters)
+    assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+
+
+def test_the_overloads_of_fit_have_the_options_of_fit():
+    assert {"log_or_counts", "per_query", *get_type_hints(FitOptions)} == set(inspect.signature(clicks.fit).parameters)
