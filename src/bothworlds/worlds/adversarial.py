@@ -20,7 +20,7 @@ BLOCK = 100  # rounds per block; each block has its share of corrupted rounds
 
 
 def hard_gap(n_items: int, n_positions: int, rounds: int) -> float:
-    r"""The gap of the hard instance, :math:`\frac{1}{8} \sqrt{(n - m + 1) / T}`: how much likelier the hidden clicks are.
+    r"""The gap of the hard instance, :math:`\frac{1}{8} \sqrt{(n - m + 1) / T}`, by which hidden clicks are likelier.
 
     It is too small to be detected in T rounds, and large enough that regret is lost by not detecting it.
 

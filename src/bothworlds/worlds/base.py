@@ -269,7 +269,7 @@ def first_difference(world: World, stop: int) -> int | None:
 
 
 def examination_of(world: World) -> tuple[float, ...] | None:
-    """Return the examination of every position in round 0, or None if the world does not follow the position-based model.
+    """Return the examination of every position in round 0; None for a world without attraction and examination.
 
     >>> examination_of(stochastic([0.9, 0.5, 0.1], [1.0, 0.5]))
     (1.0, 0.5)
