@@ -109,6 +109,8 @@ def load_results(path: str | Path) -> list[Result]:
     pyarrow = _pyarrow()
     table = pyarrow.parquet.read_table(path)
     plays = json.loads((table.schema.metadata or {}).get(b"bothworlds", b'{"plays": []}'))["plays"]
+    if not plays or sum(play["replications"] * play["checkpoints"] for play in plays) != table.num_rows:
+        raise ValueError(f"{path} was not written by save_results: its rows do not match its metadata")
     columns = {name: table[name].to_numpy() for name in COLUMNS}
     results, start = [], 0
     for play, seconds in zip(plays, _read_times(path, plays)):
@@ -133,8 +135,6 @@ def load_results(path: str | Path) -> list[Result]:
             )
         )
         start = end
-    if start != table.num_rows or not plays:
-        raise ValueError(f"{path} was not written by save_results: its rows do not match its metadata")
     return results
 
 

@@ -1,4 +1,4 @@
-"""FTRL-PBM as it is served: with nothing changed it is itself, and what is changed shows."""
+"""FTRL-PBM as the service runs it: without changes it is FTRL-PBM itself, and each change has an effect."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import pytest
 
 import bothworlds
 from bothworlds.arena import UnchangedWorldWarning
-from bothworlds.experiments.base import Results
-from bothworlds.experiments.reproduce import ON_REQUEST, QUESTIONS, SIZES
-from bothworlds.experiments.served import ServedFtrl
-from bothworlds.experiments.service import Service, arrivals, variants
+from bothworlds.experiments import QUESTIONS, SIZES, Results, service_cost
+from bothworlds.experiments.delayed_policy import DelayedFtrl
+from bothworlds.experiments.reproduce import ON_REQUEST
+from bothworlds.experiments.result_lookup import game_key
+from bothworlds.experiments.service_cost import ServiceCost, newcomers, variants
 
 WORLD = "paper/stochastic"
 
@@ -19,20 +20,20 @@ def regret(policy, rounds=2000):
     return bothworlds.play(policy, WORLD, rounds, seeds=2, checkpoints=4, progress=False).regret()
 
 
-def test_with_nothing_changed_it_is_ftrl_pbm():
-    assert np.array_equal(regret(ServedFtrl()), regret("ftrl-pbm"))
+def test_with_default_settings_it_is_ftrl_pbm():
+    assert np.array_equal(regret(DelayedFtrl()), regret("ftrl-pbm"))
 
 
 @pytest.mark.parametrize("changed", [{"refresh": 10}, {"delay": 5}, {"floor": 0.1}, {"fixed_point": True}])
 def test_each_change_has_an_effect_but_a_small_one(changed):
     # Whole numbers differ from others in the last digits only, which takes a while to show in a list.
-    plain, other = regret("ftrl-pbm"), regret(ServedFtrl(**changed))
+    plain, other = regret("ftrl-pbm"), regret(DelayedFtrl(**changed))
     assert "fixed_point" in changed or not np.array_equal(plain, other)
     assert abs(other - plain).max() < 0.5 * plain.max()
 
 
-def test_a_newcomer_is_not_shown_before_it_comes():
-    policy = ServedFtrl(newcomer=2, arrives=50, floor=0.05, refresh=5, delay=3)
+def test_a_newcomer_is_not_shown_before_it_arrives():
+    policy = DelayedFtrl(newcomer=2, arrives=50, floor=0.05, refresh=5, delay=3)
     state, rng, seen = policy.init(5, 2), np.random.default_rng(0), []
     for _ in range(400):
         decision = policy.decide(state, rng)
@@ -44,29 +45,27 @@ def test_a_newcomer_is_not_shown_before_it_comes():
 
 def test_a_newcomer_keeps_its_identity_when_items_are_relabelled():
     labels = np.array([3, 1, 0, 2])
-    assert labels[ServedFtrl(newcomer=2).relabelled(labels).newcomer] == 2
+    assert labels[DelayedFtrl(newcomer=2).relabelled(labels).newcomer] == 2
 
 
 def test_starting_at_zero_lets_the_worst_item_take_over():
     rounds = 4000
-    late = arrivals(10, rounds)
+    late = newcomers(10, rounds)
     zero, median = (regret(late[f"worst item starts at {start}"], rounds)[:, -1].mean() for start in ("zero", "median"))
     assert zero > median
 
 
-def test_it_is_a_question_that_is_asked_by_name_only(tmp_path, monkeypatch):
-    from bothworlds.experiments import service
-
+def test_the_question_is_played_on_request_only(tmp_path, monkeypatch):
     assert "service" in ON_REQUEST
     assert "service" not in QUESTIONS
-    monkeypatch.setitem(service.ROUNDS, "quick", 300)
-    monkeypatch.setitem(service.SEEDS, "quick", 2)
-    games = Service().games(SIZES["quick"])
-    assert len({(game.policy.label, game.world.name) for game in games}) == len(games)
+    monkeypatch.setitem(service_cost.ROUNDS, "quick", 300)
+    monkeypatch.setitem(service_cost.SEEDS, "quick", 2)
+    games = ServiceCost().games(SIZES["quick"])
+    assert len({game_key(game.policy, game.world, game.rounds) for game in games}) == len(games)
     with pytest.warns(UnchangedWorldWarning):  # 300 rounds are fewer than a phase
         results = Results([bothworlds.play(g.policy, g.world, g.rounds, seeds=2, progress=False) for g in games])
-    assert len(Service().verdicts(results, SIZES["quick"])) == 3
-    assert "all defaults" in service.table(results, SIZES["quick"])
-    assert Service().figures(results, SIZES["quick"], str(tmp_path))
+    assert len(ServiceCost().verdicts(results, SIZES["quick"])) == 3
+    assert "all defaults" in service_cost.regret_table(results, SIZES["quick"])
+    assert ServiceCost().figures(results, SIZES["quick"], str(tmp_path))
     assert (tmp_path / "service.svg").stat().st_size > 1000
     assert set(variants()) >= {"floor 0.02", "fixed point"}
