@@ -54,5 +54,9 @@ def test_the_report_says_in_whose_place_the_world_stands(tmp_path):
     page = answer.report.read_text()
     assert "<h1>What holds of the paper, with fitted(news)</h1>" in page
     assert "8 items, 3 positions" in page
+    for drawing in (tmp_path / "growth" / "figures").glob("*.svg"):
+        labels = drawing.read_text()
+        assert "Theorem 1, 10 items, 5 positions" in labels  # the synthetic world
+        assert "Theorem 1, 8 items, 3 positions" in labels  # the fitted one
     assert any("fitted(news)/stochastic" in verdict.measured for verdict in answer.verdicts)
     assert not any("yandex" in verdict.measured for verdict in answer.verdicts)

@@ -42,14 +42,18 @@ def compete(
     ['uniform', 'ftrl-pbm']
     """
     results = []
-    players, places = [resolve_policy(policy) for policy in policies], [resolve_world(world) for world in worlds]
+    players = [resolve_policy(policy) for policy in policies]
+    places = [resolve_world(world) for world in worlds]
     settings = RunSettings.checked(rounds, seeds, seed, checkpoints, jobs)
-    warn_of_no_change((place, settings.rounds) for place in places)
+    warn_of_no_change((world, settings.rounds) for world in places)
     # The compiled loop of a policy is the same in all worlds: one world is enough.
-    ahead = [Simulation(one, place, rounds, True, tell) for place in places[:1] for one in players]
+    ahead = [Simulation(policy, world, rounds, True, tell) for world in places[:1] for policy in players]
     compile_ahead(ahead, jobs, progress)
     pairs = [
-        (one, place) for place in places for one in players if not (tell and _lacks_examination(one, rounds, place))
+        (policy, world)
+        for world in places
+        for policy in players
+        if not (tell and _lacks_examination(policy, rounds, world))
     ]
     title = f"{len(pairs)} games" if len(pairs) > 1 else "one game"
     with progress_bar(title, rounds * len(settings.replications) * len(pairs), progress) as report:

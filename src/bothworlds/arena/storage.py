@@ -83,10 +83,10 @@ def load(path: str | Path, *, policy: str | None = None, world: str | None = Non
     ]
     if len(selected) == 1:
         return selected[0]
-    found = "; ".join(f"{one.policy} in {one.world}, {one.rounds[-1]} rounds" for one in (selected or results)[:5])
+    some = "; ".join(f"{one.policy} in {one.world}, {one.rounds[-1]} rounds" for one in (selected or results)[:5])
     raise ValueError(
         f"{len(selected)} of the {len(results)} results in {path} match; select one by policy, world and rounds, or "
-        f"read all with load_results. There are {found}{', ...' if len(selected or results) > 5 else ''}"
+        f"read all with load_results. There are {some}{', ...' if len(selected or results) > 5 else ''}"
     )
 
 

@@ -56,7 +56,7 @@ class DelayedFtrl(CompiledPolicy):
     Parameters
     ----------
     refresh
-        The leader is found anew after this many settled rounds.
+        The number of settled rounds after which a new leader is computed.
     delay
         The clicks of a round arrive this many rounds later.
     floor

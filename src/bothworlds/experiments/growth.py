@@ -11,7 +11,8 @@ from ..arena import Result
 from ..arena.figures import PALETTE, drawing
 from ..policies import policy
 from ..theory import adversarial_bound, lower_bound, stochastic_bound
-from ..worlds import Stochastic, World, world
+from ..worlds import Stochastic, World
+from ..worlds import world as named_world
 from .panels import world_for
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
@@ -31,11 +32,11 @@ LARGEST_EXPONENT = 0.55  # still counts as one half
 
 def _world(name: str, size: Size) -> World:
     # Corruption ends long before the last factor of ten, in which growth is measured.
-    return world(name, early=size.long_rounds // 50) if name.endswith("corruption") else world_for(name, size)
+    return named_world(name, early=size.long_rounds // 50) if name.endswith("corruption") else world_for(name, size)
 
 
 def _hard_instance(size: Size) -> World:
-    return world("adversarial/hard-instance", rounds=size.rounds)
+    return named_world("adversarial/hard-instance", rounds=size.rounds)
 
 
 def _long_games(results: Results, size: Size) -> Results:
@@ -129,9 +130,9 @@ def _square_root(results: Results, size: Size) -> Verdict:
 def _below_the_bounds(results: Results, size: Size) -> Verdict:
     shares = {}
     for name in STEADY + HOSTILE:
-        place = _world(name, size)
-        result = results[NAME, place]
-        bound = _theorem_1(place.n_items, place.n_positions, result)
+        world = _world(name, size)
+        result = results[NAME, world]
+        bound = _theorem_1(world.n_items, world.n_positions, result)
         shares[name] = estimate((result.regret() / bound).max(axis=1))
     return Verdict(
         "Regret stays below the bound of Theorem 1, with its constants repaired.",
@@ -146,16 +147,16 @@ def _below_the_bounds(results: Results, size: Size) -> Verdict:
 
 def _uniform_share(results: Results, size: Size) -> float:
     """The share of Theorem 1's bound that uniformly random lists reach in the steady synthetic world."""
-    place = _world(STEADY[0], size)
-    best = results[NAME, place].best_fixed[-1] / size.long_rounds
-    lost = best - place.click_probabilities(0).mean(axis=0).sum()
-    return float(lost * size.long_rounds / adversarial_bound(place.n_items, place.n_positions, size.long_rounds))
+    world = _world(STEADY[0], size)
+    best = results[NAME, world].best_fixed[-1] / size.long_rounds
+    lost = best - world.click_probabilities(0).mean(axis=0).sum()
+    return float(lost * size.long_rounds / adversarial_bound(world.n_items, world.n_positions, size.long_rounds))
 
 
 def _lower_bound(results: Results, size: Size) -> Verdict:
-    place = _hard_instance(size)
-    bound = lower_bound(place.n_items, place.n_positions, size.rounds)
-    ratios = {name: estimate(results[name, place].regret()[:, -1] / bound) for name in HARD_INSTANCE_POLICIES}
+    world = _hard_instance(size)
+    bound = lower_bound(world.n_items, world.n_positions, size.rounds)
+    ratios = {name: estimate(results[name, world].regret()[:, -1] / bound) for name in HARD_INSTANCE_POLICIES}
     listed = "; ".join(f"{name}: {one}" for name, one in ratios.items())
     return Verdict(
         "No policy can lose less than m sqrt((n - m + 1) T) / 16 on the hard instance.",
@@ -164,7 +165,7 @@ def _lower_bound(results: Results, size: Size) -> Verdict:
         f"regret as a multiple of the bound ({bound:,.0f}): {listed}",
         "every policy tried loses more than the bound",
         "growth",
-        "On that instance nobody can lose more than twice the bound either: it tells no two policies apart.",
+        "On that instance no policy can lose more than twice the bound either, so it does not separate policies.",
     )
 
 
@@ -190,7 +191,7 @@ def _draw(panel: Axes, results: dict[str, Result]) -> None:
         panel.loglog(result.rounds, shown, color=colour, label=f"{label}: {slope:.2f}")
     first = next(iter(results.values()))
     worlds = [result.build_world() for result in results.values()]
-    shapes = dict.fromkeys((place.n_items, place.n_positions) for place in worlds)
+    shapes = dict.fromkeys((world.n_items, world.n_positions) for world in worlds)
     for n, m in shapes:
         label = "Theorem 1" if len(shapes) == 1 else f"Theorem 1, {n} items, {m} positions"
         panel.loglog(first.rounds, _theorem_1(n, m, first), "--", color="0.6", linewidth=1, label=label)
@@ -202,11 +203,11 @@ def _draw(panel: Axes, results: dict[str, Result]) -> None:
 
 
 def _draw_hard_instance(panel: Axes, results: Results, size: Size) -> None:
-    place = _hard_instance(size)
-    bound = lower_bound(place.n_items, place.n_positions, size.rounds)
-    most = results[NAME, place].best_fixed[-1] - 0.5 * place.n_positions * size.rounds
+    world = _hard_instance(size)
+    bound = lower_bound(world.n_items, world.n_positions, size.rounds)
+    most = results[NAME, world].best_fixed[-1] - 0.5 * world.n_positions * size.rounds
     for name, colour, line in zip(HARD_INSTANCE_POLICIES, PALETTE, ("-", "--", ":")):
-        result = results[name, place]
+        result = results[name, world]
         panel.plot(result.rounds, result.regret().mean(axis=0), line, color=colour, label=name)
     panel.axhline(bound, color="0.6", linewidth=1, linestyle="--", label="Theorem 3")
     panel.axhline(most, color="0.6", linewidth=1, label="the most there is to lose")

@@ -17,7 +17,7 @@ from ..geometry.sampling import Urn, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel
 from ..policies import CompiledPolicy, Policy, policy
 from ..policies.ftrl_pbm import FtrlPbm, learning_rate
-from ..worlds import world
+from ..worlds import world as named_world
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
 from .verdict import Verdict, estimate, judge
@@ -128,9 +128,9 @@ class LeaderError(Question):
 
     def games(self, size: Size) -> list[Game]:
         """Return the exact leader and Frank-Wolfe with every number of steps, in one world."""
-        place = world(WORLD)
+        world = named_world(WORLD)
         players = [policy(EXACT), *(FrankWolfeLeader(k) for k in STEPS)]
-        return [Game(player, place, size.short_rounds, size.few_seeds) for player in players]
+        return [Game(player, world, size.short_rounds, size.few_seeds) for player in players]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw the regret of every leader."""
@@ -166,4 +166,4 @@ class LeaderError(Question):
 
 
 def _result(results: Results, player: Policy, size: Size) -> Result:
-    return results.of_length(size.short_rounds).first_replications(size.few_seeds)[player, world(WORLD)]
+    return results.of_length(size.short_rounds).first_replications(size.few_seeds)[player, named_world(WORLD)]

@@ -6,7 +6,8 @@ from typing import Any
 
 from ..arena.figures import PALETTE
 from ..policies import policy
-from ..worlds import Stochastic, World, stochastic, world
+from ..worlds import Stochastic, World, stochastic
+from ..worlds import world as named_world
 from ..worlds.paper import exchange_items, reverse_both
 from .question import Game, Size
 
@@ -60,31 +61,31 @@ def panel_world(key: str, size: Size) -> World:
 def world_for(name: str, size: Size, **settings: Any) -> World:
     """Build a world by name; the fitted world of the size, if there is one, replaces the users of the search log."""
     if size.fitted is None or not name.startswith("yandex/"):
-        return world(name, **settings)
+        return named_world(name, **settings)
     alpha, beta, kind = size.fitted.attraction, size.fitted.examination, name.partition("/")[2]
     if kind == "stochastic":
-        place: World = stochastic(alpha, beta)
+        world: World = stochastic(alpha, beta)
     else:
-        place = {"periodic-items": exchange_items, "periodic-both": reverse_both}[kind](alpha, beta, **settings)
+        world = {"periodic-items": exchange_items, "periodic-both": reverse_both}[kind](alpha, beta, **settings)
     shown = ", ".join(f"{key}={value}" for key, value in settings.items())
-    place.name = f"{size.fitted.name}/{kind}" + (f"({shown})" if shown else "")
-    return place
+    world.name = f"{size.fitted.name}/{kind}" + (f"({shown})" if shown else "")
+    return world
 
 
-def as_search_log(place: World) -> Stochastic:
+def as_search_log(world: World) -> Stochastic:
     """Return a fitted world that can replace the search log: its items in the order of attraction, as the paper's are.
 
     Raises ValueError if the world has no fixed attraction and examination, or too few items or positions.
     """
-    if not isinstance(place, Stochastic):
-        raise ValueError(f"{place!r} has no fixed attraction and examination; give a fitted model, such as model.json")
-    if place.n_items < 6 or not 2 <= place.n_positions < place.n_items:
+    if not isinstance(world, Stochastic):
+        raise ValueError(f"{world!r} has no fixed attraction and examination; give a fitted model, such as model.json")
+    if world.n_items < 6 or not 2 <= world.n_positions < world.n_items:
         raise ValueError(
-            f"{place.name} has {place.n_items} items at {place.n_positions} positions; the panels need at least 6 "
+            f"{world.name} has {world.n_items} items at {world.n_positions} positions; the panels need at least 6 "
             "items, at least 2 positions, and fewer positions than items: fit with --top-items and --positions"
         )
-    ordered = stochastic(sorted(place.attraction.tolist(), reverse=True), place.examination)
-    ordered.name = place.name
+    ordered = stochastic(sorted(world.attraction.tolist(), reverse=True), world.examination)
+    ordered.name = world.name
     return ordered
 
 

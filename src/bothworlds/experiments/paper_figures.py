@@ -85,7 +85,7 @@ class FigureTwo(_Panels):
     title = "Figure 2: worlds fitted to a search log"
     about = (
         "The same six policies with the attraction and examination that the paper fitted to the Yandex log, or with "
-        "those that were given in their place."
+        "with those of a fitted model in their place."
     )
     keys = "2a 2b 2c"
     stem = "figure-2"
@@ -266,7 +266,7 @@ def _ranked_exp3_is_stable(results: Results, size: Size) -> Verdict:
         + _listed({key: estimate(one) for key, one in kept.items()}),
         "it loses less to change than TopRank does in every panel",
         "figure-1",
-        "Who learns little has little to lose.",
+        "A policy that learns little has little to lose.",
     )
 
 
@@ -296,7 +296,7 @@ def _mw_is_not_best(results: Results, size: Size, keys: str, figure: str) -> Ver
         "MW is not the best.",
         "Section 5",
         outcome,
-        "MW's lead over the best other, as a share of the range: " + "; ".join(said for _, said in best.values()),
+        "MW's lead over the best other, as a share of the range: " + "; ".join(leads for _, leads in best.values()),
         "in every panel, one of the other five is ahead of it",
         figure,
     )
@@ -313,5 +313,5 @@ def _pie_earns_a_fifth(results: Results, size: Size) -> Verdict:
         f"it earns {earned[0]} in (a) and {earned[1]} in (b); uniformly random lists earn {uniform:.3f} in (a)",
         "it earns between 0.15 and 0.25 in both",
         "figure-2",
-        "0.2 is about what lists that nobody has chosen earn.",
+        "0.2 is about what uniformly random lists earn.",
     )

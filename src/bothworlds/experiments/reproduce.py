@@ -103,7 +103,7 @@ def reproduce(
     # The report of one question must not overwrite the report of all.
     folder = folder / only if only else folder
     table = save_results(played, folder / "results.parquet")
-    # Figures and verdicts are made from the file alone, so that anybody who has it can make them again.
+    # Figures and verdicts are made from the file alone, so that they can be made again from it.
     results = Results(load_results(table))
     figures: dict[str, list[Figure]] = {}
     verdicts: list[Verdict] = []

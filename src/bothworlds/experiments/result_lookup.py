@@ -82,8 +82,8 @@ class Results:
             if isinstance(policy, str):
                 same = result.policy == policy
             else:
-                place = result.build_world() if isinstance(world, str) else world
-                same = game_key(policy, place, int(result.rounds[-1]))[:2] == (result.policy_name, self._settings[k])
+                played = result.build_world() if isinstance(world, str) else world
+                same = game_key(policy, played, int(result.rounds[-1]))[:2] == (result.policy_name, self._settings[k])
             if same:
                 found.append(result)
         return found

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..arena.figures import PALETTE, drawing
 from ..policies import policy
-from ..worlds import World, world
+from ..worlds import World
+from ..worlds import world as named_world
 from .delayed_policy import DelayedFtrl
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
@@ -58,10 +59,10 @@ class ServiceCost(Question):
     def games(self, size: Size) -> list[Game]:
         """Return FTRL-PBM and every variant in every world, and added items in the steady worlds."""
         rounds, seeds, worlds = ROUNDS[size.name], SEEDS[size.name], _worlds()
-        plain = [Game(policy(PLAIN), place, rounds, seeds) for place in worlds]
-        changed = [Game(one, place, rounds, seeds) for place in worlds for one in variants().values()]
+        plain = [Game(policy(PLAIN), world, rounds, seeds) for world in worlds]
+        changed = [Game(one, world, rounds, seeds) for world in worlds for one in variants().values()]
         added = [
-            Game(one, place, rounds, seeds) for place in worlds[:2] for one in newcomers(place.n_items, rounds).values()
+            Game(one, world, rounds, seeds) for world in worlds[:2] for one in newcomers(world.n_items, rounds).values()
         ]
         return plain + changed + added
 
@@ -70,14 +71,14 @@ class ServiceCost(Question):
         results = results.of_length(ROUNDS[size.name])
         for path, narrow in figure_files(folder, "service").items():
             with drawing(path, len(WORLDS), narrow=narrow) as panels:
-                for panel, place in zip(panels[0], _worlds()):
-                    rows = added_regret(results, place)
+                for panel, world in zip(panels[0], _worlds()):
+                    rows = added_regret(results, world)
                     spots = np.arange(len(rows))[::-1]
                     panel.axvline(0.0, color="0.6", lw=0.8)
                     for spot, cost in zip(spots, rows.values()):
                         panel.plot([cost.low, cost.high], [spot, spot], color=PALETTE[0])
                         panel.plot(cost.mean, spot, "o", ms=3, color=PALETTE[0])
-                    panel.set(xlabel="regret added, share of FTRL-PBM's", title=place.name)
+                    panel.set(xlabel="regret added, share of FTRL-PBM's", title=world.name)
                     panel.set_yticks(spots, list(rows) if narrow or panel is panels[0, 0] else [""] * len(rows))
         caption = (
             f"Regret added to that of FTRL-PBM after {ROUNDS[size.name]:,} rounds, as a share of it: mean and 95% "
@@ -88,10 +89,10 @@ class ServiceCost(Question):
     def verdicts(self, results: Results, size: Size) -> list[Verdict]:
         """Judge whether a stale leader and fixed-point losses cost little, and which start suits an added item."""
         results = results.of_length(ROUNDS[size.name])
-        added = {place.name: added_regret(results, place) for place in _worlds()}
+        added = {world.name: added_regret(results, world) for world in _worlds()}
         stale = {name: rows["refresh and delay 100"] for name, rows in added.items()}
         rounded = {name: rows["fixed point"] for name, rows in added.items()}
-        saved = {place.name: regret_saved_by_median(results, place, size) for place in _worlds()[:2]}
+        saved = {world.name: regret_saved_by_median(results, world, size) for world in _worlds()[:2]}
         return [
             Verdict(
                 "A leader that is 100 rounds old, from clicks that are 100 rounds late, is as good as a fresh one.",
@@ -121,26 +122,26 @@ class ServiceCost(Question):
 
 
 def _worlds() -> list[World]:
-    return [world(name, phase=5_000) if "periodic" in name else world(name) for name in WORLDS]
+    return [named_world(name, phase=5_000) if "periodic" in name else named_world(name) for name in WORLDS]
 
 
 def _listed(estimates: dict[str, Estimate]) -> str:
     return "; ".join(f"{name}: {one}" for name, one in estimates.items())
 
 
-def added_regret(results: Results, place: World) -> dict[str, Estimate]:
+def added_regret(results: Results, world: World) -> dict[str, Estimate]:
     """Estimate how much regret every variant adds to that of FTRL-PBM, as a share of it."""
-    plain = results[PLAIN, place].regret()[:, -1]
+    plain = results[PLAIN, world].regret()[:, -1]
     return {
-        name: estimate((results[one, place].regret()[:, -1] - plain) / plain.mean()) for name, one in variants().items()
+        name: estimate((results[one, world].regret()[:, -1] - plain) / plain.mean()) for name, one in variants().items()
     }
 
 
-def regret_saved_by_median(results: Results, place: World, size: Size) -> Estimate:
+def regret_saved_by_median(results: Results, world: World, size: Size) -> Estimate:
     """Estimate how much less regret there is if the worst item starts at the median instead of zero."""
-    added = newcomers(place.n_items, ROUNDS[size.name])
+    added = newcomers(world.n_items, ROUNDS[size.name])
     zero, median = (
-        results[added[f"worst item starts at {start}"], place].regret()[:, -1] for start in ("zero", "median")
+        results[added[f"worst item starts at {start}"], world].regret()[:, -1] for start in ("zero", "median")
     )
     return estimate(zero - median)
 
@@ -149,12 +150,12 @@ def regret_table(results: Results, size: Size) -> str:
     """Return all estimates as plain text."""
     results = results.of_length(ROUNDS[size.name])
     lines = []
-    for place in _worlds():
-        plain = estimate(results[PLAIN, place].regret()[:, -1])
-        lines += ["", f"{place.name}: regret of FTRL-PBM {plain}", "  added, as a share of it:"]
-        lines += [f"  {name:24} {cost}" for name, cost in added_regret(results, place).items()]
-    for place in _worlds()[:2]:
-        for name, one in newcomers(place.n_items, ROUNDS[size.name]).items():
-            regret = results[one, place].regret()
-            lines.append(f"  {place.name}: {name:28} regret {estimate(regret[:, -1])}")
+    for world in _worlds():
+        plain = estimate(results[PLAIN, world].regret()[:, -1])
+        lines += ["", f"{world.name}: regret of FTRL-PBM {plain}", "  added, as a share of it:"]
+        lines += [f"  {name:24} {cost}" for name, cost in added_regret(results, world).items()]
+    for world in _worlds()[:2]:
+        for name, one in newcomers(world.n_items, ROUNDS[size.name]).items():
+            regret = results[one, world].regret()
+            lines.append(f"  {world.name}: {name:28} regret {estimate(regret[:, -1])}")
     return "\n".join(lines)

@@ -20,9 +20,9 @@ POSITIONS = ((40, 2), (40, 4), (40, 8), (40, 16))
 
 def _stretched(n: int, m: int) -> World:
     """Build the paper's synthetic world with n items in the same range of attraction, and m positions."""
-    place = stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
-    place.name = f"stretched({n} items, {m} positions)"
-    return place
+    world = stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
+    world.name = f"stretched({n} items, {m} positions)"
+    return world
 
 
 class Shapes(Question):
