@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +67,14 @@ def test_all_public_names_resolve_in_a_fresh_interpreter_in_any_order():
     code = "import json, bothworlds; print(json.dumps([bool(getattr(bothworlds, n)) for n in {}]))"
     for order in (bothworlds.__all__, bothworlds.__all__[::-1]):
         assert all(in_a_fresh_interpreter(code.format(order)))
+
+
+def test_every_public_name_is_typed():
+    """Type checkers see the names that are imported lazily through the block under TYPE_CHECKING."""
+    module = ast.parse(Path(bothworlds.__file__).read_text())
+    block = next(node for node in module.body if isinstance(node, ast.If))
+    typed = [alias.name for node in block.body for alias in node.names]
+    assert sorted(typed) == sorted(bothworlds.__all__)
 
 
 def test_a_star_import_gives_the_public_names():

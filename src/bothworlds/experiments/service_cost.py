@@ -15,7 +15,7 @@ from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
 from .verdict import Estimate, Verdict, estimate, judge
 
-__all__ = ["ServiceCost", "newcomers", "regret_table", "variants"]
+__all__ = ["ServiceCost", "newcomers", "variants"]
 
 WORLDS = ("paper/stochastic", "yandex/stochastic", "paper/periodic-items")
 DELAYS = (1, 10, 100, 1000)
@@ -144,18 +144,3 @@ def regret_saved_by_median(results: Results, world: World, size: Size) -> Estima
         results[added[f"worst item starts at {start}"], world].regret()[:, -1] for start in ("zero", "median")
     )
     return estimate(zero - median)
-
-
-def regret_table(results: Results, size: Size) -> str:
-    """Return all estimates as plain text."""
-    results = results.of_length(ROUNDS[size.name])
-    lines = []
-    for world in _worlds():
-        plain = estimate(results[PLAIN, world].regret()[:, -1])
-        lines += ["", f"{world.name}: regret of FTRL-PBM {plain}", "  added, as a share of it:"]
-        lines += [f"  {name:24} {cost}" for name, cost in added_regret(results, world).items()]
-    for world in _worlds()[:2]:
-        for name, one in newcomers(world.n_items, ROUNDS[size.name]).items():
-            regret = results[one, world].regret()
-            lines.append(f"  {world.name}: {name:28} regret {estimate(regret[:, -1])}")
-    return "\n".join(lines)
