@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import bothworlds
 
-HEAVY = ("numba", "llvmlite", "scipy", "matplotlib", "rich", "typer", "pyarrow")
+HEAVY = ("numba", "llvmlite", "scipy", "matplotlib", "rich", "typer", "pyarrow", "msgspec", "starlette", "duckdb")
+ROOMS = ("arena", "clicks", "core", "experiments", "geometry", "policies", "ranker", "serve", "statistics", "testing")
 
 
 def in_a_fresh_interpreter(code):
-    """What a new interpreter prints, read as JSON."""
+    """Return what a new interpreter prints, read as JSON."""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     return json.loads(run.stdout)
 
@@ -28,15 +31,25 @@ def test_importing_the_package_loads_nothing_heavy():
     assert loaded_by("import bothworlds") == []
 
 
-def test_looking_around_loads_nothing_heavy():
+def test_dir_loads_nothing_heavy():
     assert loaded_by("import bothworlds; dir(bothworlds); bothworlds.__version__") == []
+
+
+def test_the_client_needs_no_extra_and_no_compiler():
+    assert loaded_by("import bothworlds; bothworlds.Client('http://127.0.0.1:1')") == []
+
+
+@pytest.mark.parametrize("name", [*ROOMS, "theory", "worlds"])
+def test_every_documented_module_is_reachable_from_the_package(name):
+    code = f"import json, bothworlds; print(json.dumps(bothworlds.{name}.__name__))"
+    assert in_a_fresh_interpreter(code) == f"bothworlds.{name}"
 
 
 def test_the_worlds_need_no_compiler():
     assert loaded_by("import bothworlds; bothworlds.world('paper/periodic-both').click_probabilities(0)") == []
 
 
-def test_the_command_line_waits_with_loading_until_it_knows_what_for():
+def test_the_command_line_loads_no_heavy_library_before_a_command_runs():
     assert set(loaded_by("import bothworlds.cli")) <= {"typer", "rich"}
 
 
@@ -56,6 +69,14 @@ def test_all_public_names_resolve_in_a_fresh_interpreter_in_any_order():
         assert all(in_a_fresh_interpreter(code.format(order)))
 
 
+def test_every_public_name_is_typed():
+    """Type checkers see the names that are imported lazily through the block under TYPE_CHECKING."""
+    module = ast.parse(Path(bothworlds.__file__).read_text())
+    block = next(node for node in module.body if isinstance(node, ast.If))
+    typed = [alias.name for node in block.body for alias in node.names]
+    assert sorted(typed) == sorted(bothworlds.__all__)
+
+
 def test_a_star_import_gives_the_public_names():
     code = "import json\nfrom bothworlds import *\nprint(json.dumps(sorted(set(dir()) & set({!r}))))"
     assert in_a_fresh_interpreter(code.format(bothworlds.__all__)) == sorted(bothworlds.__all__)
@@ -66,7 +87,7 @@ def test_dir_lists_the_public_names():
 
 
 def test_the_pinned_names_are_public():
-    assert {"Ranker", "play", "policies", "policy", "testing", "world", "worlds"} <= set(bothworlds.__all__)
+    assert {"Client", "Ranker", "play", "policies", "policy", "testing", "world", "worlds"} <= set(bothworlds.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -75,6 +96,6 @@ def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(bothworlds, "wrold")
 
 
-def test_the_rooms_list_what_they_give_out():
+def test_every_public_name_of_a_package_exists():
     for room in (bothworlds.arena, bothworlds.core, bothworlds.geometry, bothworlds.policies, bothworlds.worlds):
         assert all(hasattr(room, name) for name in room.__all__)

@@ -5,7 +5,7 @@
 >>> shown = ranker.rank()
 >>> ranker.feedback(shown.id, clicked=[shown.items[0]])
 
-Everything is loaded on first use, so importing the package is quick.
+Sub-packages and names are imported on first use, so importing the package is quick.
 """
 
 from __future__ import annotations
@@ -14,17 +14,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import arena, clicks, core, geometry, policies, testing, theory, worlds
-    from .arena import Result, play
+    from . import (
+        arena,
+        clicks,
+        core,
+        experiments,
+        geometry,
+        policies,
+        ranker,
+        serve,
+        statistics,
+        testing,
+        theory,
+        worlds,
+    )
     from .arena.compete import compete
+    from .arena.play import play
+    from .arena.result import Result
     from .core import Decision
     from .policies import policy
     from .ranker import Ranker
+    from .serve.client import Client
     from .worlds import world
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Client",
     "Decision",
     "Ranker",
     "Result",
@@ -32,17 +48,23 @@ __all__ = [
     "clicks",
     "compete",
     "core",
+    "experiments",
     "geometry",
     "play",
     "policies",
     "policy",
+    "ranker",
+    "serve",
+    "statistics",
     "testing",
     "theory",
     "world",
     "worlds",
 ]
 
-_HOME = {
+# The module that defines each name; the other names in __all__ are modules themselves.
+_MODULE_OF = {
+    "Client": "serve.client",
     "Decision": "core",
     "Ranker": "ranker",
     "Result": "arena",
@@ -54,10 +76,11 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name on first use; raises AttributeError for any other name."""
     if name not in __all__:
         raise AttributeError(f"module 'bothworlds' has no attribute {name!r}")
-    room = import_module(f".{_HOME.get(name, name)}", __name__)
-    value = getattr(room, name) if name in _HOME else room
+    module = import_module(f".{_MODULE_OF.get(name, name)}", __name__)
+    value = getattr(module, name) if name in _MODULE_OF else module
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""The loop: the same result on every road, fair to every policy, true to the world."""
+"""Playing: results do not depend on how the loop runs, all policies meet the same users, clicks follow the world."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def same(one, other):
     )
 
 
-# One result on every road
+# Results do not depend on how the loop runs
 
 
 @pytest.mark.parametrize("compiled", COMPILED, ids=called)
@@ -82,14 +82,14 @@ def test_playing_changes_neither_policy_nor_world():
 
 
 @pytest.mark.parametrize("player", ["uniform", EpsilonGreedy()], ids=called)
-def test_names_and_objects_are_the_same_to_play(player):
+def test_names_and_objects_give_the_same_result(player):
     assert same(
         play(player, "paper/stochastic", 50, seeds=2), play(player, bothworlds.world("paper/stochastic"), 50, seeds=2)
     )
     assert same(play("uniform", EASY, 50, seeds=2), play(policy("uniform"), EASY, 50, seeds=2))
 
 
-# Fair to every policy
+# All policies meet the same users
 
 
 def test_every_policy_meets_the_same_users():
@@ -133,7 +133,7 @@ def test_the_randomness_of_a_policy_does_not_reach_the_users():
     assert same(play(FixedList(), EASY, 100, seeds=3), play(Wasteful(), EASY, 100, seeds=3))
 
 
-# True to the world
+# Clicks follow the world
 
 
 def dependence(clicks):
@@ -210,7 +210,7 @@ def test_the_world_changes_on_time_wherever_the_checkpoints_are(player, checkpoi
     assert (result.best_dynamic == expected).all()
 
 
-class Stranger3:
+class Duck:
     """A world with nothing but the three members, different in every round, in lists."""
 
     n_items, n_positions = 3, 2
@@ -219,21 +219,24 @@ class Stranger3:
         return [[(t % 5) / 5, 0.1], [0.5, 0.5], [1 - (t % 5) / 5, 0.9]]
 
 
-class Kin(World):
-    """The same, as a relative."""
+class Subclassed(World):
+    """The same, as a subclass of World."""
 
     n_items, n_positions = 3, 2
 
     def click_probabilities(self, t):
-        return np.array(Stranger3().click_probabilities(t))
+        return np.array(Duck().click_probabilities(t))
 
 
 @pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy()], ids=called)
 def test_any_object_with_the_three_members_is_a_world(player):
-    foreign = play(player, Stranger3(), 100, seeds=3, checkpoints=9)
-    assert foreign.world == "Stranger3"
-    turns = periodic([matrix(Stranger3().click_probabilities(t)) for t in range(5)], phase=1)
-    for native in (play(player, Kin(), 100, seeds=3, checkpoints=9), play(player, turns, 100, seeds=3, checkpoints=9)):
+    foreign = play(player, Duck(), 100, seeds=3, checkpoints=9)
+    assert foreign.world == "Duck"
+    turns = periodic([matrix(Duck().click_probabilities(t)) for t in range(5)], phase=1)
+    for native in (
+        play(player, Subclassed(), 100, seeds=3, checkpoints=9),
+        play(player, turns, 100, seeds=3, checkpoints=9),
+    ):
         assert same(foreign, native)
         np.testing.assert_allclose(foreign.best_fixed, native.best_fixed)
         np.testing.assert_allclose(foreign.best_dynamic, native.best_dynamic)
@@ -267,7 +270,7 @@ def test_a_world_with_other_positions_than_it_says_is_refused(player, base, colu
 
 
 @pytest.mark.parametrize("kind", [np.asfortranarray, lambda p: p.astype(np.float32), lambda p: p[:, ::-1]])
-def test_a_world_may_keep_its_numbers_as_it_likes(kind):
+def test_a_world_may_return_arrays_of_any_layout_and_type(kind):
     class Kept(World):
         n_items, n_positions = 5, 3
         kept = kind(EASY.click_probabilities(0))
@@ -307,7 +310,7 @@ def test_checkpoints_as_a_list_are_taken_and_the_last_round_is_added(given):
 
 
 @pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy()], ids=called)
-def test_checkpoints_only_look(player):
+def test_checkpoints_do_not_change_the_result(player):
     every = play(player, SEASONAL, 90, seeds=2, checkpoints=90)
     some = play(player, SEASONAL, 90, seeds=2, checkpoints=[1, 16, 17, 18, 80])
     assert (some.reward == every.reward[:, some.rounds - 1]).all()
@@ -320,7 +323,7 @@ def test_checkpoints_only_look(player):
 
 
 class Witness(Patient):
-    """Tells which horizon it was given."""
+    """Raises its horizon."""
 
     def init(self, n_items, n_positions):
         raise RuntimeError(f"horizon {self.horizon}")
@@ -340,7 +343,7 @@ def test_the_horizon_is_recorded_with_the_result_and_left_out_of_the_name():
     assert same(result, play(Patient(horizon=80), EASY, 80, seeds=2))
 
 
-def test_a_strangers_horizon_is_filled_too():
+def test_the_horizon_of_a_policy_that_is_no_subclass_is_filled_too():
     class Timed(Stranger):
         def __init__(self, horizon=None):
             self.horizon = horizon
@@ -357,7 +360,7 @@ def test_a_strangers_horizon_is_filled_too():
         play(Timed(3), EASY, 70, seeds=1)
 
 
-# What is refused
+# Bad arguments
 
 
 @pytest.mark.parametrize(
@@ -415,7 +418,7 @@ def test_options_go_by_name():
         play("uniform", EASY, 10, 2)
 
 
-# When a policy fails
+# Failures
 
 
 class Explodes(EpsilonGreedy):
@@ -435,7 +438,7 @@ class IsInterrupted(Explodes):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("player", [Explodes(), IsInterrupted()], ids=lambda p: p.error.__name__)
-def test_a_failure_comes_through_and_leaves_nothing_running(player, jobs):
+def test_a_failing_policy_raises_and_leaves_nothing_running(player, jobs):
     threads = threading.active_count()
     with pytest.raises(player.error, match="bang"):
         play(player, EASY, 100, seeds=6, jobs=jobs)
@@ -444,28 +447,28 @@ def test_a_failure_comes_through_and_leaves_nothing_running(player, jobs):
     assert play(EpsilonGreedy(), EASY, 10, seeds=4, jobs=jobs).reward.shape == (4, 10)
 
 
-class GoesDark(World):
+class FailingWorld(World):
     """Fails in its fortieth round."""
 
     n_items, n_positions = 5, 3
 
     def click_probabilities(self, t):
         if t >= 40:
-            raise RuntimeError("no light")
+            raise RuntimeError("no probabilities")
         return EASY.click_probabilities(t)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("player", ["uniform", EpsilonGreedy()], ids=called)
-def test_a_failing_world_comes_through_and_leaves_nothing_running(player, jobs):
+def test_a_failing_world_raises_and_leaves_nothing_running(player, jobs):
     threads = threading.active_count()
-    with pytest.raises(RuntimeError, match="no light"):
-        play(player, GoesDark(), 100, seeds=6, jobs=jobs)
+    with pytest.raises(RuntimeError, match="no probabilities"):
+        play(player, FailingWorld(), 100, seeds=6, jobs=jobs)
     assert threading.active_count() == threads
     assert multiprocessing.active_children() == []
 
 
-# Looking on
+# Progress
 
 
 @pytest.mark.parametrize("player", ["uniform", EpsilonGreedy()], ids=called)

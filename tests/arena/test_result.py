@@ -1,4 +1,4 @@
-"""Scores and comparators."""
+"""Results of a game, and the comparators of regret."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EASY = stochastic([0.9, 0.7, 0.4, 0.2], [0.9, 0.3])
 TURNED = stochastic([0.2, 0.4, 0.7, 0.9], [0.3, 0.9])
 
 
-def test_a_result_has_the_pinned_members():
+def test_a_result_has_all_its_members():
     result = play("uniform", EASY, 50, seeds=3, checkpoints=5)
     assert isinstance(result, Result)
     assert result.rounds.tolist() == [10, 20, 30, 40, 50]
@@ -32,7 +32,7 @@ def test_a_result_has_the_pinned_members():
     assert result.cost() == pytest.approx(result.seconds / 150)
 
 
-def test_a_result_says_what_was_played():
+def test_a_result_records_what_was_played():
     result = play(
         bothworlds.policy("ftrl-pbm", rate=0.25), bothworlds.world("paper/stochastic", gap=0.01), 5, seeds=1, seed=8
     )
@@ -64,7 +64,7 @@ def test_rows_hold_every_replication_and_checkpoint():
     assert rows[7]["regret_dynamic"] == result.regret("dynamic")[1, 2]
 
 
-def test_regret_is_what_the_comparator_earned_more():
+def test_regret_is_the_reward_of_the_comparator_minus_that_of_the_policy():
     result = play("uniform", periodic([EASY, TURNED], phase=13), 50, seeds=3)
     assert (result.regret() == result.best_fixed - result.reward).all()
     assert (result.regret("fixed") == result.regret(against="fixed")).all()
@@ -138,18 +138,18 @@ def test_comparators_equal_those_of_a_search_through_all_lists():
         assert dynamic[k] == pytest.approx(earned[:, :mark].max(axis=0).sum())
 
 
-def test_a_world_that_reuses_its_memory_is_compared_rightly():
-    class Thrifty(World):
+def test_a_world_that_reuses_its_array_has_the_right_comparators():
+    class ReusesItsArray(World):
         n_items, n_positions = 2, 1
 
         def __init__(self):
-            self.memory = np.zeros((2, 1))
+            self.array = np.zeros((2, 1))
 
         def click_probabilities(self, t):
-            self.memory[:] = [[0.9], [0.1]] if t < 50 else [[0.3], [0.5]]
-            return self.memory
+            self.array[:] = [[0.9], [0.1]] if t < 50 else [[0.3], [0.5]]
+            return self.array
 
-    fixed, dynamic = best_in_hindsight(Thrifty(), np.array([100]))
+    fixed, dynamic = best_in_hindsight(ReusesItsArray(), np.array([100]))
     assert dynamic[0] == pytest.approx(50 * 0.9 + 50 * 0.5)
     assert fixed[0] == pytest.approx(50 * 0.9 + 50 * 0.3)
 
@@ -174,7 +174,7 @@ def test_a_tracking_list_beats_the_best_fixed_one():
     assert result.regret("fixed")[0, -1] < 0.0
 
 
-def test_everybody_competes_everywhere():
+def test_every_policy_plays_in_every_world():
     seen = []
     results = compete(["uniform", EpsilonGreedy()], [EASY, "paper/stochastic"], 30, seeds=2, finished=seen.append)
     assert [(r.policy, r.world) for r in results] == [

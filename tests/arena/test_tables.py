@@ -1,4 +1,4 @@
-"""The table of who earns what."""
+"""The table of average rewards."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def test_comparators_come_first_then_the_policies(table):
     assert "300 rounds, 3 replications" in table.title
 
 
-def test_only_those_who_learn_are_in_the_competition(table):
+def test_only_policies_that_learn_compete(table):
     best = [row.name for row in table.rows if all(cell.best for cell in row.cells)]
     assert best == ["ftrl-pbm"]
     assert [row.name for row in table.rows if not row.reference] == ["ftrl-pbm"]
 
 
-def test_where_nobody_learns_all_compete():
+def test_if_no_policy_learns_all_compete():
     alone = standings(compete(["uniform"], WORLDS[:1], 20, seeds=1, progress=False))
     assert alone.rows[-1].cells[0].best
     assert "±" not in alone.rows[-1].cells[0].text  # one replication has no error
@@ -44,8 +44,8 @@ def test_markdown_marks_the_best_and_the_references(table, tmp_path):
     assert any(line.startswith("| *oracle* |") for line in lines)
 
 
-def test_who_cannot_be_told_sits_out():
-    class Curious:
+def test_a_policy_that_needs_examination_is_left_out_of_a_world_without_it():
+    class NeedsExamination:
         examination = None
         adaptive = True
 
@@ -55,5 +55,5 @@ def test_who_cannot_be_told_sits_out():
         decide = learn = init
 
     world = matrix([[0.9, 0.1], [0.1, 0.9]])
-    results = compete([Curious(), "uniform"], [world], 10, seeds=1, tell=True, progress=False)
+    results = compete([NeedsExamination(), "uniform"], [world], 10, seeds=1, tell=True, progress=False)
     assert [result.policy for result in results] == ["uniform"]

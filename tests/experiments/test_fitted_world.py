@@ -1,4 +1,4 @@
-"""Putting the paper to the test with a fitted world in place of its search log."""
+"""Experiments with a fitted world in place of the paper's search log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from bothworlds.arena import UnchangedWorldWarning
 from bothworlds.experiments import SIZES, Size, reproduce
-from bothworlds.experiments.panels import in_place_of_the_log, panel, title
+from bothworlds.experiments.panels import as_search_log, panel_title, panel_world
 from bothworlds.worlds import stochastic
 
 TINY = Size("tiny", 300, 100, 2, 2, 300, 40)
@@ -22,7 +22,7 @@ def users():
 
 @pytest.fixture(scope="module")
 def size():
-    return TINY._replace(fitted=in_place_of_the_log(users()))
+    return TINY._replace(fitted=as_search_log(users()))
 
 
 def test_items_are_ordered_by_attraction_as_the_papers_are(size):
@@ -33,26 +33,30 @@ def test_items_are_ordered_by_attraction_as_the_papers_are(size):
 def test_the_panels_of_the_log_are_those_of_the_fitted_world(size):
     best = np.outer(sorted(ALPHA, reverse=True), BETA)
     for key, changed in (("2a", best), ("2b", np.roll(best, 4, axis=0)), ("2c", best[::-1, ::-1])):
-        place = panel(key, size)
+        place = panel_world(key, size)
         np.testing.assert_allclose(place.click_probabilities(0), best)
         np.testing.assert_allclose(place.click_probabilities(100), changed)
         assert place.name.startswith("fitted(news)/")
-        assert "fitted log" in title(key, size)[1]
-    assert len({panel(key, size).name for key in ("2a", "2b", "2c")}) == 3
+        assert "fitted log" in panel_title(key, size)
+    assert len({panel_world(key, size).name for key in ("2a", "2b", "2c")}) == 3
 
 
 def test_the_other_panels_stay_as_they_are(size):
-    assert panel("1b", size).name == panel("1b", TINY).name
-    assert panel("2a", TINY).name == "yandex/stochastic"
+    assert panel_world("1b", size).name == panel_world("1b", TINY).name
+    assert panel_world("2a", TINY).name == "yandex/stochastic"
 
 
 def test_the_report_says_in_whose_place_the_world_stands(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SIZES, "tiny", TINY)
-        with pytest.warns(UnchangedWorldWarning):  # of a world that is not asked about here
+        with pytest.warns(UnchangedWorldWarning):  # adversarial/fraud is played for too few rounds
             answer = reproduce("tiny", only="growth", out=tmp_path, world=users(), progress=False)
     page = answer.report.read_text()
     assert "<h1>What holds of the paper, with fitted(news)</h1>" in page
     assert "8 items, 3 positions" in page
+    for drawing in (tmp_path / "growth" / "figures").glob("*.svg"):
+        labels = drawing.read_text()
+        assert "Theorem 1, 10 items, 5 positions" in labels  # the synthetic world
+        assert "Theorem 1, 8 items, 3 positions" in labels  # the fitted one
     assert any("fitted(news)/stochastic" in verdict.measured for verdict in answer.verdicts)
     assert not any("yandex" in verdict.measured for verdict in answer.verdicts)

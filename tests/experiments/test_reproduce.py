@@ -1,4 +1,4 @@
-"""The whole way from games to report, small: nothing lost, nothing that needs a network, the same twice."""
+"""From games to report at a tiny size: complete, without a network, and reproducible."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from bothworlds.arena import UnchangedWorldWarning
 from bothworlds.arena.storage import commit
 from bothworlds.experiments import QUESTIONS, SIZES, Size, reproduce
 from bothworlds.experiments.reproduce import _without_repeats
+from bothworlds.experiments.result_lookup import game_key
 from tests.serve.browser import CHROMIUM, Browser
 
 TINY = Size("tiny", 300, 100, 2, 2, 300, 40)
@@ -23,7 +24,7 @@ def answer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SIZES, "tiny", TINY)
-        with pytest.warns(UnchangedWorldWarning, match="adversarial/fraud, long"):
+        with pytest.warns(UnchangedWorldWarning, match="adversarial/fraud do not change"):
             return reproduce("tiny", out=folder, progress=False)
 
 
@@ -79,7 +80,7 @@ def test_styles_load_nothing(answer):
     assert not re.search(r"@import|url\((?!#)", answer.report.read_text())
 
 
-def test_verdicts_are_kept_for_programs_too(answer):
+def test_verdicts_are_written_as_json_and_markdown(answer):
     kept = json.loads((answer.report.parent / "verdicts.json").read_text())
     assert [one["statement"] for one in kept] == [verdict.statement for verdict in answer.verdicts]
     table = (answer.report.parent / "verdicts.md").read_text()
@@ -151,22 +152,22 @@ def test_unknown_sizes_and_questions_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_games_of_different_questions_agree(size):
+def test_games_that_questions_share_are_merged(size):
     games = [game for question in QUESTIONS.values() for game in question.games(SIZES[size])]
     merged = _without_repeats(games)
-    assert len({(game.policy.label, game.world.name) for game in merged}) == len(merged) < len(games)
+    assert len({game_key(game.policy, game.world, game.rounds) for game in merged}) == len(merged) < len(games)
 
 
 def test_the_report_warns_of_a_world_that_did_not_change(answer):
     for page in (answer.report, answer.report.parent / "verdicts.md"):
         text = page.read_text()
-        assert "Warning: the users of adversarial/fraud, long do not change in 300 rounds" in text
+        assert "Warning: the users of adversarial/fraud do not change in 300 rounds" in text
         assert text.count("Warning:") == 1
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_every_changing_world_changes_at_the_published_sizes(size):
     games = [game for question in QUESTIONS.values() for game in question.games(SIZES[size])]
-    changes = {game.world.name: (game.world.first_change(), game.rounds) for game in games}
+    changes = {(game.world.name, game.rounds): (game.world.first_change(), game.rounds) for game in games}
     assert sum(first is not None for first, _ in changes.values()) >= 9
     assert all(first is None or first < rounds for first, rounds in changes.values())

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from bothworlds.arena import Result
+from bothworlds.arena.loop import Simulation
 from bothworlds.experiments import SIZES, Estimate, Results, estimate, judge
-from bothworlds.experiments.base import judge_samples, judge_within
-from bothworlds.experiments.baselines import Baselines, players
-from bothworlds.experiments.panels import PAPER, panel
+from bothworlds.experiments.baselines import Baselines, baseline_policies
+from bothworlds.experiments.panels import PAPER, panel_world
 from bothworlds.experiments.paper_figures import FigureOne, FigureTwo
+from bothworlds.experiments.verdict import judge_samples, judge_within
+from bothworlds.policies import policy
 
 SIZE = SIZES["quick"]
 KEYS = ("1a", "1b", "1c", "1d", "1e", "1f", "2a", "2b", "2c")
@@ -19,22 +21,28 @@ KEYS = ("1a", "1b", "1c", "1d", "1e", "1f", "2a", "2b", "2c")
 def fabricated(earned, noise=1e-4, seeds=10):
     """Results in which every policy earns about ``earned(policy, key)`` per round; uniform 1.0, the best list 2.0."""
     rng, results = np.random.default_rng(0), []
+    named = [policy(name) for name in PAPER]
+    players = {player.label: player for player in (*named, *baseline_policies(SIZE), policy("uniform"))}
     for key in KEYS:
-        for name in dict.fromkeys((*PAPER, *(player.label for player in players(SIZE)), "uniform")):
+        world = panel_world(key, SIZE)
+        for name, player in players.items():
+            simulation = Simulation(player, world, SIZE.rounds, shuffle=True, tell=True)
             mean = 1.0 if name == "uniform" else earned(name, key)
-            reward = (mean + noise * rng.standard_normal((seeds, 1))) * 1000.0
+            reward = (mean + noise * rng.standard_normal((seeds, 1))) * SIZE.rounds
             results.append(
                 Result(
                     policy=name,
-                    world=panel(key, SIZE).name,
-                    settings={},
+                    world=world.name,
+                    settings=simulation.settings,
                     seed=0,
-                    rounds=np.array([1000]),
+                    rounds=np.array([SIZE.rounds]),
                     reward=reward,
                     clicks=reward,
-                    best_fixed=np.array([2000.0]),
-                    best_dynamic=np.array([2000.0]),
+                    best_fixed=np.array([2.0 * SIZE.rounds]),
+                    best_dynamic=np.array([2.0 * SIZE.rounds]),
                     seconds=0.0,
+                    policy_name=simulation.policy_name,
+                    world_description=world.description(),
                 )
             )
     return Results(results)
@@ -137,7 +145,7 @@ def test_between_two_limits():
     assert judge_within([Estimate(1.5, 1.4, 1.6), Estimate(0.5, 0.4, 0.6)], 0.0, 1.0) == "fails"
 
 
-def test_the_unluckiest_of_many_is_not_held_against_them(rng):
+def test_many_samples_without_an_effect_rarely_fail(rng):
     fair = [judge_samples(rng.normal(0.0, 1.0, size=(30, 8))) for _ in range(200)]
     assert fair.count("fails") / 200 < 0.1
     assert judge_samples([[1.0, 1.1, 0.9], [-1.0, -1.1, -0.9]]) == "fails"

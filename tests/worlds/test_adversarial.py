@@ -1,4 +1,4 @@
-"""The worlds that the paper wants and does not have: what their users do, round by round."""
+"""Adversarial and drifting worlds: the click probabilities of their users, round by round."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BETA = 1.0 / np.arange(1.0, 6.0)
 
 
 def attraction_at(made, t):
-    """What attraction must be, where the first position is always looked at."""
+    """Attraction in round t: the first position is always examined."""
     return made.click_probabilities(t)[:, 0]
 
 
@@ -55,11 +55,11 @@ def test_a_million_rounds_are_few_pieces(name):
 
 @pytest.mark.parametrize("name", CHANGING)
 @given(rounds=st.lists(st.integers(0, 10**6), min_size=1, max_size=8))
-def test_rounds_may_be_asked_in_any_order(name, rounds):
-    asked, twin = world(name), world(name)
-    found = {t: asked.click_probabilities(t) for t in rounds}
+def test_rounds_may_be_requested_in_any_order(name, rounds):
+    made, twin = world(name), world(name)
+    expected = {t: made.click_probabilities(t) for t in rounds}
     for t in sorted(rounds):
-        assert (twin.click_probabilities(t) == found[t]).all()
+        assert (twin.click_probabilities(t) == expected[t]).all()
 
 
 @pytest.mark.parametrize("name", ["adversarial/corruption", "adversarial/growing-phases"])
@@ -90,11 +90,11 @@ def test_a_seed_is_another_world(name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "adversarial/hard-instance"])
-def test_policies_can_be_told_the_examination(name):
+def test_the_examination_of_round_0_is_known(name):
     assert examination_of(world(name)) == pytest.approx(BETA)
 
 
-def test_the_hard_instance_has_no_examination_to_tell():
+def test_the_hard_instance_has_no_examination():
     assert examination_of(world("adversarial/hard-instance")) is None
 
 
@@ -107,7 +107,7 @@ def test_the_hard_instance_has_any_shape():
 # Growing phases
 
 
-def test_moods_turn_and_gaps_stay():
+def test_attraction_changes_and_gaps_stay():
     made = world("adversarial/growing-phases", phase=10, growth=2.0)
     ends = [end for end, _ in made.pieces(0, 1000)]
     assert ends == [10, 30, 70, 150, 310, 630, 1000]
@@ -200,7 +200,7 @@ def test_lengths_may_be_fixed():
     assert set(phase_lengths(world("drift/switching", shortest=30, longest=30), 3_000)) == {30}
 
 
-# Play, and refusing
+# Playing, and bad settings
 
 
 @pytest.mark.parametrize("name", NAMES)

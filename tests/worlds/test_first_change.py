@@ -1,4 +1,4 @@
-"""Worlds state the first round in which they change, and whoever plays fewer rounds is warned."""
+"""Worlds state the first round in which they change; a warning is issued for a game of fewer rounds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_first_change_of_random_phases_is_that_of_the_probabilities():
     assert same == [True] * first + [False]
 
 
-def test_asking_does_not_depend_on_what_was_asked_before():
+def test_the_first_change_does_not_depend_on_earlier_requests():
     world = bothworlds.world("drift/slow", step=0.0)
     world.click_probabilities(1_000_000)
     assert world.first_change() is None
@@ -106,7 +106,7 @@ def test_play_warns_if_users_do_not_change(rounds):
 
 
 @pytest.mark.parametrize("world", [SUMMER, YEAR, "drift/switching"])
-def test_play_is_silent_where_users_change_or_never_would(world):
+def test_play_does_not_warn_if_users_change_or_the_world_never_changes(world):
     result = bothworlds.play("uniform", world, 501, seeds=2)  # a warning would be an error here
     assert result.no_change is None
 

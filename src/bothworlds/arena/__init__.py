@@ -1,10 +1,10 @@
-"""Where policies meet worlds: the loop, its results, tables and figures."""
+"""Simulations: play policies in worlds, and save, load, tabulate and draw the results."""
 
 from .compete import compete
 from .figures import draw_results
-from .loop import play
+from .play import play
 from .result import Result, UnchangedWorldWarning
-from .storage import load_results, save_results
+from .storage import load, load_results, save_results
 from .tables import save_table, standings
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "UnchangedWorldWarning",
     "compete",
     "draw_results",
+    "load",
     "load_results",
     "play",
     "save_results",

@@ -1,4 +1,4 @@
-"""What the best rankings would have earned: the comparators of regret."""
+"""The comparators of regret: the rewards of the best rankings in hindsight."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..worlds import World
 
 __all__ = ["best_in_hindsight"]
 
-MEMORY = 1000  # arrays whose best ranking is remembered
+CACHED_ARRAYS = 1000  # arrays of probabilities whose best value is cached
 
 
 def best_in_hindsight(world: World, marks: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cumulative expected reward up to each checkpoint of the best fixed ranking, and of the best one of each round.
+    """Return the cumulative expected reward of the best fixed ranking, and of the best ranking of each round.
 
-    The fixed ranking is the best for the rounds up to that checkpoint: R(t) is the regret of a game of t rounds.
+    The fixed ranking is the best one for the rounds up to that checkpoint: R(t) is the regret of a game of t rounds.
 
     >>> from bothworlds.worlds import periodic, stochastic
     >>> world = periodic([stochastic([0.9, 0.1], [1.0]), stochastic([0.1, 0.9], [1.0])], phase=10)
@@ -27,13 +27,13 @@ def best_in_hindsight(world: World, marks: NDArray[np.int64]) -> tuple[NDArray[n
     fixed, dynamic = np.empty(len(marks)), np.empty(len(marks))
     summed = np.zeros((world.n_items, world.n_positions))
     best_so_far, done = 0.0, 0
-    # Worlds that take turns hand out the same few arrays again and again; one that can be written to may have changed.
-    known: dict[int, tuple[NDArray[np.float64], float]] = {}
+    # Periodic worlds return the same few read-only arrays again and again; a writeable one may have changed since.
+    cached: dict[int, tuple[NDArray[np.float64], float]] = {}
     for k, mark in enumerate(marks.tolist()):
         for end, probabilities in world.pieces(done, mark):
-            value = known[id(probabilities)][1] if id(probabilities) in known else _value(probabilities)
-            if not probabilities.flags.writeable and len(known) < MEMORY:
-                known[id(probabilities)] = (probabilities, value)
+            value = cached[id(probabilities)][1] if id(probabilities) in cached else _value(probabilities)
+            if not probabilities.flags.writeable and len(cached) < CACHED_ARRAYS:
+                cached[id(probabilities)] = (probabilities, value)
             best_so_far += (end - done) * value
             summed += (end - done) * probabilities
             done = end

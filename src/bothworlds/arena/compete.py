@@ -1,4 +1,4 @@
-"""Many policies in many worlds: the table of who earns what."""
+"""Play many policies in many worlds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from ..policies import resolve as resolve_policy
 from ..progress import progress_bar
 from ..worlds import World
 from ..worlds import resolve as resolve_world
-from .loop import Meeting, Plan, compile_ahead, play_meeting, warn_of_no_change
+from .loop import Simulation
+from .parallel import compile_ahead
+from .play import RunSettings, run, warn_of_no_change
 from .result import Result
 
 __all__ = ["compete"]
@@ -28,32 +30,41 @@ def compete(
     progress: bool | None = None,
     finished: Callable[[Result], None] | None = None,
 ) -> list[Result]:
-    """Play every policy in every world against the same users; ``finished`` is called with each result.
+    """Play every policy in every world with the same users, and return the results, worlds first.
 
-    With ``tell`` policies are told what they need to know of the world. One that needs the examination of positions
-    sits out a world that has none to tell. For a world that changes, but not within ``rounds`` rounds, an
-    UnchangedWorldWarning is issued. The other arguments are those of :func:`play`.
+    ``finished`` is called with each result as soon as it is there, in this thread. With ``tell`` policies get what they
+    need to know of the world; a policy that needs the examination of positions is left out of a world that has none. An
+    UnchangedWorldWarning is issued for a world that changes, but not within ``rounds`` rounds. The other arguments are
+    those of :func:`play`, and so are the exceptions.
 
     >>> results = compete(["uniform", "ftrl-pbm"], ["paper/stochastic"], rounds=500, seeds=2)
     >>> [result.policy for result in results]
     ['uniform', 'ftrl-pbm']
     """
     results = []
-    players, places = [resolve_policy(policy) for policy in policies], [resolve_world(world) for world in worlds]
-    plan = Plan.checked(rounds, seeds, seed, checkpoints, jobs)
-    warn_of_no_change((place, plan.rounds) for place in places)
-    compile_ahead([Meeting(one, place, rounds, True, tell) for place in places[:1] for one in players], jobs, progress)
-    pairs = [(one, place) for place in places for one in players if not (tell and _sits_out(one, rounds, place))]
+    players = [resolve_policy(policy) for policy in policies]
+    places = [resolve_world(world) for world in worlds]
+    settings = RunSettings.checked(rounds, seeds, seed, checkpoints, jobs)
+    warn_of_no_change((world, settings.rounds) for world in places)
+    # The compiled loop of a policy is the same in all worlds: one world is enough.
+    ahead = [Simulation(policy, world, rounds, True, tell) for world in places[:1] for policy in players]
+    compile_ahead(ahead, jobs, progress)
+    pairs = [
+        (policy, world)
+        for world in places
+        for policy in players
+        if not (tell and _lacks_examination(policy, rounds, world))
+    ]
     title = f"{len(pairs)} games" if len(pairs) > 1 else "one game"
-    with progress_bar(title, rounds * len(plan.replications) * len(pairs), progress) as report:
+    with progress_bar(title, rounds * len(settings.replications) * len(pairs), progress) as report:
         for policy, world in pairs:
-            result = play_meeting(Meeting(policy, world, rounds, True, tell), plan, report)
+            result = run(Simulation(policy, world, rounds, True, tell), settings, report)
             results.append(result)
             if finished is not None:
                 finished(result)
     return results
 
 
-def _sits_out(policy: Policy, rounds: int, world: World) -> bool:
-    """Whether a policy needs the examination of positions, and the world has none to tell."""
+def _lacks_examination(policy: Policy, rounds: int, world: World) -> bool:
+    """Whether a policy needs the examination of positions, and the world has none."""
     return getattr(told(policy, rounds, world), "examination", ()) is None

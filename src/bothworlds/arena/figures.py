@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PALETTE", "draw_results", "drawing", "label_ends"]
 
-# Okabe and Ito's palette: distinguishable with any kind of colour vision. Yellow is left out, too pale for a line.
+# Okabe and Ito's palette: distinguishable with any kind of colour vision. Yellow is left out: too pale for a line.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 WARNING = "#B04000"
-ALWAYS = ("ftrl-pbm", "uniform")  # in colour whatever else is
+ALWAYS_COLOURED = ("ftrl-pbm", "uniform")
 NARROW = 3.0  # inches: on a screen of 400 pixels, a point is then more than one and a half pixels
 REFERENCES = {"best_dynamic": ("best list of each round", "-"), "best_fixed": ("best fixed list", "--")}
 STYLE: dict[str, Any] = {
@@ -47,13 +47,13 @@ def draw_results(
 ) -> Path:
     """Draw average reward against rounds, with standard errors and both comparators, one panel for every world.
 
-    The format follows the ending of the name (.svg, .png, .pdf). Panels fill rows of ``columns``, three if not given;
-    ``titles`` of worlds and ``colours`` of policies may be given. Where there are more policies than colours that can
-    be told apart, those that come out best over all worlds have them, with FTRL-PBM and uniform; the others are grey.
-    ``narrow`` stacks all panels, for small screens.
+    The format follows the ending of the name (.svg, .png, .pdf). Panels fill rows of ``columns``, three by default.
+    ``titles`` of worlds and ``colours`` of policies are optional, by name. If there are more policies than colours, the
+    best over all worlds are coloured, and FTRL-PBM and uniform; the others are grey. ``narrow`` stacks all panels, for
+    small screens. Returns the path. Raises ImportError without Matplotlib.
     """
     worlds = list(dict.fromkeys(result.world for result in results))
-    colours = dict(zip(_in_the_light(results), PALETTE)) if colours is None else colours
+    colours = dict(zip(_coloured_policies(results), PALETTE)) if colours is None else colours
     across = min(columns or 3, len(worlds))
     with drawing(path, across, -(-len(worlds) // across), narrow=narrow) as panels:
         for panel, world in zip(panels.flat, worlds):
@@ -68,10 +68,11 @@ def draw_results(
 
 @contextmanager
 def drawing(path: str | Path, across: int = 1, down: int = 1, *, narrow: bool = False) -> Iterator[Any]:
-    """Panels (down, across) to draw into, in the style of all our figures; written to the file at the end.
+    """Yield panels (down, across) to draw into, in the style of all figures; the file is written after the block.
 
-    ``narrow`` puts one panel below the other, with letters that are readable at the width of a phone; a panel without a
-    label on its vertical axis gets that of the first in its row.
+    ``narrow`` puts all panels below each other, with text that is readable at the width of a phone; a panel without a
+    label on its vertical axis gets that of the first panel in its row. The file is replaced as a whole or not at all.
+    Raises ImportError without Matplotlib.
     """
     try:
         import matplotlib
@@ -90,15 +91,15 @@ def drawing(path: str | Path, across: int = 1, down: int = 1, *, narrow: bool = 
                 panel.set_ylabel(panel.get_ylabel() or row[0].get_ylabel())
         path.parent.mkdir(parents=True, exist_ok=True)
         supply_glyphs(figure, keeps_text=path.suffix == ".svg")
-        # The same results give the same file: no date goes into it.
+        # Without the date, the same results give the same file.
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
         with warnings.catch_warnings(), replacing(path) as file:
-            warnings.filterwarnings("ignore", MISSING_GLYPH)  # has been dealt with
+            warnings.filterwarnings("ignore", MISSING_GLYPH)  # supply_glyphs has replaced them
             figure.savefig(file, format=path.suffix.removeprefix("."), metadata=metadata)
 
 
-def _in_the_light(results: Sequence[Result]) -> list[str]:
-    """The policies that are drawn in colour: all of them, or those whose average rank over the worlds is best."""
+def _coloured_policies(results: Sequence[Result]) -> list[str]:
+    """The policies that are drawn in colour: all, or those with the best average rank over the worlds."""
     policies = list(dict.fromkeys(result.policy for result in results))
     if len(policies) <= len(PALETTE):
         return policies
@@ -108,7 +109,7 @@ def _in_the_light(results: Sequence[Result]) -> list[str]:
         for rank, result in enumerate(sorted(learners, key=lambda result: -result.final()[0])):
             ranks[result.policy].append(rank)
     best = sorted((policy for policy in policies if ranks[policy]), key=lambda policy: np.mean(ranks[policy]))
-    always = [policy for policy in ALWAYS if policy in policies]
+    always = [policy for policy in ALWAYS_COLOURED if policy in policies]
     rest = [policy for policy in best if policy not in always]
     return always + rest[: len(PALETTE) - len(always)]
 
@@ -142,7 +143,7 @@ def _draw_panel(panel: Axes, results: Sequence[Result], colours: Mapping[str, st
 
 
 def label_ends(panel: Axes, end: int, labels: Sequence[tuple[float, str, str]]) -> None:
-    """Name each curve at its end; names that would touch are pushed apart, upwards first, but not out of the panel."""
+    """Label each curve at its end; labels that would overlap are moved apart, upwards first, within the panel."""
     low, high = panel.get_ylim()
     apart = 0.062 * (high - low)
     named = sorted(labels)

@@ -1,4 +1,4 @@
-"""Fonts for names in any script: what the font of a figure lacks comes from other installed fonts, or as codes."""
+"""Glyphs for text in any script: from other installed fonts, or as escape codes where no font has them."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ if TYPE_CHECKING:
 
 __all__ = ["MISSING_GLYPH", "FigureWarning", "supply_glyphs"]
 
-MISSING_GLYPH = r"Glyph .* missing from"  # how Matplotlib warns of each character
+MISSING_GLYPH = r"Glyph .* missing from"  # Matplotlib's warning for each character
 PLACEHOLDERS = "Last Resort"  # a font that has a box for every character
 
 
 class FigureWarning(BothworldsWarning):
-    """A figure shows something in another way than it was given."""
+    """A figure shows text in another form than requested."""
 
 
 def supply_glyphs(figure: Figure, *, keeps_text: bool) -> None:
     """Make all texts of a figure readable, whatever their script.
 
-    Characters that the font of a text lacks are taken from other installed fonts. Those that no font has are written as
-    codes such as ``\\u82f9``, with one warning for the whole figure; a format that ``keeps_text`` leaves them to the
-    fonts of whoever looks at it. Dollar signs in names are no formulas.
+    Characters missing from the font of a text are taken from other installed fonts. Characters that no font has are
+    replaced by codes such as ``\\u82f9``, with one FigureWarning for the whole figure. A format that ``keeps_text``
+    keeps them for the fonts of the viewer. Dollar signs do not start formulas.
     """
     from matplotlib.text import Text
 
     texts = [text for text in figure.findobj(Text) if text.get_text()]
-    nowhere: set[str] = set()
+    missing: set[str] = set()
     for text in texts:
-        if "\\mathdefault" not in text.get_text():  # powers of ten along an axis
+        if "\\mathdefault" not in text.get_text():  # tick labels with powers of ten are formulas
             text.set_parse_math(False)
-        lacking = {character for character in text.get_text() if character.isprintable()} - _characters_of(text)
-        if lacking:
-            families, unknown = _fonts_with(frozenset(lacking))
+        absent = {character for character in text.get_text() if character.isprintable()} - _characters_of(text)
+        if absent:
+            families, unknown = _fonts_with(frozenset(absent))
             text.set_fontfamily([*text.get_fontfamily(), *families])
-            nowhere |= unknown
-    if nowhere and not keeps_text:
-        codes = {ord(character): _code(character) for character in nowhere}
+            missing |= unknown
+    if missing and not keeps_text:
+        codes = {ord(character): _code(character) for character in missing}
         for text in texts:
             text.set_text(text.get_text().translate(codes))
-        warnings.warn(_sentence(sorted(nowhere)), FigureWarning, stacklevel=2)
+        warnings.warn(_sentence(sorted(missing)), FigureWarning, stacklevel=2)
 
 
 def _sentence(characters: list[str]) -> str:
@@ -65,15 +65,15 @@ def _code(character: str) -> str:
 
 
 def _characters_of(text: Text) -> set[str]:
-    """The characters that the fonts of a text have."""
+    """Return the characters that the fonts of a text have."""
     from matplotlib.font_manager import findfont
 
-    found: set[str] = set()
+    characters: set[str] = set()
     for family in text.get_fontfamily():
         properties = text.get_fontproperties().copy()
         properties.set_family(family)
-        found |= _characters_in(str(findfont(properties)))
-    return found
+        characters |= _characters_in(str(findfont(properties)))
+    return characters
 
 
 @cache
@@ -83,12 +83,12 @@ def _characters_in(path: str) -> frozenset[str]:
     try:
         return frozenset(map(chr, get_font(path).get_charmap()))
     except (OSError, RuntimeError):
-        return frozenset()  # listed, but not readable
+        return frozenset()  # listed, but unreadable
 
 
 @cache
 def _fonts_with(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Families of installed fonts that have these characters, and the characters that none has."""
+    """Return the installed font families that have these characters, and the characters that none has."""
     from matplotlib.font_manager import fontManager
 
     families: list[str] = []

@@ -1,4 +1,4 @@
-"""The score of one policy in one world."""
+"""The result of one policy in one world."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..warnings import BothworldsWarning
+from ..worlds import World, from_description
 
 __all__ = ["COLUMNS", "Result", "UnchangedWorldWarning", "changes_not_shown", "no_change"]
 
@@ -27,11 +28,13 @@ COLUMNS = (
 
 
 class UnchangedWorldWarning(BothworldsWarning):
-    """A world that changes was played for so few rounds that its users never changed."""
+    """A world that changes was played for too few rounds: its users did not change."""
 
 
 def no_change(world: str, first_change: int | None, rounds: int) -> str | None:
-    """Say that a changing world does not change in that many rounds; None if it does, or is not known to change.
+    """Return a warning if a changing world does not change in that many rounds; otherwise None.
+
+    ``first_change`` is that of the world: None for a world that is not known to change.
 
     >>> print(no_change("year", 1_000, 200))
     the users of year do not change in 200 rounds: they change first after 1,000; play more or shorten the phase
@@ -48,14 +51,30 @@ def no_change(world: str, first_change: int | None, rounds: int) -> str | None:
 
 @dataclass(frozen=True)
 class Result:
-    """What a policy earned in a world, in every replication and at every checkpoint.
+    """The rewards of a policy in a world, in every replication and at every checkpoint.
 
-    ``rounds`` (checkpoints,) are the rounds at which the score was taken; ``reward`` and ``clicks`` (seeds,
-    checkpoints) are cumulative expected reward and cumulative realised clicks; ``best_fixed`` and ``best_dynamic``
-    (checkpoints,) are what the best fixed ranking, and the best ranking of every single round, would have earned.
-    ``seconds`` is the processor time of all replications, compilation not counted; ``adaptive`` is False for a policy
-    that is there for comparison and does not learn. ``first_change`` is the first round in which the users of the world
-    differ from those at the start, or None if the world is not known to change.
+    Attributes
+    ----------
+    policy, world
+        Their names in tables and figures.
+    policy_name, settings
+        The registered name of the policy, or that of its class, and the settings it played with.
+    world_description
+        What :meth:`bothworlds.worlds.World.description` returned; None if the result was saved without it.
+    seed
+        The seed of all replications.
+    rounds
+        (checkpoints,) The rounds after which rewards were recorded.
+    reward, clicks
+        (seeds, checkpoints) Cumulative expected reward, and cumulative simulated clicks.
+    best_fixed, best_dynamic
+        (checkpoints,) The cumulative expected reward of the best fixed ranking, and of the best ranking of each round.
+    seconds
+        Processor time of all replications without compilation; NaN if it is not known.
+    adaptive
+        False for a policy that serves for comparison and does not learn.
+    first_change
+        The first round in which the users differ from those of round 0; None if the world is not known to change.
     """
 
     policy: str
@@ -70,10 +89,28 @@ class Result:
     seconds: float
     adaptive: bool = True
     first_change: int | None = field(default=None, repr=False)
+    policy_name: str = field(default="", repr=False)
+    world_description: dict[str, Any] | None = field(default=None, repr=False)
+
+    def build_world(self) -> World:
+        """Build the world that was played, from its description.
+
+        Raises ValueError if the result was saved without a description, or if no world can be built from it.
+
+        >>> import bothworlds
+        >>> result = bothworlds.play("uniform", bothworlds.world("paper/stochastic", gap=0.01), rounds=10, seeds=1)
+        >>> result.build_world()
+        <Stochastic 'paper/stochastic(gap=0.01)': 10 items, 5 positions>
+        """
+        if self.world_description is None:
+            raise ValueError(f"this result of {self.policy} in {self.world} was saved without the world's description")
+        world = from_description(self.world_description)
+        world.name = self.world
+        return world
 
     @property
     def no_change(self) -> str | None:
-        """The sentence that warns of a changing world that did not change in the rounds that were played, or None."""
+        """A warning if the world changes, but did not change in the rounds that were played; otherwise None."""
         return no_change(self.world, self.first_change, int(self.rounds[-1]))
 
     def average_reward(self) -> NDArray[np.float64]:
@@ -88,10 +125,11 @@ class Result:
         return average
 
     def regret(self, against: Literal["fixed", "dynamic"] = "fixed") -> NDArray[np.float64]:
-        """What the comparator would have earned more, (seeds, checkpoints).
+        """The reward of the comparator minus that of the policy, (seeds, checkpoints).
 
         ``"fixed"`` is the best single ranking for the rounds so far, the comparator of the paper; ``"dynamic"`` is
-        the best ranking in every round. In a world that does not change they are the same.
+        the best ranking of each round. They are the same in a world that does not change. Any other value of
+        ``against`` raises ValueError.
 
         >>> import bothworlds
         >>> result = bothworlds.play("uniform", "paper/stochastic", rounds=1_000, seeds=2, checkpoints=5)
@@ -104,17 +142,17 @@ class Result:
         return regret
 
     def final(self) -> tuple[float, float]:
-        """Mean over replications of the final average reward, and its standard error (NaN for one replication)."""
+        """Return the mean over replications of the final average reward, and its standard error (NaN for one)."""
         values = self.average_reward()[:, -1]
         spread = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else float("nan")
         return float(values.mean()), spread
 
     def cost(self) -> float:
-        """Seconds of processor time per round."""
+        """Return the seconds of processor time per round."""
         return self.seconds / (self.reward.shape[0] * int(self.rounds[-1]))
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """One row for every replication and checkpoint, in the order of ``COLUMNS``."""
+        """Yield one row for every replication and checkpoint, in the order of ``COLUMNS``."""
         fixed, dynamic = self.regret("fixed"), self.regret("dynamic")
         for k in range(self.reward.shape[0]):
             for c, t in enumerate(self.rounds.tolist()):
@@ -123,5 +161,5 @@ class Result:
 
 
 def changes_not_shown(results: Iterable[Result]) -> list[str]:
-    """A sentence for every changing world among the results that did not change in the rounds that were played."""
+    """Return a warning for every changing world that did not change in the rounds that were played."""
     return list(dict.fromkeys(result.no_change for result in results if result.no_change))

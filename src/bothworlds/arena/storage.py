@@ -1,4 +1,8 @@
-"""Results on disk: one row for every policy, world, replication and checkpoint, and how they were made."""
+"""Results as Parquet or CSV files: one row for every policy, world, replication and checkpoint, and provenance.
+
+The same results give the same file, byte for byte. Processor times differ from run to run, so they are written to a
+file of their own beside it: ``results.times.json`` for ``results.parquet``.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,15 @@ from typing import Any
 from .. import __version__
 from .result import COLUMNS, Result
 
-__all__ = ["commit", "load_results", "provenance", "save_results"]
+__all__ = ["commit", "load", "load_results", "provenance", "save_results"]
 
 
 def save_results(results: Sequence[Result], path: str | Path) -> Path:
-    """Write results as Parquet or CSV, chosen by the ending of the name; provenance goes along.
+    """Write results as Parquet or CSV, chosen by the ending of the name, and return the path.
 
-    Parquet carries it as metadata under ``bothworlds``; CSV has it as JSON in a file of the same name beside it.
+    Provenance (commit, versions, settings, descriptions of the worlds) is metadata of the Parquet file under the key
+    ``bothworlds``; for a CSV file it is a JSON file of the same name. Processor times go to a file beside it. Missing
+    folders are created. Raises ValueError for another ending, and ImportError for Parquet without pyarrow.
     """
     path = Path(path)
     if path.suffix not in (".parquet", ".csv"):
@@ -37,7 +43,13 @@ def save_results(results: Sequence[Result], path: str | Path) -> Path:
         path.with_suffix(".json").write_text(how + "\n")
     else:
         _write_parquet(results, path, how)
+    times = [{"policy": result.policy, "world": result.world, "seconds": result.seconds} for result in results]
+    _times_path(path).write_text(json.dumps(times, indent=1) + "\n")
     return path
+
+
+def _times_path(path: Path) -> Path:
+    return path.with_suffix(".times.json")
 
 
 def _write_parquet(results: Sequence[Result], path: Path, how: str) -> None:
@@ -47,8 +59,43 @@ def _write_parquet(results: Sequence[Result], path: Path, how: str) -> None:
     pyarrow.parquet.write_table(table, path, compression="zstd")
 
 
+def load(path: str | Path, *, policy: str | None = None, world: str | None = None, rounds: int | None = None) -> Result:
+    """Read one result from a Parquet file.
+
+    ``policy`` and ``world`` are names as in ``Result.policy`` and ``Result.world``, ``rounds`` is the length of the
+    game; each selects among several results. Raises ValueError unless exactly one is left.
+
+    >>> import tempfile
+    >>> from bothworlds.arena import play
+    >>> result = play("uniform", "paper/stochastic", rounds=100, seeds=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load(save_results([result], Path(folder) / "results.parquet"))
+    >>> again.build_world()
+    <Stochastic 'paper/stochastic': 10 items, 5 positions>
+    """
+    results = load_results(path)
+    selected = [
+        result
+        for result in results
+        if policy in (None, result.policy)
+        and world in (None, result.world)
+        and rounds in (None, int(result.rounds[-1]))
+    ]
+    if len(selected) == 1:
+        return selected[0]
+    some = "; ".join(f"{one.policy} in {one.world}, {one.rounds[-1]} rounds" for one in (selected or results)[:5])
+    raise ValueError(
+        f"{len(selected)} of the {len(results)} results in {path} match; select one by policy, world and rounds, or "
+        f"read all with load_results. There are {some}{', ...' if len(selected or results) > 5 else ''}"
+    )
+
+
 def load_results(path: str | Path) -> list[Result]:
-    """Results that were saved as Parquet. What a run cost is not kept with what it found: ``seconds`` is NaN.
+    """Read all results of a Parquet file, in the order in which they were saved.
+
+    ``seconds`` comes from the file of times beside it, and is NaN without one. Files of earlier versions have no
+    description of the worlds: ``world_description`` is None. Raises ValueError if ``save_results`` did not write the
+    file, and ImportError without pyarrow.
 
     >>> import tempfile
     >>> from bothworlds.arena import play
@@ -58,12 +105,15 @@ def load_results(path: str | Path) -> list[Result]:
     >>> bool((again[0].reward == result.reward).all())
     True
     """
+    path = Path(path)
     pyarrow = _pyarrow()
     table = pyarrow.parquet.read_table(path)
     plays = json.loads((table.schema.metadata or {}).get(b"bothworlds", b'{"plays": []}'))["plays"]
+    if not plays or sum(play["replications"] * play["checkpoints"] for play in plays) != table.num_rows:
+        raise ValueError(f"{path} was not written by save_results: its rows do not match its metadata")
     columns = {name: table[name].to_numpy() for name in COLUMNS}
     results, start = [], 0
-    for play in plays:
+    for play, seconds in zip(plays, _read_times(path, plays)):
         end = start + play["replications"] * play["checkpoints"]
         part = {name: values[start:end].reshape(play["replications"], -1) for name, values in columns.items()}
         results.append(
@@ -77,15 +127,26 @@ def load_results(path: str | Path) -> list[Result]:
                 clicks=part["clicks"],
                 best_fixed=part["reward"][0] + part["regret_fixed"][0],
                 best_dynamic=part["reward"][0] + part["regret_dynamic"][0],
-                seconds=float("nan"),
+                seconds=seconds,
                 adaptive=play["adaptive"],
                 first_change=play.get("first_change"),
+                policy_name=play.get("policy_name", ""),
+                world_description=play.get("world_description"),
             )
         )
         start = end
-    if start != table.num_rows or not plays:
-        raise ValueError(f"{path} does not hold results that were saved here: rows and plays do not match")
     return results
+
+
+def _read_times(path: Path, plays: Sequence[dict[str, Any]]) -> list[float]:
+    """The seconds of every result; NaN where the file of times is missing or belongs to other results."""
+    try:
+        times = json.loads(_times_path(path).read_text())
+        if [(time["policy"], time["world"]) for time in times] == [(play["policy"], play["world"]) for play in plays]:
+            return [float(time["seconds"]) for time in times]
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return [float("nan")] * len(plays)
 
 
 def _pyarrow() -> Any:
@@ -98,7 +159,7 @@ def _pyarrow() -> Any:
 
 
 def provenance(results: Sequence[Result]) -> dict[str, Any]:
-    """What somebody needs to make these results again: commit, versions, settings."""
+    """Return what is needed to make these results again: commit, versions, settings, descriptions of the worlds."""
     return {
         "commit": commit(),
         "versions": {
@@ -109,8 +170,10 @@ def provenance(results: Sequence[Result]) -> dict[str, Any]:
         "plays": [
             {
                 "policy": result.policy,
+                "policy_name": result.policy_name,
                 "settings": result.settings,
                 "world": result.world,
+                "world_description": result.world_description,
                 "seed": result.seed,
                 "replications": int(result.reward.shape[0]),
                 "rounds": int(result.rounds[-1]),
@@ -135,10 +198,10 @@ def _version(name: str) -> str | None:
 
 @cache
 def commit() -> str | None:
-    """The commit of the checkout this code runs from, if it does, as it was when first asked for."""
+    """Return the commit of the checkout this code runs from, or None outside one; cached after the first call."""
     here = Path(__file__).parent
     if not (here.parents[2] / ".git").exists():
-        return None  # installed, perhaps inside somebody else's checkout
+        return None  # installed; the checkout around it may be of another project
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],

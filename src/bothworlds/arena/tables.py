@@ -1,4 +1,4 @@
-"""Who earns what: policies down, worlds across, the best of each world marked."""
+"""Tables of average rewards: policies down, worlds across, the best of each world marked."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ __all__ = ["Standings", "save_table", "standings"]
 COMPARATORS = {"best of each round": "best_dynamic", "best fixed list": "best_fixed"}
 
 
-class Cell(NamedTuple):
-    """What a policy earned in a world, in words, and whether no policy that learns earned more."""
+class TableCell(NamedTuple):
+    """The reward of a policy in a world as text, and whether it is the best of the policies that learn."""
 
     text: str
     best: bool
 
 
-class Row(NamedTuple):
-    """A policy or a comparator in all worlds; ``cost`` in microseconds a round; references are not in competition."""
+class TableRow(NamedTuple):
+    """A policy or a comparator in all worlds; ``cost`` in microseconds per round; a ``reference`` does not compete."""
 
     name: str
-    cells: list[Cell | None]
+    cells: list[TableCell | None]
     cost: float | None
     reference: bool
 
 
 class Standings(NamedTuple):
-    """A table of average expected rewards; ``warnings`` are sentences on what it does not show."""
+    """A table of average expected rewards; ``warnings`` are sentences about worlds that did not change."""
 
     title: str
     worlds: list[str]
-    rows: list[Row]
+    rows: list[TableRow]
     warnings: list[str]
 
 
 def standings(results: Sequence[Result]) -> Standings:
-    """Average expected reward per round of every policy in every world, with standard errors over replications.
+    """Return the average reward per round of every policy in every world, with standard errors over replications.
 
     >>> from bothworlds.arena import compete
     >>> table = standings(compete(["uniform", "ftrl-pbm"], ["paper/stochastic"], rounds=500, seeds=3))
@@ -51,26 +51,28 @@ def standings(results: Sequence[Result]) -> Standings:
     rows = []
     for name, comparator in COMPARATORS.items():
         firsts = [next(r for r in results if r.world == world) for world in worlds]
-        rows.append(Row(name, [Cell(f"{getattr(r, comparator)[-1] / rounds:.4f}", False) for r in firsts], None, True))
-    # Those that learn are in the competition; if nobody does, all are.
-    rivals = [r for r in results if r.adaptive] or list(results)
-    best = {world: max((r.final()[0] for r in rivals if r.world == world), default=None) for world in worlds}
+        rows.append(
+            TableRow(name, [TableCell(f"{getattr(r, comparator)[-1] / rounds:.4f}", False) for r in firsts], None, True)
+        )
+    # Only policies that learn compete; if there is none, all do.
+    competitors = [r for r in results if r.adaptive] or list(results)
+    best = {world: max((r.final()[0] for r in competitors if r.world == world), default=None) for world in worlds}
     for policy in dict.fromkeys(result.policy for result in results):
-        mine = {result.world: result for result in results if result.policy == policy}
-        cost = 1e6 * sum(r.cost() for r in mine.values()) / len(mine)
-        cells = [_cell(mine[world], best[world]) if world in mine else None for world in worlds]
-        rows.append(Row(policy, cells, cost, not next(iter(mine.values())).adaptive))
+        own = {result.world: result for result in results if result.policy == policy}
+        cost = 1e6 * sum(r.cost() for r in own.values()) / len(own)
+        cells = [_cell(own[world], best[world]) if world in own else None for world in worlds]
+        rows.append(TableRow(policy, cells, cost, not next(iter(own.values())).adaptive))
     title = f"average expected reward per round, {rounds:,} rounds, {seeds} replication{'s' if seeds > 1 else ''}"
     return Standings(title, worlds, rows, changes_not_shown(results))
 
 
-def _cell(result: Result, best: float | None) -> Cell:
+def _cell(result: Result, best: float | None) -> TableCell:
     mean, error = result.final()
-    return Cell(f"{mean:.4f}" if error != error else f"{mean:.4f} ±{error:.4f}", mean == best)
+    return TableCell(f"{mean:.4f}" if error != error else f"{mean:.4f} ±{error:.4f}", mean == best)
 
 
 def save_table(table: Standings, path: str | Path) -> Path:
-    """Write the table as Markdown: the best policy of each world in bold, references in italics."""
+    """Write the table as Markdown and return the path: the best policy of each world in bold, references in italics."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [_line(["policy", *table.worlds, "µs per round"]), _line(["---", *["---:"] * (len(table.worlds) + 1)])]

@@ -1,7 +1,9 @@
-"""The paper put to the test: one file per question, and a report that leads with the verdicts."""
+"""Experiments that test the statements of the paper: one file per question, verdicts, figures and a report."""
 
-from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, judge
+from .question import Figure, Game, Question, Size
 from .reproduce import QUESTIONS, SIZES, reproduce
+from .result_lookup import Results
+from .verdict import Estimate, Verdict, estimate, judge
 
 __all__ = [
     "QUESTIONS",

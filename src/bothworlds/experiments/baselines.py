@@ -1,28 +1,32 @@
-"""The same panels with the baselines that the paper leaves out."""
+"""The panels of the paper with the baselines that it leaves out."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ..arena import draw_results
 from ..arena.figures import PALETTE
 from ..policies import Policy, policy
-from .base import Figure, Game, Question, Results, Size, Verdict, estimate, figure_files, judge_samples
-from .panels import panel, title
+from .panels import panel_title, panel_world
+from .question import Figure, Game, Question, Size, figure_files
+from .result_lookup import Results
+from .verdict import Verdict, estimate, judge_samples
 
-__all__ = ["Baselines"]
+__all__ = ["Baselines", "baseline_policies"]
 
 KEYS = "1a 1b 1c 1d 1e 1f 2a 2b 2c"
 STEADY, SEASONAL = "1a 1d 2a", "1b 1c 1e 1f 2b 2c"
 STRONG = ("tsallis-rv", "lbinfv", "gibbs-ts", "pbm-ucb-mle")
 
 
-def players(size: Size) -> list[Policy]:
-    """FTRL-PBM and TopRank, what the paper leaves out, and one that forgets: half a phase is all it remembers."""
+def baseline_policies(size: Size) -> list[Policy]:
+    """Return FTRL-PBM, TopRank, four baselines, and CombUCB1 with a window of half a phase."""
     named = [policy(name) for name in ("ftrl-pbm", "toprank", *STRONG)]
     return [*named, policy("comb-ucb", window=size.phase // 2)]
 
 
 class Baselines(Question):
-    """What a practitioner would have tried."""
+    """Compare FTRL-PBM and TopRank with policies that the paper does not mention."""
 
     name = "baselines"
     title = "Beyond the paper: the baselines it leaves out"
@@ -33,14 +37,21 @@ class Baselines(Question):
     )
 
     def games(self, size: Size) -> list[Game]:
-        everybody = [*players(size), policy("uniform")]
-        return [Game(one, panel(key, size), size.rounds, size.few_seeds) for key in KEYS.split() for one in everybody]
+        """Return every baseline, and uniform lists, in all nine panels."""
+        players = [*baseline_policies(size), policy("uniform")]
+        return [
+            Game(player, panel_world(key, size), size.rounds, size.few_seeds)
+            for key in KEYS.split()
+            for player in players
+        ]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        worlds = [panel(key, size).name for key in KEYS.split()]
-        titles = dict(title(key, size) for key in KEYS.split())
-        names = [player.label for player in players(size)]
-        shown, colours = results.of(names, worlds), dict(zip(names, PALETTE))
+        """Draw average rewards in all nine panels."""
+        worlds = {key: panel_world(key, size) for key in KEYS.split()}
+        titles = {world.name: panel_title(key, size) for key, world in worlds.items()}
+        players = baseline_policies(size)
+        shown = results.of_length(size.rounds).of(players, list(worlds.values()))
+        colours = dict(zip((player.label for player in players), PALETTE))
         for path, narrow in figure_files(folder, "baselines").items():
             draw_results(shown, path, columns=3, titles=titles, colours=colours, narrow=narrow)
         caption = (
@@ -50,33 +61,51 @@ class Baselines(Question):
         return [Figure("baselines", self.title, caption)]
 
     def verdicts(self, results: Results, size: Size) -> list[Verdict]:
+        """Judge who is best where users change and where they do not, and what less variance gains."""
+        results = results.of_length(size.rounds)
+        ftrl, toprank, *others = baseline_policies(size)
         return [
-            _best_in(SEASONAL, "ftrl-pbm", "FTRL-PBM is best where users change, whoever else plays.", results, size),
-            _best_in(STEADY, "toprank", "TopRank is best where users are steady, whoever else plays.", results, size),
-            _variance_is_what_it_costs(results, size),
+            _best_in(
+                SEASONAL,
+                ftrl,
+                [toprank, *others],
+                "FTRL-PBM is best where users change, whoever else plays.",
+                results,
+                size,
+            ),
+            _best_in(
+                STEADY,
+                toprank,
+                [ftrl, *others],
+                "TopRank is best where users are steady, whoever else plays.",
+                results,
+                size,
+            ),
+            _less_variance_earns_more(results, size),
         ]
 
 
-def _best_in(keys: str, name: str, statement: str, results: Results, size: Size) -> Verdict:
-    said, samples = [], []
-    names = [player.label for player in players(size)]
+def _best_in(
+    keys: str, policy: Policy, others: Sequence[Policy], statement: str, results: Results, size: Size
+) -> Verdict:
+    leads, samples = [], []
     for key in keys.split():
-        place = panel(key, size).name
-        samples += [results.ahead(name, other, place) for other in names if other != name]
-        rival = results.best_other(name, names, place)
-        said.append(f"{key[0]}({key[1]}): {results.lead(name, rival, place)} over {rival}")
+        world = panel_world(key, size)
+        samples += [results.ahead(policy, other, world) for other in others]
+        best = results.best_other(policy, others, world)
+        leads.append(f"{key[0]}({key[1]}): {results.lead(policy, best, world)} over {best.label}")
     return Verdict(
         statement,
         "ours, from Section 5",
         judge_samples(samples),
-        f"lead over the best other policy: {'; '.join(said)}",
+        f"lead over the best other policy: {'; '.join(leads)}",
         "it is ahead of each of the other six in every panel",
         "baselines",
     )
 
 
-def _variance_is_what_it_costs(results: Results, size: Size) -> Verdict:
-    leads = {key: results.ahead("tsallis-rv", "ftrl-pbm", panel(key, size).name) for key in KEYS.split()}
+def _less_variance_earns_more(results: Results, size: Size) -> Verdict:
+    leads = {key: results.ahead("tsallis-rv", "ftrl-pbm", panel_world(key, size)) for key in KEYS.split()}
     return Verdict(
         "The same algorithm with a reduced-variance estimator earns more in every panel.",
         "ours",

@@ -1,4 +1,4 @@
-"""How regret grows with the rounds, where users are steady and where they are not, and how it compares with theory."""
+"""Growth of regret with the rounds, with steady and with hostile users, compared with the bounds of the paper."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from ..arena import Result
 from ..arena.figures import PALETTE, drawing
 from ..policies import policy
 from ..theory import adversarial_bound, lower_bound, stochastic_bound
-from ..worlds import Stochastic, World, world
-from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, figure_files, judge
-from .panels import named
+from ..worlds import Stochastic, World
+from ..worlds import world as named_world
+from .panels import world_for
+from .question import Figure, Game, Question, Size, figure_files
+from .result_lookup import Results
+from .verdict import Estimate, Verdict, estimate, judge
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,24 +26,26 @@ __all__ = ["Growth"]
 STEADY = ("paper/stochastic", "yandex/stochastic")
 HOSTILE = ("adversarial/growing-phases", "adversarial/corruption", "adversarial/fraud")
 NAME = "ftrl-pbm"
-ON_THE_HARD_INSTANCE = (NAME, "toprank", "uniform")
-NOT_ABOVE = 0.55  # an exponent that counts as one half
+HARD_INSTANCE_POLICIES = (NAME, "toprank", "uniform")
+LARGEST_EXPONENT = 0.55  # still counts as one half
 
 
-def _long(name: str, size: Size) -> World:
-    # Corruption is over long before the last factor of ten, in which growth is measured.
-    place = world(name, early=size.long_rounds // 50) if name.endswith("corruption") else named(name, size)
-    # A name of its own: the panels play the same worlds for another number of rounds.
-    place.name = f"{place.name}, long"
-    return place
+def _world(name: str, size: Size) -> World:
+    # Corruption ends long before the last factor of ten, in which growth is measured.
+    return named_world(name, early=size.long_rounds // 50) if name.endswith("corruption") else world_for(name, size)
 
 
-def _hard(size: Size) -> World:
-    return world("adversarial/hard-instance", rounds=size.rounds)
+def _hard_instance(size: Size) -> World:
+    return named_world("adversarial/hard-instance", rounds=size.rounds)
+
+
+def _long_games(results: Results, size: Size) -> Results:
+    """The results from which growth is measured; other questions may have played more replications of some."""
+    return results.of_length(size.long_rounds).first_replications(size.few_seeds)
 
 
 class Growth(Question):
-    """O(log T) and O(sqrt T), measured."""
+    """Measure whether regret grows like log T with steady users, and like sqrt T with hostile ones."""
 
     name = "growth"
     title = "How regret grows"
@@ -50,49 +55,59 @@ class Growth(Question):
     )
 
     def games(self, size: Size) -> list[Game]:
-        long = [Game(policy(NAME), _long(name, size), size.long_rounds, size.few_seeds) for name in STEADY + HOSTILE]
-        hard = [Game(policy(name), _hard(size), size.rounds, size.seeds) for name in ON_THE_HARD_INSTANCE]
+        """Return FTRL-PBM in steady and in hostile worlds, and three policies on the hard instance."""
+        long = [Game(policy(NAME), _world(name, size), size.long_rounds, size.few_seeds) for name in STEADY + HOSTILE]
+        hard = [Game(policy(name), _hard_instance(size), size.rounds, size.seeds) for name in HARD_INSTANCE_POLICIES]
         return long + hard
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
+        """Draw regret on logarithmic axes with the bounds, and the hard instance."""
+        long = _long_games(results, size)
         for path, narrow in figure_files(folder, "growth").items():
             with drawing(path, across=3, narrow=narrow) as panels:
                 for panel, names, title in zip(panels[0], (STEADY, HOSTILE), ("steady users", "hostile users")):
-                    _draw(panel, [results[NAME, _long(name, size).name] for name in names])
+                    _draw(panel, {_label(name, size): long[NAME, _world(name, size)] for name in names})
                     panel.set_title(title)
-                _draw_hard_instance(panels[0, 2], results, size)
+                _draw_hard_instance(panels[0, 2], results.of_length(size.rounds), size)
                 panels[0, 0].set_ylabel("regret against the best fixed list")
         caption = (
             f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.few_seeds} replications. Dashed: the bounds of "
-            "Theorem 1 (any users; ten items, five positions) and Theorem 2 (steady users, synthetic world). On the "
-            "hard instance three policies, with the lower bound of Theorem 3 and the most that can be lost there."
+            "Theorem 1 (any users; for the items and positions of each world) and Theorem 2 (steady users, synthetic "
+            "world). On the hard instance three policies, with the lower bound of Theorem 3 and the most that can be "
+            "lost there."
         )
         return [Figure("growth", self.title, caption)]
 
     def verdicts(self, results: Results, size: Size) -> list[Verdict]:
-        return [judged(results, size) for judged in (_logarithmic, _square_root, _below_the_bounds, _lower_bound)]
+        """Judge the exponents of T, and both bounds."""
+        long = _long_games(results, size)
+        return [
+            _logarithmic(long, size),
+            _square_root(long, size),
+            _below_the_bounds(long, size),
+            _lower_bound(results.of_length(size.rounds), size),
+        ]
 
 
 def exponents(result: Result) -> NDArray[np.float64]:
-    """(seeds,) the slope of log regret against log rounds, over the last factor of ten."""
+    """Return the slope of log regret against log rounds over the last factor of ten, (seeds,)."""
     late = result.rounds >= result.rounds[-1] / 10
     regret = np.maximum(result.regret()[:, late], 1.0)
     slopes = np.polyfit(np.log(result.rounds[late]), np.log(regret).T, 1)[0]
     return np.asarray(slopes)
 
 
-def _said(found: dict[str, Estimate], size: Size) -> str:
-    """What was found in each world."""
-    return "; ".join(f"{named(name, size).name}: {one}" for name, one in found.items())
+def _listed(estimates: dict[str, Estimate], size: Size) -> str:
+    return "; ".join(f"{world_for(name, size).name}: {one}" for name, one in estimates.items())
 
 
 def _logarithmic(results: Results, size: Size) -> Verdict:
-    found = {name: estimate(exponents(results[NAME, _long(name, size).name])) for name in STEADY}
+    slopes = {name: estimate(exponents(results[NAME, _world(name, size)])) for name in STEADY}
     return Verdict(
         "With steady users, by the end of the run, regret grows slower than the square root of T.",
         "ours, from Theorem 2",
-        judge([-one for one in found.values()], -0.5),
-        f"exponent of T over the last factor of ten: {_said(found, size)}",
+        judge([-one for one in slopes.values()], -0.5),
+        f"exponent of T over the last factor of ten: {_listed(slopes, size)}",
         "the exponent is below one half, so that growth is slower than the square root of Theorem 1",
         "growth",
         "Theorem 2 promises log T in the end, which no finite run can refute; this asks whether one sees any of it.",
@@ -100,13 +115,13 @@ def _logarithmic(results: Results, size: Size) -> Verdict:
 
 
 def _square_root(results: Results, size: Size) -> Verdict:
-    found = {name: estimate(exponents(results[NAME, _long(name, size).name])) for name in HOSTILE}
+    slopes = {name: estimate(exponents(results[NAME, _world(name, size)])) for name in HOSTILE}
     return Verdict(
         "With hostile users, by the end of the run, regret grows no faster than the square root of T.",
         "ours, from Theorem 1",
-        judge([-one for one in found.values()], -NOT_ABOVE),
-        f"exponent of T over the last factor of ten: {_said(found, size)}",
-        f"the exponent is below {NOT_ABOVE} in every hostile world",
+        judge([-one for one in slopes.values()], -LARGEST_EXPONENT),
+        f"exponent of T over the last factor of ten: {_listed(slopes, size)}",
+        f"the exponent is below {LARGEST_EXPONENT} in every hostile world",
         "growth",
         "Theorem 1 bounds the regret and not its slope, for the worst of all worlds, which these are not.",
     )
@@ -115,16 +130,15 @@ def _square_root(results: Results, size: Size) -> Verdict:
 def _below_the_bounds(results: Results, size: Size) -> Verdict:
     shares = {}
     for name in STEADY + HOSTILE:
-        one = results[NAME, _long(name, size).name]
-        place = _long(name, size)
-        n, m = place.n_items, place.n_positions
-        bound = np.array([adversarial_bound(n, m, int(t)) for t in one.rounds])
-        shares[name] = estimate((one.regret() / bound).max(axis=1))
+        world = _world(name, size)
+        result = results[NAME, world]
+        bound = _theorem_1(world.n_items, world.n_positions, result)
+        shares[name] = estimate((result.regret() / bound).max(axis=1))
     return Verdict(
         "Regret stays below the bound of Theorem 1, with its constants repaired.",
         "Theorem 1",
         judge([-one for one in shares.values()], -1.0),
-        f"largest share of the bound: {_said(shares, size)}",
+        f"largest share of the bound: {_listed(shares, size)}",
         "the share is below 1 at every checkpoint",
         "growth",
         f"The bound is so wide that uniformly random lists reach {_uniform_share(results, size):.2f} of it here.",
@@ -133,56 +147,68 @@ def _below_the_bounds(results: Results, size: Size) -> Verdict:
 
 def _uniform_share(results: Results, size: Size) -> float:
     """The share of Theorem 1's bound that uniformly random lists reach in the steady synthetic world."""
-    place = _long(STEADY[0], size)
-    best = results[NAME, place.name].best_fixed[-1] / size.long_rounds
-    lost = best - place.click_probabilities(0).mean(axis=0).sum()
-    return float(lost * size.long_rounds / adversarial_bound(place.n_items, place.n_positions, size.long_rounds))
+    world = _world(STEADY[0], size)
+    best = results[NAME, world].best_fixed[-1] / size.long_rounds
+    lost = best - world.click_probabilities(0).mean(axis=0).sum()
+    return float(lost * size.long_rounds / adversarial_bound(world.n_items, world.n_positions, size.long_rounds))
 
 
 def _lower_bound(results: Results, size: Size) -> Verdict:
-    place = _hard(size)
-    bound = lower_bound(place.n_items, place.n_positions, size.rounds)
-    found = {name: estimate(results[name, place.name].regret()[:, -1] / bound) for name in ON_THE_HARD_INSTANCE}
-    told = "; ".join(f"{name}: {one}" for name, one in found.items())
+    world = _hard_instance(size)
+    bound = lower_bound(world.n_items, world.n_positions, size.rounds)
+    ratios = {name: estimate(results[name, world].regret()[:, -1] / bound) for name in HARD_INSTANCE_POLICIES}
+    listed = "; ".join(f"{name}: {one}" for name, one in ratios.items())
     return Verdict(
         "No policy can lose less than m sqrt((n - m + 1) T) / 16 on the hard instance.",
         "Theorem 3",
-        judge(found.values(), 1.0),
-        f"regret as a multiple of the bound ({bound:,.0f}): {told}",
+        judge(ratios.values(), 1.0),
+        f"regret as a multiple of the bound ({bound:,.0f}): {listed}",
         "every policy tried loses more than the bound",
         "growth",
-        "On that instance nobody can lose more than twice the bound either: it tells no two policies apart.",
+        "On that instance no policy can lose more than twice the bound either, so it does not separate policies.",
     )
 
 
-def _draw(panel: Axes, results: list[Result]) -> None:
-    for result, colour in zip(results, PALETTE):
+def _label(name: str, size: Size) -> str:
+    """The label of a world's curve."""
+    if name.startswith("yandex/"):
+        return "Yandex" if size.fitted is None else "fitted log"
+    return name.partition("/")[2]
+
+
+def _theorem_1(n_items: int, n_positions: int, result: Result) -> NDArray[np.float64]:
+    """The bound of Theorem 1 at every checkpoint of a result."""
+    return np.array([adversarial_bound(n_items, n_positions, int(t)) for t in result.rounds])
+
+
+def _draw(panel: Axes, results: dict[str, Result]) -> None:
+    """Draw the regret of every result, by label, and the bounds for the worlds in which they were played."""
+    for (label, result), colour in zip(results.items(), PALETTE):
         regret = result.regret()
-        label = result.world.removesuffix(", long").partition("(")[0].partition("/")[2]
-        if result.world.startswith(("yandex", "fitted")):
-            label = "Yandex" if result.world.startswith("yandex") else "fitted log"
         slope = exponents(result).mean()
         mean = regret.mean(axis=0)
         shown = np.where(mean > 1.0, mean, np.nan)  # early on it can be negative where the best list changes
         panel.loglog(result.rounds, shown, color=colour, label=f"{label}: {slope:.2f}")
-    rounds = results[0].rounds
-    bound = [adversarial_bound(10, 5, int(t)) for t in rounds]
-    panel.loglog(rounds, bound, "--", color="0.6", linewidth=1, label="Theorem 1")
-    first = world(results[0].world.removesuffix(", long").partition("(")[0])
-    if isinstance(first, Stochastic):
-        steady = [stochastic_bound(first.attraction, first.examination, int(t)) for t in rounds]
-        panel.loglog(rounds, steady, ":", color="0.6", linewidth=1, label="Theorem 2")
+    first = next(iter(results.values()))
+    worlds = [result.build_world() for result in results.values()]
+    shapes = dict.fromkeys((world.n_items, world.n_positions) for world in worlds)
+    for n, m in shapes:
+        label = "Theorem 1" if len(shapes) == 1 else f"Theorem 1, {n} items, {m} positions"
+        panel.loglog(first.rounds, _theorem_1(n, m, first), "--", color="0.6", linewidth=1, label=label)
+    if isinstance(worlds[0], Stochastic):
+        steady = [stochastic_bound(worlds[0].attraction, worlds[0].examination, int(t)) for t in first.rounds]
+        panel.loglog(first.rounds, steady, ":", color="0.6", linewidth=1, label="Theorem 2")
     panel.set_xlabel("rounds")
     panel.legend(frameon=False, fontsize=6.5)
 
 
 def _draw_hard_instance(panel: Axes, results: Results, size: Size) -> None:
-    place = _hard(size)
-    bound = lower_bound(place.n_items, place.n_positions, size.rounds)
-    most = results[NAME, place.name].best_fixed[-1] - 0.5 * place.n_positions * size.rounds
-    for name, colour, line in zip(ON_THE_HARD_INSTANCE, PALETTE, ("-", "--", ":")):
-        found = results[name, place.name]
-        panel.plot(found.rounds, found.regret().mean(axis=0), line, color=colour, label=name)
+    world = _hard_instance(size)
+    bound = lower_bound(world.n_items, world.n_positions, size.rounds)
+    most = results[NAME, world].best_fixed[-1] - 0.5 * world.n_positions * size.rounds
+    for name, colour, line in zip(HARD_INSTANCE_POLICIES, PALETTE, ("-", "--", ":")):
+        result = results[name, world]
+        panel.plot(result.rounds, result.regret().mean(axis=0), line, color=colour, label=name)
     panel.axhline(bound, color="0.6", linewidth=1, linestyle="--", label="Theorem 3")
     panel.axhline(most, color="0.6", linewidth=1, label="the most there is to lose")
     panel.legend(frameon=False, fontsize=6.5)

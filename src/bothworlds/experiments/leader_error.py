@@ -1,4 +1,4 @@
-"""What it costs to find the leader by Frank-Wolfe, as the paper does, instead of exactly."""
+"""The regret added by finding the leader with Frank-Wolfe steps, as the paper does, instead of exactly."""
 
 from __future__ import annotations
 
@@ -8,57 +8,68 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from ..arena import Result
 from ..arena.figures import PALETTE, drawing, label_ends
 from ..core import Shape, decides, learns
 from ..geometry.assignment import assign
 from ..geometry.leader_state import show
 from ..geometry.sampling import Urn, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel
-from ..policies import CompiledPolicy, policy
-from ..worlds import world
-from .base import Figure, Game, Question, Results, Size, Verdict, estimate, figure_files, judge
+from ..policies import CompiledPolicy, Policy, policy
+from ..policies.ftrl_pbm import FtrlPbm, learning_rate
+from ..worlds import world as named_world
+from .question import Figure, Game, Question, Size, figure_files
+from .result_lookup import Results
+from .verdict import Verdict, estimate, judge
 
 __all__ = ["FrankWolfeLeader", "LeaderError"]
 
 STEPS = (10, 100, 1000)
 WORLD = "paper/stochastic"
+EXACT = "ftrl-pbm"
 
 
 class State(NamedTuple):
     shape: Shape
     steps: int
+    rate: float
     loss: Floats  # (n_items, n_positions)
     rounds: Ints  # (1,)
     marginals: Floats  # (n_items, n_positions)
     urn: Urn
     slope: Floats  # (n_items, n_positions) of the objective
     vertex: Ints  # (n_positions,) the list that minimises the linearised objective
-    price: Floats  # (2, n_items) and the rest of what an assignment writes to
+    price: Floats  # (2, n_items) scratch space of the assignment, as are the next two
     potential: Floats  # (n_positions,)
     links: Ints  # (3, n_items)
 
 
 @dataclass(frozen=True)
 class FrankWolfeLeader(CompiledPolicy):
-    """FTRL-PBM with the paper's Algorithm 2, repaired, for the leader: ``steps`` assignments in every round.
+    """FTRL-PBM whose leader comes from the paper's Algorithm 2, repaired: ``steps`` assignments in every round.
 
-    It starts each round from the marginals of the last. The steps are 2/3, 2/4, 2/5, ..., so that no marginal ever
-    vanishes and the gradient stays finite.
+    Each round starts from the marginals of the last one. The step sizes are 2/3, 2/4, 2/5, ...: no marginal becomes
+    zero, and the gradient stays finite.
     """
 
     steps: int = 100
 
     needs_propensity: ClassVar[bool] = True
 
+    name = "frank-wolfe-leader"
+
     @property
     def label(self) -> str:
+        """The name in tables and figures."""
         return f"Frank-Wolfe, K = {self.steps}"
 
     def start(self, shape: Shape) -> State:
+        """Allocate the state for a shape that has been checked."""
         n, m = shape
         state = State(
             shape=shape,
             steps=self.steps,
+            rate=FtrlPbm().rate,
             loss=np.zeros((n, m)),
             rounds=np.zeros(1, np.int64),
             marginals=np.full((n, m), 1.0 / n),
@@ -83,12 +94,13 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     for j in range(ranking.size):
         state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
     state.rounds[0] += 1
-    frank_wolfe_steps(state, 0.5 / math.sqrt(state.rounds[0] + 1.0))
+    frank_wolfe_steps(state, learning_rate(state.rate, state.rounds[0]))
     prepare(state.marginals, state.urn)
 
 
 @inner_kernel
 def frank_wolfe_steps(state: State, rate: float) -> None:
+    """Move the marginals towards the leader, one assignment per step."""
     n, m = state.loss.shape
     x, slope = state.marginals, state.slope
     for k in range(state.steps):
@@ -105,7 +117,7 @@ def frank_wolfe_steps(state: State, rate: float) -> None:
 
 
 class LeaderError(Question):
-    """Frank-Wolfe with K assignments against the exact leader."""
+    """Compare Frank-Wolfe with K assignments with the exact leader."""
 
     name = "leader-error"
     title = "Beyond the paper: what an inexact leader costs"
@@ -115,41 +127,43 @@ class LeaderError(Question):
     )
 
     def games(self, size: Size) -> list[Game]:
-        place = world(WORLD)
-        players = [policy("ftrl-pbm"), *(FrankWolfeLeader(k) for k in STEPS)]
-        # A name of its own for the world: the exact leader plays here for fewer rounds than in the panels.
-        place.name = f"{WORLD}, short"
-        return [Game(player, place, size.short_rounds, size.few_seeds) for player in players]
+        """Return the exact leader and Frank-Wolfe with every number of steps, in one world."""
+        world = named_world(WORLD)
+        players = [policy(EXACT), *(FrankWolfeLeader(k) for k in STEPS)]
+        return [Game(player, world, size.short_rounds, size.few_seeds) for player in players]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        names = ["ftrl-pbm", *(FrankWolfeLeader(k).label for k in STEPS)]
+        """Draw the regret of every leader."""
+        curves = {"exact": _result(results, policy(EXACT), size)}
+        curves |= {leader.label: _result(results, leader, size) for leader in map(FrankWolfeLeader, STEPS)}
         for path, narrow in figure_files(folder, "leader-error").items():
             with drawing(path, narrow=narrow) as panels:
                 panel, labels = panels[0, 0], []
-                for name, colour in zip(names, PALETTE):
-                    found = results[name, f"{WORLD}, short"]
-                    regret = found.regret().mean(axis=0)
-                    said = "exact" if name == "ftrl-pbm" else name
-                    panel.plot(found.rounds, regret, color=colour)
-                    labels.append((float(regret[-1]), said, colour))
+                for (label, result), colour in zip(curves.items(), PALETTE):
+                    regret = result.regret().mean(axis=0)
+                    panel.plot(result.rounds, regret, color=colour)
+                    labels.append((float(regret[-1]), label, colour))
                 label_ends(panel, size.short_rounds, labels)
                 panel.set(xlabel="rounds", ylabel="regret", xlim=(0, size.short_rounds))
         caption = f"Regret in {WORLD}, mean of {size.few_seeds} replications with the same users."
         return [Figure("leader-error", self.title, caption)]
 
     def verdicts(self, results: Results, size: Size) -> list[Verdict]:
-        exact = results["ftrl-pbm", f"{WORLD}, short"].regret()[:, -1]
-        more = {
-            k: estimate(results[FrankWolfeLeader(k).label, f"{WORLD}, short"].regret()[:, -1] / exact) for k in STEPS
-        }
+        """Judge for every number of steps whether regret is about that of the exact leader."""
+        exact = _result(results, policy(EXACT), size).regret()[:, -1]
+        ratios = {k: estimate(_result(results, FrankWolfeLeader(k), size).regret()[:, -1] / exact) for k in STEPS}
         return [
             Verdict(
                 f"Frank-Wolfe with K = {k} is as good as the exact leader.",
                 "ours, from Section 3.1, which gives no K",
-                judge([-one], -1.1),
-                f"regret over that of the exact leader after {size.short_rounds:,} rounds: {one}",
+                judge([-ratio], -1.1),
+                f"regret over that of the exact leader after {size.short_rounds:,} rounds: {ratio}",
                 "regret is at most 10% larger than with the exact leader",
                 "leader-error",
             )
-            for k, one in more.items()
+            for k, ratio in ratios.items()
         ]
+
+
+def _result(results: Results, player: Policy, size: Size) -> Result:
+    return results.of_length(size.short_rounds).first_replications(size.few_seeds)[player, named_world(WORLD)]

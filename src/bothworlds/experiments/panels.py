@@ -1,4 +1,4 @@
-"""The nine panels of the paper's Figures 1 and 2, and who plays in them."""
+"""The nine panels of the paper's Figures 1 and 2, and the policies that play in them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,24 @@ from typing import Any
 
 from ..arena.figures import PALETTE
 from ..policies import policy
-from ..worlds import Stochastic, World, stochastic, world
+from ..worlds import Stochastic, World, stochastic
+from ..worlds import world as named_world
 from ..worlds.paper import exchange_items, reverse_both
-from .base import Game, Size
+from .question import Game, Size
 
-__all__ = ["COLOURS", "PAPER", "TITLES", "games", "in_place_of_the_log", "named", "panel", "title"]
+__all__ = [
+    "COLOURS",
+    "PAPER",
+    "TITLES",
+    "as_search_log",
+    "panel_games",
+    "panel_letter",
+    "panel_title",
+    "panel_world",
+    "world_for",
+]
 
-# The paper's six. Its PBM-PIE estimates examination along the way, which is pbm-pie-mle here.
+# The paper's six policies. Its PBM-PIE estimates examination while it learns: that is pbm-pie-mle here.
 PAPER = ("ftrl-pbm", "toprank", "pmed", "pbm-pie-mle", "mw", "ranked-exp3")
 COLOURS = dict(zip((*PAPER, "uniform"), PALETTE))
 
@@ -40,47 +51,58 @@ TITLES = {
 }
 
 
-def panel(key: str, size: Size) -> World:
-    """The world of a panel, with phases of the length that goes with the size."""
+def panel_world(key: str, size: Size) -> World:
+    """Return the world of a panel (``"1a"``), with phases of the length that belongs to the size."""
     name, settings = _PANELS[key]
     changing = {} if name.endswith("/stochastic") else {"phase": size.phase}
-    return named(name, size, **settings, **changing)
+    return world_for(name, size, **settings, **changing)
 
 
-def named(name: str, size: Size, **settings: Any) -> World:
-    """A world by name; where other users take the place of those of the search log, it is theirs."""
+def world_for(name: str, size: Size, **settings: Any) -> World:
+    """Build a world by name; the fitted world of the size, if there is one, replaces the users of the search log."""
     if size.fitted is None or not name.startswith("yandex/"):
-        return world(name, **settings)
+        return named_world(name, **settings)
     alpha, beta, kind = size.fitted.attraction, size.fitted.examination, name.partition("/")[2]
     if kind == "stochastic":
-        place: World = stochastic(alpha, beta)
+        world: World = stochastic(alpha, beta)
     else:
-        place = {"periodic-items": exchange_items, "periodic-both": reverse_both}[kind](alpha, beta, **settings)
-    said = ", ".join(f"{key}={value}" for key, value in settings.items())
-    place.name = f"{size.fitted.name}/{kind}" + (f"({said})" if said else "")
-    return place
+        world = {"periodic-items": exchange_items, "periodic-both": reverse_both}[kind](alpha, beta, **settings)
+    shown = ", ".join(f"{key}={value}" for key, value in settings.items())
+    world.name = f"{size.fitted.name}/{kind}" + (f"({shown})" if shown else "")
+    return world
 
 
-def in_place_of_the_log(place: World) -> Stochastic:
-    """Users fit to take the place of those of the search log; items are ordered by attraction, as the paper's are."""
-    if not isinstance(place, Stochastic):
-        raise ValueError(f"{place!r} has no fixed attraction and examination; give a fitted model, such as model.json")
-    if place.n_items < 6 or not 2 <= place.n_positions < place.n_items:
+def as_search_log(world: World) -> Stochastic:
+    """Return a fitted world that can replace the search log: its items in the order of attraction, as the paper's are.
+
+    Raises ValueError if the world has no fixed attraction and examination, or too few items or positions.
+    """
+    if not isinstance(world, Stochastic):
+        raise ValueError(f"{world!r} has no fixed attraction and examination; give a fitted model, such as model.json")
+    if world.n_items < 6 or not 2 <= world.n_positions < world.n_items:
         raise ValueError(
-            f"{place.name} has {place.n_items} items at {place.n_positions} positions; the panels need at least 6 "
-            "items, and from 2 positions to fewer than there are items: fit with --top-items and --positions"
+            f"{world.name} has {world.n_items} items at {world.n_positions} positions; the panels need at least 6 "
+            "items, at least 2 positions, and fewer positions than items: fit with --top-items and --positions"
         )
-    ordered = stochastic(sorted(place.attraction.tolist(), reverse=True), place.examination)
-    ordered.name = place.name
+    ordered = stochastic(sorted(world.attraction.tolist(), reverse=True), world.examination)
+    ordered.name = world.name
     return ordered
 
 
-def title(key: str, size: Size) -> tuple[str, str]:
-    """The name of a panel's world, and what is written above it."""
-    other = TITLES[key] if size.fitted is None else TITLES[key].replace("Yandex", "fitted log")
-    return panel(key, size).name, other
+def panel_title(key: str, size: Size) -> str:
+    """Return the title of a panel."""
+    return TITLES[key] if size.fitted is None else TITLES[key].replace("Yandex", "fitted log")
 
 
-def games(keys: str, names: tuple[str, ...], size: Size, seeds: int) -> list[Game]:
-    """Some policies in some panels (``"1a 1b"``)."""
-    return [Game(policy(name), panel(key, size), size.rounds, seeds) for key in keys.split() for name in names]
+def panel_letter(key: str) -> str:
+    """Return how the paper refers to a panel.
+
+    >>> panel_letter("1a")
+    '(a)'
+    """
+    return f"({key[1]})"
+
+
+def panel_games(keys: str, names: tuple[str, ...], size: Size, seeds: int) -> list[Game]:
+    """Return the games of some policies, by name, in some panels (``"1a 1b"``)."""
+    return [Game(policy(name), panel_world(key, size), size.rounds, seeds) for key in keys.split() for name in names]

@@ -1,48 +1,43 @@
-"""Figures 1 and 2 of the paper, and what it says about them."""
+"""Figures 1 and 2 of the paper, and the paper's statements about them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import draw_results
-from .base import (
-    Estimate,
-    Figure,
-    Game,
-    Outcome,
-    Question,
-    Results,
-    Size,
-    Verdict,
-    estimate,
-    figure_files,
-    judge,
-    judge_samples,
-    judge_within,
-)
-from .panels import COLOURS, PAPER, games, panel, title
+from ..worlds import World
+from .panels import COLOURS, PAPER, panel_games, panel_letter, panel_title, panel_world
+from .question import Figure, Game, Question, Size, figure_files
+from .result_lookup import Results
+from .verdict import Estimate, Outcome, Verdict, estimate, judge, judge_samples, judge_within
 
 __all__ = ["FigureOne", "FigureTwo"]
 
 STEADY, SEASONAL = "1a 1d", "1b 1c 1e 1f"
-ALIKE = 0.05  # shares of the range between uniform lists and the best list: within this, two policies are alike,
-WORSE = 0.10  # and beyond this one is much worse than another; what is not that is competitive
+# Shares of the range between uniform lists and the best list.
+ALIKE = 0.05  # two policies that differ by less are alike
+WORSE = 0.10  # a policy that is behind by more is much worse, by less competitive
 
 
 class _Panels(Question):
+    """One figure of the paper: its six policies, and uniform lists, in the panels ``keys``."""
+
     keys: ClassVar[str]
     stem: ClassVar[str]
 
     def games(self, size: Size) -> list[Game]:
-        return games(self.keys, (*PAPER, "uniform"), size, size.seeds)
+        """Return the paper's six policies and uniform lists in every panel."""
+        return panel_games(self.keys, (*PAPER, "uniform"), size, size.seeds)
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        worlds = [panel(key, size).name for key in self.keys.split()]
-        shown = results.of([*PAPER, "uniform"], worlds)
-        titles = dict(title(key, size) for key in self.keys.split())
+        """Draw average rewards, one panel for every world."""
+        worlds = {key: panel_world(key, size) for key in self.keys.split()}
+        titles = {world.name: panel_title(key, size) for key, world in worlds.items()}
+        shown = results.of_length(size.rounds).of([*PAPER, "uniform"], list(worlds.values()))
         for path, narrow in figure_files(folder, self.stem).items():
             draw_results(shown, path, columns=3, titles=titles, colours=COLOURS, narrow=narrow)
         caption = (
@@ -54,7 +49,7 @@ class _Panels(Question):
 
 
 class FigureOne(_Panels):
-    """The synthetic worlds."""
+    """Figure 1: the synthetic worlds."""
 
     name = "figure-1"
     title = "Figure 1: synthetic worlds"
@@ -66,6 +61,8 @@ class FigureOne(_Panels):
     stem = "figure-1"
 
     def verdicts(self, results: Results, size: Size) -> list[Verdict]:
+        """Judge what Section 5 of the paper says about Figure 1."""
+        results = results.of_length(size.rounds)
         return [
             _toprank_is_best(results, size),
             _pmed_is_as_good_in_a(results, size),
@@ -82,20 +79,22 @@ class FigureOne(_Panels):
 
 
 class FigureTwo(_Panels):
-    """The worlds made from a search log."""
+    """Figure 2: the worlds fitted to a search log, or to a log of the user."""
 
     name = "figure-2"
     title = "Figure 2: worlds fitted to a search log"
     about = (
         "The same six policies with the attraction and examination that the paper fitted to the Yandex log, or with "
-        "those that were given in their place."
+        "with those of a fitted model in their place."
     )
     keys = "2a 2b 2c"
     stem = "figure-2"
 
     def verdicts(self, results: Results, size: Size) -> list[Verdict]:
+        """Judge what the appendix of the paper says about Figure 2."""
+        results = results.of_length(size.rounds)
         return [
-            # What the paper says of its own log cannot be put to the test on another.
+            # A statement about rewards on the paper's log cannot be tested on another log.
             *([] if size.fitted else [_pie_earns_a_fifth(results, size)]),
             _ftrl_is_best(results, size, "2b 2c", f"{self._source(size)} (b)(c)", self.stem),
             _ftrl_is_competitive(results, size, "2a", f"{self._source(size)} (a)", self.stem),
@@ -108,32 +107,35 @@ class FigureTwo(_Panels):
 
 def _span(results: Results, key: str, size: Size) -> float:
     """The range between uniform lists and the best list of each round."""
-    place = panel(key, size).name
-    return results.span(place, float(results.earned("uniform", place).mean()))
+    world = panel_world(key, size)
+    return results.span(world, float(results.earned("uniform", world).mean()))
 
 
-def _said(parts: dict[str, object]) -> str:
+def _listed(parts: Mapping[str, object]) -> str:
     return "; ".join(f"{key}: {value}" for key, value in parts.items())
 
 
 def _leads(results: Results, name: str, keys: str, size: Size, above: float = 0.0) -> tuple[Outcome, str]:
-    """Whether a policy is ahead of each of the other five in every panel, by a share of the range."""
-    samples, said = [], {}
+    """Judge whether a policy is ahead of each of the other five in every panel by more than a share of the range.
+
+    Returns the outcome, and the leads over the best other policy as text.
+    """
+    samples, leads = [], {}
     for key in keys.split():
-        place, span = panel(key, size).name, _span(results, key, size)
-        samples += [results.ahead(name, other, place) / span for other in PAPER if other != name]
-        rival = results.best_other(name, PAPER, place)
-        said[f"({key[1]})"] = f"{results.lead(name, rival, place).over(span)} over {rival}"
-    return judge_samples(samples, above), _said({**said})
+        world, span = panel_world(key, size), _span(results, key, size)
+        samples += [results.ahead(name, other, world) / span for other in PAPER if other != name]
+        best = results.best_other(name, PAPER, world)
+        leads[panel_letter(key)] = f"{results.lead(name, best, world).over(span)} over {best}"
+    return judge_samples(samples, above), _listed(leads)
 
 
 def _toprank_is_best(results: Results, size: Size) -> Verdict:
-    outcome, said = _leads(results, "toprank", STEADY, size)
+    outcome, leads = _leads(results, "toprank", STEADY, size)
     return Verdict(
         "TopRank performs best in (a) and (d).",
         "Section 5",
         outcome,
-        f"lead of TopRank over the best other of the six, as a share of the range: {said}",
+        f"lead of TopRank over the best other of the six, as a share of the range: {leads}",
         "it is ahead of each of the other five in both panels",
         "figure-1",
     )
@@ -141,7 +143,7 @@ def _toprank_is_best(results: Results, size: Size) -> Verdict:
 
 def _pmed_is_as_good_in_a(results: Results, size: Size) -> Verdict:
     span = _span(results, "1a", size)
-    gap = results.lead("pmed", "toprank", panel("1a", size).name).over(span)
+    gap = results.lead("pmed", "toprank", panel_world("1a", size)).over(span)
     return Verdict(
         "PMED has almost the same performance as TopRank in (a).",
         "Section 5",
@@ -153,7 +155,7 @@ def _pmed_is_as_good_in_a(results: Results, size: Size) -> Verdict:
 
 
 def _pmed_is_much_worse_in_d(results: Results, size: Size) -> Verdict:
-    gap = results.lead("toprank", "pmed", panel("1d", size).name).over(_span(results, "1d", size))
+    gap = results.lead("toprank", "pmed", panel_world("1d", size)).over(_span(results, "1d", size))
     return Verdict(
         "PMED deteriorates a lot for the small gap (d).",
         "Section 5",
@@ -166,50 +168,51 @@ def _pmed_is_much_worse_in_d(results: Results, size: Size) -> Verdict:
 
 
 def _pie_is_not_very_good(results: Results, size: Size) -> Verdict:
-    leads = {key: results.ahead("ftrl-pbm", "pbm-pie-mle", panel(key, size).name) for key in STEADY.split()}
+    leads = {key: results.ahead("ftrl-pbm", "pbm-pie-mle", panel_world(key, size)) for key in STEADY.split()}
     return Verdict(
         "PBM-PIE with estimated examination is not very good in (a) and (d).",
         "Section 5",
         judge_samples(leads.values()),
-        "FTRL-PBM's lead over it: " + _said({f"({key[1]})": estimate(lead) for key, lead in leads.items()}),
+        "FTRL-PBM's lead over it: " + _listed({panel_letter(key): estimate(lead) for key, lead in leads.items()}),
         "it earns less than FTRL-PBM, which knows neither the model nor that users are steady, in both panels",
         "figure-1",
     )
 
 
 def _pie_varies_much(results: Results, size: Size) -> Verdict:
-    ratios = {key: _spread_ratio(results, "pbm-pie-mle", "ftrl-pbm", panel(key, size).name) for key in STEADY.split()}
+    ratios = {key: _spread_ratio(results, "pbm-pie-mle", "ftrl-pbm", panel_world(key, size)) for key in STEADY.split()}
     return Verdict(
         "PBM-PIE has a large variance in (a) and (d).",
         "Section 5",
         judge(ratios.values(), 1.0),
-        "its standard deviation over that of FTRL-PBM: " + _said({f"({k[1]})": r for k, r in ratios.items()}),
+        "its standard deviation over that of FTRL-PBM: " + _listed({panel_letter(k): r for k, r in ratios.items()}),
         "the ratio is above 1 in both panels",
         "figure-1",
     )
 
 
-def _spread_ratio(results: Results, name: str, other: str, place: str) -> Estimate:
-    """The ratio of standard deviations over replications, with the interval of the F distribution."""
+def _spread_ratio(results: Results, name: str, other: str, world: World) -> Estimate:
+    """Estimate the ratio of standard deviations over replications, with the interval of the F distribution."""
     from scipy.stats import f
 
-    mine, theirs = results.earned(name, place), results.earned(other, place)
-    ratio = float(mine.var(ddof=1) / theirs.var(ddof=1))
-    low, high = (float(f.ppf(q, mine.size - 1, theirs.size - 1)) for q in (0.025, 0.975))
+    own, others = results.earned(name, world), results.earned(other, world)
+    ratio = float(own.var(ddof=1) / others.var(ddof=1))
+    low, high = (float(f.ppf(q, own.size - 1, others.size - 1)) for q in (0.025, 0.975))
     return Estimate(*(float(np.sqrt(value)) for value in (ratio, ratio / high, ratio / low)))
 
 
-def _lost(results: Results, name: str, key: str, size: Size) -> NDArray[np.float64]:
-    """(seeds,) what a policy loses to change, as a share of the range."""
+def _loss_to_change(results: Results, name: str, key: str, size: Size) -> NDArray[np.float64]:
+    """(seeds,) how much less a policy earns than with steady users, as a share of the range."""
     steady = "1a" if key < "1d" else "1d"
-    lost = results.earned(name, panel(steady, size).name) - results.earned(name, panel(key, size).name)
+    lost = results.earned(name, panel_world(steady, size)) - results.earned(name, panel_world(key, size))
     return lost / _span(results, steady, size)
 
 
 def _change_harms(results: Results, size: Size) -> Verdict:
     names = ("toprank", "pmed", "pbm-pie-mle")
     more = {
-        f"{name} ({key[1]})": _lost(results, name, key, size) - _lost(results, "ftrl-pbm", key, size)
+        f"{name} {panel_letter(key)}": _loss_to_change(results, name, key, size)
+        - _loss_to_change(results, "ftrl-pbm", key, size)
         for key in SEASONAL.split()
         for name in names
     }
@@ -218,7 +221,7 @@ def _change_harms(results: Results, size: Size) -> Verdict:
         "Section 5",
         judge_samples(more.values()),
         "how much more than FTRL-PBM each loses to change, as a share of the range: "
-        + _said({name: estimate(lost) for name, lost in more.items()}),
+        + _listed({name: estimate(lost) for name, lost in more.items()}),
         "each loses more to change than FTRL-PBM does, in every panel",
         "figure-1",
         "The best fixed list itself loses about half of the range to change.",
@@ -226,24 +229,24 @@ def _change_harms(results: Results, size: Size) -> Verdict:
 
 
 def _ftrl_is_best(results: Results, size: Size, keys: str, source: str, figure: str) -> Verdict:
-    outcome, said = _leads(results, "ftrl-pbm", keys, size)
+    outcome, leads = _leads(results, "ftrl-pbm", keys, size)
     return Verdict(
         f"FTRL-PBM is best of the six where users change ({figure.replace('-', ' ')}).",
         source,
         outcome,
-        f"lead of FTRL-PBM over the best other, as a share of the range: {said}",
+        f"lead of FTRL-PBM over the best other, as a share of the range: {leads}",
         "it is ahead of each of the other five in every panel",
         figure,
     )
 
 
 def _ftrl_is_competitive(results: Results, size: Size, keys: str, source: str, figure: str) -> Verdict:
-    outcome, said = _leads(results, "ftrl-pbm", keys, size, -WORSE)
+    outcome, leads = _leads(results, "ftrl-pbm", keys, size, -WORSE)
     return Verdict(
         f"FTRL-PBM is competitive where users are steady ({figure.replace('-', ' ')}).",
         source,
         outcome,
-        f"lead of FTRL-PBM over the best other, as a share of the range: {said}",
+        f"lead of FTRL-PBM over the best other, as a share of the range: {leads}",
         f"it is behind none of the other five by more than {WORSE:.0%} of the range",
         figure,
     )
@@ -251,7 +254,8 @@ def _ftrl_is_competitive(results: Results, size: Size, keys: str, source: str, f
 
 def _ranked_exp3_is_stable(results: Results, size: Size) -> Verdict:
     kept = {
-        f"({key[1]})": _lost(results, "toprank", key, size) - _lost(results, "ranked-exp3", key, size)
+        panel_letter(key): _loss_to_change(results, "toprank", key, size)
+        - _loss_to_change(results, "ranked-exp3", key, size)
         for key in SEASONAL.split()
     }
     return Verdict(
@@ -259,22 +263,22 @@ def _ranked_exp3_is_stable(results: Results, size: Size) -> Verdict:
         "Section 5",
         judge_samples(kept.values()),
         "how much less than TopRank it loses to change, as a share of the range: "
-        + _said({key: estimate(one) for key, one in kept.items()}),
+        + _listed({key: estimate(one) for key, one in kept.items()}),
         "it loses less to change than TopRank does in every panel",
         "figure-1",
-        "Who learns little has little to lose.",
+        "A policy that learns little has little to lose.",
     )
 
 
 def _ranked_exp3_is_poor(results: Results, size: Size) -> Verdict:
     leads = {
-        key: results.ahead("mw", "ranked-exp3", panel(key, size).name) for key in (STEADY + " " + SEASONAL).split()
+        key: results.ahead("mw", "ranked-exp3", panel_world(key, size)) for key in (STEADY + " " + SEASONAL).split()
     }
     return Verdict(
         "The greedy idea in RankedExp3 is not very suitable for the position-based model.",
         "Section 5",
         judge_samples(leads.values()),
-        "MW's lead over it: " + _said({f"({key[1]})": estimate(lead) for key, lead in leads.items()}),
+        "MW's lead over it: " + _listed({panel_letter(key): estimate(lead) for key, lead in leads.items()}),
         "it earns less than MW, the other policy made for adversaries, in every panel",
         "figure-1",
     )
@@ -292,22 +296,22 @@ def _mw_is_not_best(results: Results, size: Size, keys: str, figure: str) -> Ver
         "MW is not the best.",
         "Section 5",
         outcome,
-        "MW's lead over the best other, as a share of the range: " + "; ".join(said for _, said in best.values()),
+        "MW's lead over the best other, as a share of the range: " + "; ".join(leads for _, leads in best.values()),
         "in every panel, one of the other five is ahead of it",
         figure,
     )
 
 
 def _pie_earns_a_fifth(results: Results, size: Size) -> Verdict:
-    places = [panel(key, size).name for key in ("2a", "2b")]
-    found = [estimate(results.earned("pbm-pie-mle", place)) for place in places]
-    uniform = float(results.earned("uniform", places[0]).mean())
+    worlds = [panel_world(key, size) for key in ("2a", "2b")]
+    earned = [estimate(results.earned("pbm-pie-mle", world)) for world in worlds]
+    uniform = float(results.earned("uniform", worlds[0]).mean())
     return Verdict(
         "PBM-PIE earns roughly 0.2 on Yandex.",
         "Appendix, Figure 2 (a)(b)",
-        judge_within(found, 0.15, 0.25),
-        f"it earns {found[0]} in (a) and {found[1]} in (b); uniformly random lists earn {uniform:.3f} in (a)",
+        judge_within(earned, 0.15, 0.25),
+        f"it earns {earned[0]} in (a) and {earned[1]} in (b); uniformly random lists earn {uniform:.3f} in (a)",
         "it earns between 0.15 and 0.25 in both",
         "figure-2",
-        "0.2 is about what lists that nobody has chosen earn.",
+        "0.2 is about what uniformly random lists earn.",
     )

@@ -1,4 +1,4 @@
-"""One page that opens from disk, without a network: verdicts first, then the figures they rest on."""
+"""The report: one HTML page that needs no network, with the verdicts first and then the figures; and Markdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from .base import Figure, Question, Size, Verdict, figure_files
+from .question import Figure, Question, Size, figure_files
+from .verdict import Verdict
 
 __all__ = ["write_report", "write_verdicts"]
 
@@ -66,20 +67,34 @@ def write_report(
     figures: Mapping[str, Sequence[Figure]],
     verdicts: Sequence[Verdict],
     costs: Mapping[str, float],
-    made: Mapping[str, Any],
+    provenance: Mapping[str, Any],
     warnings: Sequence[str] = (),
 ) -> Path:
-    """Write ``report.html``, with its figures inside, into a folder that has them in ``figures``."""
+    """Write ``report.html`` into a folder and return its path.
+
+    Parameters
+    ----------
+    folder
+        Must contain the SVG files of all figures in ``figures``; they are copied into the page.
+    size, questions, figures, verdicts
+        What was played; the questions in their order, the figures of each by its name, and all verdicts.
+    costs
+        Microseconds per round of every policy, by name; the table is left out if there are none.
+    provenance
+        What ``arena.storage.provenance`` returned.
+    warnings
+        Sentences that are shown above the verdicts.
+    """
     parts = [
-        f"<h1>What holds of the paper{escape(_elsewhere(size))}</h1>",
+        f"<h1>What holds of the paper{escape(_fitted_world_suffix(size))}</h1>",
         f"<p>{ABOUT}</p>",
-        _fitted(size),
+        _fitted_world_note(size),
         *(f'<p class="warning">Warning: {escape(warning)}.</p>' for warning in warnings),
         _counts(verdicts),
         *map(_verdict, verdicts),
         *(_question(question, figures[question.name], folder) for question in questions),
         _cost_table(costs),
-        _making(size, made),
+        _provenance(size, provenance),
     ]
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -92,11 +107,11 @@ def write_report(
     return path
 
 
-def _elsewhere(size: Size) -> str:
+def _fitted_world_suffix(size: Size) -> str:
     return f", with {size.fitted.name}" if size.fitted else ""
 
 
-def _fitted(size: Size) -> str:
+def _fitted_world_note(size: Size) -> str:
     if size.fitted is None:
         return ""
     n, m = size.fitted.n_items, size.fitted.n_positions
@@ -107,11 +122,11 @@ def _fitted(size: Size) -> str:
 
 
 def write_verdicts(folder: Path, size: Size, verdicts: Sequence[Verdict], warnings: Sequence[str] = ()) -> Path:
-    """Write the verdicts as Markdown, for pages that are not the report."""
+    """Write the verdicts as a Markdown table, ``verdicts.md``, into a folder and return its path."""
     lines = ["| statement | verdict | measured |", "| --- | --- | --- |"]
     lines += [f"| {one.statement} | **{one.outcome}** | {one.measured.replace('|', ',')} |" for one in verdicts]
     about = f"Size `{size.name}`: {size.rounds:,} rounds, phases of {size.phase:,}, {size.seeds} replications"
-    about += _elsewhere(size)
+    about += _fitted_world_suffix(size)
     lines += [part for warning in warnings for part in ("", f"Warning: {warning}.")]
     path = folder / "verdicts.md"
     path.write_text("\n".join([f"{about} ({size.few_seeds} beyond the paper's own comparison):", "", *lines, ""]))
@@ -119,15 +134,15 @@ def write_verdicts(folder: Path, size: Size, verdicts: Sequence[Verdict], warnin
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:
-    theirs = [verdict for verdict in verdicts if not verdict.source.startswith("ours")]
-    if not theirs:
+    of_paper = [verdict for verdict in verdicts if not verdict.source.startswith("ours")]
+    if not of_paper:
         return ""
     entries = [
-        f'<li class="{CLASSES[outcome]}"><b>{sum(v.outcome == outcome for v in theirs)}</b>'
+        f'<li class="{CLASSES[outcome]}"><b>{sum(v.outcome == outcome for v in of_paper)}</b>'
         f'<span class="outcome">{words}</span></li>'
         for outcome, words in (("holds", "hold"), ("fails", "fail"), ("cannot be decided", "cannot be decided"))
     ]
-    counted = f"Of {len(theirs)} statements of the paper (those that say \u201cours\u201d are not counted):"
+    counted = f"Of {len(of_paper)} statements of the paper (those that say \u201cours\u201d are not counted):"
     return f'<p>{counted}</p><ul class="count">{"".join(entries)}</ul>'
 
 
@@ -153,7 +168,7 @@ def _question(question: Question, figures: Sequence[Figure], folder: Path) -> st
 
 
 def _plots(folder: Path, stem: str) -> str:
-    """The drawings of a figure: the style sheet shows the one that fits the screen."""
+    """All drawings of a figure; the style sheet shows the one that fits the screen."""
     drawings = {path: narrow for path, narrow in figure_files(folder, stem).items() if path.suffix == ".svg"}
     return "".join(
         f'<div class="plot {"narrow" if narrow else "wide"}">{_svg(path)}</div>' for path, narrow in drawings.items()
@@ -161,12 +176,12 @@ def _plots(folder: Path, stem: str) -> str:
 
 
 def _svg(path: Path) -> str:
-    """The drawing itself, with names of its own: several on one page must not share theirs."""
+    """An SVG drawing with its ids made unique: several drawings on one page must not share ids."""
     text = path.read_text(encoding="utf-8")
     text = text[text.index("<svg") :]
-    own = re.sub(r"\W", "", path.stem)
-    text = re.sub(r'\bid="([^"]+)"', rf'id="{own}-\1"', text)
-    text = re.sub(r'(href="#|url\(#)([^")]+)', rf"\1{own}-\2", text)
+    prefix = re.sub(r"\W", "", path.stem)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
+    text = re.sub(r'(href="#|url\(#)([^")]+)', rf"\1{prefix}-\2", text)
     return re.sub(r'<svg([^>]*?) width="[^"]*" height="[^"]*"|<svg([^>]*?) height="[^"]*"', r"<svg\1\2", text, count=1)
 
 
@@ -186,23 +201,23 @@ def _cost_table(costs: Mapping[str, float]) -> str:
     )
 
 
-def _source(made: Mapping[str, Any]) -> str:
-    """Which code was run: the commit, or the version where git knows of none."""
-    if made["commit"]:
-        return f"Commit <code>{escape(made['commit'])}</code>"
-    return f"Version <code>{escape(made['versions']['bothworlds'])}</code>, commit unknown"
+def _source(provenance: Mapping[str, Any]) -> str:
+    """The commit of the code that was run, or its version if git has none."""
+    if provenance["commit"]:
+        return f"Commit <code>{escape(provenance['commit'])}</code>"
+    return f"Version <code>{escape(provenance['versions']['bothworlds'])}</code>, commit unknown"
 
 
-def _making(size: Size, made: Mapping[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items() if version)
-    settings = {play["policy"]: play["settings"] for play in made["plays"]}
-    said = "\n".join(f"{name}: {given}" for name, given in sorted(settings.items()))
+def _provenance(size: Size, provenance: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in provenance["versions"].items() if version)
+    settings = {play["policy"]: play["settings"] for play in provenance["plays"]}
+    listed = "\n".join(f"{name}: {given}" for name, given in sorted(settings.items()))
     return (
         "<h2>How this was made</h2>"
         f"<p>Size <code>{escape(size.name)}</code>: {size.rounds:,} rounds in the panels, phases of {size.phase:,}, "
         f"{size.seeds} replications ({size.few_seeds} beyond the paper's own comparison). The paper states phases of "
         "100,000 rounds, and neither the horizon nor the settings of the policies it compares with; those used here "
-        f"are below. {_source(made)}; {escape(versions)}.</p>"
+        f"are below. {_source(provenance)}; {escape(versions)}.</p>"
         "<p>All numbers are in <code>results.parquet</code>, one row for every policy, world, replication and "
-        f"checkpoint.</p><pre>{escape(said)}</pre>"
+        f"checkpoint.</p><pre>{escape(listed)}</pre>"
     )

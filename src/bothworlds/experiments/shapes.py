@@ -1,4 +1,4 @@
-"""How regret grows with the number of items and the number of positions."""
+"""Growth of regret with the number of items and the number of positions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import numpy as np
 from ..arena.figures import PALETTE, drawing
 from ..policies import policy
 from ..worlds import World, stochastic
-from .base import Estimate, Figure, Game, Question, Results, Size, Verdict, estimate, figure_files, judge
+from .question import Figure, Game, Question, Size, figure_files
+from .result_lookup import Results
+from .verdict import Estimate, Verdict, estimate, judge
 
 __all__ = ["Shapes"]
 
@@ -17,14 +19,14 @@ POSITIONS = ((40, 2), (40, 4), (40, 8), (40, 16))
 
 
 def _stretched(n: int, m: int) -> World:
-    """The paper's synthetic world with more items in the same range, and more positions."""
-    place = stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
-    place.name = f"stretched({n} items, {m} positions)"
-    return place
+    """Build the paper's synthetic world with n items in the same range of attraction, and m positions."""
+    world = stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
+    world.name = f"stretched({n} items, {m} positions)"
+    return world
 
 
 class Shapes(Question):
-    """Regret against n and m."""
+    """Measure regret against n and m."""
 
     name = "shapes"
     title = "How regret grows with items and positions"
@@ -33,17 +35,19 @@ class Shapes(Question):
     )
 
     def games(self, size: Size) -> list[Game]:
+        """Return FTRL-PBM in a world of every shape."""
         shapes = dict.fromkeys(ITEMS + POSITIONS)
         return [Game(policy(NAME), _stretched(n, m), size.short_rounds * 4, size.few_seeds) for n, m in shapes]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
+        """Draw regret against items and against positions."""
         from matplotlib.ticker import LogLocator
 
         for path, narrow in figure_files(folder, "shapes").items():
             with drawing(path, across=2, narrow=narrow) as panels:
                 for panel, shapes, axis in zip(panels[0], (ITEMS, POSITIONS), (0, 1)):
                     sizes = [shape[axis] for shape in shapes]
-                    regret = np.array([results[NAME, _stretched(*shape).name].regret()[:, -1] for shape in shapes])
+                    regret = np.array([results[NAME, _stretched(*shape)].regret()[:, -1] for shape in shapes])
                     error = regret.std(axis=1, ddof=1) / np.sqrt(regret.shape[1])
                     panel.errorbar(sizes, regret.mean(axis=1), error, color=PALETTE[0], marker="o", markersize=3)
                     power = 0.5 if axis == 0 else 1.0
@@ -63,6 +67,7 @@ class Shapes(Question):
         return [Figure("shapes", self.title, caption)]
 
     def verdicts(self, results: Results, size: Size) -> list[Verdict]:
+        """Judge the exponents of n and m."""
         in_items, in_positions = (_exponent(results, shapes, axis) for shapes, axis in ((ITEMS, 0), (POSITIONS, 1)))
         return [
             Verdict(
@@ -78,6 +83,7 @@ class Shapes(Question):
 
 
 def _exponent(results: Results, shapes: tuple[tuple[int, int], ...], axis: int) -> Estimate:
-    regret = np.array([results[NAME, _stretched(*shape).name].regret()[:, -1] for shape in shapes])
+    """Estimate the exponent of the number of items (axis 0) or positions (axis 1) in the regret."""
+    regret = np.array([results[NAME, _stretched(*shape)].regret()[:, -1] for shape in shapes])
     slopes = np.polyfit(np.log([shape[axis] for shape in shapes]), np.log(regret), 1)[0]
     return estimate(slopes)

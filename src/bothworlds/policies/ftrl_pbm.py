@@ -11,11 +11,11 @@ import numpy as np
 from ..core import Ledger, Shape, decides, learns
 from ..geometry.leader_state import Leading, lead, lead_afresh, make_leading, ready, reset, show
 from ..geometry.regularizers import Tsallis
-from ..kernels import Floats, Ints
+from ..kernels import Floats, Ints, kernel
 from .parts.epochs import Epochs, new_epoch
 from .parts.settings import Restarting, number
 
-__all__ = ["FtrlPbm"]
+__all__ = ["FtrlPbm", "State", "learning_rate"]
 
 
 class State(NamedTuple):
@@ -100,8 +100,14 @@ class FtrlPbm(Restarting):
         self.at_round(state.epochs, ledger.rounds)
         state.loss[:] = ledger.loss
         if ledger.rounds:
-            lead_afresh(Tsallis(), state.loss, state.rate / math.sqrt(ledger.rounds + 1.0), state.leading)
+            lead_afresh(Tsallis(), state.loss, learning_rate(state.rate, float(ledger.rounds)), state.leading)
         return state
+
+
+@kernel
+def learning_rate(rate: float, rounds: float) -> float:
+    """The learning rate of the round that follows so many rounds."""
+    return rate / math.sqrt(rounds + 1.0)
 
 
 @decides(State)
@@ -118,6 +124,6 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         reset(Tsallis(), state.rate, state.leading)
     else:
         # The leader for the next round, t = rounds + 1, from the multipliers of this one.
-        eta = state.rate / math.sqrt(state.epochs.clock[0] + 1.0)
+        eta = learning_rate(state.rate, state.epochs.clock[0])
         lead(Tsallis(), state.loss, eta, state.leading)
     ready(state.leading)

@@ -1,4 +1,4 @@
-"""Adversarial worlds: the one of the lower bound, and three in which somebody works against the learner."""
+"""Adversarial worlds: the instance of the lower bound, and three with changing moods, corrupted feedback and bots."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .settings import number, whole
 
 __all__ = ["WORLDS", "hard_gap", "hard_instance"]
 
-BLOCK = 100  # corrupted rounds are spread over blocks of so many
+BLOCK = 100  # rounds per block; each block has its share of corrupted rounds
 
 
 def hard_gap(n_items: int, n_positions: int, rounds: int) -> float:
-    r"""By how much a click is likelier where the hard instance hides it, :math:`\frac{1}{8} \sqrt{(n - m + 1) / T}`.
+    r"""The gap of the hard instance, :math:`\frac{1}{8} \sqrt{(n - m + 1) / T}`, by which hidden clicks are likelier.
 
-    Small enough that T rounds do not suffice to find it, and large enough that not finding it costs.
+    It is too small to be detected in T rounds, and large enough that regret is lost by not detecting it.
 
     >>> hard_gap(10, 5, 600)
     0.0125
@@ -39,13 +39,13 @@ def hard_gap(n_items: int, n_positions: int, rounds: int) -> float:
 
 
 def hard_instance(n_items: int, n_positions: int, rounds: int, rng: np.random.Generator) -> Matrix:
-    r"""Users who click with probability 1/2, and a little more where a random list has its items.
+    r"""Build users who click with probability 1/2, and slightly more often on a hidden random list.
 
-    For a list u drawn uniformly, item i at position j is clicked with probability
+    The hidden list u is drawn uniformly. Item i at position j is clicked with probability
 
     .. math:: p_{ij} = \frac{1}{2} + \Delta \, [u_j = i], \qquad \Delta = \frac{1}{8} \sqrt{\frac{n - m + 1}{T}} .
 
-    It is not of the form attraction times examination.
+    These probabilities are not attraction times examination.
 
     >>> hard_instance(4, 1, 100, np.random.default_rng(0)).click_probabilities(0).ravel()
     array([0.5  , 0.5  , 0.525, 0.5  ])
@@ -60,21 +60,21 @@ def hard_instance(n_items: int, n_positions: int, rounds: int, rng: np.random.Ge
 
 
 def adversarial_hard_instance(n_items: int = 10, n_positions: int = 5, rounds: int = 100_000, seed: int = 0) -> World:
-    """Users who toss a coin, hardly biased where a hidden list has its items: too little to be found in time.
+    """Users who click with probability 1/2, slightly more on a hidden list: a gap too small to be detected in time.
 
-    The world of the paper's lower bound, made for games of ``rounds`` rounds. Averaged over the hidden lists, every
-    policy loses at least m sqrt((n - m + 1) T) / 16, and since so little is at stake, none can lose more than twice
-    that. It stresses nothing in particular: it shows what no policy can do.
+    This is the world of the paper's lower bound for games of ``rounds`` rounds. Averaged over the hidden lists, every
+    policy has a regret of at least m sqrt((n - m + 1) T) / 16. No policy can have more than twice that, because the gap
+    is so small. It shows a limit that holds for all policies.
     """
     return hard_instance(n_items, n_positions, rounds, np.random.default_rng(whole(seed, "seed", 0)))
 
 
 def adversarial_growing_phases(gap: float = 0.03, phase: int = 100, growth: float = 1.6) -> World:
-    """Users whose mood turns: in every other phase they like all items less, and all by the same amount.
+    """Users whose mood changes: in every other phase they like all items less, and all by the same amount.
 
-    The stochastically constrained adversary: the attraction of all items moves up and down together, the gaps between
-    them stay, and each phase is ``growth`` times as long as the one before. What is best never changes. It stresses
-    policies that compare items by their averages over different times: an item shown more in bad times looks worse.
+    This is the stochastically constrained adversary: the attraction of all items rises and falls together, the gaps
+    between them stay, and each phase is ``growth`` times as long as the one before. The best list never changes. It is
+    hard for policies that compare averages over different times: an item shown more often in bad phases looks worse.
     """
     high = attraction(gap)
     first, factor = whole(phase, "phase", 1), number(growth, "growth", 1.0, 10.0)
@@ -85,7 +85,7 @@ def _growing(
     high: NDArray[np.float64], low: NDArray[np.float64], first: int, growth: float, count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     k = np.arange(count)
-    # Long before a length is too large for a float, the end of its phase is too far to be reached.
+    # Clipped before a length overflows a float; no game reaches such a phase.
     lengths = np.floor(first * growth ** np.minimum(k, 200.0))
     ends = np.minimum(np.cumsum(lengths), float(FOREVER)).astype(np.int64)
     return ends, np.where(k[:, None] % 2, low, high)
@@ -94,8 +94,8 @@ def _growing(
 def adversarial_corruption(gap: float = 0.03, early: int = 20_000, share: float = 0.75) -> World:
     """Steady users whose early feedback is corrupted: in a ``share`` of the ``early`` rounds attraction is reversed.
 
-    The corrupted rounds come first in every hundred. It stresses policies that make up their mind early and for good:
-    with a share above one half, the wrong order is the right conclusion until then.
+    In every hundred rounds the corrupted ones come first. It is hard for policies that commit early and for good: with
+    a share above one half, the early feedback supports the wrong order.
     """
     alpha = attraction(gap)
     bad = round(number(share, "share", 0.0, 1.0) * BLOCK)
@@ -112,11 +112,11 @@ def _corrupted(
 
 
 def adversarial_fraud(gap: float = 0.03, item: int = 9, share: float = 0.3, phase: int = 10_000) -> World:
-    """Steady users, but in every other phase a ``share`` of visits are bots that click one ``item`` wherever it stands.
+    """Steady users, but in every other phase a ``share`` of visits are bots that click one ``item`` at any position.
 
-    Bots click on nothing else, so that the clicks on the chosen item hardly depend on its position, and attraction
-    times examination does not describe them. It stresses policies that rely on that model: many clicks at the bottom
-    let the item look as if it deserved the top, though there it only takes the place of one that people like.
+    Bots click on nothing else. The clicks on the chosen item hardly depend on its position, so they are not attraction
+    times examination. It is hard for policies that rely on that model: many clicks at the bottom make the item look as
+    if it belonged at the top, where it displaces an item that users like.
     """
     chosen = whole(item, "item", 0)
     alpha, bots = attraction(gap), number(share, "share", 0.0, 1.0)

@@ -1,9 +1,13 @@
-"""What a world is: a click probability for every item at every position, round by round."""
+"""The World base class, and worlds built from numbers or from other worlds.
+
+A world gives the click probability of every item at every position in every round.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +18,9 @@ __all__ = [
     "Relabelled",
     "Stochastic",
     "World",
+    "build_from_numbers",
     "examination_of",
+    "first_difference",
     "matrix",
     "periodic",
     "stochastic",
@@ -22,31 +28,36 @@ __all__ = [
 
 
 class World(ABC):
-    """Simulated users. Rounds count from t = 0; clicks are independent from position to position.
+    """Simulated users. Rounds count from t = 0; clicks at different positions are independent.
 
-    A world says what it would be at any round, whatever was shown before: it may change, but it does not react.
+    Click probabilities depend on the round only, not on the lists shown before: a world may change, but it does not
+    react. All methods may be called from several threads.
+
+    ``name`` is shown in tables and figures and may be set freely. ``recipe`` holds the registered name and the settings
+    of a world that was made by name, and is None for any other world.
     """
 
     name: str = ""
+    recipe: tuple[str, dict[str, Any]] | None = None
 
     @property
     @abstractmethod
     def n_items(self) -> int:
-        """How many items there are to choose from."""
+        """The number of items to choose from."""
 
     @property
     @abstractmethod
     def n_positions(self) -> int:
-        """How many positions there are to fill."""
+        """The number of positions to fill."""
 
     @abstractmethod
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
         """(n_items, n_positions) probabilities of a click in round t."""
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Cut the rounds from ``start`` up to ``stop`` where probabilities change: (end of piece, probabilities).
+        """Split the rounds from ``start`` up to ``stop`` where probabilities change: (end of piece, probabilities).
 
-        Worlds that change rarely override this to say so without being asked round by round.
+        This default yields one piece per round. Override it in a world that changes rarely: fewer pieces are faster.
         """
         for t in range(start, stop):
             yield t + 1, self.click_probabilities(t)
@@ -54,9 +65,28 @@ class World(ABC):
     def first_change(self) -> int | None:
         """The first round whose click probabilities differ from those of round 0, or None if no such round is known.
 
-        A game of no more rounds than that is played with users who never change. A world that changes overrides this.
+        In a game of at most that many rounds the users never change. Override it in a world that changes.
         """
         return None
+
+    def description(self) -> dict[str, Any]:
+        """What the world is, as a dictionary that JSON can hold: its name and settings, or its numbers.
+
+        Two worlds with the same description have the same users, whatever they are called.
+        :func:`bothworlds.worlds.from_description` builds the world again. It cannot do so for a world of an unknown
+        class that was not made by name: that one is described by its class only.
+
+        >>> stochastic([0.9, 0.5], [1.0]).description()
+        {'kind': 'stochastic', 'attraction': [0.9, 0.5], 'examination': [1.0]}
+        """
+        if self.recipe is None:
+            return self.numbers()
+        name, settings = self.recipe
+        return {"name": name, "settings": dict(settings)}
+
+    def numbers(self) -> dict[str, Any]:
+        """The description of a world that was not made by name. Override it together with the class."""
+        return {"class": f"{type(self).__module__}.{type(self).__qualname__}"}
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
@@ -64,19 +94,19 @@ class World(ABC):
 
 
 class Matrix(World):
-    """The same click probabilities in every round, of any form."""
+    """A world with the same click probabilities in every round, in any form."""
 
     def __init__(self, click_probabilities: ArrayLike) -> None:
         self._probabilities = _as_probabilities(click_probabilities)
 
     @property
     def n_items(self) -> int:
-        """How many items there are to choose from."""
+        """The number of items to choose from."""
         return self._probabilities.shape[0]
 
     @property
     def n_positions(self) -> int:
-        """How many positions there are to fill."""
+        """The number of positions to fill."""
         return self._probabilities.shape[1]
 
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
@@ -85,9 +115,13 @@ class Matrix(World):
         return self._probabilities
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """One piece: nothing changes."""
+        """Yield all rounds as one piece: nothing changes."""
         if start < stop:
             yield stop, self._probabilities
+
+    def numbers(self) -> dict[str, Any]:
+        """The click probabilities (n_items, n_positions)."""
+        return {"kind": "matrix", "click_probabilities": self._probabilities.tolist()}
 
 
 class Stochastic(Matrix):
@@ -103,9 +137,17 @@ class Stochastic(Matrix):
             )
         super().__init__(np.outer(self.attraction, self.examination))
 
+    def numbers(self) -> dict[str, Any]:
+        """Attraction (n_items,) and examination (n_positions,)."""
+        return {
+            "kind": "stochastic",
+            "attraction": self.attraction.tolist(),
+            "examination": self.examination.tolist(),
+        }
+
 
 class Periodic(World):
-    """Several worlds that take turns, ``phase`` rounds each, over and over."""
+    """Several worlds that alternate: each lasts ``phase`` rounds, and after the last comes the first again."""
 
     def __init__(self, worlds: Sequence[World], phase: int) -> None:
         self.worlds = tuple(worlds) if isinstance(worlds, Sequence) else ()
@@ -121,12 +163,12 @@ class Periodic(World):
 
     @property
     def n_items(self) -> int:
-        """How many items there are to choose from."""
+        """The number of items to choose from."""
         return self.worlds[0].n_items
 
     @property
     def n_positions(self) -> int:
-        """How many positions there are to fill."""
+        """The number of positions to fill."""
         return self.worlds[0].n_positions
 
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
@@ -135,7 +177,7 @@ class Periodic(World):
         return self.worlds[t // self.phase % len(self.worlds)].click_probabilities(t)
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """The pieces of the worlds whose turn it is."""
+        """Yield the pieces of the world that each phase belongs to."""
         while start < stop:
             turn = start // self.phase
             end = min(stop, (turn + 1) * self.phase)
@@ -146,21 +188,25 @@ class Periodic(World):
         """The first round whose click probabilities differ from those of round 0; None if there is none in a period."""
         return first_difference(self, self.phase * len(self.worlds))
 
+    def numbers(self) -> dict[str, Any]:
+        """The phase, and the descriptions of the worlds."""
+        return {"kind": "periodic", "phase": self.phase, "worlds": [world.description() for world in self.worlds]}
+
 
 class Relabelled(World):
-    """A world with its items listed in another order: item ``labels[i]`` of the given one is item i here."""
+    """A world with its items in another order: item ``labels[i]`` of the given world is item i here."""
 
     def __init__(self, world: World, labels: NDArray[np.int64]) -> None:
         self._world, self._labels, self.name = world, np.array(labels), world.name
 
     @property
     def n_items(self) -> int:
-        """How many items there are to choose from."""
+        """The number of items to choose from."""
         return self._world.n_items
 
     @property
     def n_positions(self) -> int:
-        """How many positions there are to fill."""
+        """The number of positions to fill."""
         return self._world.n_positions
 
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
@@ -176,9 +222,13 @@ class Relabelled(World):
         """The first change of the given world."""
         return self._world.first_change()
 
+    def numbers(self) -> dict[str, Any]:
+        """The labels (n_items,), and the description of the given world."""
+        return {"kind": "relabelled", "labels": self._labels.tolist(), "world": self._world.description()}
+
 
 def stochastic(attraction: ArrayLike, examination: ArrayLike) -> Stochastic:
-    """A world that never changes, under the position-based model.
+    """Build a world that never changes and follows the position-based model.
 
     >>> stochastic([0.9, 0.5, 0.1], [1.0, 0.5]).click_probabilities(0)
     array([[0.9 , 0.45],
@@ -189,7 +239,7 @@ def stochastic(attraction: ArrayLike, examination: ArrayLike) -> Stochastic:
 
 
 def periodic(worlds: Sequence[World], phase: int) -> Periodic:
-    """Worlds that take turns, ``phase`` rounds each.
+    """Build a world in which the given worlds alternate, ``phase`` rounds each.
 
     >>> summer, winter = stochastic([0.9, 0.1], [1.0]), stochastic([0.1, 0.9], [1.0])
     >>> year = periodic([summer, winter], phase=10)
@@ -200,7 +250,7 @@ def periodic(worlds: Sequence[World], phase: int) -> Periodic:
 
 
 def matrix(click_probabilities: ArrayLike) -> Matrix:
-    """A world that never changes, with click probabilities (n_items, n_positions) of any form.
+    """Build a world that never changes, with click probabilities (n_items, n_positions) in any form.
 
     >>> matrix([[0.9, 0.1], [0.1, 0.9]])
     <Matrix: 2 items, 2 positions>
@@ -209,8 +259,8 @@ def matrix(click_probabilities: ArrayLike) -> Matrix:
 
 
 def first_difference(world: World, stop: int) -> int | None:
-    """The first round before ``stop`` whose click probabilities differ from those of round 0, or None."""
-    first, begin = np.array(world.click_probabilities(0)), 0  # a copy: a world may reuse its memory
+    """Return the first round before ``stop`` whose click probabilities differ from those of round 0, or None."""
+    first, begin = np.array(world.click_probabilities(0)), 0  # a copy: a world may reuse its array
     for end, probabilities in world.pieces(0, stop):
         if not np.array_equal(first, probabilities):
             return begin
@@ -219,7 +269,7 @@ def first_difference(world: World, stop: int) -> int | None:
 
 
 def examination_of(world: World) -> tuple[float, ...] | None:
-    """The examination of every position at the start of a world; None if it does not follow the position-based model.
+    """Return the examination of every position in round 0; None for a world without attraction and examination.
 
     >>> examination_of(stochastic([0.9, 0.5, 0.1], [1.0, 0.5]))
     (1.0, 0.5)
@@ -227,6 +277,27 @@ def examination_of(world: World) -> tuple[float, ...] | None:
     first = world.worlds[0] if isinstance(world, Periodic) else world
     examination = getattr(first, "examination", None)
     return None if examination is None else tuple(float(probability) for probability in examination)
+
+
+def build_from_numbers(description: Mapping[str, Any], build: Callable[[Mapping[str, Any]], World]) -> World:
+    """Build the world that ``World.numbers`` describes; ``build`` builds the worlds it contains.
+
+    Raises ValueError for a description that is incomplete or of an unknown kind.
+    """
+    kind = description.get("kind")
+    try:
+        match kind:
+            case "matrix":
+                return Matrix(description["click_probabilities"])
+            case "stochastic":
+                return Stochastic(description["attraction"], description["examination"])
+            case "periodic":
+                return Periodic([build(world) for world in description["worlds"]], description["phase"])
+            case "relabelled":
+                return Relabelled(build(description["world"]), np.array(description["labels"], np.int64))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the description of a world of kind {kind!r} is incomplete: {error!r}") from error
+    raise ValueError(f"no world can be built from the description {dict(description)!r}")
 
 
 def _check_round(t: int) -> None:

@@ -1,4 +1,4 @@
-"""Worlds in which nobody is hostile and nothing stays: a slow drift and a fast switching."""
+"""Worlds that drift: attraction that changes slowly, and attraction that switches often."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .settings import number, whole
 
 __all__ = ["WORLDS"]
 
-LOW, HIGH = 0.05, 0.95  # where the walk of attraction turns back
+LOW, HIGH = 0.05, 0.95  # the random walk of attraction is reflected here
 
 
 def drift_slow(gap: float = 0.03, step: float = 0.02, phase: int = 1000, seed: int = 0) -> World:
     """Users whose taste drifts: every ``phase`` rounds the attraction of each item takes a random step.
 
-    Steps are normal with standard deviation ``step``, and the walk is reflected at 0.05 and 0.95. It stresses
-    policies that do not forget: what was best becomes second best without notice, and in the end the worst.
+    Steps are normal with standard deviation ``step``, and the walk is reflected at 0.05 and 0.95. It is
+    hard for policies that do not forget: the best item slowly becomes the second best, and in the end the worst.
     """
     alpha, size = attraction(gap), number(step, "step", 0.0, 1.0)
-    plan = partial(_walk, alpha, size, whole(phase, "phase", 1), whole(seed, "seed", 0))
+    plan = partial(_random_walk, alpha, size, whole(phase, "phase", 1), whole(seed, "seed", 0))
     return Changing(plan, EXAMINATION)
 
 
-def _walk(
+def _random_walk(
     alpha: NDArray[np.float64], step: float, phase: int, seed: int, count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     moves = np.random.default_rng(seed).normal(scale=step, size=(count, alpha.size))
@@ -38,7 +38,7 @@ def _walk(
 
 
 def _reflect(path: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A walk on the whole line, folded into the interval from LOW to HIGH: the walk that is reflected there.
+    """Fold a walk on the whole line into the interval from LOW to HIGH, as if it were reflected at both ends.
 
     >>> _reflect(np.array([0.5, 0.94, 0.96, 0.05, 0.04])).round(6)
     array([0.5 , 0.94, 0.94, 0.05, 0.06])
@@ -48,19 +48,19 @@ def _reflect(path: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def drift_switching(gap: float = 0.03, shortest: int = 50, longest: int = 500, seed: int = 0) -> World:
-    """Users of many minds: after a random number of rounds, attraction is dealt to the items anew.
+    """Users whose taste switches: after a random number of rounds, the items exchange their attraction at random.
 
-    Phases last from ``shortest`` to ``longest`` rounds, each length and each order equally likely. It stresses
-    policies that chase what was good just now: by the time it is known, it is over. In the long run no list is better
-    than another by much, and the most a policy can do is lose nothing to the best of them.
+    Phases last from ``shortest`` to ``longest`` rounds, each length and each order equally likely. It is
+    hard for policies that follow recent clicks: a phase is over before its best list is known. In the long run all
+    lists earn about the same, and a policy can at best match the best fixed list.
     """
     alpha = attraction(gap)
     least = whole(shortest, "shortest", 1)
-    plan = partial(_deal, alpha, least, whole(longest, "longest", least), whole(seed, "seed", 0))
+    plan = partial(_permuted, alpha, least, whole(longest, "longest", least), whole(seed, "seed", 0))
     return Changing(plan, EXAMINATION)
 
 
-def _deal(
+def _permuted(
     alpha: NDArray[np.float64], shortest: int, longest: int, seed: int, count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     # One stream for lengths and one for orders, so that a longer plan begins with the shorter one.

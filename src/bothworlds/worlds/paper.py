@@ -19,19 +19,19 @@ YANDEX_EXAMINATION = np.array([0.891, 0.227, 0.0778, 0.0412, 0.0378])
 
 
 def attraction(gap: float) -> NDArray[np.float64]:
-    """0.95, 0.95 - gap, 0.95 - 2 gap, ... for ten items."""
+    """Return 0.95, 0.95 - gap, 0.95 - 2 gap, ... for ten items."""
     if isinstance(gap, bool) or not isinstance(gap, (int, float, np.number)) or not 0.0 <= gap <= 0.95 / 9:
         raise ValueError(f"gap must be from 0 to {0.95 / 9:.4f}, or the last of ten items is below 0; got {gap!r}")
     return np.maximum(0.0, 0.95 - gap * np.arange(10))
 
 
 def exchange_items(alpha: NDArray[np.float64], beta: NDArray[np.float64], phase: int) -> World:
-    """Odd phases as given; in even ones the first and the last half of the items exchange their attraction."""
+    """Build a world in which, in every second phase, the two halves of the items exchange their attraction."""
     return periodic([stochastic(alpha, beta), stochastic(np.roll(alpha, alpha.size // 2), beta)], phase)
 
 
 def reverse_both(alpha: NDArray[np.float64], beta: NDArray[np.float64], phase: int) -> World:
-    """Odd phases as given; in even ones attraction and examination are both reversed."""
+    """Build a world in which, in every second phase, attraction and examination are both reversed."""
     return periodic([stochastic(alpha, beta), stochastic(alpha[::-1], beta[::-1])], phase)
 
 

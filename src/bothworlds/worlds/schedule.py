@@ -1,4 +1,4 @@
-"""Worlds that change by a plan: what the worlds of drift and most of the adversarial ones are made with."""
+"""Worlds whose attraction changes by a schedule: the base of the drifting and most adversarial worlds."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from .base import World, first_difference, stochastic
 
 __all__ = ["FOREVER", "Changing", "Plan"]
 
-FOREVER = 2**62  # the end of a phase that does not end
+FOREVER = 2**62  # the end of a phase that lasts for all rounds
 
-#: The ends (count,) of the first phases, each the first round after it, and the attraction (count, n_items) in them.
+#: Maps a count to the ends (count,) of the first phases, each the first round after it, and their attraction
+#: (count, n_items).
 Plan = Callable[[int], tuple[NDArray[np.int64], NDArray[np.float64]]]
 
-FIRST = 64  # phases that are planned at once
+INITIAL_PHASES = 64  # phases in the first plan; it is doubled when a later round is requested
 
 
 class Changing(World):
-    r"""The position-based model with attraction that changes from phase to phase, while examination stays.
+    r"""The position-based model with attraction that changes from phase to phase and constant examination.
 
     .. math:: \Pr(\text{click on } i \text{ at } j \text{ in round } t) = \alpha_{k(t), i} \, \beta_j
 
-    where k(t) is the phase of round t. ``plan(count)`` says when the first ``count`` phases end and what attraction is
-    in each. It depends on nothing else, and a longer plan begins with the shorter one: so any round can be asked for,
-    in any order, and a random world is the same whenever it is asked, by several threads at a time. A plan may also
-    end with a phase that lasts FOREVER, and then have as many phases as it likes.
+    where k(t) is the phase of round t. ``plan(count)`` returns the ends of the first ``count`` phases and their
+    attraction. It must be a pure function, and a longer plan must begin with the shorter one. Then rounds may be
+    requested in any order and from several threads, and a random world is always the same. A plan may return fewer or
+    more phases than requested if its last phase ends at FOREVER.
 
     Examples
     --------
@@ -45,18 +46,18 @@ class Changing(World):
 
     def __init__(self, plan: Plan, examination: ArrayLike) -> None:
         self._plan = plan
-        self._phases = plan(FIRST)
-        # A world that never changes knows how to check what is given.
+        self._phases = plan(INITIAL_PHASES)
+        # Stochastic checks attraction and examination.
         self.examination = stochastic(self._phases[1][0], examination).examination
 
     @property
     def n_items(self) -> int:
-        """How many items there are to choose from."""
+        """The number of items to choose from."""
         return self._phases[1].shape[1]
 
     @property
     def n_positions(self) -> int:
-        """How many positions there are to fill."""
+        """The number of positions to fill."""
         return self.examination.size
 
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
@@ -66,7 +67,7 @@ class Changing(World):
         return self._phase(t)[1]
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """One piece for each phase."""
+        """Yield one piece for each phase."""
         while start < stop:
             end, probabilities = self._phase(start)
             start = min(end, stop)
@@ -74,10 +75,10 @@ class Changing(World):
 
     def first_change(self) -> int | None:
         """The first round whose click probabilities differ from those of round 0; None if early phases are equal."""
-        return first_difference(self, int(self._plan(FIRST)[0][-1]))
+        return first_difference(self, int(self._plan(INITIAL_PHASES)[0][-1]))
 
     def _phase(self, t: int) -> tuple[int, NDArray[np.float64]]:
-        """The end of the phase of round t, and its probabilities."""
+        """Return the end of the phase of round t, and its probabilities."""
         t = min(t, FOREVER - 1)
         ends, attraction = self._phases
         while t >= ends[-1]:

@@ -1,4 +1,4 @@
-"""Checks on the settings of worlds: numbers in a range, or ValueError with the name of the setting."""
+"""Validation of numeric settings: each function returns the number, or raises ValueError that names the setting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["number", "whole"]
 
 
 def whole(value: Any, name: str, least: int) -> int:
-    """A whole number of at least ``least``, also where it is written as a float.
+    """Return a whole number of at least ``least`` as an int; a float without a fraction is accepted.
 
     >>> whole(1e6, "rounds", 1)
     1000000
@@ -27,7 +27,7 @@ def whole(value: Any, name: str, least: int) -> int:
 
 
 def number(value: Any, name: str, low: float, high: float) -> float:
-    """A number from ``low`` to ``high``.
+    """Return a number from ``low`` to ``high`` as a float.
 
     >>> number(2, "share", 0, 1)
     Traceback (most recent call last):

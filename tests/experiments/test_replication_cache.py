@@ -1,4 +1,4 @@
-"""Finished cells stay finished; everything that decides a result decides its name."""
+"""Finished replications are not played again; everything that determines a result is part of its file name."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.arena.loop import Meeting
-from bothworlds.experiments import cells
-from bothworlds.experiments.base import Game
-from bothworlds.experiments.cells import play_all
+from bothworlds.arena.loop import Simulation
+from bothworlds.experiments import Game, replication_cache
+from bothworlds.experiments.replication_cache import game_checkpoints, play_all
 from tests.policies.plain import FixedList
 
 
@@ -21,14 +20,14 @@ def game(policy="uniform", world="paper/stochastic", rounds=60, seeds=3, **setti
 
 @pytest.fixture
 def played(monkeypatch):
-    """The cells that are really played, as (policy, replication)."""
-    seen, replicate = [], Meeting.replicate
+    """The replications that are played and not read from the cache, as (policy, replication)."""
+    seen, replicate = [], Simulation.replicate
 
     def counted(self, marks, seed, replication, report):
         seen.append((self.policy_name, replication))
         return replicate(self, marks, seed, replication, report)
 
-    monkeypatch.setattr(Meeting, "replicate", counted)
+    monkeypatch.setattr(Simulation, "replicate", counted)
     return seen
 
 
@@ -40,7 +39,7 @@ def test_results_are_those_of_play(tmp_path):
     assert result.policy == alone.policy
 
 
-def test_finished_cells_are_not_played_again(tmp_path, played):
+def test_finished_replications_are_not_played_again(tmp_path, played):
     first = play_all([game()], tmp_path)
     assert len(played) == 3
     again = play_all([game()], tmp_path)
@@ -54,16 +53,16 @@ def test_more_replications_continue_fewer(tmp_path, played):
     assert sorted(replication for _, replication in played) == [0, 1, 2, 3]
 
 
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path, played, monkeypatch):
-    replicate = Meeting.replicate
+def test_an_interrupted_run_continues_where_it_stopped(tmp_path, played, monkeypatch):
+    replicate = Simulation.replicate
 
-    def tired(self, marks, seed, replication, report):
+    def interrupted(self, marks, seed, replication, report):
         if replication == 2:
             raise KeyboardInterrupt
         return replicate(self, marks, seed, replication, report)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Meeting, "replicate", tired)
+        patch.setattr(Simulation, "replicate", interrupted)
         with pytest.raises(KeyboardInterrupt):
             play_all([game(seeds=3)], tmp_path, jobs=1)
     before = len(played)
@@ -82,37 +81,37 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, played, monkeypatch):
         game(policy="fixed", ranking=[4, 3, 2, 1, 0]),
     ],
 )
-def test_another_game_is_another_cell(tmp_path, played, other):
+def test_another_game_is_another_file(tmp_path, played, other):
     play_all([game(seeds=1)], tmp_path)
     play_all([other._replace(seeds=1)], tmp_path)
     assert len(played) == 2
 
 
-def test_another_seed_and_other_sources_are_other_cells(tmp_path, played, monkeypatch):
+def test_another_seed_and_other_sources_are_other_files(tmp_path, played, monkeypatch):
     play_all([game(seeds=1)], tmp_path)
     play_all([game(seeds=1)], tmp_path, seed=1)
     assert len(played) == 2
-    monkeypatch.setattr(cells, "_sources", lambda policy: "edited")
+    monkeypatch.setattr(replication_cache, "_sources_digest", lambda policy: "edited")
     play_all([game(seeds=1)], tmp_path)
     assert len(played) == 3
 
 
-def test_a_world_without_a_name_cannot_be_kept(tmp_path):
+def test_a_world_without_a_name_cannot_be_cached(tmp_path):
     nameless = Game(bothworlds.policy("uniform"), bothworlds.worlds.stochastic([0.9, 0.1], [1.0]), 10, 1)
     with pytest.raises(ValueError, match="a world needs a name"):
         play_all([nameless], tmp_path)
 
 
 def test_checkpoints_suit_even_and_logarithmic_axes():
-    marks = cells._marks(100_000)
+    marks = game_checkpoints(100_000)
     assert marks[0] == 10
     assert marks[-1] == 100_000
     assert {1000, 50_000} <= set(marks.tolist())
     assert (np.diff(marks) > 0).all()
-    assert cells._marks(3).tolist() == [1, 2, 3]
+    assert game_checkpoints(3).tolist() == [1, 2, 3]
 
 
-def test_a_world_is_known_by_its_users_not_by_its_name(tmp_path, played):
+def test_a_world_is_identified_by_its_users_not_by_its_name(tmp_path, played):
     one, other = bothworlds.world("paper/stochastic"), bothworlds.world("paper/stochastic", gap=0.01)
     other.name = one.name
     for place in (one, other, one):
@@ -120,7 +119,7 @@ def test_a_world_is_known_by_its_users_not_by_its_name(tmp_path, played):
     assert len(played) == 2
 
 
-def test_a_policy_in_plain_python_is_told_about_labels():
+def test_a_policy_in_plain_python_is_relabelled():
     @dataclass(frozen=True)
     class Ordered(FixedList):
         items: tuple = (4, 3, 2, 1, 0)

@@ -1,0 +1,98 @@
+"""The Question base class: the games that an experiment plays, its figures and its verdicts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from ..policies import Policy
+from ..worlds import Stochastic, World
+from .result_lookup import Results
+from .verdict import Verdict
+
+__all__ = ["Figure", "Game", "Question", "Size", "figure_files"]
+
+
+class Size(NamedTuple):
+    """How much is played.
+
+    Attributes
+    ----------
+    name
+        The name of the size, as on the command line.
+    rounds, phase, seeds
+        Rounds, rounds between two changes of the users, and replications in the panels of the paper's figures.
+    few_seeds
+        Replications in all other games.
+    long_rounds, short_rounds
+        Rounds of the games in which growth is measured, and of those with expensive policies.
+    fitted
+        A world that replaces the one which the paper fitted to a search log, or None.
+    """
+
+    name: str
+    rounds: int
+    phase: int
+    seeds: int
+    few_seeds: int
+    long_rounds: int
+    short_rounds: int
+    fitted: Stochastic | None = None
+
+
+class Game(NamedTuple):
+    """A policy in a world, for a number of rounds and replications."""
+
+    policy: Policy
+    world: World
+    rounds: int
+    seeds: int
+
+
+class Figure(NamedTuple):
+    """A figure of the report: the stem of its file names, its title, and its caption."""
+
+    stem: str
+    title: str
+    caption: str
+
+
+def figure_files(folder: str | Path, stem: str) -> dict[Path, bool]:
+    """Return the files of a figure, and whether each is the version for narrow screens.
+
+    >>> [path.name for path in figure_files("figures", "growth")]
+    ['growth.svg', 'growth.png', 'growth-narrow.svg']
+    """
+    return {Path(folder) / f"{stem}{end}": "narrow" in end for end in (".svg", ".png", "-narrow.svg")}
+
+
+class Question(ABC):
+    """One experiment: what is played, the figures, and the verdicts. Each question has its own file.
+
+    A question has no state. ``name`` is its name on the command line, ``title`` and ``about`` are its heading and its
+    introduction in the report.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    about: ClassVar[str]
+
+    @abstractmethod
+    def games(self, size: Size) -> list[Game]:
+        """Return the games that have to be played to answer the question."""
+
+    @abstractmethod
+    def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
+        """Draw the figures into a folder, each in the files of ``figure_files``, and return what they show.
+
+        ``results`` has the results of all games of this question and size, and possibly others. Raises KeyError if one
+        is missing, and ImportError without Matplotlib.
+        """
+
+    def verdicts(self, results: Results, size: Size) -> list[Verdict]:
+        """Return the verdicts on the statements that this question tests; none by default.
+
+        ``results`` is as in ``figures``. Raises KeyError if a result is missing.
+        """
+        return []

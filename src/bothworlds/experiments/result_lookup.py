@@ -1,0 +1,125 @@
+"""Lookup of results by policy and world: by settings and description, not by the names in tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arena import Result
+from ..arena.loop import Simulation
+from ..policies import Policy
+from ..worlds import World
+from .verdict import Estimate, estimate
+
+__all__ = ["GameKey", "Results", "game_key"]
+
+#: Registered name and settings of the policy, description of the world (both as JSON), and rounds.
+GameKey = tuple[str, str, str, int]
+
+
+def game_key(policy: Policy, world: World, rounds: int) -> GameKey:
+    """Return what identifies a game: two games with the same key and seed have the same results.
+
+    >>> import bothworlds
+    >>> uniform, world = bothworlds.policy("uniform"), bothworlds.world("paper/stochastic")
+    >>> renamed = bothworlds.world("paper/stochastic", gap=0.03)
+    >>> renamed.name = "users of Monday"
+    >>> game_key(uniform, world, 10) == game_key(uniform, renamed, 10) != game_key(uniform, world, 20)
+    True
+    """
+    simulation = Simulation(policy, world, rounds, shuffle=True, tell=True)
+    return simulation.policy_name, _json(simulation.settings), _json(world.description()), rounds
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)
+
+
+P = TypeVar("P", str, Policy)
+
+
+class Results:
+    """The results of many games, looked up by policy and world, and comparisons of policies with the same users.
+
+    A policy or a world given as an object finds the results of the same policy (name and settings) in the same world
+    (description), whatever names these have in tables. A string finds the results with exactly that name.
+    """
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        self.all = list(results)
+        self._settings = [_json(result.settings) for result in self.all]
+        self._worlds = [_json(result.world_description) for result in self.all]
+
+    def of_length(self, rounds: int) -> Results:
+        """Return the results of all games of that many rounds."""
+        return Results([result for result in self.all if result.rounds[-1] == rounds])
+
+    def first_replications(self, seeds: int) -> Results:
+        """Return the same results with at most so many replications each, the first ones."""
+        return Results([replace(one, reward=one.reward[:seeds], clicks=one.clicks[:seeds]) for one in self.all])
+
+    def __getitem__(self, key: tuple[str | Policy, str | World]) -> Result:
+        """Return the result of a policy in a world.
+
+        Raises KeyError if there is none, or if there are several: ``of_length`` selects those of one length.
+        """
+        found = self._find(*key)
+        if len(found) != 1:
+            policy, world = key
+            lengths = [int(result.rounds[-1]) for result in found]
+            raise KeyError(f"there are {len(found)} results of {policy!r} in {world!r}; their rounds are {lengths}")
+        return found[0]
+
+    def _find(self, policy: str | Policy, world: str | World) -> list[Result]:
+        found = []
+        for k in self._in_world(world):
+            result = self.all[k]
+            if isinstance(policy, str):
+                same = result.policy == policy
+            else:
+                played = result.build_world() if isinstance(world, str) else world
+                same = game_key(policy, played, int(result.rounds[-1]))[:2] == (result.policy_name, self._settings[k])
+            if same:
+                found.append(result)
+        return found
+
+    def _in_world(self, world: str | World) -> list[int]:
+        """The indices of the results in a world."""
+        if isinstance(world, str):
+            return [k for k, result in enumerate(self.all) if result.world == world]
+        description = _json(world.description())
+        return [k for k, one in enumerate(self._worlds) if one == description]
+
+    def of(self, policies: Sequence[str | Policy], worlds: Sequence[str | World]) -> list[Result]:
+        """Return the results of some policies in some worlds, worlds first; those that do not exist are left out."""
+        return [result for world in worlds for policy in policies for result in self._find(policy, world)]
+
+    def earned(self, policy: str | Policy, world: str | World) -> NDArray[np.float64]:
+        """Return the final average reward per round of every replication, (seeds,)."""
+        values: NDArray[np.float64] = self[policy, world].average_reward()[:, -1]
+        return values
+
+    def ahead(self, policy: str | Policy, other: str | Policy, world: str | World) -> NDArray[np.float64]:
+        """Return how much more a policy earns per round than another, for the replications both have, (seeds,)."""
+        own, others = self.earned(policy, world), self.earned(other, world)
+        common = min(own.size, others.size)
+        difference: NDArray[np.float64] = own[:common] - others[:common]
+        return difference
+
+    def lead(self, policy: str | Policy, other: str | Policy, world: str | World) -> Estimate:
+        """Estimate how much more a policy earns per round than another."""
+        return estimate(self.ahead(policy, other, world))
+
+    def best_other(self, policy: P, others: Sequence[P], world: str | World) -> P:
+        """Return the policy with the largest mean reward among ``others``, ``policy`` itself left out."""
+        return max((other for other in others if other != policy), key=lambda other: self.earned(other, world).mean())
+
+    def span(self, world: str | World, floor: float) -> float:
+        """Return by how much the best list of each round earns more per round than ``floor``."""
+        one = self.all[self._in_world(world)[0]]
+        return float(one.best_dynamic[-1] / one.rounds[-1]) - floor
