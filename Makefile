@@ -6,6 +6,8 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
+# loadgroup: tests that share an expensive setup run in one worker (tests/slow_tests.py).
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -19,10 +21,10 @@ run: $(VENV)/.run ## test the paper's claims: verdicts here, report, figures and
 	$(BIN)/bothworlds reproduce --size quick --out $(OUT) $(ARGS)
 
 check: lint ## lint and run the quick tests, in under two minutes (ARGS="-k geometry" for some)
-	$(BIN)/python -m pytest -n auto -q -m "not slow" $(ARGS)
+	$(PYTEST) -q -m "not slow" $(ARGS)
 
 test: $(VENV)/.dev ## run all tests and documentation examples (ARGS="-k geometry" for some)
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(PYTEST) $(ARGS)
 
 lint: $(VENV)/.dev ## check style, format, types and the layers between the rooms
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""What all tests share: Hypothesis profiles and seeded randomness."""
+"""What all tests share: Hypothesis profiles, seeded randomness, and which tests are slow."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.slow_tests import SHARED_SETUP, SLOW_FILES, SLOW_TESTS
+
 # The first example of a test may compile a kernel for many seconds, so no example has a deadline.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark listed tests as slow, and keep tests that share an expensive setup in one worker (``--dist loadgroup``)."""
+    for item in items:
+        if item.path.name in SLOW_FILES or getattr(item, "originalname", None) in SLOW_TESTS:
+            item.add_marker(pytest.mark.slow)
+        if item.path.name in SHARED_SETUP:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 @pytest.fixture
