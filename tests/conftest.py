@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.slow_tests import SHARED_SETUP, SLOW_FILES, SLOW_TESTS
+
+TESTS = Path(__file__).parent
 
 # The first example of a test may compile a kernel for many seconds, so no example has a deadline.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -20,10 +23,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark listed tests as slow, and keep tests that share an expensive setup in one worker (``--dist loadgroup``)."""
     for item in items:
-        if item.path.name in SLOW_FILES or getattr(item, "originalname", None) in SLOW_TESTS:
+        file = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+        if file in SLOW_FILES or getattr(item, "originalname", None) in SLOW_TESTS:
             item.add_marker(pytest.mark.slow)
-        if item.path.name in SHARED_SETUP:
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
+        if file in SHARED_SETUP:
+            item.add_marker(pytest.mark.xdist_group(file))
 
 
 @pytest.fixture

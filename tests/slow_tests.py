@@ -1,7 +1,8 @@
 """Tests that ``make check`` leaves out, and files whose tests share an expensive setup.
 
-Tests of more than about a second of processor time are listed here by name, so that one place holds what was measured
-(``pytest --durations=60``). A test may carry the mark ``slow`` in its own file instead.
+Tests of more than about a second of processor time are listed here, files by their path in ``tests/`` and tests by
+name, so that one place holds what was measured (``pytest --durations=60``). A test may carry the mark ``slow`` in its
+own file instead.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ __all__ = ["SHARED_SETUP", "SLOW_FILES", "SLOW_TESTS"]
 # Files of which every test is slow: each starts processes, a browser or a database, or plays whole experiments.
 SLOW_FILES = frozenset(
     {
-        "test_absence.py",
-        "test_benchmark.py",
-        "test_evaluation_replay.py",
-        "test_evaluation_statistics.py",
-        "test_identification.py",
-        "test_interrupts.py",
-        "test_running.py",
-        "test_whole.py",
+        "clicks/test_evaluation_replay.py",
+        "clicks/test_evaluation_statistics.py",
+        "clicks/test_identification.py",
+        "clicks/test_interrupts.py",
+        "serve/http/test_benchmark.py",
+        "serve/http/test_running.py",
+        "serve/http/test_whole.py",
+        "serve/test_absence.py",
     }
 )
 
@@ -63,10 +64,10 @@ SLOW_TESTS = frozenset(
 # Files with a setup that takes seconds: their tests run in one worker of pytest-xdist, so that it is made once.
 SHARED_SETUP = frozenset(
     {
-        "test_browser.py",
-        "test_evaluation_statistics.py",
-        "test_fitted_world.py",
-        "test_reproduce.py",
-        "test_whole.py",
+        "clicks/test_evaluation_statistics.py",
+        "experiments/test_fitted_world.py",
+        "experiments/test_reproduce.py",
+        "serve/http/test_whole.py",
+        "serve/test_browser.py",
     }
 )
