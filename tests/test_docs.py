@@ -42,8 +42,10 @@ def missing(paths: set[str] | list[str], *places: Path) -> list[str]:
 def test_every_path_on_the_page_about_the_layout_exists() -> None:
     text = HOUSE.read_text()
     assert len(paths_in(text)) > 30
-    assert not missing(paths_in(text), PACKAGE, ROOT), "docs/house.md names paths that do not exist"
-    assert not missing(tree_in(text), ROOT), "the tree in docs/house.md shows paths that do not exist"
+    assert not (gone := missing(paths_in(text), PACKAGE, ROOT)), f"docs/house.md names paths that do not exist: {gone}"
+    assert not (gone := missing(tree_in(text), ROOT)), (
+        f"the tree in docs/house.md has paths that do not exist: {gone}"
+    )
 
 
 def test_the_tree_shows_every_package() -> None:
@@ -51,7 +53,7 @@ def test_the_tree_shows_every_package() -> None:
     packages = {path.parent for path in PACKAGE.rglob("__init__.py")}
     modules = set(PACKAGE.glob("[a-z]*.py"))
     hidden = sorted(str(path.relative_to(PACKAGE)) for path in (packages | modules) - shown)
-    assert not hidden, "the tree in docs/house.md leaves out packages or modules"
+    assert not hidden, f"the tree in docs/house.md leaves out packages or modules: {hidden}"
 
 
 @pytest.mark.parametrize("name", ["flow-simulation", "flow-service"])
@@ -60,7 +62,7 @@ def test_every_path_in_a_figure_exists(name: str) -> None:
     words = {word.rstrip(":,;") for text in re.findall(r"<text[^>]*>([^<]*)</text>", drawing) for word in text.split()}
     paths = {word for word in words if PATH.fullmatch(word)}
     assert len(paths) >= 5
-    assert not missing(paths, PACKAGE), f"docs/figures/{name}.svg names paths that do not exist"
+    assert not (gone := missing(paths, PACKAGE)), f"docs/figures/{name}.svg names paths that do not exist: {gone}"
 
 
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
@@ -71,7 +73,7 @@ def test_links_lead_to_files(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())
     local = {link for link in links if not link.startswith(("http", "policies/"))}
-    assert not missing(local, path.parent), f"{page} links to files that do not exist"
+    assert not (gone := missing(local, path.parent)), f"{page} links to files that do not exist: {gone}"
 
 
 def test_the_checks_of_paths_can_fail() -> None:

@@ -17,16 +17,16 @@ def names_in(path: Path) -> set[str]:
 
 def test_listed_files_exist() -> None:
     gone = sorted(file for file in SLOW_FILES | SHARED_SETUP if not (TESTS / file).exists())
-    assert not gone, "tests/slow_tests.py lists files that do not exist"
+    assert not gone, f"tests/slow_tests.py lists files that do not exist: {gone}"
 
 
 def test_listed_tests_exist() -> None:
     defined = {name for path in TESTS.rglob("test_*.py") for name in names_in(path)}
     gone = sorted(SLOW_TESTS - defined)
-    assert not gone, "tests/slow_tests.py lists tests that do not exist"
+    assert not gone, f"tests/slow_tests.py lists tests that do not exist: {gone}"
 
 
 def test_no_test_is_listed_twice() -> None:
     paths = [TESTS / file for file in SLOW_FILES if (TESTS / file).exists()]
     twice = sorted(SLOW_TESTS & {name for path in paths for name in names_in(path)})
-    assert not twice, "tests/slow_tests.py lists tests of files that it lists"
+    assert not twice, f"tests/slow_tests.py lists tests of files that it lists: {twice}"
