@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.slow_tests import SHARED_SETUP, SLOW_FILES, SLOW_TESTS
+from tests.slow_tests import SLOW_FILES, SLOW_TESTS
 
 TESTS = Path(__file__).parent
 
@@ -21,13 +21,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark listed tests as slow, and keep tests that share an expensive setup in one worker (``--dist loadgroup``)."""
+    """Give the tests that ``tests/slow_tests.py`` lists the mark ``slow``."""
     for item in items:
         file = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
         if file in SLOW_FILES or getattr(item, "originalname", None) in SLOW_TESTS:
             item.add_marker(pytest.mark.slow)
-        if file in SHARED_SETUP:
-            item.add_marker(pytest.mark.xdist_group(file))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Tests that ``make check`` leaves out, and files whose tests share an expensive setup.
+"""Tests that ``make check`` leaves out.
 
 Tests of more than about a second of processor time are listed here, files by their path in ``tests/`` and tests by
 name, so that one place holds what was measured (``pytest --durations=60``). A test may carry the mark ``slow`` in its
@@ -7,7 +7,7 @@ own file instead.
 
 from __future__ import annotations
 
-__all__ = ["SHARED_SETUP", "SLOW_FILES", "SLOW_TESTS"]
+__all__ = ["SLOW_FILES", "SLOW_TESTS"]
 
 # Files of which every test is slow: each starts processes, a browser or a database, or plays whole experiments.
 SLOW_FILES = frozenset(
@@ -58,16 +58,5 @@ SLOW_TESTS = frozenset(
         "test_whoever_sends_nothing_again_and_again_does_not_stay_for_ever",
         "test_without_a_key_or_a_role_or_a_store_the_documented_status_comes",
         "test_without_turns_thousands_of_requests_are_parsed_first",
-    }
-)
-
-# Files with a setup that takes seconds: their tests run in one worker of pytest-xdist, so that it is made once.
-SHARED_SETUP = frozenset(
-    {
-        "clicks/test_evaluation_statistics.py",
-        "experiments/test_fitted_world.py",
-        "experiments/test_reproduce.py",
-        "serve/http/test_whole.py",
-        "serve/test_browser.py",
     }
 )

@@ -43,9 +43,7 @@ def test_every_path_on_the_page_about_the_layout_exists() -> None:
     text = HOUSE.read_text()
     assert len(paths_in(text)) > 30
     assert not (gone := missing(paths_in(text), PACKAGE, ROOT)), f"docs/house.md names paths that do not exist: {gone}"
-    assert not (gone := missing(tree_in(text), ROOT)), (
-        f"the tree in docs/house.md has paths that do not exist: {gone}"
-    )
+    assert not (gone := missing(tree_in(text), ROOT)), f"the tree in docs/house.md has paths that do not exist: {gone}"
 
 
 def test_the_tree_shows_every_package() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.slow_tests import SHARED_SETUP, SLOW_FILES, SLOW_TESTS
+from tests.slow_tests import SLOW_FILES, SLOW_TESTS
 
 TESTS = Path(__file__).parent
 
@@ -16,7 +16,7 @@ def names_in(path: Path) -> set[str]:
 
 
 def test_listed_files_exist() -> None:
-    gone = sorted(file for file in SLOW_FILES | SHARED_SETUP if not (TESTS / file).exists())
+    gone = sorted(file for file in SLOW_FILES if not (TESTS / file).exists())
     assert not gone, f"tests/slow_tests.py lists files that do not exist: {gone}"
 
 
