@@ -1,4 +1,4 @@
-# Everything runs in .venv, which is made on first use. Choose another interpreter with: make PYTHON=python3.12 ...
+# Everything runs in .venv, which is created on first use. Choose another interpreter with: make PYTHON=python3.12 ...
 PYTHON ?= python3
 OUT ?= out
 ARGS ?=
@@ -6,20 +6,24 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench bench-serve docs clean
+.PHONY: help run check test lint bench bench-serve docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | \
 		awk -F ':.*## ' '{ printf "make %-11s %s\n", $$1, $$2 }'
 
-run: $(VENV)/.run ## put the paper to the test: verdicts here, report, figures and results in out/
+run: $(VENV)/.run ## test the paper's claims: verdicts here, report, figures and results in out/
 	$(BIN)/bothworlds reproduce --size quick --out $(OUT) $(ARGS)
 
+check: lint ## lint and run the quick tests, in under two minutes (ARGS="-k geometry" for some)
+	$(PYTEST) -q -m "not slow" $(ARGS)
+
 test: $(VENV)/.dev ## run all tests and documentation examples (ARGS="-k geometry" for some)
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(PYTEST) $(ARGS)
 
 lint: $(VENV)/.dev ## check style, format, types and the layers between the rooms
 	$(BIN)/ruff check .
@@ -42,14 +46,14 @@ clean: ## remove .venv, caches, results and the built documentation
 	rm -rf .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# Stamps: what is installed is installed again only when pyproject.toml has changed.
+# Stamps: packages are installed again only when pyproject.toml has changed.
 
 $(VENV)/.python:
 	@command -v "$(PYTHON)" >/dev/null || { \
-		echo "bothworlds needs Python 3.11 to 3.13, but there is no '$(PYTHON)'; try: make PYTHON=/path/to/python3" >&2; \
+		echo "bothworlds needs Python 3.11 to 3.14, but there is no '$(PYTHON)'; try: make PYTHON=/path/to/python3" >&2; \
 		exit 1; }
-	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
-		echo "bothworlds needs Python 3.11 to 3.13, but '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1);" \
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || { \
+		echo "bothworlds needs Python 3.11 to 3.14, but '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1);" \
 			"try: make PYTHON=python3.11" >&2; \
 		exit 1; }
 	"$(PYTHON)" -m venv $(VENV)

@@ -11,7 +11,7 @@ from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util import logging
 
-# Left uncompiled, kernels are plain functions, with the signature and docstring that autodoc looks for.
+# Without compilation, kernels are plain functions with the signature and docstring that autodoc reads.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 from bothworlds import policies as _policies
@@ -50,15 +50,15 @@ html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["math.css"]
 
-# NDArray[float64] and ArrayLike reach autodoc spelled out in full; say them as they were written.
-_SPELLED_OUT = {
+# autodoc gets NDArray[float64] and ArrayLike expanded; write them as in the source.
+_EXPANDED_TYPES = {
     re.compile(r"~?(?:numpy\.)?ndarray\[tuple\[[^\]]*\], ~?(?:numpy\.)?dtype\[([^\]]*)\]\]"): r"NDArray[\1]",
     re.compile(r"[~\w.]*Buffer \|[^,]*?_NestedSequence\[[\w| ]*\]"): "ArrayLike",
 }
 
 
-def _shorten(app, what, name, obj, options, signature, returns):
-    for pattern, short in _SPELLED_OUT.items():
+def _shorten_types(app, what, name, obj, options, signature, returns):
+    for pattern, short in _EXPANDED_TYPES.items():
         signature, returns = (text and pattern.sub(short, text) for text in (signature, returns))
     return signature, returns
 
@@ -67,20 +67,20 @@ def _drop_field_numbers(app, what, name, obj, options, lines):
     lines[:] = [line for line in lines if not line.startswith("Alias for field number")]
 
 
-# What every policy says of itself, each on a line of its own.
-_HEADINGS = re.compile(r"^(Needs to be told|Guarantee|Known failure): ?(.*)$")
+# Paragraphs that the docstring of every policy has.
+_HEADINGS = re.compile(r"^(Needs to be told|Needs to know|Needs|Guarantee|Known failure): ?(.*)$")
 
 
-def _set_headings_apart(app, what, name, obj, options, lines):
-    apart = []
+def _start_paragraphs_at_headings(app, what, name, obj, options, lines):
+    result = []
     for line in lines:
-        found = _HEADINGS.match(line)
-        apart += ["", f"**{found[1]}:** {found[2]}"] if found else [line]
-    lines[:] = apart
+        heading = _HEADINGS.match(line)
+        result += ["", f"**{heading[1]}:** {heading[2]}"] if heading else [line]
+    lines[:] = result
 
 
-# Formulas become MathML while building, by the converter that docutils brings along. Browsers draw it themselves: the
-# pages need no script and no network. An index after an accent is detached from it, or it would be set below.
+# Formulas are converted to MathML by docutils while building, so that pages need no script and no network. An empty
+# group separates an accent from its index, which would otherwise be set below the accent.
 _ACCENT = re.compile(r"(\\(?:hat|tilde|bar)\s*(?:\\[A-Za-z]+|\{[^{}]*\}|\w))(?=\s*[_^])")
 
 
@@ -106,7 +106,7 @@ def _block_math(self, node):
 
 
 def _write_policy_pages(app):
-    """A page for every registered policy, in the words of its own docstring."""
+    """Write a page with the docstring of every registered policy."""
     folder = Path(app.srcdir) / "policies"
     folder.mkdir(exist_ok=True)
     pages = {f"{name}.md": _policy_page(name) for name in _policies.names()}
@@ -120,16 +120,16 @@ def _write_policy_pages(app):
 
 
 def _policy_page(name):
-    found = type(_policies.policy(name))
-    what = _policies.describe(name)
-    path = found.__module__.replace(".", "/")
-    directive = f".. autoclass:: {found.__module__}.{found.__qualname__}\n   :no-members:"
-    needs = ", ".join(what.needs) or "nothing"
-    return f"# {name}\n\n*Must be told:* {needs}. *Source:* `src/{path}.py`\n\n```{{eval-rst}}\n{directive}\n```\n"
+    policy_class = type(_policies.policy(name))
+    described = _policies.describe(name)
+    path = policy_class.__module__.replace(".", "/")
+    directive = f".. autoclass:: {policy_class.__module__}.{policy_class.__qualname__}\n   :no-members:"
+    needs = ", ".join(described.needs) or "nothing"
+    return f"# {name}\n\n*Needs to know:* {needs}. *Source:* `src/{path}.py`\n\n```{{eval-rst}}\n{directive}\n```\n"
 
 
-def _from_the_registries(app, docname, source):
-    """Let the pages of policies and worlds list whatever is registered."""
+def _fill_tables(app, docname, source):
+    """List the registered policies and worlds on their pages."""
     if docname == "policies":
         source[0] = source[0].replace("<!-- policies -->", "\n".join(map(_policy_row, _policies.names())))
     elif docname == "worlds":
@@ -137,20 +137,20 @@ def _from_the_registries(app, docname, source):
 
 
 def _policy_row(name):
-    what = _policies.describe(name)
-    return f"| [{name}](policies/{name}.md) | {what.sentence.replace('``', '`')} | {', '.join(what.needs)} |"
+    described = _policies.describe(name)
+    return f"| [{name}](policies/{name}.md) | {described.sentence.replace('``', '`')} | {', '.join(described.needs)} |"
 
 
 def _world_row(name):
     sentence, settings = _worlds.describe(name)
-    said = ", ".join(f"`{key}={value!r}`" for key, value in settings.items())
-    return f"| `{name}` | {sentence.replace('``', '`')} | {said} |"
+    defaults = ", ".join(f"`{key}={value!r}`" for key, value in settings.items())
+    return f"| `{name}` | {sentence.replace('``', '`')} | {defaults} |"
 
 
 def setup(app):
     app.add_html_math_renderer("mathml", inline_renderers=(_inline_math, None), block_renderers=(_block_math, None))
-    app.connect("autodoc-process-signature", _shorten)
+    app.connect("autodoc-process-signature", _shorten_types)
     app.connect("autodoc-process-docstring", _drop_field_numbers)
-    app.connect("autodoc-process-docstring", _set_headings_apart)
+    app.connect("autodoc-process-docstring", _start_paragraphs_at_headings)
     app.connect("builder-inited", _write_policy_pages)
-    app.connect("source-read", _from_the_registries)
+    app.connect("source-read", _fill_tables)
