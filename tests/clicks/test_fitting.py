@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bothworlds.clicks import Counts, fit, read
 from bothworlds.clicks.fitting.fit.intervals import nothing
 from bothworlds.clicks.fitting.fit.optimiser import start
-from bothworlds.statistics.rank_one.fit.fit import fit_em, fit_newton
+from bothworlds.statistics.rank_one.fit import fit_em, fit_newton
 from tests.clicks.logs import generated
 from tests.reference.position_based import maximum
 

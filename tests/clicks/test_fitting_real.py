@@ -7,7 +7,7 @@ import pytest
 
 from bothworlds.clicks import fit
 from bothworlds.clicks.fitting.fit.design import design_of
-from bothworlds.statistics.rank_one.fit.fit import fit_newton
+from bothworlds.statistics.rank_one.fit import fit_newton
 from tests.clicks.logs import ALL, WITH_QUERIES, real
 from tests.reference.position_based import maximum
 

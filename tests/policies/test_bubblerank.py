@@ -74,7 +74,7 @@ def test_the_default_confidence_takes_more_than_sixteen_log_horizon_duels(rng):
     state, duels = learner.init(2, 2), 0
     while state.base[0] == 0:
         decision = learner.decide(state, rng)
-        duels += int(state.epochs.clock[0] % 2 == 0)
+        duels += int(state.epochs.rounds[0] % 2 == 0)
         learner.learn(state, decision, decision.ranking == 1)
     assert duels == int(16 * log(horizon)) + 1
 

@@ -127,7 +127,7 @@ def test_among_equal_gains_every_neighbour_has_its_chance():
 
 def test_without_a_horizon_the_plan_doubles():
     state = last_state(policy("grab"), 1030)
-    assert state.plan.clock[2] == 2048.0
+    assert state.plan.horizon[0] == 2048.0
     assert state.counts.learned[0] == 1030
 
 

@@ -123,16 +123,17 @@ def test_decisions_rank_by_what_was_drawn_and_leave_the_chain_alone():
         assert (chosen == np.sort(state.items)[::-1][:3]).all()
         assert state.positions[0] == 1.0
     assert (state.attraction == before.attraction).all()
-    assert (state.moves == before.moves).all()
+    assert state.proposed == before.proposed
+    assert state.accepted == before.accepted
 
 
 def test_acceptance_is_counted():
     for sweeps in (1, 4):
         state = last_state(policy("pb-mhb", sweeps=sweeps), 100)
-        assert state.moves[0] == 100 * sweeps * (5 + 2)
-        assert 0 < state.moves[1] < state.moves[0]
+        assert state.proposed[0] == 100 * sweeps * (5 + 2)
+        assert 0 < state.accepted[0] < state.proposed[0]
     steady = last_state(policy("pb-mhb", step=1e-3), 100)
-    assert steady.moves[1] / steady.moves[0] > 0.9
+    assert steady.accepted[0] / steady.proposed[0] > 0.9
 
 
 def test_the_first_list_is_uniform():

@@ -14,7 +14,7 @@ from bothworlds.core import Decision
 from bothworlds.policies import policy, told
 from bothworlds.policies.parts.posterior import draw_many
 from bothworlds.statistics import kl, kl_upper
-from bothworlds.statistics.rank_one.fit.fit import fit_newton
+from bothworlds.statistics.rank_one.fit import fit_newton
 from bothworlds.worlds import stochastic
 
 TOLD = ["pbm-ucb", "pbm-pie", "pbm-ts"]
@@ -229,7 +229,7 @@ def test_without_a_horizon_it_plans_for_twice_as_long_and_keeps_its_counts(name)
     world = WORLDS["reversed"]
     settings = {"examination": world.examination} if name == "pbm-pie" else {}
     state = trained(policy(name, **settings), world, 3500)
-    assert state.epochs.clock[2] == 4096
+    assert state.epochs.horizon[0] == 4096
     assert state.counts.rounds[0] == 3500
     assert state.counts.shown.sum() == 3500 * 3
 
@@ -380,7 +380,7 @@ def test_a_restart_makes_it_forget_everything(name):
     state = trained(learner, world, 200)
     assert state.counts.shown.sum() == 0
     assert state.counts.rounds[0] == 0
-    assert state.epochs.clock[2] == 100
+    assert state.epochs.horizon[0] == 100
     assert learner.decide(state, np.random.default_rng(0)).propensity == pytest.approx(0.2)
 
 

@@ -56,7 +56,7 @@ def test_an_estimate_that_falls_far_leaves_the_leader_right(shape):
     for k in range(40):
         ranking = rng.permutation(shape[0])[:m]
         RV.learn(state, Decision(ranking, np.full(m, 10.0 ** -(k % 5))), np.full(m, float(k % 3 > 0)))
-        exact = leader(state.loss, 1.0 / sqrt(state.epochs.clock[0] + 1.0)).marginals
+        exact = leader(state.loss, 1.0 / sqrt(state.epochs.rounds[0] + 1.0)).marginals
         np.testing.assert_allclose(state.leading.marginals, exact, rtol=0, atol=1e-5)
 
 

@@ -192,10 +192,11 @@ class Meeting:
 
     def relabelled(self, labels: NDArray[np.int64]) -> Meeting:
         """The same meeting for a policy that sees item ``labels[i]`` as item i."""
-        if not isinstance(self.policy, Policy):
+        policy: Any = self.policy  # may be any object with the three methods
+        if not isinstance(policy, Policy):
             return self
         twin = copy.copy(self)
-        twin.policy = self.policy.relabelled(labels)
+        twin.policy = policy.relabelled(labels)
         return twin
 
     def compiled(self) -> bool:

@@ -22,6 +22,14 @@ from .sampling import Urn, draw, make_urn, prepare
 __all__ = ["Leading", "lead", "lead_afresh", "make_leading", "project", "ready", "reset", "show"]
 
 
+class SolverEffort(NamedTuple):
+    """What the solver did since the state was made."""
+
+    steps: Ints  # (1,) Newton steps
+    most_steps: Ints  # (1,) the most Newton steps in one round
+    sweeps: Ints  # (1,) block-coordinate sweeps
+
+
 class Leading(NamedTuple):
     """The point that is played, and what is needed to move it on."""
 
@@ -29,7 +37,7 @@ class Leading(NamedTuple):
     lam: Floats  # (m,) multipliers of the columns, where the next solve starts
     mu: Floats  # (n,) multipliers of the rows
     tolerance: float
-    effort: Ints  # (3,) Newton steps in all, most in one round, block-coordinate sweeps in all
+    effort: SolverEffort
     urn: Urn
     work: Workspace
 
@@ -41,7 +49,7 @@ def make_leading(n: int, m: int, tolerance: float) -> Leading:
         lam=np.zeros(m),
         mu=np.zeros(n),
         tolerance=max(float(tolerance), 1e-13),  # below that there is only rounding
-        effort=np.zeros(3, np.int64),
+        effort=SolverEffort(*np.zeros((3, 1), np.int64)),
         urn=make_urn(n, m),
         work=make_workspace(n, m),
     )
@@ -69,9 +77,9 @@ def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
     w, effort = leading.work, leading.effort
     took = solve(reg, loss, rate, leading.lam, leading.mu, leading.tolerance, w)
     repair(w.x, w.row, leading.marginals, w.rhs, w.trial_mu)
-    effort[0] += took.steps
-    effort[1] = max(effort[1], took.steps)
-    effort[2] += took.sweeps
+    effort.steps[0] += took.steps
+    effort.most_steps[0] = max(effort.most_steps[0], took.steps)
+    effort.sweeps[0] += took.sweeps
 
 
 @kernel

@@ -138,7 +138,7 @@ def newton_direction(mu: Floats, w: Workspace) -> None:
         free[i] = mu[i] > least or row[i] > 0.0
     for _ in range(MAX_EXCHANGES):
         assemble(mu, w)
-        eliminate(w.weights, w.excess, w.rhs, d_lam)
+        solve_laplacian(w.weights, w.excess, w.rhs, d_lam)
         settled = True
         for i in range(n):
             over = row[i]  # by how much the step would leave the row overfilled
@@ -196,7 +196,7 @@ def assemble(mu: Floats, w: Workspace) -> None:
 
 
 @inline_kernel
-def eliminate(weights: Floats, excess: Floats, rhs: Floats, solution: Floats) -> None:
+def solve_laplacian(weights: Floats, excess: Floats, rhs: Floats, solution: Floats) -> None:
     """Solve (Laplacian(weights) + diag(excess)) solution = rhs; weights are read above the diagonal only.
 
     No subtraction touches the matrix, so every pivot has full relative accuracy, however small. The right-hand side

@@ -174,7 +174,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
             if state.due[a] == 0:
                 state.shown[a] += 1
                 state.due[a] = e - a
-                log_horizon = math.log(max(state.epochs.clock[2], 3.0))
+                log_horizon = math.log(max(state.epochs.horizon[0], 3.0))
                 if state.shown[a] >= math.ceil(state.displays * 4.0 ** state.stage[a] * log_horizon):
                     end_stage(state, b, log_horizon)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,11 +97,10 @@ class BubbleRank(Planning):
         if self.confidence is not None:
             number(self, "confidence", above=0.0, below=1.0)
         if self.initial is not None:
-            given = (
-                self.initial if isinstance(self.initial, Iterable) and not isinstance(self.initial, str) else (None,)
-            )
-            items = [i for i in given if isinstance(i, (int, np.integer)) and not isinstance(i, bool) and i >= 0]
-            if not items or len(items) < len(list(given)) or len(set(items)) < len(items):
+            given: Any = self.initial
+            listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+            items = [i for i in listed if isinstance(i, (int, np.integer)) and not isinstance(i, bool) and i >= 0]
+            if not items or len(items) < len(listed) or len(set(items)) < len(items):
                 raise ValueError(f"initial must be a list of different item indices, or None; got {self.initial!r}")
             object.__setattr__(self, "initial", tuple(int(i) for i in items))
 
@@ -139,7 +138,7 @@ def is_better(state: State, i: int, j: int) -> bool:
     """Whether i is certainly better than j."""
     lead = float(state.wins[i, j] - state.wins[j, i])
     fought = float(state.wins[i, j] + state.wins[j, i])
-    doubt = 4.0 * math.log(state.epochs.clock[2]) if state.confidence <= 0.0 else -math.log(state.confidence)
+    doubt = 4.0 * math.log(state.epochs.horizon[0]) if state.confidence <= 0.0 else -math.log(state.confidence)
     return lead > 0.0 and lead * lead > 4.0 * fought * doubt
 
 
@@ -151,7 +150,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         return
     for j in range(m):
         ranking[j], propensity[j] = base[j], 1.0
-    for k in range(int(state.epochs.clock[0]) % 2, m, 2):
+    for k in range(int(state.epochs.rounds[0]) % 2, m, 2):
         if k + 1 < m:
             if not is_better(state, base[k], base[k + 1]):
                 propensity[k] = propensity[k + 1] = 0.5
@@ -203,7 +202,7 @@ def rival(state: State, k: int) -> int:
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     base, m = state.base, ranking.size
-    parity = int(state.epochs.clock[0]) % 2
+    parity = int(state.epochs.rounds[0]) % 2
     if new_epoch(state.epochs):
         start_anew(state)
         return

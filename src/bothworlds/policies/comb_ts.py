@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.counts import Counts, record
-from .parts.placing import Desk, make_desk, place_best
+from .parts.placement import PlacementWork, make_placement_work, place_best
 from .parts.samplers import beta
 from .parts.settings import Forgetting, number
 
@@ -23,7 +23,7 @@ class State(NamedTuple):
     prior: float
     counts: Counts
     sample: Floats  # (n_items, n_positions) scratch
-    desk: Desk
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class CombTs(Forgetting):
         number(self, "prior", above=0.0)
 
     def start(self, shape: Shape) -> State:
-        return State(shape, float(self.prior), self.counts(shape), np.zeros(shape), make_desk(*shape))
+        return State(shape, float(self.prior), self.counts(shape), np.zeros(shape), make_placement_work(*shape))
 
     def resumed(self, ledger: Ledger) -> State:
         """The state after events that add up to a ledger."""
@@ -89,7 +89,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         for j in range(shown.shape[1]):
             missed = max(0.0, shown[i, j] - clicked[i, j])
             state.sample[i, j] = beta(rng, state.prior + clicked[i, j], state.prior + missed)
-    place_best(state.sample, rng, ranking, state.desk)
+    place_best(state.sample, rng, ranking, state.placement)
     for j in range(ranking.size):
         propensity[j] = math.nan
 

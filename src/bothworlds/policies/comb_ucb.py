@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.counts import Counts, lacking_list, record
-from .parts.placing import Desk, make_desk, place_best
+from .parts.placement import PlacementWork, make_placement_work, place_best
 from .parts.settings import Forgetting, number
 
 __all__ = ["CombUcb"]
@@ -24,7 +24,7 @@ class State(NamedTuple):
     width: float
     counts: Counts
     bounds: Floats  # (n_items, n_positions) scratch
-    desk: Desk
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class CombUcb(Forgetting):
         number(self, "width", above=0.0)
 
     def start(self, shape: Shape) -> State:
-        return State(shape, float(self.width), self.counts(shape), np.zeros(shape), make_desk(*shape))
+        return State(shape, float(self.width), self.counts(shape), np.zeros(shape), make_placement_work(*shape))
 
     def resumed(self, ledger: Ledger) -> State:
         """The state after events that add up to a ledger."""
@@ -105,7 +105,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
             state.bounds[i, j] = CEILING
             if shown[i, j] > 0.0:
                 state.bounds[i, j] = min(CEILING, clicked[i, j] / shown[i, j] + math.sqrt(bonus / shown[i, j]))
-    place_best(state.bounds, rng, ranking, state.desk)
+    place_best(state.bounds, rng, ranking, state.placement)
 
 
 @learns(State)

@@ -133,7 +133,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 @inner_kernel
 def perturbed_leader(state: State, source: Any, ranking: Ints) -> None:
     n, m = state.shape
-    scale = math.sqrt(state.epochs.clock[0] + 1.0) / state.rate
+    scale = math.sqrt(state.epochs.rounds[0] + 1.0) / state.rate
     for i in range(n):
         for j in range(m):
             state.cost[i, j] = state.loss[i, j] - scale / math.sqrt(-math.log(uniform(source)))
@@ -144,7 +144,7 @@ def perturbed_leader(state: State, source: Any, ranking: Ints) -> None:
 def redraw(state: State, ranking: Ints, clicks: Floats) -> None:
     """Fill ``draws``: at which redraw an item comes to its position again, for positions without a click."""
     n, m = state.shape
-    cap = math.ceil(state.cap * math.sqrt(n * m * (state.epochs.clock[0] + 1.0)))
+    cap = math.ceil(state.cap * math.sqrt(n * m * (state.epochs.rounds[0] + 1.0)))
     waiting = 0
     for j in range(m):
         state.draws[j] = cap  # clicked positions have no loss to weight

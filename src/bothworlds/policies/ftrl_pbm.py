@@ -118,6 +118,6 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         reset(Tsallis(), state.rate, state.leading)
     else:
         # The leader for the next round, t = rounds + 1, from the multipliers of this one.
-        eta = state.rate / math.sqrt(state.epochs.clock[0] + 1.0)
+        eta = state.rate / math.sqrt(state.epochs.rounds[0] + 1.0)
         lead(Tsallis(), state.loss, eta, state.leading)
     ready(state.leading)

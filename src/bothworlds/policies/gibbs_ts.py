@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.counts import Counts, record
-from .parts.placing import Desk, make_desk, place_in_order
+from .parts.placement import PlacementWork, make_placement_work, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.samplers import beta, binomial, round_at_random
 from .parts.settings import Forgetting, number, whole
@@ -22,15 +22,17 @@ __all__ = ["GibbsTs"]
 class State(NamedTuple):
     shape: Shape
     prior: float
-    sweeps: Ints  # (3,) a round, a round at first, how many rounds that is
+    sweeps: int  # in a round
+    early_sweeps: int  # in each of the first rounds
+    early: int  # number of first rounds
     counts: Counts
     attraction: Floats  # (n_items,) the chain
     examination: Floats  # (n_positions,)
     stream: Stream
     items: Floats  # (n_items,) scratch: the chain, gone on for one decision
     positions: Floats  # (n_positions,)
-    tally: Floats  # (3, n_positions)
-    desk: Desk
+    sums: Floats  # (3, n_positions) work
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,15 +105,17 @@ class GibbsTs(Forgetting):
         return State(
             shape=shape,
             prior=float(self.prior),
-            sweeps=np.array([self.sweeps, self.early_sweeps, self.early]),
+            sweeps=int(self.sweeps),
+            early_sweeps=int(self.early_sweeps),
+            early=int(self.early),
             counts=self.counts(shape),
             attraction=np.full(n, 0.5),
             examination=np.full(m, 0.5),
             stream=make_stream(n, m),
             items=np.zeros(n),
             positions=np.zeros(m),
-            tally=np.zeros((3, m)),
-            desk=make_desk(n, m),
+            sums=np.zeros((3, m)),
+            placement=make_placement_work(n, m),
         )
 
 
@@ -123,7 +127,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         state.positions[j] = state.examination[j]
         propensity[j] = math.nan
     go_on(state, rng, state.items, state.positions)
-    place_in_order(state.items, state.positions, rng, ranking, state.desk)
+    place_in_order(state.items, state.positions, rng, ranking, state.placement)
 
 
 @learns(State)
@@ -136,37 +140,38 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 @inner_kernel
 def go_on(state: State, source: Any, attraction: Floats, examination: Floats) -> None:
     """The sweeps of one round."""
-    early = state.counts.rounds[0] < state.sweeps[2]
-    for _ in range(state.sweeps[1] if early else state.sweeps[0]):
-        sweep(state.counts, state.prior, source, attraction, examination, state.tally)
+    early = state.counts.rounds[0] < state.early
+    for _ in range(state.early_sweeps if early else state.sweeps):
+        sweep(state.counts, state.prior, source, attraction, examination, state.sums)
 
 
 @inner_kernel
-def sweep(counts: Counts, prior: float, source: Any, attraction: Floats, examination: Floats, tally: Floats) -> None:
+def sweep(counts: Counts, prior: float, source: Any, attraction: Floats, examination: Floats, sums: Floats) -> None:
     """Draw what was missing of every missing click, then attraction and examination.
 
     Of those not attracted each looked with probability ``examination[j]``, whoever the item: one draw for a position.
     """
     n, m = counts.shown.shape
-    clicked, unseen, cold = tally[0], tally[1], tally[2]  # clicks; attracted but not looking; not attracted
+    # For every position: clicks, attracted users who did not look, users who were not attracted.
+    clicked, unseen, unattracted = sums[0], sums[1], sums[2]
     for j in range(m):
-        clicked[j] = unseen[j] = cold[j] = 0.0
+        clicked[j] = unseen[j] = unattracted[j] = 0.0
     for i in range(n):
-        warm, missed = prior, prior
+        attracted, not_attracted = prior, prior
         for j in range(m):
             if counts.shown[i, j] > 0.0:
                 clicks = counts.clicked[i, j]
                 misses = round_at_random(source, max(0.0, counts.shown[i, j] - clicks))
                 unread = binomial(source, misses, unread_share(attraction[i], examination[j]))
-                warm += clicks + unread
-                missed += misses - unread
+                attracted += clicks + unread
+                not_attracted += misses - unread
                 clicked[j] += clicks
                 unseen[j] += unread
-                cold[j] += misses - unread
-        attraction[i] = beta(source, warm, missed)
+                unattracted[j] += misses - unread
+        attraction[i] = beta(source, attracted, not_attracted)
     for j in range(m):
-        looked = binomial(source, cold[j], examination[j])
-        examination[j] = beta(source, prior + clicked[j] + looked, prior + unseen[j] + cold[j] - looked)
+        looked = binomial(source, unattracted[j], examination[j])
+        examination[j] = beta(source, prior + clicked[j] + looked, prior + unseen[j] + unattracted[j] - looked)
 
 
 @inner_kernel

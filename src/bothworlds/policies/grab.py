@@ -13,8 +13,8 @@ from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.kl import kl_upper, round_level
 from .parts.counts import Counts, record
 from .parts.epochs import Epochs, make_epochs, new_epoch
-from .parts.list_table import Tally, make_tally, set_times, times_of
-from .parts.placing import Desk, make_desk, place_best, sort_largest
+from .parts.list_table import ListTable, count_of, make_list_table, set_count
+from .parts.placement import PlacementWork, make_placement_work, place_best, sort_largest
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.settings import Forgetting, choice, whole
 
@@ -32,13 +32,13 @@ class State(NamedTuple):
     plan: Epochs
     leader: Ints  # (n_positions,)
     led: Floats  # (1,) rounds in which the present leader was leader
-    leaders: Tally  # rounds in which each was leader
+    leaders: ListTable  # rounds in which each was leader
     stream: Stream
     averages: Floats  # (n_items, n_positions) scratch
     order: Ints  # (n_items,) scratch: positions by average, then the unused items
     gains: Floats  # (n_items - 1,) scratch: of the neighbours
     values: Floats  # (n_positions,) scratch
-    desk: Desk
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,13 +123,13 @@ class Grab(Forgetting):
             plan=make_epochs(self.horizon),
             leader=np.zeros(m, np.int64),
             led=np.zeros(1),
-            leaders=make_tally(),
+            leaders=make_list_table(),
             stream=make_stream(n, m),
             averages=np.zeros((n, m)),
             order=np.zeros(n, np.int64),
             gains=np.zeros(n - 1),
             values=np.zeros(m),
-            desk=make_desk(n, m),
+            placement=make_placement_work(n, m),
         )
 
 
@@ -152,12 +152,12 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     if state.counts.learned[0] == 0:
         for j in range(ranking.size):
             leader[j] = ranking[j]
-    set_times(state.leaders, leader, state.led[0] + 1.0)
+    set_count(state.leaders, leader, state.led[0] + 1.0)
     record(state.counts, ranking, clicks)
     new_epoch(state.plan)
     absorb(state.stream, ranking)
     find_leader(state, state.stream, leader)
-    state.led[0] = times_of(state.leaders, leader)
+    state.led[0] = count_of(state.leaders, leader)
 
 
 @inner_kernel
@@ -167,13 +167,13 @@ def find_leader(state: State, source: Any, leader: Ints) -> None:
     for i in range(shown.shape[0]):
         for j in range(shown.shape[1]):
             state.averages[i, j] = clicked[i, j] / shown[i, j] if shown[i, j] > 0.0 else 0.0
-    place_best(state.averages, source, leader, state.desk)
+    place_best(state.averages, source, leader, state.placement)
 
 
 @inner_kernel
 def _move_to_neighbour(state: State, rng: np.random.Generator, ranking: Ints) -> None:
     """Turn the leader into the neighbour with the largest optimistic gain, if one has any."""
-    m, order, neighbours = ranking.size, state.order, state.desk.sorted[0]
+    m, order, neighbours = ranking.size, state.order, state.placement.items
     _sort_positions(state, rng)
     _weigh_neighbours(state)
     sort_largest(state.gains, neighbours, 1, rng)
@@ -191,7 +191,7 @@ def _move_to_neighbour(state: State, rng: np.random.Generator, ranking: Ints) ->
 def _sort_positions(state: State, rng: np.random.Generator) -> None:
     """Positions in the order of the leader's averages, then the items it does not use."""
     m, leader, order = state.leader.size, state.leader, state.order
-    used = state.desk.sorted[0]
+    used = state.placement.items
     for i in range(used.size):
         used[i] = 0
     for j in range(m):
@@ -224,7 +224,7 @@ def _weigh_neighbours(state: State) -> None:
 def _level(state: State) -> float:
     if state.by_leader:
         return round_level(min(state.led[0] + 1.0, state.memory))
-    return math.log(min(state.plan.clock[2], state.memory))
+    return math.log(min(state.plan.horizon[0], state.memory))
 
 
 @inner_kernel

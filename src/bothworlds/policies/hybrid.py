@@ -130,5 +130,5 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         state.loss[:] = 0.0
         reset(reg, state.rate, state.leading)
     else:
-        lead(reg, state.loss, state.rate / math.sqrt(state.epochs.clock[0] + 1.0), state.leading)
+        lead(reg, state.loss, state.rate / math.sqrt(state.epochs.rounds[0] + 1.0), state.leading)
     ready(state.leading)

@@ -13,7 +13,7 @@ from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.kl import kl_upper, round_level
 from .parts.counts import Counts, record
 from .parts.epochs import Epochs, go_forward, make_epochs, new_epoch
-from .parts.placing import Desk, make_desk, place_best
+from .parts.placement import PlacementWork, make_placement_work, place_best
 from .parts.settings import Forgetting, choice, whole
 
 __all__ = ["KlCombUcb"]
@@ -27,10 +27,11 @@ class State(NamedTuple):
     memory: float  # the level grows no further than the rounds that are remembered
     counts: Counts
     plan: Epochs
-    level: Floats  # (1,) for which the bounds were computed
     bounds: Floats  # (n_items, n_positions)
-    basis: Floats  # (2, n_items, n_positions) shown and clicked, for which the bounds were computed
-    desk: Desk
+    level: Floats  # (1,) at which the bounds were computed
+    basis_shown: Floats  # (n_items, n_positions) counts from which the bounds were computed
+    basis_clicked: Floats  # (n_items, n_positions)
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +97,11 @@ class KlCombUcb(Forgetting):
             memory=self.memory(),
             counts=self.counts(shape),
             plan=make_epochs(self.horizon),
-            level=np.full(1, -1.0),
             bounds=np.ones(shape),
-            basis=np.zeros((2, *shape)),
-            desk=make_desk(*shape),
+            level=np.full(1, -1.0),
+            basis_shown=np.zeros(shape),
+            basis_clicked=np.zeros(shape),
+            placement=make_placement_work(*shape),
         )
 
     def resumed(self, ledger: Ledger) -> State:
@@ -113,7 +115,7 @@ class KlCombUcb(Forgetting):
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    place_best(state.bounds, rng, ranking, state.desk)
+    place_best(state.bounds, rng, ranking, state.placement)
     for j in range(ranking.size):
         propensity[j] = math.nan
 
@@ -131,20 +133,20 @@ def catch_up(state: State) -> None:
     if state.by_round:
         level = round_level(state.counts.rounds[0] + 1.0)
     else:
-        level = math.log(min(state.plan.clock[2], state.memory))
+        level = math.log(min(state.plan.horizon[0], state.memory))
     _refresh(state, level)
 
 
 @inner_kernel
 def _refresh(state: State, level: float) -> None:
-    """Compute those bounds again that have changed."""
-    shown, clicked, basis = state.counts.shown, state.counts.clicked, state.basis
-    anew = level != state.level[0]
+    """Recompute the bounds whose level or counts have changed."""
+    shown, clicked = state.counts.shown, state.counts.clicked
+    all_changed = level != state.level[0]
     state.level[0] = level
     for i in range(shown.shape[0]):
         for j in range(shown.shape[1]):
             n, s = shown[i, j], clicked[i, j]
-            if anew or n != basis[0, i, j] or s != basis[1, i, j]:
+            if all_changed or n != state.basis_shown[i, j] or s != state.basis_clicked[i, j]:
                 state.bounds[i, j] = kl_upper(min(s / n, 1.0), n, level) if n > 0.0 else 1.0
-                basis[0, i, j] = n
-                basis[1, i, j] = s
+                state.basis_shown[i, j] = n
+                state.basis_clicked[i, j] = s

@@ -180,4 +180,4 @@ def begin(state: State) -> None:
 
 @kernel
 def gamma_of(state: State) -> float:
-    return state.plan.gamma if state.plan.gamma > 0.0 else max(1.0, math.log(state.epochs.clock[2]))
+    return state.plan.gamma if state.plan.gamma > 0.0 else max(1.0, math.log(state.epochs.horizon[0]))

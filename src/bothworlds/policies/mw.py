@@ -119,7 +119,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    n, horizon = state.shape.n_items, state.epochs.clock[2]
+    n, horizon = state.shape.n_items, state.epochs.horizon[0]
     gamma = min(0.5, state.mixing * math.sqrt(n * math.log(n) / horizon))
     eta = state.rate * math.sqrt((1.0 - gamma) * math.log(n) / (n * horizon))
     for j in range(ranking.size):

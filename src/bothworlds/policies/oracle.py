@@ -25,7 +25,8 @@ class State(NamedTuple):
     shape: Shape
     rankings: Ints  # (changes, n_positions) the best lists, one after the other
     ends: Ints  # (changes,) the round at which each is over
-    place: Ints  # (2,) rounds learned from, the list they have led to
+    rounds: Ints  # (1,) rounds learned from
+    current: Ints  # (1,) index of the present list
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Oracle(CompiledPolicy):
                 f"oracle was told {world!r}, and asked about {shape.n_items} items, {shape.n_positions} positions"
             )
         ends, rankings = _best_lists(world, self.horizon or FAR)
-        return State(shape, rankings, ends, np.zeros(2, np.int64))
+        return State(shape, rankings, ends, np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     def relabelled(self, labels: NDArray[np.int64]) -> Oracle:
         """The same knowledge, for items listed in another order."""
@@ -108,13 +109,13 @@ def _best_lists(world: World, rounds: int) -> tuple[Ints, Ints]:
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     for j in range(ranking.size):
-        ranking[j] = state.rankings[state.place[1], j]
+        ranking[j] = state.rankings[state.current[0], j]
         propensity[j] = 1.0
 
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    place = state.place
-    place[0] += 1
-    if place[0] >= state.ends[place[1]] and place[1] + 1 < state.ends.size:
-        place[1] += 1
+    current = state.current
+    state.rounds[0] += 1
+    if state.rounds[0] >= state.ends[current[0]] and current[0] + 1 < state.ends.size:
+        current[0] += 1

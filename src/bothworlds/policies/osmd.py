@@ -121,7 +121,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    eta = state.rate / math.sqrt(state.epochs.clock[2])
+    eta = state.rate / math.sqrt(state.epochs.horizon[0])
     for j in range(ranking.size):
         state.potential[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
     if new_epoch(state.epochs):

@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.counts import Counts, record
-from .parts.placing import Desk, make_desk, place_in_order
+from .parts.placement import PlacementWork, make_placement_work, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream, uniform
 from .parts.samplers import step_within_unit
 from .parts.settings import Forgetting, number, whole
@@ -29,11 +29,12 @@ class State(NamedTuple):
     counts: Counts
     attraction: Floats  # (n_items,) the chain
     examination: Floats  # (n_positions,)
-    moves: Ints  # (2,) proposed and accepted on the chain
+    proposed: Ints  # (1,) steps of the chain
+    accepted: Ints  # (1,) of these
     stream: Stream
     items: Floats  # (n_items,) scratch: the chain, gone on for one decision
     positions: Floats  # (n_positions,)
-    desk: Desk
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,7 @@ class PbMhb(Forgetting):
     ...     for _ in range(1000):
     ...         decision = policy.decide(state, rng)
     ...         policy.learn(state, decision, (rng.random(3) < 0.9 / (1 + decision.ranking)).astype(float))
-    ...     return state.moves[1] / state.moves[0]
+    ...     return state.accepted[0] / state.proposed[0]
     >>> bool(accepted(bothworlds.policy("pb-mhb")) < 0.3 < accepted(bothworlds.policy("pb-mhb", step=1.0)))
     True
 
@@ -116,11 +117,12 @@ class PbMhb(Forgetting):
             counts=self.counts(shape),
             attraction=np.full(n, 0.5),
             examination=np.concatenate([[1.0], np.full(m - 1, 0.5)]),
-            moves=np.zeros(2, np.int64),
+            proposed=np.zeros(1, np.int64),
+            accepted=np.zeros(1, np.int64),
             stream=make_stream(n, m),
             items=np.zeros(n),
             positions=np.zeros(m),
-            desk=make_desk(n, m),
+            placement=make_placement_work(n, m),
         )
 
 
@@ -132,15 +134,15 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         state.positions[j] = state.examination[j]
         propensity[j] = math.nan
     go_on(state, rng, state.items, state.positions)
-    place_in_order(state.items, state.positions, rng, ranking, state.desk)
+    place_in_order(state.items, state.positions, rng, ranking, state.placement)
 
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
     absorb(state.stream, ranking)
-    state.moves[1] += go_on(state, state.stream, state.attraction, state.examination)
-    state.moves[0] += state.sweeps * (state.attraction.size + state.examination.size - 1)
+    state.accepted[0] += go_on(state, state.stream, state.attraction, state.examination)
+    state.proposed[0] += state.sweeps * (state.attraction.size + state.examination.size - 1)
 
 
 @inner_kernel

@@ -127,7 +127,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         for j in range(ranking.size):
             propensity[j] = 1.0 / lacking
         return
-    level = (1.0 + state.epsilon) * math.log(min(state.epochs.clock[2], state.memory))
+    level = (1.0 + state.epsilon) * math.log(min(state.epochs.horizon[0], state.memory))
     explore_last(state.counts, state.positions, level, state.rank, rng, ranking, propensity)
 
 

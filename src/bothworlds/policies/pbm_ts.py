@@ -12,7 +12,7 @@ from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints, kernel
 from .parts.counts import Counts, record
 from .parts.position_based import Examined, Positions, Rank, make_rank, place
-from .parts.posterior import HAT, draw, put_hat
+from .parts.posterior import draw, level_hats, put_hat
 
 __all__ = ["PbmTs"]
 
@@ -73,9 +73,7 @@ class PbmTs(Examined):
 
     def start(self, shape: Shape) -> State:
         n = shape.n_items
-        hats = np.zeros((n, HAT))
-        hats[:, 3] = hats[:, 6] = hats[:, 7] = 1.0  # level
-        return State(shape, self.counts(shape), self.positions(shape), hats, make_rank(n))
+        return State(shape, self.counts(shape), self.positions(shape), level_hats(n), make_rank(n))
 
     def resumed(self, ledger: Ledger) -> State:
         """The state after events that add up to a ledger."""

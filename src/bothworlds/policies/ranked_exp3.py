@@ -96,7 +96,7 @@ class RankedExp3(Planning):
             shape=shape,
             every_click=self.credit == ALL,
             epochs=epochs,
-            gamma=np.array([exploration(float(n), epochs.clock[2])]),
+            gamma=np.array([exploration(float(n), epochs.horizon[0])]),
             weights=np.zeros((m, n)),
             chances=np.full((m, n), 1.0 / n),
             stream=make_stream(n, m),
@@ -161,7 +161,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
             if not state.every_click:
                 break
     if new_epoch(state.epochs):
-        state.gamma[0] = exploration(float(n), state.epochs.clock[2])
+        state.gamma[0] = exploration(float(n), state.epochs.horizon[0])
         for j in range(ranking.size):
             for i in range(n):
                 state.weights[j, i] = 0.0

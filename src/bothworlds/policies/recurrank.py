@@ -229,7 +229,7 @@ def begin_stage(state: State, a: int, stage: int) -> None:
     """All items of the node that begins at place a are due, and nothing is known of their rates."""
     blocks, m = state.blocks, state.shape.n_positions
     e = blocks.first[blocks.block[blocks.order[a]] + 1]
-    delta = 1.0 / math.sqrt(state.epochs.clock[2]) if state.confidence <= 0.0 else state.confidence
+    delta = 1.0 / math.sqrt(state.epochs.horizon[0]) if state.confidence <= 0.0 else state.confidence
     state.stage[a], state.due[a] = stage, e - a
     state.displays[a] = math.ceil(0.5 * 4.0**stage * math.log((e - a) * m * stage * (stage + 1.0) / delta))
     for q in range(a, e):

@@ -130,7 +130,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 def decide_duels(state: State, i: int) -> bool:
     """Enter into the relation who of its block is now known to be worse than i; say whether anybody is."""
     wins, blocks = state.duels.wins, state.blocks
-    delta = 1.0 / state.epochs.clock[2] if state.confidence <= 0.0 else state.confidence
+    delta = 1.0 / state.epochs.horizon[0] if state.confidence <= 0.0 else state.confidence
     level = 2.0 * math.log(PEELING / delta)
     b, grown = blocks.block[i], False
     for q in range(blocks.first[b], blocks.first[b + 1]):

@@ -120,7 +120,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     n, m = state.shape
     loss, x = state.loss, state.leading.marginals
-    often = state.threshold / (state.epochs.clock[0] + 1.0)
+    often = state.threshold / (state.epochs.rounds[0] + 1.0)
     for i in range(n):
         for j in range(m):
             loss[i, j] += state.baseline if x[i, j] >= often else 0.0
@@ -132,5 +132,5 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         loss[:] = 0.0
         reset(Tsallis(), state.rate, state.leading)
     else:
-        lead(Tsallis(), loss, state.rate / math.sqrt(state.epochs.clock[0] + 1.0), state.leading)
+        lead(Tsallis(), loss, state.rate / math.sqrt(state.epochs.rounds[0] + 1.0), state.leading)
     ready(state.leading)

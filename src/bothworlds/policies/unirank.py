@@ -146,7 +146,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 def compare(state: State) -> None:
     """Whom the duels, by a hair, put below whom."""
     wins, n = state.duels.wins, state.shape.n_items
-    hair = state.doubt * math.log(math.log(state.epochs.clock[0] + 3.0))
+    hair = state.doubt * math.log(math.log(state.epochs.rounds[0] + 3.0))
     for i in range(n):
         for j in range(i):
             lead, fought = float(wins[i, j] - wins[j, i]), float(wins[i, j] + wins[j, i])
@@ -161,7 +161,7 @@ def explore(state: State) -> None:
     leader, explored, m = state.leader, state.explored, state.shape.n_positions
     for q in range(leader.order.size):
         explored.order[q] = leader.order[q]
-    level = state.exploration * math.log(state.epochs.clock[2])
+    level = state.exploration * math.log(state.epochs.horizon[0])
     b, count = 0, 0
     while leader.first[b] < m:
         explored.first[count] = leader.first[b]

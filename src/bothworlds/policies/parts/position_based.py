@@ -16,7 +16,7 @@ from ...core import Shape
 from ...kernels import Floats, Ints, inner_kernel, kernel
 from ...statistics.rank_one.newton import Workspace, make_workspace, newton
 from .counts import Counts
-from .placing import sort_largest
+from .placement import sort_largest
 from .settings import Forgetting, number, probabilities
 
 __all__ = [

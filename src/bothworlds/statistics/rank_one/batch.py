@@ -17,7 +17,7 @@ import numpy as np
 
 from ...kernels import Floats, Ints, inner_kernel, kernel
 from .em import click_rates, em
-from .laplacian import eliminate, substitute
+from .laplacian import eliminate_nodes, substitute
 from .likelihood import Workspace, choose, derive
 from .newton import newton
 
@@ -36,7 +36,8 @@ class Bench(NamedTuple):
     fitted: Ints  # (R,)
     block: Ints  # (G, m)
     joined: Ints  # (G,) 1 where the pairs that were shown are known to hold all positions together
-    effort: Ints  # (G, 2) steps or passes, and whether it converged
+    iterations: Ints  # (G,) Newton steps or EM passes
+    converged: Ints  # (G,) 1 or 0
     room: Floats  # (6, m)
     edges: Floats  # (m, m)
     resistance: Floats  # (m, m)
@@ -52,7 +53,8 @@ def make_bench(rows: int, groups: int, m: int) -> Bench:
         fitted=np.zeros(rows, np.int64),
         block=np.zeros((groups, m), np.int64),
         joined=np.zeros(groups, np.int64),
-        effort=np.zeros((groups, 2), np.int64),
+        iterations=np.zeros(groups, np.int64),
+        converged=np.zeros(groups, np.int64),
         room=np.zeros((6, m)),
         edges=np.zeros((m, m)),
         resistance=np.zeros((m, m)),
@@ -95,8 +97,8 @@ def newton_each(
         w = _of_group(bench, g, first, last)
         n, s, sparse = shown[first:last], clicked[first:last], bench.joined[g] == 1 and not ordered
         done = newton(n, s, 0.0, ordered, warm, tolerance, w, True, sparse)
-        bench.effort[g, 0] = done.steps
-        bench.effort[g, 1] = 1 if done.converged else 0
+        bench.iterations[g] = done.steps
+        bench.converged[g] = 1 if done.converged else 0
 
 
 @kernel
@@ -116,8 +118,8 @@ def em_each(
         alpha, beta = bench.a[first:last], bench.b[g]
         click_rates(n, s, alpha, beta)
         done = em(n, s, 0.0, passes, tolerance, alpha, beta, sums[:, : max(last - first, beta.size)])
-        bench.effort[g, 0] = done.steps
-        bench.effort[g, 1] = 1 if done.converged else 0
+        bench.iterations[g] = done.steps
+        bench.converged[g] = 1 if done.converged else 0
         for i in range(alpha.size):
             alpha[i] = math.log(alpha[i])
         for j in range(beta.size):
@@ -169,7 +171,7 @@ def _resistances(shown: Floats, anchor: Ints, w: Workspace, resistance: Floats) 
                     for k in range(j):
                         if shown[i, k] > 0.0:
                             w.edges[j, k] += _weight(w, i, j) * _weight(w, i, k) / w.weight_a[i]
-    eliminate(w.edges, m)
+    eliminate_nodes(w.edges, m)
     for j in range(m):
         if w.block[j] >= 0 and anchor[j] >= 0:
             for k in range(m):

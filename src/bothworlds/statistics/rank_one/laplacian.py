@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from ...kernels import Floats, inner_kernel
 
-__all__ = ["eliminate", "substitute"]
+__all__ = ["eliminate_nodes", "substitute"]
 
 
 @inner_kernel
-def eliminate(edges: Floats, nodes: int) -> None:
+def eliminate_nodes(edges: Floats, nodes: int) -> None:
     """Take out one node after the other, the last first; a row then holds its edges at the time, and their sum."""
     for step in range(nodes):
         k = nodes - 1 - step

@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 from ...kernels import Floats, inner_kernel, kernel
-from .laplacian import eliminate, substitute
+from .laplacian import eliminate_nodes, substitute
 from .likelihood import Workspace, cell, chances, choose, derive, make_workspace, normal_form, start, value_along
 
 __all__ = ["Effort", "Workspace", "make_workspace", "newton"]
@@ -99,7 +99,7 @@ def _direction(w: Workspace) -> float:
                     w.drive[k] -= w.row[k] * w.gain_a[i] / w.weight_a[i]
                     for other in range(k):
                         w.edges[k, other] += w.row[k] * w.row[other] / w.weight_a[i]
-    eliminate(w.edges, blocks)
+    eliminate_nodes(w.edges, blocks)
     substitute(w.edges, w.drive, blocks)
     decrement = 0.0
     for j in range(m):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.policies.pmed.policy.exploration import make_planner, plan
+from bothworlds.policies.pmed.exploration import make_planner, plan
 from tests.reference import exploration as reference
 
 CARD = np.array([0.9, 0.7, 0.5, 0.45, 0.1]), np.array([1.0, 0.9, 0.8])
@@ -22,7 +22,7 @@ PAPER = 0.95 - 0.03 * np.arange(10), 1.0 / np.arange(1.0, 6.0)
 def planned(theta, kappa, *, tolerance=1e-5, rounds=100, planner=None):
     """q (n, m), by how much it may cost too much, and the planner."""
     planner = planner or make_planner(len(theta), len(kappa), 100)
-    planner.rival.log_theta[:], planner.rival.log_kappa[:] = np.log(theta), np.log(kappa)
+    planner.alternative.log_theta[:], planner.alternative.log_kappa[:] = np.log(theta), np.log(kappa)
     excess = plan(planner, tolerance, rounds)
     return planner.q.copy(), excess, planner
 

@@ -10,7 +10,7 @@ import pytest
 import bothworlds
 from bothworlds.core import Decision, copy_state
 from bothworlds.policies import policy
-from bothworlds.statistics.rank_one.fit.fit import fit_newton
+from bothworlds.statistics.rank_one.fit import fit_newton
 from bothworlds.worlds import stochastic
 from tests.reference import exploration as reference
 
@@ -140,7 +140,7 @@ def test_the_fit_is_the_most_likely_one_with_positions_in_order(world):
 
 def test_the_plan_tells_every_alternative_apart_at_the_least_cost():
     state = trained(PMED, 5, 3, 500)
-    theta, kappa = np.exp(state.planner.rival.log_theta), np.exp(state.planner.rival.log_kappa)
+    theta, kappa = np.exp(state.planner.alternative.log_theta), np.exp(state.planner.alternative.log_kappa)
     np.testing.assert_allclose(theta, np.exp(state.planned_a[state.planned]), rtol=0.01)
     for k in range(4):
         assert reference.closest(theta, kappa, state.planner.q, k)[0] >= 1.0 - 1e-4
@@ -152,7 +152,7 @@ def test_a_plan_is_made_anew_only_when_the_fit_has_moved():
     plans = {}
     for refit in (0.0, 0.01, 0.1):
         state = trained(policy("pmed", refit=refit), 5, 3, 500)
-        plans[refit] = state.planner.effort[0]
+        plans[refit] = state.planner.effort.plans[0]
         moved = state.fit.a[:, None] + state.fit.b - state.planned_a[:, None] - state.planned_b
         assert np.abs(moved).max() <= refit + 1e-12
     assert plans[0.0] > plans[0.01] > plans[0.1] > 1
@@ -185,8 +185,8 @@ def test_every_plan_is_found_whatever_users_do(attraction, examination, prior):
         if t % 20 == 0:
             assert np.isfinite(state.planner.q).all()
             assert np.isfinite(state.plan.weights).all()
-    assert state.planner.effort[0] >= 1
-    assert state.planner.effort[5] == 0
+    assert state.planner.effort.plans[0] >= 1
+    assert state.planner.effort.unsolved[0] == 0
 
 
 def test_ties_are_broken_at_random():

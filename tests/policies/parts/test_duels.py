@@ -9,8 +9,8 @@ from bothworlds.kernels import kernel
 from bothworlds.policies.parts import duels as fights
 from bothworlds.policies.parts.blocks import make_blocks
 from bothworlds.policies.parts.duels import make_duels
+from tests.policies.parts.test_blocks import draw_list, partition
 from tests.reference.blocks import add_duels, as_lists
-from tests.statistics.test_blocks import draw_list, partition
 
 
 @kernel

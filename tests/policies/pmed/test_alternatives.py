@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.policies.pmed.policy.alternatives import fill_cut, load, make_rival
-from bothworlds.policies.pmed.policy.interior_point import closest
+from bothworlds.policies.pmed.alternatives import fill_cut, load_weights, make_alternative
+from bothworlds.policies.pmed.interior_point import closest_alternative
 from tests.reference import exploration as reference
 
 SHAPES = [(4, 3), (3, 3), (5, 2), (6, 4), (3, 1), (2, 2), (8, 5)]
 
 
-def rival_of(theta, kappa, q):
-    rival = make_rival(len(theta), len(kappa))
-    rival.log_theta[:], rival.log_kappa[:] = np.log(theta), np.log(kappa)
-    load(rival, np.ascontiguousarray(q, dtype=float))
-    return rival
+def alternative_of(theta, kappa, q):
+    alternative = make_alternative(len(theta), len(kappa))
+    alternative.log_theta[:], alternative.log_kappa[:] = np.log(theta), np.log(kappa)
+    load_weights(alternative, np.ascontiguousarray(q, dtype=float))
+    return alternative
 
 
 def instance(n, m, seed, share):
@@ -32,10 +32,10 @@ def instance(n, m, seed, share):
 def test_the_least_divergence_is_that_of_slsqp(n, m, share):
     for seed in range(4):
         theta, kappa, q = instance(n, m, seed, share)
-        rival = rival_of(theta, kappa, q)
+        alternative = alternative_of(theta, kappa, q)
         for k in range(n - 1):
             slow, _, _ = reference.closest(theta, kappa, q, k)
-            value = closest(rival, k, np.inf)
+            value = closest_alternative(alternative, k, np.inf)
             assert value <= slow + 1e-6 * max(1.0, slow)
             assert value == pytest.approx(slow, rel=2e-4, abs=2e-5)
 
@@ -46,14 +46,14 @@ def test_the_cut_belongs_to_an_alternative_and_its_value_is_the_divergence(n, m,
     theta, kappa, q = instance(n, m, 9, share)
     off = ~np.eye(n, m, dtype=bool)
     p, shared = np.outer(theta, kappa), np.log(theta[:m] * kappa)
-    rival, row = rival_of(theta, kappa, q), np.empty(n * m)
+    alternative, row = alternative_of(theta, kappa, q), np.empty(n * m)
     for k in range(n - 1):
-        value = closest(rival, k, np.inf)
-        fill_cut(rival, k, row)
+        value = closest_alternative(alternative, k, np.inf)
+        fill_cut(alternative, k, row)
         cut = row.reshape(n, m)
         assert (cut[~off] == 0.0).all()
         assert (q * cut).sum() == pytest.approx(value, rel=1e-6, abs=1e-7)
-        b = rival.b[0]
+        b = alternative.b
         assert b[0] == 0.0
         assert (np.diff(b) <= 1e-12).all()
         a = shared - b
@@ -70,50 +70,50 @@ def test_the_cut_belongs_to_an_alternative_and_its_value_is_the_divergence(n, m,
 @pytest.mark.parametrize("seed", range(10))
 def test_the_derivatives_of_the_lagrangian_vanish(seed):
     theta, kappa, q = instance(7, 4, seed, 0.7)
-    rival, m = rival_of(theta, kappa, q), 4
+    alternative, m = alternative_of(theta, kappa, q), 4
     for k in range(6):
-        value = closest(rival, k, np.inf)
-        lam, slack = rival.lam[0], rival.slack[0]
+        value = closest_alternative(alternative, k, np.inf)
+        lam, slack = alternative.lam, alternative.slack
         live = np.isfinite(slack)
         assert (lam[live] >= 0.0).all()
         assert (lam[live] * slack[live]).sum() <= 1e-8 * max(1.0, value)
-        pull = rival.gradient.copy()
+        pull = alternative.gradient.copy()
         pull[: m - 1] -= np.where(live[: m - 1], lam[: m - 1], 0.0)
         pull[1:] += np.where(live[: m - 1], lam[: m - 1], 0.0)
         pull -= np.where(live[m:], lam[m:], 0.0)
-        for v in range(rival.variable.max() + 1):
-            assert abs(pull[rival.variable == v].sum()) < 1e-8 * max(1.0, q.sum())
+        for v in range(alternative.variable.max() + 1):
+            assert abs(pull[alternative.variable == v].sum()) < 1e-8 * max(1.0, q.sum())
 
 
 def test_positions_stay_in_order_even_if_that_makes_it_easier_to_tell():
     """Item 3 clicked less than expected at 2 and more at 1 would say that position 2 is examined less: it cannot be."""
     theta, kappa = np.array([0.9, 0.6, 0.58]), np.array([1.0, 0.99])
     q = np.array([[0.0, 0.0], [300.0, 0.0], [0.0, 0.0]])
-    rival = rival_of(theta, kappa, q)
-    bound = closest(rival, 0, np.inf)
+    alternative = alternative_of(theta, kappa, q)
+    bound = closest_alternative(alternative, 0, np.inf)
     p = theta[1]
     assert bound == pytest.approx(300.0 * reference.divergences(p, np.log(theta[0])), rel=1e-6)
-    closest(rival, 1, np.inf)
-    assert np.exp(rival.b[0]).max() <= 1.0
+    closest_alternative(alternative, 1, np.inf)
+    assert np.exp(alternative.b).max() <= 1.0
 
 
 def test_nothing_shown_tells_nothing_apart():
     theta, kappa = np.array([0.9, 0.6, 0.5, 0.2]), np.array([1.0, 0.5])
-    assert max(closest(rival_of(theta, kappa, np.zeros((4, 2))), k, np.inf) for k in range(3)) == 0.0
+    assert max(closest_alternative(alternative_of(theta, kappa, np.zeros((4, 2))), k, np.inf) for k in range(3)) == 0.0
     best_only = np.zeros((4, 2))
     best_only[0, 0] = best_only[1, 1] = 1e6
-    assert max(closest(rival_of(theta, kappa, best_only), k, np.inf) for k in range(3)) == 0.0
+    assert max(closest_alternative(alternative_of(theta, kappa, best_only), k, np.inf) for k in range(3)) == 0.0
 
 
 def test_a_search_that_ends_early_is_right_about_enough():
     for seed in range(10):
         theta, kappa, q = instance(6, 3, seed, 0.8)
-        rival = rival_of(theta, kappa, q)
+        alternative = alternative_of(theta, kappa, q)
         for k in range(5):
-            exact = closest(rival, k, np.inf)
+            exact = closest_alternative(alternative, k, np.inf)
             for enough in (0.5 * exact, 0.999 * exact):
-                assert closest(rival, k, enough) >= enough
-            assert closest(rival, k, 2.0 * exact) == pytest.approx(exact, rel=1e-6)
+                assert closest_alternative(alternative, k, enough) >= enough
+            assert closest_alternative(alternative, k, 2.0 * exact) == pytest.approx(exact, rel=1e-6)
 
 
 @pytest.mark.parametrize("weight", [1e-6, 1.0, 1e6])
@@ -123,8 +123,8 @@ def test_items_and_positions_that_are_nearly_alike_do_no_harm(weight):
     rng = np.random.default_rng(4)
     for _ in range(5):
         q = weight * rng.random((6, 4)) * (rng.random((6, 4)) < 0.5)
-        rival = rival_of(theta, kappa, q)
+        alternative = alternative_of(theta, kappa, q)
         for k in range(5):
-            value = closest(rival, k, np.inf)
+            value = closest_alternative(alternative, k, np.inf)
             assert np.isfinite(value)
             assert 0.0 <= value <= 1e-5 * weight * 24 + 1e-8

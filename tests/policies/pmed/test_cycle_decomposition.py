@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.policies.pmed.policy.detours import make_detours, take_apart
-from bothworlds.policies.pmed.policy.exploration import make_planner, plan
+from bothworlds.policies.pmed.cycle_decomposition import decompose, make_cycle_decomposition
+from bothworlds.policies.pmed.exploration import make_planner, plan
 
 SHAPES = [(5, 3), (4, 4), (6, 1), (2, 2), (10, 5), (3, 2)]
 
@@ -22,10 +22,10 @@ def random_flow(n, m, seed):
 
 
 def lists_of(q):
-    detours = make_detours(*q.shape)
-    take_apart(q, detours)
-    count = detours.found[0]
-    return detours.weights[:count], detours.lists[:count]
+    cycles = make_cycle_decomposition(*q.shape)
+    decompose(q, cycles)
+    count = cycles.n_lists[0]
+    return cycles.weights[:count], cycles.lists[:count]
 
 
 def cycles_of(ranking, n):
@@ -80,8 +80,8 @@ def test_a_swap_is_a_swap_whatever_else_is_explored():
 
 def test_a_plan_is_taken_apart_without_a_rest():
     planner = make_planner(10, 5, 100)
-    planner.rival.log_theta[:] = np.log(0.95 - 0.03 * np.arange(10))
-    planner.rival.log_kappa[:] = -np.log(np.arange(1.0, 6.0))
+    planner.alternative.log_theta[:] = np.log(0.95 - 0.03 * np.arange(10))
+    planner.alternative.log_kappa[:] = -np.log(np.arange(1.0, 6.0))
     plan(planner, 1e-5, 100)
     q = np.where(np.eye(10, 5, dtype=bool), 0.0, planner.q)
     weights, lists = lists_of(planner.q)

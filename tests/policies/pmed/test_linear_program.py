@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from bothworlds.policies.pmed.policy.linear_program import (
+from bothworlds.policies.pmed.linear_program import (
     add_row,
     drop_slack_rows,
-    make_programme,
+    make_linear_program,
     optimize,
     pivot,
     read_solution,
@@ -19,10 +19,10 @@ from bothworlds.policies.pmed.policy.linear_program import (
 
 def solved(costs, rows, bounds, *, room=0, drop=False, first=0):
     """Add row after row, with an optimum in between; q, the objective and the programme."""
-    lp = make_programme(len(costs), room or len(rows))
+    lp = make_linear_program(len(costs), room or len(rows))
     restart(lp, np.array(costs, float))
     for row, bound in zip(rows, bounds):
-        if drop and lp.size[0] + 1 >= lp.table.shape[0]:
+        if drop and lp.n_rows[0] + 1 >= lp.table.shape[0]:
             drop_slack_rows(lp, first)
         assert add_row(lp, np.array(row, float), float(bound))
         if optimize(lp, 10_000) < 0:
@@ -76,12 +76,12 @@ def test_rows_that_do_not_bind_can_be_dropped(seed):
     for _ in range(4):  # what was dropped may bind again later: the rows come round once more
         a, b = np.concatenate([a, a[:40]]), np.concatenate([b, b[:40]])
     _, value, lp = solved(costs, a, b, room=12, drop=True)
-    assert lp.size[0] <= 12
+    assert lp.n_rows[0] <= 12
     assert value == pytest.approx(linprog(costs, -a, -b).fun, rel=1e-6)
 
 
 def test_a_row_without_room_is_refused():
-    lp = make_programme(2, 1)
+    lp = make_linear_program(2, 1)
     restart(lp, np.ones(2))
     assert add_row(lp, np.ones(2), 1.0)
     assert not add_row(lp, np.ones(2), 1.0)
@@ -93,7 +93,7 @@ def test_what_cannot_be_is_said():
 
 def test_negative_costs_need_a_pivot_first():
     """min y - x / 2 with y >= x: x is paid for by y, once it is expressed by it."""
-    lp = make_programme(2, 3)
+    lp = make_linear_program(2, 3)
     restart(lp, np.array([-0.5, 1.0]))
     add_row(lp, np.array([-1.0, 1.0]), 0.0)
     pivot(lp, 1, 2)

@@ -17,13 +17,13 @@ def tick(epochs):
 
 def ends(epochs, rounds):
     """The rounds after which a policy starts anew, and the horizon it then plans for."""
-    return [(t, epochs.clock[2]) for t in range(1, rounds + 1) if tick(epochs)]
+    return [(t, epochs.horizon[0]) for t in range(1, rounds + 1) if tick(epochs)]
 
 
 def test_a_known_horizon_is_one_epoch_and_goes_on_beyond_it():
     epochs = make_epochs(horizon=50)
     assert ends(epochs, 200) == []
-    assert epochs.clock[2] == 50
+    assert epochs.horizon[0] == 50
 
 
 def test_an_unknown_horizon_doubles():
@@ -37,10 +37,10 @@ def test_restarts_come_every_so_many_rounds_and_plan_for_as_many(horizon):
 
 
 def test_nobody_plans_for_longer_than_there_is():
-    assert make_epochs(horizon=20, restart=30).clock[2] == 20
+    assert make_epochs(horizon=20, restart=30).horizon[0] == 20
 
 
 def test_without_a_need_for_a_horizon_nothing_ends():
     epochs = make_epochs(anytime=True)
     assert ends(epochs, 5000) == []
-    assert epochs.clock[2] == math.inf
+    assert epochs.horizon[0] == math.inf
