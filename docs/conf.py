@@ -68,7 +68,7 @@ def _drop_field_numbers(app, what, name, obj, options, lines):
 
 
 # What every policy says of itself, each on a line of its own.
-_HEADINGS = re.compile(r"^(Needs to be told|Guarantee|Known failure): ?(.*)$")
+_HEADINGS = re.compile(r"^(Requires|Guarantee|Known failure): ?(.*)$")
 
 
 def _set_headings_apart(app, what, name, obj, options, lines):
@@ -125,7 +125,7 @@ def _policy_page(name):
     path = found.__module__.replace(".", "/")
     directive = f".. autoclass:: {found.__module__}.{found.__qualname__}\n   :no-members:"
     needs = ", ".join(what.needs) or "nothing"
-    return f"# {name}\n\n*Must be told:* {needs}. *Source:* `src/{path}.py`\n\n```{{eval-rst}}\n{directive}\n```\n"
+    return f"# {name}\n\n*Requires:* {needs}. *Source:* `src/{path}.py`\n\n```{{eval-rst}}\n{directive}\n```\n"
 
 
 def _from_the_registries(app, docname, source):

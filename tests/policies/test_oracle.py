@@ -23,14 +23,14 @@ def test_it_sees_beyond_products():
     np.testing.assert_allclose(result.average_reward(), 1.6)
 
 
-def test_it_must_be_told_the_world():
-    with pytest.raises(ValueError, match="oracle needs to be told the world"):
+def test_it_requires_the_world():
+    with pytest.raises(ValueError, match="oracle requires the world"):
         bothworlds.play("oracle", "paper/stochastic", 10, seeds=1)
 
 
-def test_it_must_be_told_the_right_world():
+def test_the_world_must_have_the_right_shape():
     with pytest.raises(
-        ValueError, match=r"oracle was told .* 10 items, 5 positions.* asked about 4 items, 2 positions"
+        ValueError, match=r"oracle knows .* 10 items, 5 positions.* does not have 4 items and 2 positions"
     ):
         policy("oracle", world="paper/stochastic").init(4, 2)
     with pytest.raises(ValueError, match="no world named 'nowhere'"):

@@ -12,7 +12,7 @@ import bothworlds
 from bothworlds.core import copy_state
 from bothworlds.kernels import kernel
 from bothworlds.policies import policy
-from bothworlds.policies.pb_mhb import go_on, item_gain, mass_within, position_gain
+from bothworlds.policies.pb_mhb import item_gain, mass_within, position_gain, run_sweeps
 from tests.policies.pairs import last_state, remembered, rounds_of
 from tests.reference.posterior import off, posterior
 
@@ -24,7 +24,7 @@ def interpreted(function):
 @kernel
 def chain(state, source, out):
     for k in range(out.shape[0]):
-        go_on(state, source, state.attraction, state.examination)
+        run_sweeps(state, source, state.attraction, state.examination)
         for i in range(state.attraction.size):
             out[k, i] = state.attraction[i]
         for j in range(state.examination.size):

@@ -320,7 +320,7 @@ def test_what_ts_draws_with_is_always_that_of_its_counts(forget):
 @pytest.mark.parametrize("name", TOLD)
 def test_examination_must_be_told(name):
     twin = "pbm-pie-mle" if name == "pbm-pie" else "pbm-ucb-mle"
-    with pytest.raises(ValueError, match=f"{name} needs examination=...; where it is not known use {twin}"):
+    with pytest.raises(ValueError, match=f"{name} needs examination=...; if it is not known, use {twin}"):
         policy(name).init(5, 3)
     with pytest.raises(ValueError, match="one entry for each of 3 positions"):
         policy(name, examination=[1.0, 0.5]).init(5, 3)

@@ -26,23 +26,23 @@ class State(NamedTuple):
     early_sweeps: int  # in each of the first rounds
     early: int  # number of first rounds
     counts: Counts
-    attraction: Floats  # (n_items,) the chain
-    examination: Floats  # (n_positions,)
+    attraction: Floats  # (n_items,) state of the Markov chain
+    examination: Floats  # (n_positions,) state of the Markov chain
     stream: Stream
-    items: Floats  # (n_items,) scratch: the chain, gone on for one decision
-    positions: Floats  # (n_positions,)
+    items: Floats  # (n_items,) work: the copy of the chain that a decision continues
+    positions: Floats  # (n_positions,) work
     sums: Floats  # (3, n_positions) work
     placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
 class GibbsTs(Forgetting):
-    r"""Shows the list that is best for an attraction and an examination drawn from what is believed of both.
+    r"""Shows the best list for an attraction and an examination that are drawn from their joint posterior.
 
-    Users click on what they examine and find attractive; of a missing click it is unknown which of the two was
-    missing. A Gibbs sampler draws first, for all missing clicks of a pair at once, how many users were attracted but
-    did not look, and how many looked but were not attracted; then, given these, attraction and examination from Beta
-    laws. A sweep costs the same after a million rounds as after ten, and learns n + m numbers instead of nm.
+    Users click on what they examine and find attractive; a missing click does not say which of the two was missing. A
+    Gibbs sampler first draws, for all missing clicks of a pair at once, how many users were attracted but did not look,
+    and how many looked but were not attracted; then, given these, attraction and examination from Beta distributions. A
+    sweep costs the same after a million rounds as after ten, and there are n + m parameters instead of nm.
 
     .. math::
 
@@ -52,26 +52,26 @@ class GibbsTs(Forgetting):
         \beta_j &\sim \text{Beta}\left(a + \sum_i S_{ij} + E_j, \; a + \sum_i F_{ij} - E_j\right)
 
     where :math:`S_{ij}` and :math:`F_{ij}` count clicks and missing clicks. The most attractive item is shown at the
-    most examined position, and so on. A decision goes on with a copy of the chain and its own randomness; learning
-    takes the chain itself one step further, with randomness kept in the state. Numbers of missing clicks that a
-    discount has made fractions are rounded at random.
+    most examined position, and so on. A decision continues a copy of the chain with the random generator of the caller;
+    learning continues the chain itself with the random stream of the state. Discounted numbers of missing clicks are
+    rounded at random.
 
-    Needs to be told: nothing, neither horizon nor examination nor the order of positions.
+    Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: none is known.
-    Known failure: it believes in steady users, and is very slow to notice that positions have changed places.
+    Known failure: it assumes steady users, and is very slow to notice a new order of positions.
 
     Parameters
     ----------
     sweeps
-        Sweeps of the sampler in every round.
+        Number of sweeps of the sampler in every round.
     early_sweeps, early
-        Sweeps in a round while fewer than ``early`` rounds are remembered and beliefs change quickly.
+        Number of sweeps in a round while fewer than ``early`` rounds are remembered.
     prior
         a, of Beta(a, a) priors of attraction and of examination; 1 is uniform.
     window
-        Remember so many rounds; None for all.
+        Number of most recent rounds to remember; None for all.
     discount
-        Weigh a round that is s rounds ago with its s-th power.
+        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     for j in range(ranking.size):
         state.positions[j] = state.examination[j]
         propensity[j] = math.nan
-    go_on(state, rng, state.items, state.positions)
+    run_sweeps(state, rng, state.items, state.positions)
     place_in_order(state.items, state.positions, rng, ranking, state.placement)
 
 
@@ -134,12 +134,12 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
     absorb(state.stream, ranking)
-    go_on(state, state.stream, state.attraction, state.examination)
+    run_sweeps(state, state.stream, state.attraction, state.examination)
 
 
 @inner_kernel
-def go_on(state: State, source: Any, attraction: Floats, examination: Floats) -> None:
-    """The sweeps of one round."""
+def run_sweeps(state: State, source: Any, attraction: Floats, examination: Floats) -> None:
+    """Run the sweeps of one round."""
     early = state.counts.rounds[0] < state.early
     for _ in range(state.early_sweeps if early else state.sweeps):
         sweep(state.counts, state.prior, source, attraction, examination, state.sums)
@@ -147,9 +147,9 @@ def go_on(state: State, source: Any, attraction: Floats, examination: Floats) ->
 
 @inner_kernel
 def sweep(counts: Counts, prior: float, source: Any, attraction: Floats, examination: Floats, sums: Floats) -> None:
-    """Draw what was missing of every missing click, then attraction and examination.
+    """Draw the cause of every missing click, then attraction and examination.
 
-    Of those not attracted each looked with probability ``examination[j]``, whoever the item: one draw for a position.
+    Users who were not attracted looked with probability ``examination[j]`` for every item: one draw per position.
     """
     n, m = counts.shown.shape
     # For every position: clicks, attracted users who did not look, users who were not attracted.
@@ -176,6 +176,6 @@ def sweep(counts: Counts, prior: float, source: Any, attraction: Floats, examina
 
 @inner_kernel
 def unread_share(attraction: float, examination: float) -> float:
-    """The share of missing clicks that are from users who would have liked the item, had they looked."""
+    """Return the share of missing clicks by users who were attracted but did not look."""
     both = 1.0 - attraction * examination
     return attraction * (1.0 - examination) / both if both > 0.0 else 0.5

@@ -1,4 +1,4 @@
-"""KL-CombUCB: optimism about every pair of item and position, as far as coin flips allow."""
+"""KL-CombUCB: optimism about every pair of item and position, with Kullback-Leibler bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BY_HORIZON, BY_ROUND = "log T", "log t"
 class State(NamedTuple):
     shape: Shape
     by_round: bool
-    memory: float  # the level grows no further than the rounds that are remembered
+    memory: float  # rounds that are remembered, which limit the level
     counts: Counts
     plan: Epochs
     bounds: Floats  # (n_items, n_positions)
@@ -36,35 +36,35 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class KlCombUcb(Forgetting):
-    r"""Shows the list whose pairs of item and position could together be best, by Kullback-Leibler upper bounds.
+    r"""Shows the list with the largest sum of Kullback-Leibler upper bounds on the click probabilities of its pairs.
 
-    As CombUCB1, every pair is an arm of its own and the list with the largest sum of bounds is found by assignment; but
-    the bound is that of coin flips, which is much tighter for pairs that are rarely clicked. What was never shown
-    counts as certain to be clicked, so no forced start is needed.
+    As in CombUCB1, every pair is an arm of its own, and the list with the largest sum of bounds is the solution of an
+    assignment problem. The bound is that of Bernoulli variables, which is much tighter for pairs that are rarely
+    clicked. A pair that was never shown has the bound 1, so no initial lists are required.
 
     .. math::
 
         U_{ij} = \max\{q : N_{ij} \, kl(\hat p_{ij}, q) \le f\}, \qquad
         f = \log T \quad \text{or} \quad \log t + 3 \log \log t
 
-    With :math:`\log T` only what was shown in a round has to be computed again. Without a horizon, T is a power of two
-    times 1024 that doubles when it is reached; nothing is forgotten then. With a window or a discount, T and t are
-    limited to the rounds that are remembered.
+    With :math:`\log T` only the bounds of pairs that were shown are recomputed. Without a horizon, T starts at 1024 and
+    doubles when it is reached; nothing is forgotten then. With a window or a discount, T and t are limited to the
+    rounds that are remembered.
 
-    Needs to be told: the horizon, for the level :math:`\log T`.
+    Requires: the horizon, for the level :math:`\log T`.
     Guarantee: :math:`O(\frac{m \cdot nm}{\Delta} \log T)` with steady users, with smaller constants than CombUCB1.
-    Known failure: it learns nm numbers where n + m would do; without forgetting it is slow to notice a change.
+    Known failure: it learns nm numbers where n + m are enough; without forgetting it is slow to notice a change.
 
     Parameters
     ----------
     level
         "log T" or "log t", the right-hand side f above.
     horizon
-        T; None if nobody knows.
+        T; None if it is not known.
     window
-        Remember so many rounds; None for all.
+        Number of most recent rounds to remember; None for all.
     discount
-        Weigh a round that is s rounds ago with its s-th power.
+        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------
@@ -105,11 +105,11 @@ class KlCombUcb(Forgetting):
         )
 
     def resumed(self, ledger: Ledger) -> State:
-        """The state after events that add up to a ledger."""
-        state: State = self.recalled(ledger)
+        """Return the state after the events that the ledger sums up."""
+        state: State = self.state_from_counts(ledger)
         go_forward(state.plan, ledger.rounds)
         if ledger.rounds:
-            catch_up(state)
+            update_bounds(state)
         return state
 
 
@@ -124,12 +124,12 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
     new_epoch(state.plan)
-    catch_up(state)
+    update_bounds(state)
 
 
 @kernel
-def catch_up(state: State) -> None:
-    """Bring the bounds up to date with the counts."""
+def update_bounds(state: State) -> None:
+    """Update the bounds after the counts have changed."""
     if state.by_round:
         level = round_level(state.counts.rounds[0] + 1.0)
     else:

@@ -83,7 +83,7 @@ class Pmed(Forgetting):
     them. The variant PMED-Hinge, to which the proof of optimality applies as far as we know, is not implemented: its
     slack sequence could not be verified from the available sources.
 
-    Needs to be told: the order in which positions are examined.
+    Requires: the order in which positions are examined.
     Guarantee: none claimed for what is implemented here; its targets are those of the lower bound,
     :math:`C^*(\theta, \kappa) \log T` as T grows.
     Known failure: where positions are examined in another order the fit is wrong. Where items are nearly alike, it
