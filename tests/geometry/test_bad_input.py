@@ -1,4 +1,4 @@
-"""Bad input: a ValueError that names the argument and what was wrong with it, for every public function."""
+"""Invalid input raises a ValueError that names the argument and the value, in every public function."""
 
 from __future__ import annotations
 
@@ -129,12 +129,12 @@ def test_a_bad_warm_start_is_refused_by_name(name):
 
 
 @pytest.mark.parametrize("bad", [None, 7, np.random.RandomState(1)])
-def test_randomness_is_a_generator(bad):
+def test_rng_must_be_a_generator(bad):
     with pytest.raises((TypeError, ValueError), match="rng"):
         sample_ranking(uniform(3, 2), bad)
 
 
-def test_a_refusal_that_names_nothing_is_caught():
+def test_an_error_that_does_not_name_the_argument_is_caught():
     def call(_):
         raise ValueError("bad input")
 
@@ -142,7 +142,7 @@ def test_a_refusal_that_names_nothing_is_caught():
         check_refusal(call, "loss", NAN, "nan")
 
 
-def test_a_refusal_without_the_value_is_caught():
+def test_an_error_without_the_value_is_caught():
     def call(_):
         raise ValueError("loss is bad")
 
@@ -150,6 +150,6 @@ def test_a_refusal_without_the_value_is_caught():
         check_refusal(call, "loss", NAN, "nan")
 
 
-def test_no_refusal_is_caught():
+def test_a_missing_error_is_caught():
     with pytest.raises(pytest.fail.Exception):
         check_refusal(lambda _: None, "loss", NAN, "nan")

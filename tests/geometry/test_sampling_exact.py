@@ -1,4 +1,4 @@
-"""The sampler's own source, interpreted in rational arithmetic over all outcomes: E[X] = x without any "about"."""
+"""The source of the sampler, interpreted in rational arithmetic over all outcomes: E[X] = x exactly."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_uniform_marginals_are_exact(interpreted, shape):
 
 @pytest.mark.parametrize("lists", [2, 4])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_marginals_are_exact_if_all_is_played_out(interpreted, shape, lists):
+def test_marginals_are_exact_if_everything_is_rounded(interpreted, shape, lists):
     """Without a seating to peel, every column is settled by dependent rounding."""
     interpreted.setattr(sampling, "improve_seating", lambda k, mass, seat: 0.0)
     for seed in range(3):

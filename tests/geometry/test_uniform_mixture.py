@@ -1,4 +1,4 @@
-"""Mixing with uniform lists keeps a floor, reaches the exposure asked for, and stays in the polytope."""
+"""Mixtures with uniform lists reach the floor and the requested exposure, and stay in the polytope."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bothworlds.geometry.uniform_mixture import mixed, share_needed
     st.floats(0.0, 1.0),
     st.floats(0.0, 1.0),
 )
-def test_mixtures_are_feasible_and_reach_what_they_must(shape, seed, floor, exposure):
+def test_mixtures_are_feasible_and_reach_floor_and_exposure(shape, seed, floor, exposure):
     m, n = shape
     rng = np.random.default_rng(seed)
     lists = [rng.permutation(n)[:m] for _ in range(3)]
@@ -34,5 +34,5 @@ def test_nothing_more_is_mixed_in_than_needed():
     assert np.array_equal(mixed(x, 0.0), x)
 
 
-def test_what_cannot_be_reached_ends_in_uniform_lists():
+def test_an_unreachable_exposure_gives_uniform_lists():
     assert np.allclose(mixed(np.eye(4)[:, :2], 0.01, 0.9), 0.25)

@@ -65,7 +65,7 @@ def batches_of(state):
 
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
-def test_every_round_is_that_of_the_plain_twin(n, m, generator):
+def test_every_round_agrees_with_the_reference_implementation(n, m, generator):
     rng = generator(n, m)
     learner, twin = policy("batchrank", horizon=20, displays=2.0, loglog=0.5), Twin(n, m, 20, 2.0, 0.5)
     state, attraction = learner.init(n, m), 0.95 * 0.5 ** np.arange(n)

@@ -1,4 +1,4 @@
-"""BubbleRank against its definition: pairs, verdicts and exchanges, round by round."""
+"""BubbleRank against its definition: pairs, certain orders and exchanges, round by round."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Twin:
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
-def test_every_round_is_that_of_the_plain_twin(n, generator):
+def test_every_round_agrees_with_the_reference_implementation(n, generator):
     rng = generator(n)
     worst = list(range(n))
     learner, twin = policy("bubblerank", initial=worst, confidence=0.3, horizon=10_000), Twin(worst, 0.3)

@@ -112,7 +112,7 @@ def test_ties_are_broken_at_random(name):
 
 @pytest.mark.parametrize("name", PROTOTYPE)
 @pytest.mark.parametrize("forget", FORGET)
-def test_counts_are_what_is_remembered(name, forget):
+def test_counts_are_those_of_the_remembered_rounds(name, forget):
     for state, _, _, past in rounds_of(policy(name, **forget), 100):
         shown, clicked, rounds = remembered(past, (5, 3), **forget)
         np.testing.assert_allclose(state.counts.shown, shown, rtol=1e-9, atol=1e-12)

@@ -1,4 +1,4 @@
-"""Gibbs-TS: its chain has the posterior as its law, goes on from round to round, and ranks by what it draws."""
+"""Gibbs-TS: its chain has the posterior as its distribution, and decisions rank by the drawn parameters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def sampled(shown, clicked, prior, sweeps):
 
 @pytest.mark.parametrize("prior", [1.0, 2.5])
 @pytest.mark.parametrize("table", TABLES)
-def test_the_law_of_the_chain_is_the_posterior(table, prior):
+def test_the_distribution_of_the_chain_is_the_posterior(table, prior):
     shown, clicked = map(np.array, TABLES[table])
     n, m = shown.shape
     axis = stats.beta(prior, prior).ppf((np.arange(40) + 0.5) / 40)
@@ -63,7 +63,7 @@ def test_missing_clicks_are_explained_as_in_the_e_step():
     assert 0.0 <= share(1.0, 1.0) <= 1.0
 
 
-def test_decisions_rank_by_what_was_drawn():
+def test_decisions_rank_by_the_drawn_parameters():
     learner, rng = policy("gibbs-ts"), np.random.default_rng(0)
     state = last_state(learner, 50)
     for _ in range(50):
@@ -93,7 +93,7 @@ def test_learning_moves_the_chain_and_deciding_does_not():
 
 
 @pytest.mark.parametrize("forget", [{}, {"window": 30}, {"discount": 0.9}])
-def test_counts_are_what_is_remembered(forget):
+def test_counts_are_those_of_the_remembered_rounds(forget):
     for state, _, _, past in rounds_of(policy("gibbs-ts", **forget), 100):
         shown, clicked, _ = remembered(past, (5, 3), **forget)
         np.testing.assert_allclose(state.counts.shown, shown, rtol=1e-9, atol=1e-12)

@@ -17,7 +17,7 @@ def test_it_has_no_regret_in_a_world_that_changes():
     assert (result.regret("fixed")[:, -1] < -5).all()
 
 
-def test_it_sees_beyond_products():
+def test_it_solves_worlds_without_product_form():
     world = matrix([[0.9, 0.8], [0.8, 0.1], [0.2, 0.3]])
     result = bothworlds.play("oracle", world, 10, seeds=2, tell=True)
     np.testing.assert_allclose(result.average_reward(), 1.6)

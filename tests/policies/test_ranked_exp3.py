@@ -82,7 +82,7 @@ def test_lists_and_intentions_are_jointly_distributed_as_published():
             assert py(state.chances, np.array(shown), j) == pytest.approx(meant / likely)
 
 
-def test_lists_are_drawn_from_that_law():
+def test_lists_are_drawn_from_that_distribution():
     state, rng, draws = trained(), np.random.default_rng(5), 30_000
     seen = {}
     for _ in range(draws):

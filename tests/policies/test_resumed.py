@@ -1,4 +1,4 @@
-"""States from sums: what a policy has learned event by event, and from what the events add up to, is the same."""
+"""The state from sums over events is the state after learning event by event."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Twin:
 
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
-def test_every_round_is_that_of_the_plain_twin(n, m, generator):
+def test_every_round_agrees_with_the_reference_implementation(n, m, generator):
     rng = generator(n, m)
     learner, twin = policy("toprank", confidence=0.1), Twin(n, 0.1)
     state = learner.init(n, m)
@@ -52,7 +52,7 @@ def test_every_round_is_that_of_the_plain_twin(n, m, generator):
 
 
 @pytest.mark.parametrize("horizon", [10, 1000, 10**6])
-def test_two_items_are_told_apart_after_the_predicted_number_of_duels(horizon, rng):
+def test_two_items_are_separated_after_the_predicted_number_of_duels(horizon, rng):
     learner = policy("toprank", horizon=horizon)
     state = learner.init(2, 1)
     expected = next(N for N in range(1, 1000) if 2.0 * log(CONSTANT * horizon * sqrt(N)) <= N)
@@ -73,7 +73,7 @@ def test_items_of_the_last_block_that_are_not_shown_collect_comparisons():
 
 
 @pytest.mark.parametrize("confidence", [0.999, 0.5])
-def test_the_relation_never_has_a_cycle_whatever_users_do(confidence, rng):
+def test_the_relation_never_has_a_cycle_for_arbitrary_users(confidence, rng):
     n, m = 6, 3
     learner = policy("toprank", confidence=confidence, restart=150)
     state = learner.init(n, m)

@@ -1,4 +1,4 @@
-"""Tsallis-RV against its definition, and where it is FTRL-PBM."""
+"""Tsallis-RV against its definition, and the settings with which it is FTRL-PBM."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_pair_shown_often_enough_has_the_baseline():
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 60, 300])
-def test_estimates_are_unbiased_also_where_nothing_was_shown(rounds):
+def test_estimates_of_pairs_that_were_not_shown_are_unbiased(rounds):
     state = trained(RV, 3, 2, rounds)
     p = np.array([[0.9, 0.3], [0.5, 0.6], [0.2, 0.1]])
     assert (state.leading.marginals >= 16.0 / (rounds + 1)).any() == (rounds >= 60)

@@ -1,4 +1,4 @@
-"""The maximum of the position-based likelihood by another road: items one by one, positions by L-BFGS-B."""
+"""The maximum of the position-based likelihood by another method: items one by one, positions by L-BFGS-B."""
 
 from __future__ import annotations
 

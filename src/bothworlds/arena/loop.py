@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..core import Streams, decide, learn, streams
 from ..kernels import Floats, Ints, kernel
-from ..policies import Policy, told
+from ..policies import Policy, configured_for
 from ..policies import resolve as resolve_policy
 from ..progress import Report, interrupted, progress_bar
 from ..worlds import World
@@ -181,7 +181,7 @@ class Meeting:
     """A policy and a world that fit together."""
 
     def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool, tell: bool) -> None:
-        self.policy = told(policy, rounds, world if tell else None)
+        self.policy = configured_for(policy, rounds, world if tell else None)
         self.world, self.rounds, self.shuffle = world, rounds, shuffle
         self.policy_name = policy.label if isinstance(policy, Policy) else type(policy).__name__
         self.settings = self.policy.settings() if isinstance(self.policy, Policy) else {}

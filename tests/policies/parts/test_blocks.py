@@ -91,7 +91,7 @@ def test_an_order_gives_single_items_and_no_relation_one_block():
 
 
 @given(st.integers(2, 9), st.lists(st.integers(0, 9), max_size=12))
-def test_a_cut_begins_a_block_and_moves_nobody(n, cuts):
+def test_a_cut_starts_a_block_and_moves_no_item(n, cuts):
     blocks = partition(n, [at for at in cuts if at <= n])
     assert_consistent(blocks)
     assert blocks.order.tolist() == list(range(n))

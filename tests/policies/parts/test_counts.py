@@ -1,4 +1,4 @@
-"""Counts of the whole past, of a window, or discounted, against counting anew."""
+"""Counts of all rounds, of a window, or discounted, against counting from the history."""
 
 from __future__ import annotations
 

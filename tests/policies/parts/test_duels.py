@@ -1,4 +1,4 @@
-"""Duels: counted as defined, also when feedback is late."""
+"""Duels are counted as defined, also when feedback is late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock of epochs: a known horizon, doubling, restarts."""
+"""Epochs: a known horizon, doubling, restarts."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def test_an_unknown_horizon_doubles():
 
 
 @pytest.mark.parametrize("horizon", [None, 1000])
-def test_restarts_come_every_so_many_rounds_and_plan_for_as_many(horizon):
+def test_restarts_come_at_their_interval_and_plan_for_it(horizon):
     assert ends(make_epochs(horizon, restart=30), 100) == [(30, 30), (60, 30), (90, 30)]
 
 
-def test_nobody_plans_for_longer_than_there_is():
+def test_the_horizon_of_an_epoch_is_at_most_the_whole_horizon():
     assert make_epochs(horizon=20, restart=30).horizon[0] == 20
 
 
-def test_without_a_need_for_a_horizon_nothing_ends():
+def test_an_anytime_epoch_does_not_end():
     epochs = make_epochs(anytime=True)
     assert ends(epochs, 5000) == []
     assert epochs.horizon[0] == math.inf

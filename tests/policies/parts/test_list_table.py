@@ -1,4 +1,4 @@
-"""A table of lists against a dictionary."""
+"""The table of lists against a dictionary."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_few_lists_are_counted_exactly():
     assert look_up(table, np.array([0, 1, 2, 3, 11])) == 0.0
 
 
-def test_lists_that_differ_by_order_only_are_told_apart():
+def test_lists_that_differ_by_order_only_have_their_own_counts():
     table = make_list_table()
     count(table, np.array([1, 2]))
     assert [look_up(table, np.array(one)) for one in ([1, 2], [2, 1], [1], [1, 2, 0])] == [1.0, 0.0, 0.0, 0.0]
@@ -42,7 +42,7 @@ def test_looking_up_changes_nothing():
     assert not table.keys.any()
 
 
-def test_where_there_are_too_many_the_frequent_ones_are_kept():
+def test_in_a_full_table_frequent_lists_are_kept():
     table, rng = make_list_table(64), np.random.default_rng(1)
     often = [np.array([k, k + 1]) for k in range(10)]
     for t in range(5000):

@@ -1,4 +1,4 @@
-"""Lists from scores: the best one, and ties that labels do not decide."""
+"""Lists from scores: the best one, with ties that do not depend on labels."""
 
 from __future__ import annotations
 

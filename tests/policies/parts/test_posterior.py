@@ -58,7 +58,7 @@ def test_draws_follow_the_posterior(counts):
     assert stats.kstest(draws, distribution(*counts)).pvalue > 1e-3
 
 
-def test_where_all_look_it_is_a_beta_distribution():
+def test_with_full_examination_it_is_a_beta_distribution():
     draws = draw_many([30, 12], [9, 5], [1.0, 1.0], 100_000, np.random.default_rng(2))
     assert stats.kstest(draws, stats.beta(1 + 14, 1 + 28).cdf).pvalue > 1e-3
 
@@ -71,7 +71,7 @@ def test_the_test_can_tell_a_wrong_posterior():
         assert stats.kstest(draws, distribution(shown, clicked, examination)).pvalue < 1e-3
 
 
-def test_random_counts_too():
+def test_draws_follow_the_posterior_of_random_counts():
     rng = np.random.default_rng(4)
     for _ in range(60):
         m = rng.integers(1, 6)

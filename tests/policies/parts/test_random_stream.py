@@ -1,4 +1,4 @@
-"""Uniform numbers from a generator or from a stream that a state carries."""
+"""Uniform numbers from a generator or from a random stream."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_compiled_and_interpreted_streams_agree():
     assert drawn(make_stream(3), 5).tolist() == [uniform(interpreted) for _ in range(5)]
 
 
-def test_a_copy_goes_on_alike():
+def test_a_copy_has_the_same_numbers():
     stream = make_stream(3)
     drawn(stream, 4)
     twin = copy_state(stream)
     assert drawn(stream, 5).tolist() == drawn(twin, 5).tolist()
 
 
-def test_what_was_shown_makes_a_difference_to_all_that_follows():
+def test_an_absorbed_list_changes_all_later_numbers():
     one, other = make_stream(3), make_stream(3)
     take_in(one, np.array([0, 1, 2]))
     take_in(other, np.array([0, 2, 1]))
@@ -65,7 +65,7 @@ def test_what_was_shown_makes_a_difference_to_all_that_follows():
     assert abs(np.corrcoef(*far)[0, 1]) < 5 / np.sqrt(1000)
 
 
-def test_one_list_that_differs_makes_a_difference_in_the_leading_digits():
+def test_one_different_list_changes_the_leading_digits():
     firsts = []
     for i in range(10):
         stream = make_stream(4, 2)

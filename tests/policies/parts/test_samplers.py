@@ -1,4 +1,4 @@
-"""Samplers against the laws of SciPy, from a generator and from a stream, also where parameters are extreme."""
+"""Samplers against the distributions of SciPy, from a generator and from a stream, with extreme parameters too."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ def test_gamma_numbers_have_their_shape(source, shape):
 @pytest.mark.parametrize(
     ("a", "b"), [(1.0, 1.0), (0.5, 0.5), (1e6, 3.0), (3.0, 1e6), (1.0, 50.0), (400.0, 700.0), (0.1, 9.0), (1e9, 1e9)]
 )
-def test_beta_numbers_follow_the_beta_law(source, a, b):
+def test_beta_numbers_have_the_beta_distribution(source, a, b):
     sample = drawn(betas, source, a, b)
     assert sample.min() >= 0.0
     assert sample.max() <= 1.0
     assert fits(sample, stats.beta(a, b))
 
 
-def test_a_beta_law_with_all_its_mass_at_the_ends_gives_the_ends(source):
+def test_a_beta_distribution_with_tiny_parameters_gives_zero_or_one(source):
     sample = drawn(betas, source, 1e-6, 3e-6)
     assert set(sample.tolist()) == {0.0, 1.0}
     assert abs(sample.mean() - 0.25) < 5.0 * np.sqrt(0.25 * 0.75 / DRAWS)
@@ -119,7 +119,7 @@ def test_a_beta_law_with_all_its_mass_at_the_ends_gives_the_ends(source):
         *((20.0, p) for p in (0.4999999, 0.5, 0.5000001)),  # where the two methods meet
     ],
 )
-def test_binomial_counts_follow_the_binomial_law(source, n, p):
+def test_binomial_counts_have_the_binomial_distribution(source, n, p):
     sample = drawn(binomials, source, n, p)
     assert (sample == np.floor(sample)).all()
     assert sample.min() >= 0.0

@@ -1,4 +1,4 @@
-"""Settings that several policies have: what is impossible is refused when a policy is built."""
+"""Settings that several policies share: an impossible one raises when a policy is built."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ Counter, Restarter, Planner = (
         (Planner, {"horizon": 10, "restart": -1}, "restart must be"),
     ],
 )
-def test_what_is_impossible_is_refused(kind, settings, message):
+def test_impossible_settings_are_refused(kind, settings, message):
     with pytest.raises(ValueError, match=message):
         kind(**settings)
 
 
 @pytest.mark.parametrize("value", [None, "x", np.nan, np.inf, True, 0.0, -1])
-def test_a_number_is_asked_for(value):
+def test_a_setting_must_be_a_number(value):
     with pytest.raises(ValueError, match="rate must be a number above 0; got"):
         number(SimpleNamespace(rate=value), "rate", above=0.0)
 
@@ -61,7 +61,7 @@ def test_limits_may_be_included():
         number(one, "share", above=0.0, below=1.0, closed="[")
 
 
-def test_a_word_is_asked_for():
+def test_a_setting_must_be_one_of_the_words():
     choice(SimpleNamespace(credit="all-clicks"), "credit", ["first-click", "all-clicks"])
     with pytest.raises(ValueError, match="credit must be one of first-click, all-clicks; got 'none'"):
         choice(SimpleNamespace(credit="none"), "credit", ["first-click", "all-clicks"])
@@ -74,7 +74,7 @@ def test_whole_numbers_may_be_numpys():
 
 
 @pytest.mark.parametrize("value", [[], [0.0, 1.0], [1.2], [[0.5]], "abc", [None]])
-def test_probabilities_are_asked_for(value):
+def test_a_setting_must_be_a_list_of_probabilities(value):
     with pytest.raises(ValueError, match="examination must be a list of probabilities"):
         probabilities(SimpleNamespace(examination=value), "examination")
 

@@ -1,4 +1,4 @@
-"""The alternative that is hardest to tell apart, against SLSQP and its own optimality conditions."""
+"""The alternative with the least divergence, against SLSQP and its optimality conditions."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_derivatives_of_the_lagrangian_vanish(seed):
             assert abs(pull[alternative.variable == v].sum()) < 1e-8 * max(1.0, q.sum())
 
 
-def test_positions_stay_in_order_even_if_that_makes_it_easier_to_tell():
+def test_positions_stay_in_order_even_if_that_increases_the_divergence():
     """Item 3 clicked less than expected at 2 and more at 1 would say that position 2 is examined less: it cannot be."""
     theta, kappa = np.array([0.9, 0.6, 0.58]), np.array([1.0, 0.99])
     q = np.array([[0.0, 0.0], [300.0, 0.0], [0.0, 0.0]])
@@ -97,7 +97,7 @@ def test_positions_stay_in_order_even_if_that_makes_it_easier_to_tell():
     assert np.exp(alternative.b).max() <= 1.0
 
 
-def test_nothing_shown_tells_nothing_apart():
+def test_without_weights_every_divergence_is_zero():
     theta, kappa = np.array([0.9, 0.6, 0.5, 0.2]), np.array([1.0, 0.5])
     assert max(closest_alternative(alternative_of(theta, kappa, np.zeros((4, 2))), k, np.inf) for k in range(3)) == 0.0
     best_only = np.zeros((4, 2))
@@ -105,7 +105,7 @@ def test_nothing_shown_tells_nothing_apart():
     assert max(closest_alternative(alternative_of(theta, kappa, best_only), k, np.inf) for k in range(3)) == 0.0
 
 
-def test_a_search_that_ends_early_is_right_about_enough():
+def test_a_search_that_ends_early_returns_at_least_enough():
     for seed in range(10):
         theta, kappa, q = instance(6, 3, seed, 0.8)
         alternative = alternative_of(theta, kappa, q)
@@ -117,7 +117,7 @@ def test_a_search_that_ends_early_is_right_about_enough():
 
 
 @pytest.mark.parametrize("weight", [1e-6, 1.0, 1e6])
-def test_items_and_positions_that_are_nearly_alike_do_no_harm(weight):
+def test_nearly_equal_items_and_positions_have_small_finite_divergences(weight):
     theta = np.exp(-0.5 - 1e-3 * np.arange(6))
     kappa = np.array([1.0, 0.5, 0.5, 0.5])
     rng = np.random.default_rng(4)

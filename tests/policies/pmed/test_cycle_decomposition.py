@@ -1,4 +1,4 @@
-"""How often to show pairs, taken apart into lists: they add up, and every list makes one detour."""
+"""A plan decomposed into lists: they add up, and every list has one cycle."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cycles_of(ranking, n):
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 @pytest.mark.parametrize("seed", range(8))
-def test_lists_add_up_to_the_pairs_and_each_makes_one_detour(n, m, seed):
+def test_lists_add_up_to_the_plan_and_each_has_one_cycle(n, m, seed):
     q = random_flow(n, m, seed)
     weights, lists = lists_of(q)
     total = np.zeros((n, m))

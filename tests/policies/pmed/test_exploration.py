@@ -1,4 +1,4 @@
-"""The least exploration, against the published programme solved by general-purpose solvers, and its own conditions."""
+"""The least exploration, against the published programme solved by general-purpose solvers, and its conditions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_cost_is_the_least_of_the_published_programme(name):
 
 
 @pytest.mark.parametrize("name", INSTANCES)
-def test_every_alternative_is_told_apart(name):
+def test_every_alternative_is_distinguished(name):
     theta, kappa = INSTANCES[name]
     q, _, _ = planned(theta, kappa)
     for k in range(len(theta) - 1):
@@ -57,7 +57,7 @@ def test_every_alternative_is_told_apart(name):
 
 
 @pytest.mark.parametrize("name", INSTANCES)
-def test_half_of_it_would_not_do(name):
+def test_half_of_the_plan_is_not_enough(name):
     theta, kappa = INSTANCES[name]
     q, _, _ = planned(theta, kappa)
     assert min(reference.closest(theta, kappa, 0.5 * q, k)[0] for k in range(len(theta) - 1)) < 0.51
@@ -108,7 +108,7 @@ def test_a_plan_that_was_too_much_is_not_kept():
     assert after[1, 0] < 0.1 * before[1, 0]
 
 
-def test_too_few_rounds_of_cuts_cost_more_and_say_so():
+def test_with_too_few_rounds_of_cuts_the_returned_bound_covers_the_extra_cost():
     theta, kappa = PAPER
     exact, _, _ = planned(theta, kappa)
     rough, excess, _ = planned(theta, kappa, rounds=3)
@@ -131,7 +131,7 @@ def test_where_items_or_positions_are_alike_it_stays_finite_and_enough(theta, ka
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])
 @pytest.mark.parametrize("instance", [CARD, PAPER], ids=["card", "paper"])
-def test_a_plan_that_is_cut_short_is_scaled_up_until_it_tells_all_apart(instance, rounds):
+def test_a_plan_that_is_cut_short_is_scaled_up_until_it_distinguishes_all(instance, rounds):
     theta, kappa = instance
     q, excess, _ = planned(theta, kappa, rounds=rounds)
     least = min(reference.closest(theta, kappa, q, k)[0] for k in range(len(theta) - 1))

@@ -1,4 +1,4 @@
-"""Programmes that grow, against HiGHS, with a certificate: feasible, dual feasible, no gap."""
+"""Linear programmes with added rows, against HiGHS, with a certificate: feasible, dual feasible, no gap."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_a_list_that_is_not_in_the_queue_is_only_counted():
     ids=["hopeless", "generous", "certain", "alike", "reversed"],
 )
 @pytest.mark.parametrize("prior", [0.0, 0.1])
-def test_every_plan_is_found_whatever_users_do(attraction, examination, prior):
+def test_every_plan_is_solved_for_arbitrary_users(attraction, examination, prior):
     world = stochastic(attraction, examination)
     for t, state, _, _ in rounds_of(policy("pmed", prior=prior), world, 200):
         if t % 20 == 0:
