@@ -102,30 +102,30 @@ TABLE = [
 def cases():
     functions = ["leader"] * 4 + ["sample_ranking", "birkhoff", "best_ranking"] + ["frank_wolfe"] * 4
     for function, (argument, bad_values, call) in zip(functions, TABLE):
-        for name, (bad, said) in bad_values.items():
-            yield pytest.param(call, argument, bad, said, id=f"{function}-{argument}-{name}")
+        for name, (bad, reason) in bad_values.items():
+            yield pytest.param(call, argument, bad, reason, id=f"{function}-{argument}-{name}")
 
 
-def check_refusal(call, argument, bad, said):
+def check_refusal(call, argument, bad, reason):
     """A ValueError whose message begins with the argument and holds the offending value."""
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is judged below
         call(bad)
     message = str(caught.value)
     assert message.startswith(argument), f"which argument? {message}"
-    assert said in message.removeprefix(argument), f"what was wrong? {message}"
+    assert reason in message.removeprefix(argument), f"the reason is missing: {message}"
 
 
-@pytest.mark.parametrize(("call", "argument", "bad", "said"), list(cases()))
-def test_bad_input_is_refused_by_name(call, argument, bad, said):
-    check_refusal(call, argument, bad, said)
+@pytest.mark.parametrize(("call", "argument", "bad", "reason"), list(cases()))
+def test_bad_input_is_refused_by_name(call, argument, bad, reason):
+    check_refusal(call, argument, bad, reason)
 
 
 @pytest.mark.parametrize("name", BAD_WARM)
 def test_a_bad_warm_start_is_refused_by_name(name):
-    bad, said = BAD_WARM[name]
+    bad, reason = BAD_WARM[name]
     if bad is leader:
         bad = leader(LOSS, 0.5)
-    check_refusal(lambda warm: leader(np.zeros((5, 2)), 0.5, warm=warm), "warm", bad, said)
+    check_refusal(lambda warm: leader(np.zeros((5, 2)), 0.5, warm=warm), "warm", bad, reason)
 
 
 @pytest.mark.parametrize("bad", [None, 7, np.random.RandomState(1)])

@@ -260,7 +260,7 @@ def test_the_result_has_the_promised_parts():
 
 @pytest.mark.parametrize("regularizer", NAMES)
 def test_multipliers_give_the_marginals_back(regularizer):
-    """For whoever keeps (lam, mu) instead of x."""
+    """Callers may store (lam, mu) instead of x."""
     problem = random_problem(np.random.default_rng(10), (7, 4), regularizer)
     result = problem.solve()
     z = problem.loss + result.lam + result.mu[:, None]

@@ -176,7 +176,7 @@ def first_member(x, b, j, rng, urn):
 
 
 def even_member(x, b, j, rng, urn):
-    """Whoever is in the bin, whatever they hold."""
+    """A random member of the bin, without regard to the entries."""
     i = urn.head[b]
     while urn.following[i] >= 0 and rng.random() * 2.0 < 1.0:
         i = urn.following[i]

@@ -98,7 +98,7 @@ def test_with_one_position_it_is_the_bandit_of_that_name(name):
 
 @pytest.mark.parametrize("name", PROTOTYPE)
 def test_ties_are_broken_at_random(name):
-    """The first list, and a later one when nobody has clicked on anything."""
+    """The first list, and a later one without any clicks before."""
     learner, rng = policy(name), np.random.default_rng(4)
     fresh, tired = learner.init(4, 2), learner.init(4, 2)
     for start in range(4):

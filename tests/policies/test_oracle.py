@@ -47,6 +47,6 @@ def test_beyond_its_horizon_it_stays_with_its_last_list(rng):
 
 
 def test_its_label_and_settings_name_the_world():
-    told = bothworlds.play("oracle", "paper/stochastic", 10, seeds=1, tell=True)
-    assert told.policy == "oracle"
-    assert told.settings["world"] == "paper/stochastic"
+    result = bothworlds.play("oracle", "paper/stochastic", 10, seeds=1, tell=True)
+    assert result.policy == "oracle"
+    assert result.settings["world"] == "paper/stochastic"

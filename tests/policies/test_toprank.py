@@ -104,8 +104,8 @@ def test_the_relation_has_no_cycle_over_a_million_rounds_with_users_who_change_t
 
 
 def test_the_default_confidence_is_one_over_the_horizon(rng):
-    for told, same in (({"horizon": 50}, {"confidence": 1 / 50}), ({"restart": 70}, {"confidence": 1 / 70})):
-        first, second = policy("toprank", **told), policy("toprank", restart=told.get("restart"), **same)
+    for given, same in (({"horizon": 50}, {"confidence": 1 / 50}), ({"restart": 70}, {"confidence": 1 / 70})):
+        first, second = policy("toprank", **given), policy("toprank", restart=given.get("restart"), **same)
         a, b = first.init(3, 2), second.init(3, 2)
         for _ in range(69):
             decision = first.decide(a, rng)
@@ -122,8 +122,8 @@ def test_a_restart_forgets_everything(rng):
         learner.learn(state, decision, decision.ranking == 3)
         if t % 100 == 99:
             assert as_lists(state.blocks)[0] == [3]
-    for ours, anew in ((state.duels.wins, fresh.duels.wins), (state.worse, fresh.worse)):
-        assert (ours == anew).all()
+    for ours, new in ((state.duels.wins, fresh.duels.wins), (state.worse, fresh.worse)):
+        assert (ours == new).all()
     assert as_lists(state.blocks) == as_lists(fresh.blocks)
 
 

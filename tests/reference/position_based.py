@@ -29,7 +29,7 @@ def maximum(shown, clicked, tilt=None, start=None, restarts=3):
     b = np.log(rates / rates.max())
     if start is not None:
         b = np.log(np.clip(np.nan_to_num(start), np.exp(LEAST), 1.0))
-    for _ in range(restarts):  # started anew, it forgets a poor model of the curvature
+    for _ in range(restarts):  # a restart drops a poor model of the curvature
         found = minimize(
             objective,
             np.clip(b, LEAST, 0.0),

@@ -16,7 +16,7 @@ def tick(epochs):
 
 
 def ends(epochs, rounds):
-    """The rounds after which a policy starts anew, and the horizon it then plans for."""
+    """The rounds after which a new epoch begins, and its horizon."""
     return [(t, epochs.horizon[0]) for t in range(1, rounds + 1) if tick(epochs)]
 
 
