@@ -10,7 +10,7 @@ import numpy as np
 import bothworlds
 from bothworlds.arena.loop import advance
 from bothworlds.core import streams
-from bothworlds.policies import names, policy, told
+from bothworlds.policies import configured_for, names, policy
 
 SHAPES = ((10, 5), (100, 10))
 HORIZON = 200_000
@@ -21,7 +21,7 @@ CHUNK = {(10, 5): 1000, (100, 10): 100}
 def cost(name: str, n: int, m: int) -> tuple[float, int]:
     """Seconds per round from nothing on, and over how many rounds: up to the horizon, or while the budget lasts."""
     world = bothworlds.worlds.stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
-    state = told(policy(name), HORIZON, world).init(n, m)
+    state = configured_for(policy(name), HORIZON, world).init(n, m)
     probabilities, source = world.click_probabilities(0).copy(), streams(0, 0)
     room = np.empty(m, np.int64), np.empty((2, m)), np.zeros(2)
     advance(state, 0, probabilities, source.policy, source.users, *room)

@@ -59,9 +59,9 @@ def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
                 "rounds": rounds,
                 "µs per round": cost,
                 "ns per pair": cost * 1e3 / (n * m),
-                "Newton steps, mean": float(effort[0] / rounds),
-                "largest": int(effort[1]),
-                "sweeps": int(effort[2]),
+                "Newton steps, mean": effort.steps[0] / rounds,
+                "largest": int(effort.most_steps[0]),
+                "sweeps": int(effort.sweeps[0]),
             }
         )
     theirs = paper_procedure(10, 5, PAPER_ROUNDS) * 1e6

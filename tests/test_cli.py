@@ -389,9 +389,9 @@ def test_a_question_is_answered_with_a_report(tmp_path, monkeypatch):
 
 
 REFUSED = {
-    ("play", "-p", "pbm-ucb"): "pbm-ucb needs examination=...; where it is not known use pbm-ucb-mle",
-    ("play", "-p", "pbm-pie"): "pbm-pie needs examination=...; where it is not known use pbm-pie-mle",
-    ("play", "-p", "oracle"): "oracle needs to be told the world",
+    ("play", "-p", "pbm-ucb"): "pbm-ucb needs examination=...; if it is not known, use pbm-ucb-mle",
+    ("play", "-p", "pbm-pie"): "pbm-pie needs examination=...; if it is not known, use pbm-pie-mle",
+    ("play", "-p", "oracle"): "oracle requires the world",
     ("reproduce", "--size", "huge"): "size must be one of quick, paper; got 'huge'",
     ("reproduce", "--only", "figure-3"): "no question named 'figure-3'; there are figure-1",
     ("play", "-p", "nobody"): "no policy named 'nobody'; there are",

@@ -86,13 +86,13 @@ def test_streams_are_uncorrelated():
     assert np.abs(correlation).max() < 5 / np.sqrt(20_000)
 
 
-def test_leaves_are_found_at_their_paths():
+def test_leaves_have_their_paths():
     found = dict(leaves(a_state()))
     assert list(found) == ["rate", "inner.numbers", "inner.count", "flags"]
     assert found["inner.count"] == 7
 
 
-def test_a_state_can_be_put_together_again_from_its_leaves():
+def test_a_state_can_be_rebuilt_from_its_leaves():
     state = a_state()
     again = with_leaves(a_state(), dict(leaves(state)))
     assert type(again) is Outer
@@ -100,7 +100,7 @@ def test_a_state_can_be_put_together_again_from_its_leaves():
     assert again.inner.numbers is state.inner.numbers
 
 
-def test_other_leaves_take_the_place_of_the_old_ones():
+def test_leaves_can_be_replaced():
     changed = with_leaves(a_state(), dict(leaves(a_state())) | {"inner.count": 8})
     assert changed.inner.count == 8
     assert changed.rate == 0.5
@@ -114,7 +114,7 @@ def test_a_copy_of_a_state_shares_nothing_with_it():
     assert type(copied) is Outer
 
 
-def test_a_state_tells_whether_compiled_code_can_use_it():
+def test_is_compiled_is_true_for_states_with_kernels():
     assert all(is_compiled(bothworlds.policy(name).init(3, 2)) for name in ("uniform", "ftrl-pbm"))
     assert not is_compiled(EpsilonGreedy().init(3, 2))
     assert not is_compiled({})

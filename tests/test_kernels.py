@@ -1,4 +1,4 @@
-"""The decorator of kernels and its cache: an edit anywhere in reach is noticed, and nothing else compiles again."""
+"""The kernel decorators and their cache: an edit that a kernel can reach compiles it again, any other edit does not."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from numba.core.errors import TypingError
 
 import bothworlds
 from bothworlds import kernels
-from bothworlds.kernels import kernel, register_kernels
+from bothworlds.kernels import forget_sources, kernel, register_kernels, source_digest
 
 COMPILED = not numba.config.DISABLE_JIT
 
-# A policy of somebody else's: its state, its verb's implementation, and a constant to edit.
+# A policy of another package: its state, the implementation of a verb, and a constant to edit.
 POLICY = """
     from typing import NamedTuple
     import numpy as np
@@ -73,7 +73,7 @@ NUMBAS_OWN = """
 
 
 class Project:
-    """A few files in a folder of their own, run in a process of its own."""
+    """A project of a few files in its own folder, run in its own process."""
 
     def __init__(self, folder: Path, decorator: str) -> None:
         self.folder, self.edits = folder, 0
@@ -86,7 +86,7 @@ class Project:
 
     def edit(self, factor: float) -> None:
         self.write("policy", POLICY.replace("FACTOR", repr(factor)))
-        self.edits += 1  # Python itself tells versions of a file apart by whole seconds and size
+        self.edits += 1  # Python distinguishes versions of a file by whole seconds and size
         os.utime(self.folder / "policy.py", (1e9 + self.edits, 1e9 + self.edits))
 
     def run(self) -> float:
@@ -108,7 +108,7 @@ class Project:
 def check_edit_is_noticed(project: Project) -> None:
     assert project.run() == 60.0
     project.edit(factor=3.0)
-    assert project.run() == 180.0, "the cache ran yesterday's policy"
+    assert project.run() == 180.0, "the cache ran the policy from before the edit"
 
 
 def check_cache_is_used(project: Project) -> None:
@@ -127,9 +127,9 @@ class TestTheCache:
     def test_is_used_as_long_as_nothing_is_edited(self, tmp_path):
         check_cache_is_used(Project(tmp_path, OURS))
 
-    def test_of_numba_itself_would_run_yesterdays_policy(self, tmp_path):
-        """The broken twin, and the reason for a cache of our own."""
-        with pytest.raises(AssertionError, match="yesterday's policy"):
+    def test_of_numba_itself_runs_the_policy_from_before_the_edit(self, tmp_path):
+        """The reason for our own cache, and the proof that the check can fail."""
+        with pytest.raises(AssertionError, match="before the edit"):
             check_edit_is_noticed(Project(tmp_path, NUMBAS_OWN))
 
     def test_a_cache_that_is_not_used_is_caught(self, tmp_path):
@@ -155,24 +155,27 @@ class TestWhatAKernelCanReach:
         shutil.copytree(Path(kernels.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
         monkeypatch.setattr(kernels, "__file__", str(copy / "kernels.py"))
         monkeypatch.setattr(bothworlds, "__path__", [str(copy)])
-        kernels._digest_of.cache_clear()
-        kernels._source_of.cache_clear()
+        forget_sources()
         yield copy
-        kernels._digest_of.cache_clear()
-        kernels._source_of.cache_clear()
+        forget_sources()
 
     def keys_after_an_edit(self, package: Path, edited: str) -> set[str]:
         """Which of some modules have another key after a file is edited."""
-        names = ["geometry.newton", "policies.ftrl_pbm", "policies.gibbs_ts", "arena.loop", "clicks.scanning"]
-        before = {name: kernels._digest_of(f"bothworlds.{name}") for name in names}
+        names = [
+            "geometry.newton",
+            "policies.ftrl_pbm",
+            "policies.gibbs_ts",
+            "arena.loop",
+            "clicks.reading.text_kernels",
+        ]
+        before = {name: source_digest(f"bothworlds.{name}") for name in names}
         file = package / edited
         file.write_text(file.read_text() + "\nEDITED = True\n")
-        kernels._digest_of.cache_clear()
-        kernels._source_of.cache_clear()
-        return {name for name in names if kernels._digest_of(f"bothworlds.{name}") != before[name]}
+        forget_sources()
+        return {name for name in names if source_digest(f"bothworlds.{name}") != before[name]}
 
     @pytest.mark.parametrize(
-        "edited", ["serve/engine.py", "cli/__init__.py", "experiments/report.py", "clicks/model.py"]
+        "edited", ["serve/engine/engine.py", "cli/__init__.py", "experiments/report.py", "clicks/model/model.py"]
     )
     def test_an_edit_elsewhere_compiles_nothing(self, package, edited):
         assert self.keys_after_an_edit(package, edited) == set()
@@ -183,7 +186,7 @@ class TestWhatAKernelCanReach:
             ("policies/ftrl_pbm.py", {"policies.ftrl_pbm"}),
             ("geometry/feasible.py", {"policies.ftrl_pbm"}),
             ("geometry/newton.py", {"geometry.newton", "policies.ftrl_pbm"}),
-            ("clicks/scanning.py", {"clicks.scanning"}),
+            ("clicks/reading/text_kernels.py", {"clicks.reading.text_kernels"}),
         ],
     )
     def test_an_edit_in_reach_compiles_what_reaches_it(self, package, edited, compiled):
@@ -193,7 +196,7 @@ class TestWhatAKernelCanReach:
         assert len(self.keys_after_an_edit(package, "kernels.py")) == 5
 
     def test_what_is_loaded_makes_no_difference(self):
-        asked = "import bothworlds.kernels as k; print(k._digest_of('bothworlds.arena.loop'))"
+        asked = "import bothworlds.kernels as k; print(k.source_digest('bothworlds.arena.loop'))"
         keys = {
             subprocess.run([sys.executable, "-c", f"{first}; {asked}"], capture_output=True, text=True).stdout
             for first in (

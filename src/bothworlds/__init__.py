@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .moved_modules import install as _install_moved_modules
+
 if TYPE_CHECKING:
     from . import (
         arena,
@@ -73,6 +75,9 @@ _MODULE_OF = {
     "policy": "policies",
     "world": "worlds",
 }
+
+
+_install_moved_modules()
 
 
 def __getattr__(name: str) -> Any:

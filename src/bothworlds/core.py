@@ -1,7 +1,7 @@
-"""The shared vocabulary: shapes, decisions, the two verbs of a policy, and where randomness comes from.
+"""What all rooms share: shapes, decisions, the two verbs of a policy, random streams, atomic file writes.
 
 A policy *decides* which item goes to which position and *learns* from the clicks. A decision carries the
-probabilities it was made with, so feedback may come late, out of order or never, and is still weighted correctly.
+probabilities it was made with, so feedback is weighted correctly even if it is late, out of order or missing.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Shape(NamedTuple):
-    """How many items there are to choose from, and how many positions to fill."""
+    """The number of items to choose from, and the number of positions to fill."""
 
     n_items: int
     n_positions: int
 
 
 def check_shape(n_items: int, n_positions: int) -> Shape:
-    """A shape that can be ranked, or ValueError.
+    """Return the shape; raises ValueError if it is impossible.
 
     >>> check_shape(10, 5)
     Shape(n_items=10, n_positions=5)
@@ -63,17 +63,17 @@ def check_shape(n_items: int, n_positions: int) -> Shape:
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
             raise ValueError(f"{name} must be a whole number; got {value!r}")
     if n_items < 2:
-        raise ValueError(f"n_items must be at least 2, or there is nothing to choose; got {n_items}")
+        raise ValueError(f"n_items must be at least 2; got {n_items}")
     if not 1 <= n_positions <= n_items:
         raise ValueError(f"n_positions must be from 1 to n_items = {n_items}; got {n_positions}")
     return Shape(int(n_items), int(n_positions))
 
 
 class Decision(NamedTuple):
-    """What to show, and how likely that was.
+    """A ranking and its propensities.
 
-    ``ranking`` (n_positions,) is the item index shown at each position; ``propensity`` (n_positions,) is the marginal
-    probability with which each of them was put there, NaN where the policy cannot state it.
+    ``ranking`` (n_positions,) is the index of the item at each position; ``propensity`` (n_positions,) is the marginal
+    probability of that item at that position, NaN where the policy does not know it.
     """
 
     ranking: NDArray[np.int64]
@@ -81,10 +81,11 @@ class Decision(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """What settled events add up to, in whatever order they came.
+    """Sums over settled events; they do not depend on the order of events.
 
-    ``loss`` (n_items, n_positions) is the sum of (1 - click) / propensity over the placements of each pair, known up to
-    a constant for every position; ``shown`` and ``clicked`` (n_items, n_positions) count them.
+    ``loss`` (n_items, n_positions) is the sum of (1 - click) / propensity over all times that the item was shown at the
+    position, up to a constant for every position; ``shown`` and ``clicked`` (n_items, n_positions) count impressions
+    and clicks.
     """
 
     rounds: int
@@ -94,22 +95,25 @@ class Ledger(NamedTuple):
 
 
 def decide(state: Any, rng: Any, ranking: Any, propensity: Any) -> None:
-    """Fill ``ranking`` and ``propensity`` from the state of a compiled policy."""
+    """Fill ``ranking`` and ``propensity`` from the state of a compiled policy.
+
+    Can be called from compiled code. From Python, raises TypeError if no kernel is registered for the class of state.
+    """
     _kernel_for(state, _DECIDE, "decides")(state, rng, ranking, propensity)
 
 
 def learn(state: Any, ranking: Any, propensity: Any, clicks: Any) -> None:
-    """Update the state of a compiled policy, in place, with the clicks on a decision."""
+    """Update the state of a compiled policy, in place, with the clicks on a decision; otherwise as ``decide``."""
     _kernel_for(state, _LEARN, "learns")(state, ranking, propensity, clicks)
 
 
 def _kernel_for(state: Any, table: dict[type, Callable[..., None]], decorator: str) -> Callable[..., None]:
-    """The kernel registered for the class of a state, or TypeError that says how to register one."""
+    """Return the kernel registered for the class of a state; raises TypeError if there is none."""
     if type(state) not in table:
         name = type(state).__qualname__
         raise TypeError(
-            f"no function is registered as the one that {decorator} for the state {name}; put @{decorator}({name}) "
-            "above it, and check that its module is imported"
+            f"no function is registered with @{decorator}({name}) for the state {name}; decorate one, and check that "
+            "its module is imported"
         )
     return table[type(state)]
 
@@ -121,12 +125,12 @@ register_kernels(learn, _LEARN)
 
 
 def decides(state_class: type) -> Callable[[F], F]:
-    """Compile a function and make it the ``decide`` of every state of that class."""
+    """Return a decorator that compiles a function and registers it as ``decide`` for states of that class."""
     return _registrar(_DECIDE, state_class)
 
 
 def learns(state_class: type) -> Callable[[F], F]:
-    """Compile a function and make it the ``learn`` of every state of that class."""
+    """Return a decorator that compiles a function and registers it as ``learn`` for states of that class."""
     return _registrar(_LEARN, state_class)
 
 
@@ -142,12 +146,12 @@ def _registrar(table: dict[type, Callable[..., None]], state_class: type) -> Cal
 
 
 def is_compiled(state: Any) -> bool:
-    """Whether compiled code can decide and learn with this state."""
+    """Whether kernels for ``decide`` and ``learn`` are registered for the class of this state."""
     return type(state) in _DECIDE and type(state) in _LEARN
 
 
 class Streams(NamedTuple):
-    """The independent sources of randomness of one replication."""
+    """The independent random generators of one replication."""
 
     labels: np.random.Generator
     users: np.random.Generator
@@ -155,7 +159,7 @@ class Streams(NamedTuple):
 
 
 def streams(seed: int, replication: int) -> Streams:
-    """Randomness for one replication: the same users for every policy, whatever runs beside it.
+    """Return the random generators of one replication; the users are the same for every policy.
 
     >>> a, b = streams(0, 3), streams(0, 3)
     >>> bool(a.users.random() == b.users.random() != a.policy.random())
@@ -166,7 +170,7 @@ def streams(seed: int, replication: int) -> Streams:
 
 
 def leaves(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every array, number or list in a state made of (nested) NamedTuples and dictionaries, with the path to it.
+    """Yield the path and the value of every array, number or list in a state of nested NamedTuples and dictionaries.
 
     >>> dict(leaves({"shown": [1, 2], "shape": Shape(3, 2)}))
     {'shown': [1, 2], 'shape.n_items': 3, 'shape.n_positions': 2}
@@ -180,7 +184,7 @@ def leaves(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def with_leaves(state: Any, values: dict[str, Any], path: str = "") -> Any:
-    """The same state with other leaves, keyed by path; the opposite of ``leaves``."""
+    """Return a copy of the state with the leaves in ``values``, keyed by path; the inverse of ``leaves``."""
     parts = _parts(state)
     if parts is None:
         return values[path]
@@ -188,19 +192,19 @@ def with_leaves(state: Any, values: dict[str, Any], path: str = "") -> Any:
     if state is None or isinstance(state, dict):
         return None if state is None else fresh
     if hasattr(state, "__dict__"):
-        twin = copy.copy(state)
-        vars(twin).update(fresh)
-        return twin
+        changed = copy.copy(state)
+        vars(changed).update(fresh)
+        return changed
     return type(state)(**fresh) if hasattr(state, "_asdict") else type(state)(fresh.values())
 
 
 def _parts(state: Any) -> dict[str, Any] | None:
-    """The parts of a state by name; none for the state of a policy that has none; None for a leaf."""
+    """Return the parts of a state by name: an empty dictionary for the state None, and None for a leaf."""
     if state is None or isinstance(state, dict):
         return state or {}
     if isinstance(state, tuple) and hasattr(state, "_asdict"):
         return state._asdict()
-    # A list of numbers is a leaf, which is saved as one array.
+    # A list of numbers is a leaf because it can be saved as one array.
     if isinstance(state, tuple) or (
         isinstance(state, list) and not all(isinstance(x, (bool, int, float)) for x in state)
     ):
@@ -209,21 +213,25 @@ def _parts(state: Any) -> dict[str, Any] | None:
 
 
 def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write a NumPy archive: either the whole new file or what was there before, whatever happens in between."""
+    """Write a NumPy archive atomically, as ``replacing`` does."""
     with replacing(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
 def save_text(path: Path, text: str) -> None:
-    """Write a text: either the whole new file or what was there before, whatever happens in between."""
+    """Write a text file atomically, as ``replacing`` does."""
     with replacing(path) as file:
         file.write(text.encode())
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes the place of another once it is whole; nothing is left of it otherwise."""
-    # Not from tempfile, whose files only their owner may read.
+    """Open a temporary file that replaces ``path`` when the block ends without an error.
+
+    The file is flushed to disk before it replaces ``path``; a reader sees the old or the new contents, never a part.
+    After an error the temporary file is removed and ``path`` is unchanged.
+    """
+    # Not from tempfile, which creates files that only their owner may read.
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(6)}")
     try:
         with temporary.open("xb") as file:
@@ -237,5 +245,5 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def copy_state(state: Any) -> Any:
-    """An independent copy of a policy's state."""
+    """Return an independent copy of a policy's state."""
     return copy.deepcopy(state)

@@ -1,10 +1,12 @@
-"""One decorator for every compiled function, and a cache on disk that notices every edit.
+"""The decorators of compiled functions, and a compilation cache on disk that is keyed by source code.
 
-Numba's own cache is keyed by the file a function is written in. Our kernels call one another across files, and
-``arena`` compiles one loop around whatever policy it is given, so a stale entry would silently run yesterday's
-policy. Here the key is a hash of all sources a kernel can reach: the module it is written in, those of every class that
-appears in the argument types and of the kernels registered for it (a policy may come from somebody else's package), and
-all modules that these import, directly or not. An edit elsewhere compiles nothing.
+The key of Numba's own cache is the file in which a function is defined. Kernels call one another across files, and
+``arena`` compiles one loop for every policy, so after an edit a stale entry would run the old version of a policy. Here
+the key is a hash of all sources that a kernel can reach: the module in which it is defined, the modules of every class
+in its argument types and of the kernels registered for that class (a policy may belong to another package), and all
+modules that these import, directly or indirectly. An edit elsewhere compiles nothing.
+
+This uses private parts of Numba: see ``tests/test_numba_assumptions.py``, and the range of versions in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -27,11 +29,13 @@ from numpy.typing import NDArray
 __all__ = [
     "Floats",
     "Ints",
+    "forget_sources",
     "inline_kernel",
     "inner_kernel",
     "kernel",
     "name_apart",
     "register_kernels",
+    "source_digest",
     "spliced_kernel",
 ]
 
@@ -41,10 +45,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """Compile a function of arrays and scalars; cached on disk, free of the interpreter lock, IEEE arithmetic.
+    """Compile a function of arrays and scalars; cached on disk, without the interpreter lock, in IEEE arithmetic.
 
-    Kernels write to arrays they are given and allocate none: without reference counts to keep, passing arrays around
-    costs nothing. Division by zero gives inf or NaN as in NumPy, which is what lets loops become vector code.
+    Kernels write to arrays that they receive and allocate none: without reference counting, passing arrays costs
+    nothing. Division by zero gives inf or NaN as in NumPy, which allows the compiler to vectorise loops.
 
     >>> @kernel
     ... def total(values):
@@ -62,30 +66,32 @@ def kernel(function: F) -> F:
 
 
 def inner_kernel(function: F) -> F:
-    """A kernel that only other kernels call. Having no way in from Python, it takes half as long to compile."""
-    return _shut(_compiled(function, no_cpython_wrapper=True))
+    """Compile a kernel that only other kernels call; without an entry point for Python it compiles twice as fast."""
+    return _without_python_calls(_compiled(function, no_cpython_wrapper=True))
 
 
 def inline_kernel(function: F) -> F:
-    """An inner kernel that becomes part of its caller: for the hottest ones, where even the call would show."""
-    return _shut(_compiled(function, no_cpython_wrapper=True, forceinline=True))
+    """Compile an inner kernel that LLVM inlines in its callers; for kernels in which the call itself is measurable."""
+    return _without_python_calls(_compiled(function, no_cpython_wrapper=True, forceinline=True))
 
 
 def spliced_kernel(function: F) -> F:
-    """A kernel that is typed and compiled as if written out in its caller; for short ones that call large ones.
+    """Compile a kernel as part of its caller, before type inference; for short kernels that call large ones.
 
-    Every kernel between the loop and a large one is a module in which the large one is optimised once more. A spliced
-    one is none.
+    Every kernel between the loop and a large kernel is one more LLVM module in which the large kernel is optimised. A
+    spliced kernel has no module of its own.
     """
-    return _shut(cast(F, numba.njit(inline="always", nogil=True, error_model="numpy", _nrt=False)(function)))
+    return _without_python_calls(
+        cast(F, numba.njit(inline="always", nogil=True, error_model="numpy", _nrt=False)(function))
+    )
 
 
-def _shut(compiled: F) -> F:
-    """Refuse calls from Python, for which there is no code to run: Numba itself would jump into the void."""
+def _without_python_calls(compiled: F) -> F:
+    """Make calls from Python raise TypeError: there is no entry point, and Numba would jump to an invalid address."""
 
     def refuse(*arguments: Any, **named: Any) -> Any:
         name = getattr(compiled, "__name__", "this kernel")
-        raise TypeError(f"{name} is an inner kernel: only other kernels can call it, or Python its .py_func")
+        raise TypeError(f"{name} is an inner kernel: only kernels can call it; from Python, call its .py_func")
 
     def add_overload(result: Any) -> None:
         dispatcher.overloads[tuple(result.signature.args)] = result
@@ -99,72 +105,72 @@ def _shut(compiled: F) -> F:
 
 def _compiled(function: F, **options: bool) -> F:
     compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)(function)
-    if hasattr(compiled, "_cache"):  # a plain function under NUMBA_DISABLE_JIT
-        # Where there is no writable place for a cache, every process compiles anew.
+    if hasattr(compiled, "_cache"):  # with NUMBA_DISABLE_JIT it is a plain function
+        # Without a writable folder for the cache, every process compiles again.
         with contextlib.suppress(RuntimeError):
             compiled._cache = _SourceAwareCache(function)
     return cast(F, compiled)
 
 
 def register_kernels(verb: Callable[..., Any], implementations: dict[type, Callable[..., Any]]) -> None:
-    """Let compiled code call ``verb(first, ...)`` and reach ``implementations[type(first)]``.
+    """Make compiled code that calls ``verb(first, ...)`` call ``implementations[type(first)]``.
 
-    ``first`` is an instance of a NamedTuple class; Numba keeps that class in the type, so the choice is made while
-    compiling and costs nothing while running. The verb's own parameters are those of its implementations.
+    ``first`` is an instance of a NamedTuple class. Numba keeps that class in the type, so the implementation is chosen
+    at compile time. The verb has the same parameters as its implementations.
     """
     from numba.extending import overload
 
-    _registered.append(implementations)
+    _implementations.append(implementations)
 
     def choose(first: Any, *others: Any) -> Callable[..., Any] | None:
         chosen = implementations.get(getattr(first, "instance_class", object))
         return getattr(chosen, "py_func", chosen)
 
-    overload(verb, strict=False)(choose)  # strict would compare annotations too
+    overload(verb, strict=False)(choose)  # strict also compares annotations
 
 
 def name_apart(state_class: type) -> None:
-    """Give a NamedTuple class a name that no other has, since Numba tells such classes apart by name and fields only.
+    """Give a NamedTuple class a unique name, since Numba distinguishes such classes by name and fields only.
 
-    Without it, two policies whose files both call their state ``State`` could end up with one compiled loop.
+    Otherwise two policies whose files both call their state ``State`` could share one compiled loop.
     """
-    if _apart.get(state_class.__name__) is not state_class:
+    if _unique_names.get(state_class.__name__) is not state_class:
         full = f"{state_class.__module__}.{state_class.__qualname__}"
-        known = sum(name == full or name.startswith(f"{full}#") for name in _apart)
+        known = sum(name == full or name.startswith(f"{full}#") for name in _unique_names)
         state_class.__name__ = f"{full}#{known + 1}" if known else full
-        _apart[state_class.__name__] = state_class
-    for known_by_name in (_source_of, _digest_of):  # a class that is new may come from a file that has been edited
-        known_by_name.cache_clear()
+        _unique_names[state_class.__name__] = state_class
+    forget_sources()  # the class may be new because its file has been edited
 
 
-_apart: dict[str, type] = {}
-_registered: list[dict[type, Callable[..., Any]]] = []
+_unique_names: dict[str, type] = {}
+_implementations: list[dict[type, Callable[..., Any]]] = []
 
 
 class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
-    """Numba's function cache with a key of plain text that covers every source the function can reach."""
+    """Numba's function cache, with a hash of every source that the function can reach as its key."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        return super().load_overload(sig, target_context) if self._keeps(sig) else None
+        return super().load_overload(sig, target_context) if self._is_cacheable(sig) else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        if self._keeps(sig):
+        if self._is_cacheable(sig):
             super().save_overload(sig, data)
 
-    def _keeps(self, sig: Any) -> bool:
-        self._cache_file._source_stamp = _digest_of(self._py_func.__module__)
-        return all(_is_written_down(owner) for owner in _classes_in(sig))
+    def _is_cacheable(self, sig: Any) -> bool:
+        """Whether all classes in the signature have a source; sets the stamp of the cache file."""
+        self._cache_file._source_stamp = source_digest(self._py_func.__module__)
+        return all(_has_source(owner) for owner in _classes_in(sig))
 
     def _index_key(self, sig: Any, codegen: Any) -> str:
         parts = [str(sig), str(codegen.magic_tuple()), self._py_func.__code__.co_code.hex()]
-        parts += [_digest_of(module) for module in sorted(_modules_behind(sig))]
+        parts += [source_digest(module) for module in sorted(_modules_behind(sig))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _modules_behind(types: Any) -> set[str]:
-    """The modules of all classes among the types, and of the kernels that are registered for them."""
+    """Return the modules of all classes in the types, and of the kernels that are registered for them."""
     classes = list(_classes_in(types))
-    kernels = [known[owner] for known in _registered for owner in classes if owner in known]
+    kernels = [known[owner] for known in _implementations for owner in classes if owner in known]
     return {owner.__module__ for owner in [*classes, *kernels]}
 
 
@@ -177,36 +183,42 @@ def _classes_in(types: Any) -> Iterator[type]:
 
 
 @cache
-def _is_written_down(owner: type) -> bool:
-    """Whether a class is written in a file; code compiled for one typed at a prompt is not kept on disk."""
+def _has_source(owner: type) -> bool:
+    """Whether a class is defined in a file; code compiled for a class from an interactive prompt is not cached."""
     try:
         return bool(inspect.getsource(owner))
     except (OSError, TypeError):
         return False
 
 
-@cache
-def _digest_of(module_name: str) -> str:
-    """A hash of a module's source and of all it imports, directly or not, from its own package and from this one.
+def forget_sources() -> None:
+    """Read source files again when the next digest is computed."""
+    source_digest.cache_clear()
+    _source_of.cache_clear()
 
-    Of a module that is in no package, plain files in its folder are part of it.
+
+@cache
+def source_digest(module_name: str) -> str:
+    """Return a hash of a module's source and of all modules it imports, directly or indirectly.
+
+    Imports from its own package and from this one count; for a module outside a package, files in its folder do too.
     """
     own, top = __name__.partition(".")[0], module_name.partition(".")[0]
     homes = {own: Path(__file__).parents[1], top: _home_of(top)}
     beside = None if hasattr(sys.modules.get(top), "__path__") else homes[top]
     reached: dict[str, str] = {}
-    waiting = [module_name, __name__]
-    while waiting:
-        name = waiting.pop()
+    pending = [module_name, __name__]
+    while pending:
+        name = pending.pop()
         home = homes.get(name.partition(".")[0], beside)
         if name not in reached and home is not None:
             reached[name], imports = _source_of(name, home)
-            waiting += imports
+            pending += imports
     return hashlib.sha256("\n".join(f"{name} {reached[name]}" for name in sorted(reached)).encode()).hexdigest()
 
 
 def _home_of(package: str) -> Path:
-    """The folder in which a package or a plain module lies."""
+    """Return the folder that contains a package or a single-file module."""
     module = sys.modules.get(package)
     places = [*getattr(module, "__path__", []), getattr(module, "__file__", None) or "."]
     return Path(places[0]).absolute().parent
@@ -214,7 +226,7 @@ def _home_of(package: str) -> Path:
 
 @cache
 def _source_of(module_name: str, home: Path) -> tuple[str, tuple[str, ...]]:
-    """A hash of a module's source, and the names of what it imports; nothing if there is no such module there."""
+    """Return a hash of a module's source and the names that it imports; both empty if there is no such file."""
     place = home.joinpath(*module_name.split("."))
     package = place / "__init__.py"
     file = package if package.is_file() else place.with_name(f"{place.name}.py")
@@ -226,7 +238,7 @@ def _source_of(module_name: str, home: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def _imported(statements: Iterable[ast.stmt], package: list[str]) -> Iterator[str]:
-    """The modules that may be imported as a source is loaded; ``from a import b`` may mean the module a.b."""
+    """Yield the modules that a source may import when it is loaded; ``from a import b`` may mean the module a.b."""
     for node in statements:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

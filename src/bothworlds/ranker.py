@@ -16,6 +16,7 @@ from .kernels import Floats
 from .policies import Policy
 from .policies import resolve as resolve_policy
 from .policies.marginals import counted_marginals, known_marginals
+from .policies.saved_states import with_current_fields
 
 __all__ = ["Learned", "Ranker", "Shown"]
 
@@ -301,6 +302,7 @@ class Ranker:
         ranker = cls(header["items"], header["slots"], policy=policy, max_pending=header["max_pending"])
         saved = {name.removeprefix("state/"): value for name, value in arrays.items() if name.startswith("state/")}
         fresh = dict(leaves(ranker._state))
+        saved = with_current_fields(saved, fresh)
         if saved.keys() != fresh.keys() or any(saved[name].shape != np.shape(fresh[name]) for name in fresh):
             raise ValueError(f"{path} holds the state of another policy than {policy!r}")
         ranker._state = with_leaves(ranker._state, {name: _like(old, saved[name]) for name, old in fresh.items()})

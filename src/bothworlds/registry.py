@@ -1,4 +1,4 @@
-"""Things that are made by name and settings: policies and worlds."""
+"""Construction by name and settings, for policies and worlds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def make(kind: str, known: Mapping[str, Callable[..., T]], name: str, settings: dict[str, Any]) -> T:
-    """What is known under that name, with these settings; a name or a setting that is not known is refused.
+    """Return what is registered under a name, with these settings; raises ValueError for an unknown name or setting.
 
     >>> make("colour", {"red": dict}, "blue", {})
     Traceback (most recent call last):
@@ -31,22 +31,22 @@ def make(kind: str, known: Mapping[str, Callable[..., T]], name: str, settings: 
 
 
 def _suggestion(name: str, known: Collection[str]) -> str:
-    """A question that names what may have been meant: names that contain the text, or else that are spelled alike.
+    """Return a suggestion for an unknown name: names that contain it, otherwise names with a similar spelling.
 
     >>> _suggestion("ftrl", ["ftpl", "ftrl-pbm"]), _suggestion("unifrom", ["mw", "uniform"]), _suggestion("x", ["mw"])
     ('; did you mean ftrl-pbm?', '; did you mean uniform?', '')
     """
-    asked = name.lower()
-    containing = sorted(one for one in known if len(asked) > 2 and asked in one.lower())
-    alike = containing[:3] or get_close_matches(asked, known)
-    return f"; did you mean {' or '.join(alike)}?" if alike else ""
+    wanted = name.lower()
+    containing = sorted(one for one in known if len(wanted) > 2 and wanted in one.lower())
+    similar = containing[:3] or get_close_matches(wanted, known)
+    return f"; did you mean {' or '.join(similar)}?" if similar else ""
 
 
 def defaults_of(maker: Callable[..., Any]) -> dict[str, Any]:
-    """The settings of a maker, with their defaults."""
+    """Return the parameters of a class or function, with their defaults."""
     return {name: parameter.default for name, parameter in inspect.signature(maker).parameters.items()}
 
 
 def sentence_of(maker: Callable[..., Any]) -> str:
-    """What it makes: the first line of its docstring."""
+    """Return the first line of a docstring."""
     return (inspect.getdoc(maker) or "").partition("\n")[0]

@@ -63,7 +63,7 @@ def check_certificate(result, loss, rate, regularizer, factor=1e-8):
 
 
 def check_leader(result, loss, rate, regularizer, factor=1e-8):
-    """All that can be said of one result by itself."""
+    """All checks of a single result."""
     check_feasible(result.marginals)
     check_optimality_conditions(result, loss, rate, regularizer)
     check_gap_is_small(result, loss, rate, factor)
@@ -71,7 +71,7 @@ def check_leader(result, loss, rate, regularizer, factor=1e-8):
 
 
 def own_gap(result, loss, rate, regularizer):
-    """Objective minus dual value, in extended precision: a bound on the error that trusts nobody."""
+    """Objective minus dual value, in extended precision: an independent bound on the error."""
     value = objective(result.marginals, loss, rate, regularizer)
     return float(value - dual_value(result.lam, result.mu, loss, rate, regularizer))
 

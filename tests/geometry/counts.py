@@ -1,4 +1,4 @@
-"""Counting what a sampler draws, and judging whether the counts fit the marginals."""
+"""Counts of the draws of a sampler, and a test whether they fit the marginals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader problems to test on: drawn by Hypothesis, random by seed, and at the edges of the stated range."""
+"""Leader problems for tests: from Hypothesis, random by seed, and at the limits of the supported range."""
 
 from __future__ import annotations
 

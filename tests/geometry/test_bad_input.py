@@ -1,4 +1,4 @@
-"""Bad input: a ValueError that names the argument and what was wrong with it, for every public function."""
+"""Invalid input raises a ValueError that names the argument and the value, in every public function."""
 
 from __future__ import annotations
 
@@ -102,39 +102,39 @@ TABLE = [
 def cases():
     functions = ["leader"] * 4 + ["sample_ranking", "birkhoff", "best_ranking"] + ["frank_wolfe"] * 4
     for function, (argument, bad_values, call) in zip(functions, TABLE):
-        for name, (bad, said) in bad_values.items():
-            yield pytest.param(call, argument, bad, said, id=f"{function}-{argument}-{name}")
+        for name, (bad, reason) in bad_values.items():
+            yield pytest.param(call, argument, bad, reason, id=f"{function}-{argument}-{name}")
 
 
-def check_refusal(call, argument, bad, said):
+def check_refusal(call, argument, bad, reason):
     """A ValueError whose message begins with the argument and holds the offending value."""
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is judged below
         call(bad)
     message = str(caught.value)
     assert message.startswith(argument), f"which argument? {message}"
-    assert said in message.removeprefix(argument), f"what was wrong? {message}"
+    assert reason in message.removeprefix(argument), f"the reason is missing: {message}"
 
 
-@pytest.mark.parametrize(("call", "argument", "bad", "said"), list(cases()))
-def test_bad_input_is_refused_by_name(call, argument, bad, said):
-    check_refusal(call, argument, bad, said)
+@pytest.mark.parametrize(("call", "argument", "bad", "reason"), list(cases()))
+def test_bad_input_is_refused_by_name(call, argument, bad, reason):
+    check_refusal(call, argument, bad, reason)
 
 
 @pytest.mark.parametrize("name", BAD_WARM)
 def test_a_bad_warm_start_is_refused_by_name(name):
-    bad, said = BAD_WARM[name]
+    bad, reason = BAD_WARM[name]
     if bad is leader:
         bad = leader(LOSS, 0.5)
-    check_refusal(lambda warm: leader(np.zeros((5, 2)), 0.5, warm=warm), "warm", bad, said)
+    check_refusal(lambda warm: leader(np.zeros((5, 2)), 0.5, warm=warm), "warm", bad, reason)
 
 
 @pytest.mark.parametrize("bad", [None, 7, np.random.RandomState(1)])
-def test_randomness_is_a_generator(bad):
+def test_rng_must_be_a_generator(bad):
     with pytest.raises((TypeError, ValueError), match="rng"):
         sample_ranking(uniform(3, 2), bad)
 
 
-def test_a_refusal_that_names_nothing_is_caught():
+def test_an_error_that_does_not_name_the_argument_is_caught():
     def call(_):
         raise ValueError("bad input")
 
@@ -142,7 +142,7 @@ def test_a_refusal_that_names_nothing_is_caught():
         check_refusal(call, "loss", NAN, "nan")
 
 
-def test_a_refusal_without_the_value_is_caught():
+def test_an_error_without_the_value_is_caught():
     def call(_):
         raise ValueError("loss is bad")
 
@@ -150,6 +150,6 @@ def test_a_refusal_without_the_value_is_caught():
         check_refusal(call, "loss", NAN, "nan")
 
 
-def test_no_refusal_is_caught():
+def test_a_missing_error_is_caught():
     with pytest.raises(pytest.fail.Exception):
         check_refusal(lambda _: None, "loss", NAN, "nan")

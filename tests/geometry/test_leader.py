@@ -1,4 +1,4 @@
-"""Facts about the leader that follow from its definition: symmetries, closed forms, what a warm start may change."""
+"""Properties of the leader that follow from its definition: symmetries, closed forms, warm starts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_constant_added_to_a_row_changes_the_marginals(regularizer):
 
 @compiled_only
 @pytest.mark.parametrize("regularizer", NAMES)
-def test_a_full_row_does_not_feel_a_constant_below_its_multiplier(regularizer):
+def test_a_constant_below_the_multiplier_of_a_full_row_changes_nothing(regularizer):
     """The multiplier pays for it. Beyond the multiplier the row is no longer full, and does feel it."""
     loss = np.random.default_rng(2).random((5, 3))
     loss[0] -= 30.0
@@ -100,7 +100,7 @@ def test_without_losses_the_leader_is_uniform(shape, regularizer, rate):
 
 @pytest.mark.parametrize("regularizer", NAMES)
 @pytest.mark.parametrize("shape", [(6, 4), (5, 5), (40, 8)])
-def test_a_list_that_stands_out_takes_almost_everything(shape, regularizer):
+def test_a_list_with_far_smaller_losses_gets_almost_all_probability(shape, regularizer):
     rng = np.random.default_rng(3)
     loss = 1e4 + rng.random(shape)
     best = rng.permutation(shape[0])[: shape[1]]
@@ -167,7 +167,7 @@ def test_any_warm_start_leads_to_the_same_marginals(problem, seed, exponent):
 @compiled_only
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
 @pytest.mark.parametrize("regularizer", NAMES)
-def test_a_senseless_warm_start_does_no_harm(regularizer, value):
+def test_a_bad_warm_start_gives_the_same_result(regularizer, value):
     problem = random_problem(np.random.default_rng(4), (5, 3), regularizer)
     cold = problem.solve()
     try:
@@ -178,7 +178,7 @@ def test_a_senseless_warm_start_does_no_harm(regularizer, value):
 
 
 @pytest.mark.parametrize("regularizer", NAMES)
-def test_a_warm_start_from_another_regulariser_does_no_harm(regularizer):
+def test_a_warm_start_from_another_regulariser_gives_the_same_result(regularizer):
     problem = random_problem(np.random.default_rng(5), (6, 4), regularizer)
     for other in NAMES:
         warm = problem.solve(warm=problem._replace(regularizer=other).solve())
@@ -188,7 +188,7 @@ def test_a_warm_start_from_another_regulariser_does_no_harm(regularizer):
 @compiled_only
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("regularizer", NAMES)
-def test_a_warm_start_from_afar_still_gets_there(regularizer, seed):
+def test_a_distant_warm_start_gives_the_same_result(regularizer, seed):
     """From a gentle problem to one at the edge of the range, and back."""
     far = extreme_problem(seed, regularizer)
     near = Problem(np.random.default_rng(seed).random(far.loss.shape), 1.0, regularizer)
@@ -236,7 +236,7 @@ def test_any_layout_of_the_same_losses_is_the_same_problem(layout):
     assert (leader(loss, layout(rate)).marginals == leader(loss, rate).marginals).all()
 
 
-def test_the_arguments_are_left_as_they_are():
+def test_the_arguments_are_not_changed():
     problem = random_problem(np.random.default_rng(9), (6, 3), "tsallis")
     loss, rate = problem.loss.copy(), np.full((6, 3), 0.7)
     warm = leader(loss, rate)
@@ -260,7 +260,7 @@ def test_the_result_has_the_promised_parts():
 
 @pytest.mark.parametrize("regularizer", NAMES)
 def test_multipliers_give_the_marginals_back(regularizer):
-    """For whoever keeps (lam, mu) instead of x."""
+    """Callers may store (lam, mu) instead of x."""
     problem = random_problem(np.random.default_rng(10), (7, 4), regularizer)
     result = problem.solve()
     z = problem.loss + result.lam + result.mu[:, None]

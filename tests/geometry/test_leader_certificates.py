@@ -1,4 +1,4 @@
-"""The leader carries its proof: feasible, optimal by its multipliers, and never further off than its gap says."""
+"""The result of ``leader`` is feasible, optimal by its multipliers, and within its gap of the optimum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = compiled_only
 
 @settings(max_examples=300)
 @given(problems())
-def test_the_result_proves_itself(problem):
+def test_the_result_satisfies_its_certificate(problem):
     check_leader(problem.solve(), *problem)
 
 
@@ -70,7 +70,7 @@ def test_the_extremes_with_one_rate_are_solved(regularizer, seed):
 
 
 @pytest.mark.parametrize("regularizer", NAMES)
-def test_the_extremes_with_a_rate_for_every_pair_are_solved_or_refused(regularizer):
+def test_the_extremes_with_a_rate_for_every_pair_are_solved_or_raise(regularizer):
     """Rates that differ by 1e6 inside one problem may be too much, but then the answer is a clear no, and rare."""
     refusals = []
     seeds = [s for s in range(48) if EXTREME_SHAPES[s % len(EXTREME_SHAPES)] != (200, 20)]

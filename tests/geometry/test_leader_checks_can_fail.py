@@ -1,4 +1,4 @@
-"""Every judgement of ``certificates`` has a broken twin that it catches: a check that cannot fail is a defect."""
+"""Every check of ``certificates`` fails on a result that is wrong: a check that cannot fail is a defect."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_multipliers_that_do_not_belong_to_the_losses_are_caught():
         check_optimality_conditions(replace(result, mu=result.mu * 0.9), *problem)
 
 
-def test_every_position_for_itself_is_caught():
+def test_columns_solved_one_by_one_are_caught():
     """Entropy without the rows' limits is a softmax of every column: the usual mistake."""
     problem, _ = contest("shannon")
     alone = softmax(-problem.loss * problem.rate, axis=0)
@@ -144,7 +144,7 @@ def test_every_position_for_itself_is_caught():
 
 
 @pytest.mark.parametrize("regularizer", NAMES)
-def test_a_gap_that_is_too_good_is_caught(regularizer):
+def test_a_gap_that_is_too_small_is_caught(regularizer):
     problem, result = contest(regularizer)
     poor = towards_uniform(problem, result)
     true_gap = own_gap(poor, *problem)
@@ -158,7 +158,7 @@ def test_a_gap_that_is_too_good_is_caught(regularizer):
 
 
 @pytest.mark.parametrize("gap", [-1e-9, 1e-3, np.inf, np.nan])
-def test_a_gap_that_says_nothing_is_caught(gap):
+def test_a_gap_that_is_too_large_is_caught(gap):
     problem, result = contest()
     with pytest.raises(AssertionError, match="the gap is"):
         check_gap_is_small(replace(result, gap=gap), problem.loss, problem.rate)

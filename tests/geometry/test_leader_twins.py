@@ -1,4 +1,4 @@
-"""The compiled leader against solvers that share nothing with it, on hundreds of random problems."""
+"""The compiled leader against independent solvers, on hundreds of random problems."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_twins_agree_with_each_other(regularizer):
     check_agreement(by_interior_point(*problem), by_sweeps(*problem))
 
 
-def test_a_slightly_different_problem_is_told_apart():
+def test_a_slightly_different_problem_has_another_solution():
     rng = np.random.default_rng(5)
     problem = Problem(rng.random((5, 3)), 1.0, "tsallis")
     other = Problem(problem.loss + 1e-4 * rng.random((5, 3)), 1.0, "tsallis")

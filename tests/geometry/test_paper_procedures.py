@@ -1,4 +1,4 @@
-"""The paper's own Algorithms 2 and 3, repaired: a mixture that adds up, and conditional gradients that get there."""
+"""The paper's Algorithms 2 and 3, corrected: a mixture that adds up, and conditional gradients that converge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_decomposition(weights, rankings, x, tol=1e-9):
 
 
 @given(st.integers(1, 8), st.data())
-def test_a_mixture_is_taken_apart_and_adds_up(n, data):
+def test_a_mixture_is_decomposed_and_adds_up(n, data):
     m = data.draw(st.one_of(st.integers(1, n), st.just(n)))
     lists = data.draw(st.integers(1, 8))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
@@ -44,13 +44,13 @@ def test_a_mixture_is_taken_apart_and_adds_up(n, data):
 
 @pytest.mark.parametrize("regularizer", NAMES)
 @pytest.mark.parametrize("seed", [0, 2, 4, 5, 6, 8])
-def test_any_leader_is_taken_apart_and_adds_up(seed, regularizer):
+def test_any_leader_is_decomposed_and_adds_up(seed, regularizer):
     x = extreme_problem(seed, regularizer).solve().marginals
     check_decomposition(*birkhoff(x), x)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (6, 1), (6, 3), (6, 6), (30, 5)])
-def test_uniform_marginals_are_taken_apart(shape):
+def test_uniform_marginals_are_decomposed(shape):
     x = np.full(shape, 1.0 / shape[0])
     check_decomposition(*birkhoff(x), x)
 
@@ -106,7 +106,7 @@ def test_conditional_gradients_approach_the_leader(name):
     assert away[2] < 2e-2
 
 
-def test_conditional_gradients_start_where_they_are_told():
+def test_conditional_gradients_start_at_the_given_point():
     loss = np.random.default_rng(3).random((5, 3))
     start = leader(loss, 1.0).marginals
     assert (frank_wolfe(loss, 1.0, iterations=0, start=start) == start).all()
@@ -117,7 +117,7 @@ def test_conditional_gradients_start_where_they_are_told():
     assert ((first - start / 3 > 0.5).sum(axis=0) == 1).all()
 
 
-def test_conditional_gradients_get_there_from_anywhere_inside():
+def test_conditional_gradients_converge_from_every_interior_point():
     rng = np.random.default_rng(4)
     loss = rng.random((5, 3))
     exact = leader(loss, 1.0).marginals

@@ -1,4 +1,4 @@
-"""The regularisers without a closed form: their slopes are undone to rounding, over the whole range of slopes."""
+"""Regularisers without a closed form: the inverse of the slope is exact up to rounding, for all slopes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parts(reg, x):
 
 @pytest.mark.parametrize("gamma", GAMMAS)
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
-def test_the_slope_at_the_inverse_is_what_was_asked_for(make, gamma):
+def test_the_slope_at_the_inverse_is_the_given_slope(make, gamma):
     """Where x is too near to 1 to say 1 - x, the derivative of the inverse says it."""
     reg = make(gamma)
     for y in SLOPES:
@@ -37,7 +37,7 @@ def test_the_slope_at_the_inverse_is_what_was_asked_for(make, gamma):
 
 @pytest.mark.parametrize("gamma", GAMMAS)
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
-def test_the_inverse_falls_as_fast_as_it_says(make, gamma):
+def test_the_returned_derivative_is_that_of_the_inverse(make, gamma):
     reg, rate, step = make(gamma), 0.7, 1e-5
     for z in np.linspace(-20.0, 200.0, 45):
         (_, h), (right, _), (left, _) = (primal(reg, rate, z + d) for d in (0.0, step, -step))

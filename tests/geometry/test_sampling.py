@@ -92,7 +92,7 @@ def test_counts_fit_the_marginals(name, generator):
     check_counts(count_draws(x, generator(len(name), 1)), x)
 
 
-def test_the_public_function_draws_the_same_law(generator):
+def test_the_public_function_has_the_same_distribution(generator):
     x = learned(6, 3, 3.0)
     draws = DRAWS // 4
     check_counts(count_with(sample_ranking, x, generator(2), draws), x, draws)
@@ -158,14 +158,14 @@ def test_an_integral_point_is_its_own_ranking(n, data):
     assert (sample_ranking(x, np.random.default_rng(1)) == items).all()
 
 
-def test_the_marginals_are_left_as_they_are(rng):
+def test_the_marginals_are_not_changed(rng):
     x = MARGINALS["learned, square"]()
     before = x.copy()
     sample_ranking(x, rng)
     assert (x == before).all()
 
 
-def test_what_is_a_point_up_to_rounding_is_accepted(rng):
+def test_marginals_that_are_feasible_up_to_rounding_are_accepted(rng):
     x = MARGINALS["learned, square"]() * (1.0 + 4e-10)
     x[0, 0] -= 1e-10
     assert len(set(sample_ranking(x, rng).tolist())) == 10

@@ -1,4 +1,4 @@
-"""The sampler's own source, interpreted in rational arithmetic over all outcomes: E[X] = x without any "about"."""
+"""The source of the sampler, interpreted in rational arithmetic over all outcomes: E[X] = x exactly."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def test_uniform_marginals_are_exact(interpreted, shape):
 
 @pytest.mark.parametrize("lists", [2, 4])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_marginals_are_exact_if_all_is_played_out(interpreted, shape, lists):
+def test_marginals_are_exact_if_everything_is_rounded(interpreted, shape, lists):
     """Without a seating to peel, every column is settled by dependent rounding."""
-    interpreted.setattr(sampling, "mend", lambda k, mass, seat: 0.0)
+    interpreted.setattr(sampling, "improve_seating", lambda k, mass, seat: 0.0)
     for seed in range(3):
         x = mixture(seed, *shape, lists)
         check_law(law_of_draws(x), x)
@@ -121,9 +121,9 @@ CYCLES = {
 @pytest.mark.parametrize("name", CYCLES)
 def test_marginals_are_exact_where_only_a_walk_finds_the_cycle(interpreted, name):
     walks = []
-    play_around = sampling.play_around
-    interpreted.setattr(sampling, "mend", lambda k, mass, seat: 0.0)
-    interpreted.setattr(sampling, "play_around", lambda *args: walks.append(1) or play_around(*args))
+    shift_around_cycle = sampling.shift_around_cycle
+    interpreted.setattr(sampling, "improve_seating", lambda k, mass, seat: 0.0)
+    interpreted.setattr(sampling, "shift_around_cycle", lambda *args: walks.append(1) or shift_around_cycle(*args))
     x = CYCLES[name]
     check_law(law_of_draws(x), x)
     assert walks, "no walk was needed: this case tests something else"
@@ -132,11 +132,11 @@ def test_marginals_are_exact_where_only_a_walk_finds_the_cycle(interpreted, name
 def test_a_walk_without_rounding_always_closes(interpreted):
     """Crumbs are a matter of floating point only."""
 
-    def drop_crumb(*_):
+    def drop_rounding_error(*_):
         raise AssertionError("a walk ended nowhere although nothing was rounded")
 
-    interpreted.setattr(sampling, "mend", lambda k, mass, seat: 0.0)
-    interpreted.setattr(sampling, "drop_crumb", drop_crumb)
+    interpreted.setattr(sampling, "improve_seating", lambda k, mass, seat: 0.0)
+    interpreted.setattr(sampling, "drop_rounding_error", drop_rounding_error)
     for seed in range(20):
         x = mixture(seed, 4, 4, 3)
         check_law(law_of_draws(x), x)
@@ -176,7 +176,7 @@ def first_member(x, b, j, rng, urn):
 
 
 def even_member(x, b, j, rng, urn):
-    """Whoever is in the bin, whatever they hold."""
+    """A random member of the bin, without regard to the entries."""
     i = urn.head[b]
     while urn.following[i] >= 0 and rng.random() * 2.0 < 1.0:
         i = urn.following[i]
@@ -185,7 +185,7 @@ def even_member(x, b, j, rng, urn):
 
 @pytest.mark.parametrize(
     ("name", "broken"),
-    [("heads", biased_coin), ("heads", swapped_coin), ("member", first_member), ("member", even_member)],
+    [("bernoulli", biased_coin), ("bernoulli", swapped_coin), ("member", first_member), ("member", even_member)],
 )
 def test_a_broken_step_is_caught(interpreted, name, broken):
     interpreted.setattr(sampling, name, broken)

@@ -1,4 +1,4 @@
-"""Policies played by hand, round by round, so that a test can look at every state."""
+"""Policies played round by round, with access to every state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of policies on pairs of item and position share: rounds by hand, and counts kept in plain NumPy."""
+"""Tools for the tests of policies on pairs of item and position: rounds one by one, and counts in plain NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies in plain Python, correct ones: what somebody else would write, and tools for tests."""
+"""Correct policies in plain Python, as another package would define them, and tools for tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bothworlds.policies import Policy
 from bothworlds.policies.base import checked_feedback
 
 
-class Counts(NamedTuple):
+class ItemCounts(NamedTuple):
     """Impressions and clicks of every item."""
 
     shape: Shape
@@ -32,7 +32,7 @@ class EpsilonGreedy(Policy):
 
     def init(self, n_items, n_positions):
         shape = check_shape(n_items, n_positions)
-        return Counts(shape, np.zeros(shape.n_items), np.zeros(shape.n_items))
+        return ItemCounts(shape, np.zeros(shape.n_items), np.zeros(shape.n_items))
 
     def decide(self, state, rng):
         n, m = state.shape
@@ -71,7 +71,7 @@ class FixedList(Policy):
 
 @dataclass(frozen=True)
 class Interpreted(Policy):
-    """Another policy, hidden behind plain Python: ``play`` has to take the slow road."""
+    """Another policy behind plain Python methods, so that ``play`` cannot use its kernels."""
 
     inner: Any
 
@@ -87,7 +87,7 @@ class Interpreted(Policy):
 
 @dataclass(frozen=True)
 class Diary(Interpreted):
-    """Another policy that writes down every decision and the clicks on it; for one job at a time."""
+    """Another policy that records every decision and the clicks on it; for one job at a time."""
 
     rankings: list = field(default_factory=list)
     clicks: list = field(default_factory=list)
@@ -100,7 +100,7 @@ class Diary(Interpreted):
 
 @dataclass(frozen=True)
 class Patient(EpsilonGreedy):
-    """Explores for the first tenth of the rounds, and so must know how many there will be."""
+    """Explores for the first tenth of the rounds, and so requires the horizon."""
 
     horizon: int | None = None
 
@@ -112,7 +112,7 @@ class Patient(EpsilonGreedy):
 
 
 class Stranger:
-    """No relative of ours: three methods, and an ordinary dictionary for a state."""
+    """A policy that is not a subclass of ``Policy``: three methods, and a dictionary as its state."""
 
     def init(self, n_items, n_positions):
         check_shape(n_items, n_positions)

@@ -65,7 +65,7 @@ def batches_of(state):
 
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
-def test_every_round_is_that_of_the_plain_twin(n, m, generator):
+def test_every_round_agrees_with_the_reference_implementation(n, m, generator):
     rng = generator(n, m)
     learner, twin = policy("batchrank", horizon=20, displays=2.0, loglog=0.5), Twin(n, m, 20, 2.0, 0.5)
     state, attraction = learner.init(n, m), 0.95 * 0.5 ** np.arange(n)
@@ -78,7 +78,7 @@ def test_every_round_is_that_of_the_plain_twin(n, m, generator):
             assert max(shown.values()) - min(shown.values()) <= 1
         learner.learn(state, decision, clicks)
         twin.learn(decision.ranking, clicks)
-        # Where one item is left there is nothing to be learned, and its stage is nobody's concern.
+        # A batch of one item has no stage that matters.
         assert [b for b in batches_of(state) if len(b[2]) > 1] == [tuple(b[:4]) for b in twin.batches if len(b[2]) > 1]
         assert [b[:3] for b in batches_of(state)] == [tuple(b[:3]) for b in twin.batches]
     assert len(twin.batches) > 1 or m == 1

@@ -1,4 +1,4 @@
-"""BubbleRank against its definition: pairs, verdicts and exchanges, round by round."""
+"""BubbleRank against its definition: pairs, certain orders and exchanges, round by round."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Twin:
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
-def test_every_round_is_that_of_the_plain_twin(n, generator):
+def test_every_round_agrees_with_the_reference_implementation(n, generator):
     rng = generator(n)
     worst = list(range(n))
     learner, twin = policy("bubblerank", initial=worst, confidence=0.3, horizon=10_000), Twin(worst, 0.3)
@@ -74,7 +74,7 @@ def test_the_default_confidence_takes_more_than_sixteen_log_horizon_duels(rng):
     state, duels = learner.init(2, 2), 0
     while state.base[0] == 0:
         decision = learner.decide(state, rng)
-        duels += int(state.epochs.clock[0] % 2 == 0)
+        duels += int(state.epochs.rounds[0] % 2 == 0)
         learner.learn(state, decision, decision.ranking == 1)
     assert duels == int(16 * log(horizon)) + 1
 

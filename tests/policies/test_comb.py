@@ -98,7 +98,7 @@ def test_with_one_position_it_is_the_bandit_of_that_name(name):
 
 @pytest.mark.parametrize("name", PROTOTYPE)
 def test_ties_are_broken_at_random(name):
-    """The first list, and a later one when nobody has clicked on anything."""
+    """The first list, and a later one without any clicks before."""
     learner, rng = policy(name), np.random.default_rng(4)
     fresh, tired = learner.init(4, 2), learner.init(4, 2)
     for start in range(4):
@@ -112,7 +112,7 @@ def test_ties_are_broken_at_random(name):
 
 @pytest.mark.parametrize("name", PROTOTYPE)
 @pytest.mark.parametrize("forget", FORGET)
-def test_counts_are_what_is_remembered(name, forget):
+def test_counts_are_those_of_the_remembered_rounds(name, forget):
     for state, _, _, past in rounds_of(policy(name, **forget), 100):
         shown, clicked, rounds = remembered(past, (5, 3), **forget)
         np.testing.assert_allclose(state.counts.shown, shown, rtol=1e-9, atol=1e-12)

@@ -70,7 +70,7 @@ def test_an_impossible_propensity_is_refused_and_changes_nothing(learner, state,
     assert same(before, state)
 
 
-def test_an_unknown_propensity_is_refused_by_those_who_weight_with_it():
+def test_an_unknown_propensity_is_refused_by_policies_that_need_it():
     unknown = Decision(GOOD.ranking, np.array([0.2, np.nan, 0.2]))
     with pytest.raises(ValueError, match="propensity"):
         policy("ftrl-pbm").learn(policy("ftrl-pbm").init(5, 3), unknown, [0, 0, 0])
@@ -82,7 +82,7 @@ def test_a_decision_may_be_made_of_lists(learner, state):
 
 
 @pytest.mark.parametrize("decision", [None, (np.arange(3), np.full(3, 0.2)), [3, 1, 4]])
-def test_what_is_no_decision_is_refused(learner, state, decision):
+def test_an_invalid_decision_is_refused(learner, state, decision):
     with pytest.raises(ValueError, match="decision"):
         learner.learn(state, decision, [0, 0, 0])
 

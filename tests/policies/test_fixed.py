@@ -1,4 +1,4 @@
-"""One list, always."""
+"""A fixed list."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_shuffled_labels_do_not_change_what_the_list_earns(ranking):
 
 
 @pytest.mark.parametrize("ranking", [[], [0, 0], [-1, 2], [0.5, 1], "best", [[0, 1]], [[0], [1, 2]]])
-def test_what_is_no_list_is_refused(ranking):
+def test_an_invalid_list_is_refused(ranking):
     with pytest.raises(ValueError, match="ranking must be"):
         policy("fixed", ranking=ranking)
 

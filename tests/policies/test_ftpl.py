@@ -85,7 +85,7 @@ def test_a_restart_forgets_everything():
     learner = policy("ftpl", restart=30)
     for t, state, _, _ in rounds_of(learner, stochastic([0.5, 0.4, 0.1], [1.0, 0.5]), 31):
         assert (state.loss.sum() == 0.0) == (t in (1, 31))
-        assert state.epochs.clock[0] == (t - 1) % 30
+        assert state.epochs.rounds[0] == (t - 1) % 30
 
 
 @pytest.mark.parametrize(("setting", "value"), [("rate", 0), ("cap", 0), ("cap", None), ("restart", 0)])

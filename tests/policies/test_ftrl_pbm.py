@@ -71,7 +71,7 @@ def test_a_missing_click_adds_its_weighted_loss_and_nothing_else_changes():
     expected = np.zeros((10, 5))
     for t, state, decision, clicks in rounds_of(FTRL, WORLDS["paper"], 100):
         assert (state.loss == expected).all()
-        assert state.epochs.clock[0] == t - 1
+        assert state.epochs.rounds[0] == t - 1
         for j, i in enumerate(decision.ranking):
             expected[i, j] += (1.0 - clicks[j]) / decision.propensity[j]
 

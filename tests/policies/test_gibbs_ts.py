@@ -1,4 +1,4 @@
-"""Gibbs-TS: its chain has the posterior as its law, goes on from round to round, and ranks by what it draws."""
+"""Gibbs-TS: its chain has the posterior as its distribution, and decisions rank by the drawn parameters."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def sampled(shown, clicked, prior, sweeps):
     state.counts.shown[:], state.counts.clicked[:] = shown, clicked
     out = np.empty((sweeps, sum(np.shape(shown))))
     rng = np.random.default_rng(7)
-    chain(state.counts, prior, rng, state.attraction, state.examination, state.tally, out)
+    chain(state.counts, prior, rng, state.attraction, state.examination, state.sums, out)
     return out
 
 
 @pytest.mark.parametrize("prior", [1.0, 2.5])
 @pytest.mark.parametrize("table", TABLES)
-def test_the_law_of_the_chain_is_the_posterior(table, prior):
+def test_the_distribution_of_the_chain_is_the_posterior(table, prior):
     shown, clicked = map(np.array, TABLES[table])
     n, m = shown.shape
     axis = stats.beta(prior, prior).ppf((np.arange(40) + 0.5) / 40)
@@ -63,7 +63,7 @@ def test_missing_clicks_are_explained_as_in_the_e_step():
     assert 0.0 <= share(1.0, 1.0) <= 1.0
 
 
-def test_decisions_rank_by_what_was_drawn():
+def test_decisions_rank_by_the_drawn_parameters():
     learner, rng = policy("gibbs-ts"), np.random.default_rng(0)
     state = last_state(learner, 50)
     for _ in range(50):
@@ -93,7 +93,7 @@ def test_learning_moves_the_chain_and_deciding_does_not():
 
 
 @pytest.mark.parametrize("forget", [{}, {"window": 30}, {"discount": 0.9}])
-def test_counts_are_what_is_remembered(forget):
+def test_counts_are_those_of_the_remembered_rounds(forget):
     for state, _, _, past in rounds_of(policy("gibbs-ts", **forget), 100):
         shown, clicked, _ = remembered(past, (5, 3), **forget)
         np.testing.assert_allclose(state.counts.shown, shown, rtol=1e-9, atol=1e-12)
@@ -105,9 +105,9 @@ def test_fractions_of_missing_clicks_are_rounded_with_the_right_mean():
     state.counts.shown[:], state.counts.clicked[:] = [[2.7], [0.0]], [[0.4], [0.0]]
     misses = []
     for _ in range(3000):
-        chain(state.counts, 1.0, rng, state.attraction, state.examination, state.tally, np.empty((1, 3)))
-        assert state.tally[0, 0] == 0.4
-        misses.append(state.tally[1:, 0].sum())
+        chain(state.counts, 1.0, rng, state.attraction, state.examination, state.sums, np.empty((1, 3)))
+        assert state.sums[0, 0] == 0.4
+        misses.append(state.sums[1:, 0].sum())
     assert set(misses) == {2.0, 3.0}
     assert abs(np.mean(misses) - 2.3) < 5.0 * np.std(misses) / np.sqrt(3000)
 

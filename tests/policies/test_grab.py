@@ -1,4 +1,4 @@
-"""GRAB against its definition: the leader, its neighbours, who is shown, and why climbing is enough."""
+"""GRAB against its definition: the leader, its neighbours, which list is shown, and why hill climbing is enough."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_list_has_n_minus_1_neighbours(n, m):
     assert all(len(set(one)) == m for one in lists)
 
 
-def test_whatever_list_is_not_best_has_a_better_neighbour():
+def test_every_list_that_is_not_best_has_a_better_neighbour():
     """Expected clicks are unimodal on the graph, which is what makes climbing enough."""
     rng = np.random.default_rng(0)
     for _ in range(5):
@@ -127,7 +127,7 @@ def test_among_equal_gains_every_neighbour_has_its_chance():
 
 def test_without_a_horizon_the_plan_doubles():
     state = last_state(policy("grab"), 1030)
-    assert state.plan.clock[2] == 2048.0
+    assert state.plan.horizon[0] == 2048.0
     assert state.counts.learned[0] == 1030
 
 

@@ -1,4 +1,4 @@
-"""LBINF and LBINFV against a twin in NumPy that keeps the whole history, and the conditions of the optimum."""
+"""LBINF and LBINFV against a reference in NumPy that stores the whole history, and the optimality conditions."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_rates_never_rise(name, settings):
     assert before.min() < before.max()
 
 
-def test_where_nothing_is_left_to_chance_rates_stay_near_their_start():
+def test_with_deterministic_clicks_rates_stay_near_their_start():
     """The mean of equal losses is 1/(2 N + 2) from them, so that the sum of squares is below pi^2 / 24."""
     certain = stochastic([1.0, 1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0])
     for name, most in (
@@ -109,7 +109,7 @@ def test_where_nothing_is_left_to_chance_rates_stay_near_their_start():
 
 
 @pytest.mark.parametrize("name", ["lbinf", "lbinfv"])
-def test_without_a_horizon_it_plans_for_twice_as_long_again_and_again(name):
+def test_without_a_horizon_it_uses_the_doubling_trick(name):
     learner = policy(name)
     fresh = policy(name, horizon=2048).init(3, 2)
     for t, state, decision, clicks in rounds_of(learner, stochastic([0.9, 0.5, 0.1], [1.0, 0.5]), 1100):

@@ -110,7 +110,7 @@ def test_mw_mixes_at_most_one_half():
         assert state.leading.marginals.min() >= 0.05
 
 
-def test_mw_goes_on_where_probabilities_are_below_anything_a_number_can_say():
+def test_mw_continues_where_probabilities_underflow():
     learner = policy("mw", horizon=100_000, rate=400.0)
     for _, state, _, _ in rounds_of(learner, WORLDS["yandex"], 4000):
         x = state.leading.marginals
@@ -136,7 +136,7 @@ def test_a_share_lets_it_follow_a_list_that_changes(name):
 
 
 @pytest.mark.parametrize("name", ["osmd", "mw"])
-def test_without_a_horizon_it_plans_for_twice_as_long_again_and_again(name):
+def test_without_a_horizon_it_uses_the_doubling_trick(name):
     learner, fresh = policy(name), policy(name, horizon=2048).init(3, 2)
     for t, state, decision, clicks in rounds_of(learner, stochastic([0.9, 0.5, 0.1], [1.0, 0.5]), 1100):
         if t == 1024:

@@ -17,20 +17,20 @@ def test_it_has_no_regret_in_a_world_that_changes():
     assert (result.regret("fixed")[:, -1] < -5).all()
 
 
-def test_it_sees_beyond_products():
+def test_it_solves_worlds_without_product_form():
     world = matrix([[0.9, 0.8], [0.8, 0.1], [0.2, 0.3]])
     result = bothworlds.play("oracle", world, 10, seeds=2, tell=True)
     np.testing.assert_allclose(result.average_reward(), 1.6)
 
 
-def test_it_must_be_told_the_world():
-    with pytest.raises(ValueError, match="oracle needs to be told the world"):
+def test_it_requires_the_world():
+    with pytest.raises(ValueError, match="oracle requires the world"):
         bothworlds.play("oracle", "paper/stochastic", 10, seeds=1)
 
 
-def test_it_must_be_told_the_right_world():
+def test_the_world_must_have_the_right_shape():
     with pytest.raises(
-        ValueError, match=r"oracle was told .* 10 items, 5 positions.* asked about 4 items, 2 positions"
+        ValueError, match=r"oracle knows .* 10 items, 5 positions.* does not have 4 items and 2 positions"
     ):
         policy("oracle", world="paper/stochastic").init(4, 2)
     with pytest.raises(ValueError, match="no world named 'nowhere'"):
@@ -47,6 +47,6 @@ def test_beyond_its_horizon_it_stays_with_its_last_list(rng):
 
 
 def test_its_label_and_settings_name_the_world():
-    told = bothworlds.play("oracle", "paper/stochastic", 10, seeds=1, tell=True)
-    assert told.policy == "oracle"
-    assert told.settings["world"] == "paper/stochastic"
+    result = bothworlds.play("oracle", "paper/stochastic", 10, seeds=1, tell=True)
+    assert result.policy == "oracle"
+    assert result.settings["world"] == "paper/stochastic"

@@ -1,4 +1,4 @@
-"""PB-MHB: its steps are in detailed balance with the posterior, which is the law of its chain."""
+"""PB-MHB: its steps are in detailed balance with the posterior, the distribution of its chain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import bothworlds
 from bothworlds.core import copy_state
 from bothworlds.kernels import kernel
 from bothworlds.policies import policy
-from bothworlds.policies.pb_mhb import go_on, item_gain, mass_within, position_gain
+from bothworlds.policies.pb_mhb import item_gain, mass_within, position_gain, run_sweeps
 from tests.policies.pairs import last_state, remembered, rounds_of
 from tests.reference.posterior import off, posterior
 
@@ -24,7 +24,7 @@ def interpreted(function):
 @kernel
 def chain(state, source, out):
     for k in range(out.shape[0]):
-        go_on(state, source, state.attraction, state.examination)
+        run_sweeps(state, source, state.attraction, state.examination)
         for i in range(state.attraction.size):
             out[k, i] = state.attraction[i]
         for j in range(state.examination.size):
@@ -58,7 +58,7 @@ def test_gains_are_differences_of_the_log_likelihood(old, new):
 
 
 @pytest.mark.parametrize("sigma", [1e-3, 0.05, 0.5, 3.0, 1e3])
-def test_mass_within_is_that_of_the_normal_law(sigma):
+def test_mass_within_is_that_of_the_normal_distribution(sigma):
     for v in (1e-9, 0.2, 0.5, 0.999):
         exact = stats.norm.cdf((1.0 - v) / sigma) - stats.norm.cdf(-v / sigma)
         assert interpreted(mass_within)(v, sigma) == pytest.approx(exact, rel=1e-9)
@@ -81,7 +81,7 @@ def test_two_points_are_in_detailed_balance(sigma):
 
 
 @pytest.mark.parametrize("step", [0.3, 1000.0])
-def test_the_law_of_the_chain_is_the_posterior(step):
+def test_the_distribution_of_the_chain_is_the_posterior(step):
     shown, clicked = np.array([[6, 3], [2, 8]]), np.array([[4, 1], [0, 3]])
     state = with_counts(shown, clicked, step=step)
     sample = np.empty((400_000, 4))
@@ -92,7 +92,7 @@ def test_the_law_of_the_chain_is_the_posterior(step):
     assert off(sample, *exact, slack=5e-4) < 5.0
 
 
-def test_with_one_position_the_law_of_the_chain_is_a_beta_law():
+def test_with_one_position_the_distribution_of_the_chain_is_a_beta_distribution():
     state = with_counts([[9], [20]], [[3], [1]], step=0.5)
     sample = np.empty((200_000, 3))
     chain(state, np.random.default_rng(6), sample)
@@ -113,7 +113,7 @@ def test_steps_become_shorter_like_the_root_of_time():
     assert lengths[0] / lengths[1] == pytest.approx(sqrt(100.0), rel=0.1)
 
 
-def test_decisions_rank_by_what_was_drawn_and_leave_the_chain_alone():
+def test_decisions_rank_by_the_drawn_parameters_and_do_not_change_the_chain():
     learner, rng = policy("pb-mhb", step=1.0), np.random.default_rng(0)
     state = last_state(learner, 50)
     before = copy_state(state)
@@ -123,16 +123,17 @@ def test_decisions_rank_by_what_was_drawn_and_leave_the_chain_alone():
         assert (chosen == np.sort(state.items)[::-1][:3]).all()
         assert state.positions[0] == 1.0
     assert (state.attraction == before.attraction).all()
-    assert (state.moves == before.moves).all()
+    assert state.proposed == before.proposed
+    assert state.accepted == before.accepted
 
 
 def test_acceptance_is_counted():
     for sweeps in (1, 4):
         state = last_state(policy("pb-mhb", sweeps=sweeps), 100)
-        assert state.moves[0] == 100 * sweeps * (5 + 2)
-        assert 0 < state.moves[1] < state.moves[0]
+        assert state.proposed[0] == 100 * sweeps * (5 + 2)
+        assert 0 < state.accepted[0] < state.proposed[0]
     steady = last_state(policy("pb-mhb", step=1e-3), 100)
-    assert steady.moves[1] / steady.moves[0] > 0.9
+    assert steady.accepted[0] / steady.proposed[0] > 0.9
 
 
 def test_the_first_list_is_uniform():
@@ -144,7 +145,7 @@ def test_the_first_list_is_uniform():
 
 
 @pytest.mark.parametrize("forget", [{}, {"window": 30}, {"discount": 0.9}])
-def test_counts_are_what_is_remembered(forget):
+def test_counts_are_those_of_the_remembered_rounds(forget):
     for state, _, _, past in rounds_of(policy("pb-mhb", **forget), 100):
         shown, clicked, _ = remembered(past, (5, 3), **forget)
         np.testing.assert_allclose(state.counts.shown, shown, rtol=1e-9, atol=1e-12)

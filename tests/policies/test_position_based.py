@@ -1,4 +1,4 @@
-"""PBM-UCB, PBM-PIE, PBM-TS and the twins that fit examination, against slow twins in plain NumPy."""
+"""PBM-UCB, PBM-PIE, PBM-TS and the policies that fit examination, against slow references in NumPy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from scipy.optimize import brentq, minimize_scalar
 
 import bothworlds
 from bothworlds.core import Decision
-from bothworlds.policies import policy, told
+from bothworlds.policies import configured_for, policy
 from bothworlds.policies.parts.posterior import draw_many
 from bothworlds.statistics import kl, kl_upper
-from bothworlds.statistics.rank_one.fit.fit import fit_newton
+from bothworlds.statistics.rank_one.fit import fit_newton
 from bothworlds.worlds import stochastic
 
 TOLD = ["pbm-ucb", "pbm-pie", "pbm-ts"]
@@ -88,7 +88,7 @@ def test_the_kth_largest_bound_is_at_the_kth_most_examined_position(world, epsil
         count(decision, clicks)
 
 
-def test_where_all_look_it_is_ucb1_with_several_plays():
+def test_with_full_examination_it_is_ucb1_with_several_plays():
     world = stochastic([0.8, 0.5, 0.3, 0.1], [1.0, 1.0])
     shown, clicked, count = tables(world)
     for t, _, decision, clicks in rounds_of(policy("pbm-ucb", examination=[1, 1]), world, 200):
@@ -152,7 +152,7 @@ def rivals_by_root_finding(shown, clicked, beta, level):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_rivals_are_those_that_root_finding_finds(seed):
+def test_explored_items_are_those_whose_upper_bound_by_root_finding_is_large_enough(seed):
     """All that is ever shown at the last position, with its propensity, against the definition."""
     rng = np.random.default_rng(seed)
     n, m, horizon = 8, 3, int(10 ** rng.uniform(1, 5))
@@ -194,14 +194,14 @@ def test_with_one_position_it_is_pie():
 @ALL_WORLDS
 def test_it_begins_with_every_item_once_at_every_position(name, world):
     n = world.n_items
-    learner = told(policy(name), 1000, world)
+    learner = configured_for(policy(name), 1000, world)
     state = trained(learner, world, n)
     assert (state.counts.shown == 1).all()
     first = learner.decide(learner.init(n, world.n_positions), np.random.default_rng(0))
     assert first.propensity == pytest.approx(1.0 / n)
 
 
-def test_a_wider_bound_has_more_rivals():
+def test_a_wider_bound_explores_more_items():
     world = WORLDS["paper"]
     seen = []
     for epsilon in (0.0, 20.0):
@@ -229,7 +229,7 @@ def test_without_a_horizon_it_plans_for_twice_as_long_and_keeps_its_counts(name)
     world = WORLDS["reversed"]
     settings = {"examination": world.examination} if name == "pbm-pie" else {}
     state = trained(policy(name, **settings), world, 3500)
-    assert state.epochs.clock[2] == 4096
+    assert state.epochs.horizon[0] == 4096
     assert state.counts.rounds[0] == 3500
     assert state.counts.shown.sum() == 3500 * 3
 
@@ -239,10 +239,10 @@ def test_without_a_horizon_it_plans_for_twice_as_long_and_keeps_its_counts(name)
 
 @pytest.mark.parametrize("name", FITTED)
 @pytest.mark.parametrize("share", [0.02, 0.3])
-def test_examination_is_fitted_anew_when_there_are_so_many_more_rounds(name, share):
+def test_examination_is_fitted_again_when_rounds_have_grown_by_the_share(name, share):
     world = WORLDS["reversed"]
     last, at = np.ones(3), 1
-    for t, state, _, _ in rounds_of(told(policy(name, refit=share), 400, world), world, 400):
+    for t, state, _, _ in rounds_of(configured_for(policy(name, refit=share), 400, world), world, 400):
         done = t - 1
         if done >= max(at * (1 + share), at + 1) or done == 1:
             if done > 5:  # all pairs have been seen
@@ -255,7 +255,7 @@ def test_examination_is_fitted_anew_when_there_are_so_many_more_rounds(name, sha
 @pytest.mark.parametrize("name", FITTED)
 def test_they_place_by_the_fitted_order(name):
     world = WORLDS["reversed"]
-    learner = told(policy(name), 4000, world)
+    learner = configured_for(policy(name), 4000, world)
     state = trained(learner, world, 4000)
     assert (np.diff(state.fitted.positions.examination) > 0).all()
     assert state.fitted.positions.order.tolist() == [2, 1, 0]
@@ -300,7 +300,7 @@ def test_ts_draws_every_attraction_from_its_posterior():
 
 
 @pytest.mark.parametrize("forget", [{"window": 25}, {"discount": 0.9}, {}])
-def test_what_ts_draws_with_is_always_that_of_its_counts(forget):
+def test_the_hats_of_ts_are_always_those_of_its_counts(forget):
     world = WORLDS["reversed"]
     learner = policy("pbm-ts", examination=world.examination, **forget)
     state = trained(learner, world, 90)
@@ -318,9 +318,9 @@ def test_what_ts_draws_with_is_always_that_of_its_counts(forget):
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_examination_must_be_told(name):
+def test_examination_is_required(name):
     twin = "pbm-pie-mle" if name == "pbm-pie" else "pbm-ucb-mle"
-    with pytest.raises(ValueError, match=f"{name} needs examination=...; where it is not known use {twin}"):
+    with pytest.raises(ValueError, match=f"{name} needs examination=...; if it is not known, use {twin}"):
         policy(name).init(5, 3)
     with pytest.raises(ValueError, match="one entry for each of 3 positions"):
         policy(name, examination=[1.0, 0.5]).init(5, 3)
@@ -361,7 +361,7 @@ def test_a_window_makes_it_forget(name):
     """After as many rounds with other users as the window has, nothing is left of the first ones."""
     before, after = stochastic([0.9, 0.5, 0.3, 0.1], [0.9, 0.5]), stochastic([0.1, 0.3, 0.5, 0.9], [0.9, 0.5])
     rng = np.random.default_rng(0)
-    learner = told(policy(name, window=400), 2000, before)
+    learner = configured_for(policy(name, window=400), 2000, before)
     state = learner.init(4, 2)
     for world in (before, after):
         for _ in range(1200):
@@ -376,20 +376,20 @@ def test_a_window_makes_it_forget(name):
 @pytest.mark.parametrize("name", ["pbm-pie", "pbm-pie-mle"])
 def test_a_restart_makes_it_forget_everything(name):
     world = WORLDS["reversed"]
-    learner = told(policy(name, restart=100), 1000, world)
+    learner = configured_for(policy(name, restart=100), 1000, world)
     state = trained(learner, world, 200)
     assert state.counts.shown.sum() == 0
     assert state.counts.rounds[0] == 0
-    assert state.epochs.clock[2] == 100
+    assert state.epochs.horizon[0] == 100
     assert learner.decide(state, np.random.default_rng(0)).propensity == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("name", ["pbm-pie", "pbm-pie-mle"])
 def test_a_window_limits_the_horizon(name):
     world = WORLDS["reversed"]
-    assert told(policy(name, window=50), 10**6, world).init(5, 3).memory == 50
-    assert told(policy(name, discount=0.99), 10**6, world).init(5, 3).memory == pytest.approx(100)
-    assert told(policy(name), 10**6, world).init(5, 3).memory == inf
+    assert configured_for(policy(name, window=50), 10**6, world).init(5, 3).memory == 50
+    assert configured_for(policy(name, discount=0.99), 10**6, world).init(5, 3).memory == pytest.approx(100)
+    assert configured_for(policy(name), 10**6, world).init(5, 3).memory == inf
 
 
 REFERENCE = {  # means and errors of independent prototypes in C, 3 seeds
@@ -414,5 +414,5 @@ PLACES = [
 def test_it_earns_what_the_prototypes_earned(name):
     for (mean, error), (world, settings) in zip(REFERENCE[name], PLACES):
         place = bothworlds.world(world, **settings)
-        ours, spread = bothworlds.play(told(policy(name), 200_000, place), place, 200_000, seeds=4).final()
+        ours, spread = bothworlds.play(configured_for(policy(name), 200_000, place), place, 200_000, seeds=4).final()
         assert abs(ours - mean) < 3.0 * hypot(error, spread) + 0.005, (world, ours, spread)

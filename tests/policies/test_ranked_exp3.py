@@ -11,7 +11,7 @@ import pytest
 import bothworlds
 from bothworlds.core import Decision, copy_state
 from bothworlds.policies import policy
-from bothworlds.policies.ranked_exp3 import intention
+from bothworlds.policies.ranked_exp3 import intended_probability
 
 NAN = float("nan")
 
@@ -78,11 +78,11 @@ def test_lists_and_intentions_are_jointly_distributed_as_published():
         likely = sum(weight for (ranking, _), weight in law.items() if ranking == shown)
         for j in range(2):
             meant = sum(weight for (ranking, m), weight in law.items() if ranking == shown and m[j])
-            py = getattr(intention, "py_func", intention)
+            py = getattr(intended_probability, "py_func", intended_probability)
             assert py(state.chances, np.array(shown), j) == pytest.approx(meant / likely)
 
 
-def test_lists_are_drawn_from_that_law():
+def test_lists_are_drawn_from_that_distribution():
     state, rng, draws = trained(), np.random.default_rng(5), 30_000
     seen = {}
     for _ in range(draws):

@@ -1,4 +1,4 @@
-"""RecurRank for one-hot features against its definition: displays at the head, cuts, drops, round by round."""
+"""RecurRank for one-hot features against its definition: displays at the head, splits, drops, round by round."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def nodes_of(state):
 
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
-def test_every_round_is_that_of_the_plain_twin(n, m, generator):
+def test_every_round_agrees_with_the_reference_implementation(n, m, generator):
     rng = generator(n, m)
     learner = policy("recurrank", confidence=0.5, horizon=10_000)
     state, nodes = learner.init(n, m), [Node(range(n), 0, m, 1, 0.5)]

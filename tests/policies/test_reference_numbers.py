@@ -46,12 +46,12 @@ def test_ftrl_pbm_earns_what_the_prototype_earned(world):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
-def test_uniform_lists_earn_what_they_must(world):
+def test_uniform_lists_earn_the_expected_reward(world):
     result = bothworlds.play("uniform", WORLDS[world], ROUNDS, seeds=10)
     assert agrees(result, UNIFORM[world], 0.0001)
 
 
 @pytest.mark.slow
-def test_the_tolerance_tells_the_learners_apart():
+def test_the_tolerance_distinguishes_the_learners():
     result = bothworlds.play("uniform", WORLDS["stochastic"], ROUNDS, seeds=3)
     assert not agrees(result, *FTRL_PBM["stochastic"])

@@ -1,4 +1,4 @@
-"""Average rewards of the leader's relatives over 200,000 rounds, against those of independent prototypes in C."""
+"""Average rewards of leader policies over 200,000 rounds, against those of independent prototypes in C."""
 
 from __future__ import annotations
 

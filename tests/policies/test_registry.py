@@ -1,14 +1,20 @@
-"""Policies by name, and what every policy can say about itself."""
+"""Policies by name and by class, and their descriptions."""
 
 from __future__ import annotations
 
+import ast
+import json
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.policies import CompiledPolicy, Policy, names, policy, resolve, told
+from bothworlds import policies
+from bothworlds.policies import CompiledPolicy, Policy, configured_for, names, policy, resolve, told
 from tests.policies.informed import informed
 from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger
 
@@ -16,6 +22,46 @@ from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger
 def test_the_policies_of_this_package_are_known():
     assert {"ftrl-pbm", "uniform"} <= set(names())
     assert names() == sorted(names())
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_class_of_a_policy_is_exported_under_its_name(name):
+    made = type(policy(name))
+    if not made.__module__.startswith("bothworlds.policies."):
+        pytest.skip("a policy of another package")
+    assert made.__name__ in policies.__all__, f"add {made.__name__!r} to __all__ of bothworlds.policies"
+    assert getattr(policies, made.__name__) is made
+
+
+def test_type_checkers_see_the_class_of_every_policy():
+    """The imports under ``if TYPE_CHECKING`` are those of all policies, each from its own file or folder."""
+    tree = ast.parse(Path(policies.__file__).read_text())
+    block = next(
+        node.body for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    listed = {(node.module, alias.name) for node in block for alias in node.names}
+    classes = [type(policy(name)) for name in names()]
+    ours = [[*made.__module__.split("."), made.__name__] for made in classes]
+    assert listed == {(parts[2], parts[-1]) for parts in ours if parts[:2] == ["bothworlds", "policies"]}
+
+
+def test_importing_one_policy_imports_no_other():
+    code = (
+        "import json, sys; from bothworlds.policies import GibbsTs; "
+        "print(json.dumps([name for name in sys.modules if name.startswith('bothworlds.policies.')]))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    loaded = {name.split(".")[2] for name in json.loads(run.stdout)}
+    assert loaded == {"base", "gibbs_ts", "parts"}
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
+        _ = policies.Nonsense
+
+
+def test_the_former_name_of_configured_for_still_works():
+    assert told is configured_for
 
 
 @pytest.mark.parametrize("name", names())
@@ -39,7 +85,7 @@ def test_a_policy_is_its_settings(name):
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_policy_says_what_it_is_in_a_sentence(name):
+def test_the_docstring_of_a_policy_begins_with_a_sentence(name):
     assert policy(name).__doc__.partition("\n")[0].endswith(".")
 
 
@@ -76,7 +122,7 @@ def test_a_policy_is_found_by_name_or_passed_as_it_is():
 
 
 @pytest.mark.parametrize("given", [None, 3, object(), EpsilonGreedy, Policy, len])
-def test_what_is_no_policy_is_refused(given):
+def test_an_object_without_the_three_methods_is_refused(given):
     with pytest.raises(ValueError, match="policy must be a name or an object with init, decide and learn"):
         resolve(given)
 
@@ -87,9 +133,9 @@ def test_a_policy_without_a_name_is_labelled_by_its_class():
 
 
 def test_a_horizon_is_filled_in_only_where_it_is_missing():
-    assert told(Patient(), 500) == Patient(horizon=500)
-    assert told(Patient(horizon=7), 500) == Patient(horizon=7)
-    assert told(FixedList(), 500) == FixedList()
+    assert configured_for(Patient(), 500) == Patient(horizon=500)
+    assert configured_for(Patient(horizon=7), 500) == Patient(horizon=7)
+    assert configured_for(FixedList(), 500) == FixedList()
 
 
 def test_a_horizon_is_filled_in_without_dataclasses_too():
@@ -105,9 +151,9 @@ def test_a_horizon_is_filled_in_without_dataclasses_too():
         init = decide = learn = None
 
     given = Simple()
-    assert told(given, 9).horizon == 9
+    assert configured_for(given, 9).horizon == 9
     assert given.horizon is None
-    assert told(Impatient(3), 9).horizon == 3
+    assert configured_for(Impatient(3), 9).horizon == 3
 
 
 def test_a_compiled_policy_can_have_a_horizon():
@@ -118,4 +164,4 @@ def test_a_compiled_policy_can_have_a_horizon():
         def start(self, shape):
             return shape
 
-    assert told(Timed(), 12).horizon == 12
+    assert configured_for(Timed(), 12).horizon == 12

@@ -1,4 +1,4 @@
-"""States from sums: what a policy has learned event by event, and from what the events add up to, is the same."""
+"""The state from sums over events is the state after learning event by event."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def test_the_comparison_notices_a_round_too_many(generator):
 
 
 def test_a_part_of_a_policy_keeps_what_it_was_told_of_the_rest():
-    told = policies.policy("pbm-ucb", examination=EXAMINATION)
-    assert told.part(np.arange(N), np.array([0, 2])).examination == (1.0, 0.4)
+    known = policies.policy("pbm-ucb", examination=EXAMINATION)
+    assert known.part(np.arange(N), np.array([0, 2])).examination == (1.0, 0.4)
     listed = policies.policy("fixed", ranking=(4, 2, 0))
     assert listed.part(np.array([0, 1, 4, 5]), np.arange(2)).ranking == (2, 0, 1, 3)
     assert policies.policy("ftrl-pbm").part(np.arange(2), np.arange(1)) == policies.policy("ftrl-pbm")

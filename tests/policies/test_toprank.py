@@ -34,7 +34,7 @@ class Twin:
 
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
-def test_every_round_is_that_of_the_plain_twin(n, m, generator):
+def test_every_round_agrees_with_the_reference_implementation(n, m, generator):
     rng = generator(n, m)
     learner, twin = policy("toprank", confidence=0.1), Twin(n, 0.1)
     state = learner.init(n, m)
@@ -52,7 +52,7 @@ def test_every_round_is_that_of_the_plain_twin(n, m, generator):
 
 
 @pytest.mark.parametrize("horizon", [10, 1000, 10**6])
-def test_two_items_are_told_apart_after_the_predicted_number_of_duels(horizon, rng):
+def test_two_items_are_separated_after_the_predicted_number_of_duels(horizon, rng):
     learner = policy("toprank", horizon=horizon)
     state = learner.init(2, 1)
     expected = next(N for N in range(1, 1000) if 2.0 * log(CONSTANT * horizon * sqrt(N)) <= N)
@@ -73,7 +73,7 @@ def test_items_of_the_last_block_that_are_not_shown_collect_comparisons():
 
 
 @pytest.mark.parametrize("confidence", [0.999, 0.5])
-def test_the_relation_never_has_a_cycle_whatever_users_do(confidence, rng):
+def test_the_relation_never_has_a_cycle_for_arbitrary_users(confidence, rng):
     n, m = 6, 3
     learner = policy("toprank", confidence=confidence, restart=150)
     state = learner.init(n, m)
@@ -104,8 +104,8 @@ def test_the_relation_has_no_cycle_over_a_million_rounds_with_users_who_change_t
 
 
 def test_the_default_confidence_is_one_over_the_horizon(rng):
-    for told, same in (({"horizon": 50}, {"confidence": 1 / 50}), ({"restart": 70}, {"confidence": 1 / 70})):
-        first, second = policy("toprank", **told), policy("toprank", restart=told.get("restart"), **same)
+    for given, same in (({"horizon": 50}, {"confidence": 1 / 50}), ({"restart": 70}, {"confidence": 1 / 70})):
+        first, second = policy("toprank", **given), policy("toprank", restart=given.get("restart"), **same)
         a, b = first.init(3, 2), second.init(3, 2)
         for _ in range(69):
             decision = first.decide(a, rng)
@@ -122,8 +122,8 @@ def test_a_restart_forgets_everything(rng):
         learner.learn(state, decision, decision.ranking == 3)
         if t % 100 == 99:
             assert as_lists(state.blocks)[0] == [3]
-    for ours, anew in ((state.duels.wins, fresh.duels.wins), (state.worse, fresh.worse)):
-        assert (ours == anew).all()
+    for ours, new in ((state.duels.wins, fresh.duels.wins), (state.worse, fresh.worse)):
+        assert (ours == new).all()
     assert as_lists(state.blocks) == as_lists(fresh.blocks)
 
 

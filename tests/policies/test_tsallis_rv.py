@@ -1,4 +1,4 @@
-"""Tsallis-RV against its definition, and where it is FTRL-PBM."""
+"""Tsallis-RV against its definition, and the settings with which it is FTRL-PBM."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_pair_shown_often_enough_has_the_baseline():
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 60, 300])
-def test_estimates_are_unbiased_also_where_nothing_was_shown(rounds):
+def test_estimates_of_pairs_that_were_not_shown_are_unbiased(rounds):
     state = trained(RV, 3, 2, rounds)
     p = np.array([[0.9, 0.3], [0.5, 0.6], [0.2, 0.1]])
     assert (state.leading.marginals >= 16.0 / (rounds + 1)).any() == (rounds >= 60)
@@ -56,7 +56,7 @@ def test_an_estimate_that_falls_far_leaves_the_leader_right(shape):
     for k in range(40):
         ranking = rng.permutation(shape[0])[:m]
         RV.learn(state, Decision(ranking, np.full(m, 10.0 ** -(k % 5))), np.full(m, float(k % 3 > 0)))
-        exact = leader(state.loss, 1.0 / sqrt(state.epochs.clock[0] + 1.0)).marginals
+        exact = leader(state.loss, 1.0 / sqrt(state.epochs.rounds[0] + 1.0)).marginals
         np.testing.assert_allclose(state.leading.marginals, exact, rtol=0, atol=1e-5)
 
 

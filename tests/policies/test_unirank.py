@@ -1,4 +1,4 @@
-"""UniRank against its definition: the leader and what is explored around it, round by round."""
+"""UniRank against its definition: the leader and the merged blocks around it, round by round."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Twin:
 
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
-def test_every_round_is_that_of_the_plain_twin(n, m, generator):
+def test_every_round_agrees_with_the_reference_implementation(n, m, generator):
     rng, horizon = generator(n, m), 200
     learner, twin = policy("unirank", horizon=horizon), Twin(n, m, horizon)
     state, attraction = learner.init(n, m), np.linspace(0.9, 0.1, n)

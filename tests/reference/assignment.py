@@ -1,4 +1,4 @@
-"""The best ranking by trying them all."""
+"""The best ranking by enumeration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least exploration that tells the best list from all others, by general-purpose solvers: slow and plain."""
+"""The least exploration that distinguishes all alternatives, by general-purpose solvers: slow and simple."""
 
 from __future__ import annotations
 

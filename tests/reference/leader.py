@@ -59,7 +59,7 @@ def by_slsqp(loss, rate, regularizer):
 def by_interior_point(loss, rate, regularizer, tol=1e-8, max_steps=300):
     """Newton on the optimality conditions, all at once: x, the multipliers, and mu_i * slack_i = t with t -> 0.
 
-    Where n = m every row is full whatever x is: the rows are equations then, all but the last of them independent.
+    With n = m every row is full for all x: the rows are then equations, all but the last of them independent.
     """
     n, m = loss.shape
     if n == 1:

@@ -1,4 +1,4 @@
-"""The maximum of the position-based likelihood by another road: items one by one, positions by L-BFGS-B."""
+"""The maximum of the position-based likelihood by another method: items one by one, positions by L-BFGS-B."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def maximum(shown, clicked, tilt=None, start=None, restarts=3):
     b = np.log(rates / rates.max())
     if start is not None:
         b = np.log(np.clip(np.nan_to_num(start), np.exp(LEAST), 1.0))
-    for _ in range(restarts):  # started anew, it forgets a poor model of the curvature
+    for _ in range(restarts):  # a restart drops a poor model of the curvature
         found = minimize(
             objective,
             np.clip(b, LEAST, 0.0),

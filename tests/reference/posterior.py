@@ -1,4 +1,4 @@
-"""The posterior of attraction and examination on a grid: what samplers of it are to be compared with."""
+"""The posterior of attraction and examination on a grid, a reference for samplers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The regularisers written as plain NumPy formulas, in whatever precision the arrays have."""
+"""The regularisers as plain NumPy formulas, in the precision of the arrays."""
 
 from __future__ import annotations
 

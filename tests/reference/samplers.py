@@ -1,4 +1,4 @@
-"""Two samplers that look right and are not: what a test of marginals has to catch."""
+"""Two plausible but wrong samplers, which a test of marginals must catch."""
 
 from __future__ import annotations
 

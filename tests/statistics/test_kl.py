@@ -29,13 +29,13 @@ def test_the_upper_bound_is_the_root(p, n, level):
 
 
 @given(MEANS, FLIPS, LEVELS)
-def test_the_lower_bound_is_the_upper_bound_seen_from_the_other_side(p, n, level):
+def test_the_lower_bound_is_one_minus_the_upper_bound_of_the_complement(p, n, level):
     assert kl_lower(p, n, level) == 1.0 - kl_upper(1.0 - p, n, level)
     assert kl_lower(p, n, level) <= p + 1e-15 <= kl_upper(p, n, level) + 2e-15
 
 
 @given(MEANS, FLIPS, LEVELS)
-def test_more_flips_tighten_and_a_higher_level_widens(p, n, level):
+def test_more_samples_tighten_and_a_higher_level_widens_the_bound(p, n, level):
     assert kl_upper(p, 2.0 * n, level) <= kl_upper(p, n, level) + 1e-12
     assert kl_upper(p, n, 2.0 * level) >= kl_upper(p, n, level) - 1e-12
 
@@ -53,12 +53,12 @@ def test_divergence_at_the_edges():
     assert math.isfinite(kl(0.0, 1.0))
 
 
-def test_without_flips_anything_is_possible():
+def test_without_samples_the_bounds_are_zero_and_one():
     assert kl_upper(0.3, 0.0, 1.0) == 1.0
     assert kl_lower(0.3, 0.0, 1.0) == 0.0
 
 
-def test_without_a_level_nothing_but_the_average_is():
+def test_at_level_zero_the_bound_is_the_average():
     assert kl_upper(0.3, 10.0, 0.0) == 0.3
     assert kl_upper(0.3, 10.0, -1.0) == 0.3
 

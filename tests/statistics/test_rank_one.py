@@ -1,4 +1,4 @@
-"""The rank-one fit: certificates of optimality, EM as its twin, and counts at the edge of what can be fitted."""
+"""The rank-one fit: optimality conditions, agreement with EM, and extreme counts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bothworlds.statistics.rank_one.fit.fit import components, fit_em, fit_newton
-from bothworlds.statistics.rank_one.fit.newton import make_workspace, newton
+from bothworlds.statistics.rank_one.fit import components, fit_em, fit_newton
+from bothworlds.statistics.rank_one.newton import make_workspace, newton
 
 YANDEX = np.array([1.0, 0.255, 0.0873, 0.0462, 0.0424])
 
@@ -103,7 +103,7 @@ def test_newton_and_em_agree(seed, prior):
         np.testing.assert_allclose(products(newton_fit), products(em_fit), rtol=0, atol=1e-6)
 
 
-def test_every_pass_of_em_makes_the_counts_likelier():
+def test_every_pass_of_em_increases_the_likelihood():
     shown, clicked = counts(1, 10, 5, 200, 20_000, YANDEX)
     values = [fit_em(shown, clicked, passes=k, tolerance=0.0).log_likelihood for k in range(1, 60)]
     assert (np.diff(values) > -1e-9 * abs(values[0])).all()
@@ -135,7 +135,7 @@ def test_starting_from_the_last_fit_saves_steps():
 
 
 @pytest.mark.parametrize("method", [fit_newton, fit_em])
-def test_an_item_without_clicks_does_not_attract(method):
+def test_an_item_without_clicks_has_attraction_zero(method):
     shown, clicked = counts(7, 5, 3, 50)
     clicked[2] = 0.0
     fit = method(shown, clicked)
@@ -147,7 +147,7 @@ def test_an_item_without_clicks_does_not_attract(method):
 
 
 @pytest.mark.parametrize("method", [fit_newton, fit_em])
-def test_what_is_always_clicked_stays_below_one(method):
+def test_a_pair_that_is_always_clicked_stays_below_one(method):
     shown = np.full((3, 2), 100.0)
     clicked = np.array([[100.0, 100.0], [30.0, 30.0], [60.0, 60.0]])
     fit = method(shown, clicked)
@@ -159,7 +159,7 @@ def test_what_is_always_clicked_stays_below_one(method):
 
 
 @pytest.mark.parametrize("method", [fit_newton, fit_em])
-def test_what_was_never_shown_is_unknown_and_changes_nothing(method):
+def test_items_without_impressions_are_nan_and_change_nothing(method):
     shown, clicked = counts(4, 4, 3, 50)
     wide, wide_clicked = np.zeros((5, 4)), np.zeros((5, 4))
     wide[:4, :3], wide_clicked[:4, :3] = shown, clicked
@@ -201,7 +201,7 @@ def test_the_kernel_stays_finite_where_groups_cannot_be_compared():
     np.testing.assert_allclose(np.diag(p), (50 * np.linspace(0.2, 0.8, 4) + 0.1) / 50.2, rtol=1e-3)
 
 
-def test_without_clicks_nothing_attracts():
+def test_without_clicks_every_attraction_is_zero():
     fit = fit_newton(np.full((3, 2), 9.0), np.zeros((3, 2)))
     assert fit.attraction.tolist() == [0.0] * 3
     assert fit.examination.tolist() == [1.0] * 2
@@ -217,7 +217,7 @@ def test_impossible_counts_are_refused(shown, clicked):
             method(shown, clicked)
 
 
-def test_nothing_shown_is_refused():
+def test_counts_without_impressions_are_refused():
     with pytest.raises(ValueError, match="no impressions"):
         fit_newton(np.zeros((2, 2)), np.zeros((2, 2)))
 

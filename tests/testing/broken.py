@@ -10,7 +10,7 @@ import numpy as np
 from bothworlds.core import Decision, Shape, decides
 from bothworlds.policies import CompiledPolicy, Policy
 from bothworlds.worlds import World
-from tests.policies.plain import Counts, EpsilonGreedy, FixedList
+from tests.policies.plain import EpsilonGreedy, FixedList, ItemCounts
 
 
 class ShowsAnItemTwice(EpsilonGreedy):
@@ -115,7 +115,7 @@ class ForgetsToRegisterLearn(CompiledPolicy):
 class AcceptsAnyShape(EpsilonGreedy):
     def init(self, n_items, n_positions):
         shape = Shape(n_items, n_positions)
-        return Counts(shape, np.zeros(n_items), np.zeros(n_items))
+        return ItemCounts(shape, np.zeros(n_items), np.zeros(n_items))
 
 
 class BelievesAnything(EpsilonGreedy):
@@ -297,13 +297,13 @@ class PrefersLowLabels(EpsilonGreedy):
 
 class NeverLearns(EpsilonGreedy):
     def learn(self, state, decision, clicks):
-        super().learn(Counts(state.shape, state.shown.copy(), state.clicked.copy()), decision, clicks)
+        super().learn(ItemCounts(state.shape, state.shown.copy(), state.clicked.copy()), decision, clicks)
         return state
 
 
 class LearnsTheOpposite(EpsilonGreedy):
     def learn(self, state, decision, clicks):
-        super().learn(Counts(state.shape, state.shown.copy(), state.clicked.copy()), decision, clicks)
+        super().learn(ItemCounts(state.shape, state.shown.copy(), state.clicked.copy()), decision, clicks)
         return super().learn(state, decision, 1.0 - np.asarray(clicks))
 
 

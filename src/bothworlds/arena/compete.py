@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..policies import Policy, told
+from ..policies import Policy, configured_for
 from ..policies import resolve as resolve_policy
 from ..progress import progress_bar
 from ..worlds import World
@@ -67,4 +67,4 @@ def compete(
 
 def _lacks_examination(policy: Policy, rounds: int, world: World) -> bool:
     """Whether a policy needs the examination of positions, and the world has none."""
-    return getattr(told(policy, rounds, world), "examination", ()) is None
+    return getattr(configured_for(policy, rounds, world), "examination", ()) is None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..core import Streams, decide, learn, streams
 from ..kernels import Floats, Ints, kernel
-from ..policies import Policy, told
+from ..policies import Policy, configured_for
 from ..progress import Report
 from ..worlds import World
 
@@ -51,7 +51,7 @@ class Simulation:
     """
 
     def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool, tell: bool) -> None:
-        self.policy = told(policy, rounds, world if tell else None)
+        self.policy = configured_for(policy, rounds, world if tell else None)
         self.world, self.rounds, self.shuffle = world, rounds, shuffle
         class_name = type(policy).__name__
         self.label = policy.label if isinstance(policy, Policy) else class_name
@@ -65,10 +65,11 @@ class Simulation:
 
     def relabelled(self, labels: NDArray[np.int64]) -> Simulation:
         """Return the same simulation for a policy that sees item ``labels[i]`` as item i."""
-        if not isinstance(self.policy, Policy):
+        policy: Any = self.policy  # may be any object with the three methods
+        if not isinstance(policy, Policy):
             return self
         twin = copy.copy(self)
-        twin.policy = self.policy.relabelled(labels)
+        twin.policy = policy.relabelled(labels)
         return twin
 
     def compiled(self) -> bool:

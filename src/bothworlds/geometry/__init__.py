@@ -1,7 +1,7 @@
 """The ranking polytope: the regularised leader, exact sampling, assignment, and the paper's own procedures.
 
-A randomised ranking of n items over m positions is described, as far as clicks can tell, by its *marginals*: the
-n x m matrix of probabilities that item i is shown at position j. These matrices are the points of
+The distribution of clicks on a random ranking of n items at m positions depends only on its *marginals*: the n x m
+matrix of probabilities that item i is shown at position j. These matrices are the points of
 
 .. math:: \\{ x \\ge 0,\\ \\text{columns sum to } 1,\\ \\text{rows sum to at most } 1 \\}.
 """

@@ -14,7 +14,7 @@ __all__ = ["assign", "best_ranking"]
 
 
 def best_ranking(scores: ArrayLike) -> Ints:
-    """The item for every position, all different, for which the sum of scores is largest.
+    """Return the ranking with the largest sum of scores.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def best_ranking(scores: ArrayLike) -> Ints:
 
     Examples
     --------
-    Item 0 is the best at either position, but it is worth more to give it the second:
+    Item 0 has the best score at both positions, but the sum is larger with item 0 at the second:
 
     >>> best_ranking([[0.9, 0.8], [0.8, 0.1], [0.2, 0.3]])
     array([1, 0])
@@ -41,9 +41,8 @@ def best_ranking(scores: ArrayLike) -> Ints:
     matrix = as_matrix(scores, "scores")
     n, m = matrix.shape
     ranking = np.empty(m, np.int64)
-    work = np.empty((3, n))
-    matrix = matrix / max(1.0, np.abs(matrix).max())  # sums of a few scores stay finite
-    assign(-matrix, ranking, work[0], work[1], np.empty(m), np.empty((3, n), np.int64))
+    matrix = matrix / max(1.0, np.abs(matrix).max())  # keeps sums of scores finite
+    assign(-matrix, ranking, np.empty(n), np.empty(n), np.empty(m), np.empty((3, n), np.int64))
     return ranking
 
 
@@ -51,10 +50,10 @@ def best_ranking(scores: ArrayLike) -> Ints:
 def assign(cost: Floats, ranking: Ints, price: Floats, distance: Floats, potential: Floats, links: Ints) -> None:
     """Minimise the sum of ``cost[ranking[j], j]`` over distinct items; O(n m^2).
 
-    Positions are placed one after the other. Each finds the cheapest way to an unused item, on the way pushing
-    positions that are already placed to other items; ``price`` of items and ``potential`` of positions keep reduced
-    costs non-negative, so that Dijkstra's rule finds it. ``links`` holds, per item: the position that has it, the
-    position from which it was reached, and whether it is settled.
+    Positions are assigned one after the other. Each follows the shortest augmenting path to an unused item, which moves
+    positions that are already assigned to other items. ``price`` (n,) of items and ``potential`` (m,) of positions keep
+    reduced costs non-negative, as Dijkstra's algorithm requires. ``links`` (3, n) holds for every item the position
+    that has it, the position from which it was reached, and whether it is settled; it and ``distance`` (n,) are work.
     """
     n, m = cost.shape
     holder, reached_from, settled = links[0], links[1], links[2]
@@ -75,7 +74,7 @@ def assign(cost: Floats, ranking: Ints, price: Floats, distance: Floats, potenti
                     if d < distance[i]:
                         distance[i] = d
                         reached_from[i] = j
-                    # Among equally near items a free one ends the search.
+                    # Among items at equal distance, an unused one ends the search.
                     if distance[i] < best or (distance[i] == best and holder[i] < 0):
                         best = distance[i]
                         item = i

@@ -1,4 +1,4 @@
-"""A point of the dual, and all that a solver writes to: multipliers give z, z gives marginals and residuals."""
+"""A point of the dual: multipliers give z, z gives marginals and residuals; and the workspace of the solver."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Effort", "Workspace", "evaluate", "least_mu", "make_workspace", "rat
 
 
 class Workspace(NamedTuple):
-    """Everything a solve writes to, allocated once."""
+    """The arrays that the solver writes to, allocated once."""
 
     z: Floats  # (n, m) L + lam + mu
     x: Floats  # (n, m) marginals
     h: Floats  # (n, m) -dx/dz
-    trial_z: Floats  # (n, m) where a step would lead
+    trial_z: Floats  # (n, m) at the end of a trial step
     trial_mu: Floats  # (n,)
     column: Floats  # (m,) residuals c: column sums minus 1
     row: Floats  # (n,) residuals r: row sums minus 1
@@ -31,13 +31,13 @@ class Workspace(NamedTuple):
     rhs: Floats  # (m,) and a right-hand side
     d_lam: Floats  # (m,) the step
     d_mu: Floats  # (n,)
-    line_z: Floats  # (n,) one row or column at a time
-    line_rate: Floats  # (n,)
+    line_z: Floats  # (n,) z of one row or column
+    line_rate: Floats  # (n,) its rates
     free: NDArray[np.bool_]  # (n,) rows that the step treats as equations
 
 
 class Effort(NamedTuple):
-    """What a solve took: Newton steps, block-coordinate sweeps, and the violation it ended with."""
+    """The number of Newton steps and of block-coordinate sweeps of a solve, and its final violation."""
 
     steps: int
     sweeps: int
@@ -45,7 +45,7 @@ class Effort(NamedTuple):
 
 
 def make_workspace(n: int, m: int) -> Workspace:
-    """Allocate the arrays a solve of an n x m problem writes to."""
+    """Allocate the workspace of an n x m problem."""
     return Workspace(
         z=np.zeros((n, m)),
         x=np.zeros((n, m)),
@@ -66,7 +66,7 @@ def make_workspace(n: int, m: int) -> Workspace:
 
 
 def rate_at(rate: Any, i: int, j: int) -> float:
-    """The rate of one pair, whether there is one for all or one each."""
+    """Return the rate of one pair; ``rate`` is a number or an array (n, m)."""
     return float(rate[i, j]) if isinstance(rate, np.ndarray) else float(rate)
 
 
@@ -79,15 +79,17 @@ def _rate_at(rate: Any, i: Any, j: Any) -> Any:
 
 @inline_kernel
 def least_mu(n: int, m: int) -> float:
-    """The lower limit of mu: 0, unless there are as many positions as items.
+    """Return the lower limit of mu: 0, or minus infinity if there are as many positions as items.
 
-    Then every row is full because all columns are, its constraint is an equation, and its multiplier has any sign.
+    In the latter case all rows sum to 1 because all columns do, so the constraint of a row is an equation and its
+    multiplier may have either sign.
     """
     return 0.0 if n > m else -math.inf
 
 
 @inline_kernel
 def set_z(loss: Floats, scale: float, lam: Floats, mu: Floats, z: Floats) -> None:
+    """Fill z = scale * loss + lam + mu."""
     n, m = loss.shape
     for i in range(n):
         for j in range(m):
@@ -96,13 +98,13 @@ def set_z(loss: Floats, scale: float, lam: Floats, mu: Floats, z: Floats) -> Non
 
 @inline_kernel
 def evaluate(reg: Any, rate: Any, z: Floats, mu: Floats, w: Workspace) -> float:
-    """Fill x, h, the residuals (column, row); return the largest violation of the optimality conditions.
+    """Fill x, h and the residuals ``column`` and ``row``; return the largest violation of the optimality conditions.
 
-    Infinite where z has left the regulariser's domain.
+    Returns infinity where z is outside the regulariser's domain.
     """
     n, m = z.shape
     x, h, column, row = w.x, w.h, w.column, w.row
-    # Entry by entry first, with nothing carried from one to the next: this loop becomes vector code.
+    # The entries are independent of one another, so the compiler vectorises this loop.
     for i in range(n):
         for j in range(m):
             x[i, j], h[i, j] = primal(reg, rate_at(rate, i, j), z[i, j])
@@ -118,7 +120,7 @@ def evaluate(reg: Any, rate: Any, z: Floats, mu: Floats, w: Workspace) -> float:
         row[i] = r
         worst = max(worst, r if r > 0.0 else min(mu[i] - least, -r))
     for j in range(m):
-        if not abs(column[j]) < math.inf:  # infinite, or not a number
+        if not abs(column[j]) < math.inf:  # infinite or NaN
             return math.inf
         worst = max(worst, abs(column[j]))
     return worst

@@ -1,4 +1,4 @@
-"""From nearly feasible to feasible, and a bound on what that and everything else has cost."""
+"""Repair of nearly feasible points, and a certified bound on the distance from the optimum."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["certified_gap", "repair"]
 
 @kernel
 def repair(x: Floats, row: Floats, repaired: Floats, column: Floats, spare: Floats) -> None:
-    """A feasible point next to x: rows above 1 are shrunk, then columns above 1, then short columns are filled.
+    """Fill in a feasible point next to x: scale down rows above 1, then columns above 1, then fill up other columns.
 
-    What column j is short of (d_j) is spread over the rows in proportion to what they have left (e_i), as
-    e_i d_j / sum(e). Columns then sum to 1 and rows to at most 1, up to rounding. ``row`` holds row sums minus 1;
-    ``column`` and ``spare`` are room to work in.
+    The deficit d_j of column j is distributed over the rows in proportion to their slack e_i, as e_i d_j / sum(e).
+    Columns then sum to 1 and rows to at most 1, up to rounding. ``row`` holds row sums minus 1; ``column`` (m,) and
+    ``spare`` (n,) are work.
     """
     n, m = x.shape
     for j in range(m):
@@ -45,7 +45,7 @@ def repair(x: Floats, row: Floats, repaired: Floats, column: Floats, spare: Floa
 
 @inner_kernel
 def fill(x: Floats, spare: Floats, room: float) -> None:
-    """Bring columns that sum to less than 1 up to 1, out of what the rows have to spare."""
+    """Bring columns that sum to less than 1 up to 1, in proportion to the slack of the rows."""
     n, m = x.shape
     for j in range(m):
         missing = 1.0
@@ -58,10 +58,11 @@ def fill(x: Floats, spare: Floats, room: float) -> None:
 
 @kernel
 def certified_gap(reg: Any, rate: Any, mu: Floats, repaired: Floats, w: Workspace) -> float:
-    """How far the feasible point ``repaired`` can be above the optimum, from the dual point (z, mu).
+    """Return an upper bound on the objective of the feasible point ``repaired`` minus its minimum.
 
-    With columns summing to 1 the multipliers of the columns cancel, and what remains is a Bregman divergence (bounded
-    by its symmetrised form) plus complementary slackness. Every term is non-negative: nothing cancels.
+    The bound is the duality gap to the dual point (z, mu). With columns that sum to 1 the multipliers of the columns
+    cancel, which leaves a Bregman divergence (bounded by its symmetrised form) plus complementary slackness. Every term
+    is non-negative, so there is no cancellation.
     """
     n, m = repaired.shape
     gap = 0.0

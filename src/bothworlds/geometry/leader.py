@@ -1,4 +1,4 @@
-"""The regularised leader: the point of the ranking polytope that trades past loss against the regulariser."""
+"""The regularised leader: the point of the ranking polytope with the least past loss plus regulariser."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .regularizers import named
 __all__ = ["ConvergenceError", "Leader", "leader"]
 
 EPS = float(np.finfo(float).eps)
-GAP = 1e-10  # relative gap up to which a warm start has served its purpose
-ANCHORS = 6  # solves from the last multipliers before giving up on them
-POLISH = 2  # Newton steps beyond the tolerance: they cost little and bring the gap down to rounding
+GAP = 1e-10  # largest relative gap at which the result of a warm start is accepted
+MAX_RESTARTS = 6  # solves from the last multipliers
+POLISH = 2  # Newton steps beyond the tolerance: they are cheap and reduce the gap to rounding
 
 
 class ConvergenceError(RuntimeError):
-    """The solver could not reach the tolerance it was asked for."""
+    """The solver did not reach the requested tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,33 +68,33 @@ def leader(
         ``"hybrid"`` (:math:`-\sqrt x + (1-x) \log(1-x)`) or ``"hybrid-barrier"``
         (:math:`-\log x + (1-x) \log(1-x)`).
     tol
-        The largest violation of the optimality conditions accepted; at least 1e-13. The point returned is usually
-        far more accurate.
+        Largest accepted violation of the optimality conditions; at least 1e-13. The result is usually far more
+        accurate.
     warm
-        A previous result for a similar problem of the same shape, to start from.
+        The result of a similar problem of the same shape, used as the starting point.
 
     Returns
     -------
     Leader
-        Marginals that are feasible to rounding, multipliers, a duality gap that bounds the error, the Newton steps.
+        Marginals that are feasible up to rounding, multipliers, a bound on the error, the number of Newton steps.
 
     Raises
     ------
     ValueError
-        For input that is no such problem; the message names the argument and the offending value.
+        For invalid input; the message names the argument and the value.
     ConvergenceError
         If the tolerance cannot be reached.
 
     Examples
     --------
-    Without losses every ranking is as good as any other, and the leader is uniform:
+    Without losses the leader is uniform:
 
     >>> import numpy as np
     >>> leader(np.zeros((4, 2)), 0.5).marginals[:, 0]
     array([0.25, 0.25, 0.25, 0.25])
 
-    The item with the smallest loss at a position is favoured there; a constant added to a column changes nothing,
-    since some item has to take the position:
+    The item with the smallest loss at a position is the most likely there. A constant added to a column changes
+    nothing, since every position has exactly one item:
 
     >>> loss = np.array([[0.0, 3.0], [2.0, 1.0], [5.0, 5.0]])
     >>> x = leader(loss, 1.0)
@@ -118,14 +118,14 @@ def leader(
     problem = (reg, losses, rates, lam, mu, tol, work)
     if warm is not None:
         lam[:], mu[:] = _start_from(warm, (n, m))
-        effort = _anchored(solve(*problem), *problem)
+        effort = _consistent(solve(*problem), *problem)
         if effort.violation <= tol:
-            found = _finished(effort, *problem)
+            result = _finished(effort, *problem)
             scale = np.ptp(losses, axis=0).max() + 1.0 / np.min(rates)
-            if found.gap <= m * (GAP * scale + 256.0 * EPS * np.abs(losses).max()):
-                return found
-    # No start, or one from so far away that the multipliers or the certificate have suffered.
-    effort = _anchored(climb(*problem), *problem)
+            if result.gap <= m * (GAP * scale + 256.0 * EPS * np.abs(losses).max()):
+                return result
+    # There is no start, or it is so far away that the multipliers or the certificate are inaccurate.
+    effort = _consistent(climb(*problem), *problem)
     if not effort.violation <= tol:
         raise ConvergenceError(
             f"no leader to tol = {tol:g} after {effort.steps} Newton steps and {effort.sweeps} sweeps: the optimality "
@@ -138,7 +138,7 @@ def leader(
 def _finished(
     effort: Effort, reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, work: Workspace
 ) -> Leader:
-    """Polish, make feasible, certify."""
+    """Polish the solution, make it feasible and compute its gap."""
     polished = 0
     while polished < POLISH and polish(reg, rate, lam, mu, work):
         polished += 1
@@ -149,14 +149,14 @@ def _finished(
     return Leader(marginals, lam.copy(), mu.copy(), float(gap), effort.steps + polished)
 
 
-def _anchored(
+def _consistent(
     effort: Effort, reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, work: Workspace
 ) -> Effort:
-    """Solve again from the multipliers found, until they and the z of the solver belong together.
+    """Solve again from the last multipliers until they agree with the solver's z up to rounding.
 
-    On a long way from a far start, rounding pulls the two apart; from a near one it has no occasion to.
+    After many steps from a distant start, rounding makes the two differ; after a few from a near one it does not.
     """
-    for _ in range(ANCHORS):
+    for _ in range(MAX_RESTARTS):
         _normalise(lam, mu)
         scale = _scale(loss, lam, mu)
         if not effort.violation <= tol or _drift(loss, lam, mu, work.z) <= 16.0 * EPS * scale:
@@ -167,7 +167,7 @@ def _anchored(
 
 
 def _normalise(lam: Floats, mu: Floats) -> None:
-    """As many positions as items: a constant may be moved between rows and columns. Let the smallest mu be 0."""
+    """Make the smallest mu 0 if there are as many positions as items: rows and columns then share a free constant."""
     if lam.size == mu.size:
         shift = mu.min()
         mu -= shift
@@ -175,7 +175,7 @@ def _normalise(lam: Floats, mu: Floats) -> None:
 
 
 def _drift(loss: Floats, lam: Floats, mu: Floats, z: Floats) -> float:
-    """How far the z that a solver carried along is from the one its multipliers give."""
+    """Return the largest difference between the solver's z and the z of its multipliers."""
     return float(np.abs(z - (loss + lam + mu[:, None])).max())
 
 
@@ -184,7 +184,7 @@ def _scale(loss: Floats, lam: Floats, mu: Floats) -> float:
 
 
 def _rounding(loss: Floats, lam: Floats, mu: Floats, z: Floats) -> float:
-    """What rounding can add to the gap: the solver's z belongs to losses that differ from the given ones by this."""
+    """Return what rounding can add to the gap: the solver's z is that of slightly different losses."""
     return 2.0 * loss.shape[1] * (_drift(loss, lam, mu, z) + 4.0 * EPS * _scale(loss, lam, mu))
 
 

@@ -1,9 +1,9 @@
-r"""From round to round with a leader: what every policy of this family carries along and does in a round.
+r"""The state that policies with a regularised leader share, and their update in every round.
 
-*Following the regularised leader* minimises all estimated losses plus the regulariser anew in every round, from the
-last round's multipliers. *Mirror descent* takes one step from the last point and projects it back: the same problem,
-with the step's own multipliers starting from zero and forgotten afterwards. Both then make the point exactly feasible
-and ready to draw from, and both use that feasible point as their propensities.
+*Follow the regularised leader* minimises the sum of all estimated losses plus the regulariser in every round, starting
+from the multipliers of the last round. *Mirror descent* takes one step from the last point and projects it to the
+polytope: the same problem, whose multipliers start from zero and are not kept. Both then make the point feasible
+and prepare it for sampling; the feasible point gives the propensities.
 """
 
 from __future__ import annotations
@@ -22,26 +22,34 @@ from .sampling import Urn, draw, make_urn, prepare
 __all__ = ["Leading", "lead", "lead_afresh", "make_leading", "project", "ready", "reset", "show"]
 
 
-class Leading(NamedTuple):
-    """The point that is played, and what is needed to move it on."""
+class SolverEffort(NamedTuple):
+    """What the solver did since the state was made."""
 
-    marginals: Floats  # (n, m) of the next decision, exactly feasible
-    lam: Floats  # (m,) multipliers of the columns, where the next solve starts
+    steps: Ints  # (1,) Newton steps
+    most_steps: Ints  # (1,) the most Newton steps in one round
+    sweeps: Ints  # (1,) block-coordinate sweeps
+
+
+class Leading(NamedTuple):
+    """The marginals of the next decision, and what the next update needs."""
+
+    marginals: Floats  # (n, m) exactly feasible
+    lam: Floats  # (m,) multipliers of the columns; the next solve starts from them
     mu: Floats  # (n,) multipliers of the rows
     tolerance: float
-    effort: Ints  # (3,) Newton steps in all, most in one round, block-coordinate sweeps in all
+    effort: SolverEffort
     urn: Urn
     work: Workspace
 
 
 def make_leading(n: int, m: int, tolerance: float) -> Leading:
-    """A uniform start for n items at m positions; ``reset`` gives it the multipliers of a regulariser."""
+    """Return uniform marginals for n items at m positions; ``reset`` sets the multipliers of a regulariser."""
     leading = Leading(
         marginals=np.full((n, m), 1.0 / n),
         lam=np.zeros(m),
         mu=np.zeros(n),
-        tolerance=max(float(tolerance), 1e-13),  # below that there is only rounding
-        effort=np.zeros(3, np.int64),
+        tolerance=max(float(tolerance), 1e-13),  # less is lost in rounding
+        effort=SolverEffort(*np.zeros((3, 1), np.int64)),
         urn=make_urn(n, m),
         work=make_workspace(n, m),
     )
@@ -51,7 +59,7 @@ def make_leading(n: int, m: int, tolerance: float) -> Leading:
 
 @kernel
 def reset(reg: Any, rate: float, leading: Leading) -> float:
-    """Begin with uniform marginals; returns the z that belongs to them at this rate, the first multiplier."""
+    """Set uniform marginals and their multipliers at this rate; returns the z of these marginals."""
     n, m = leading.marginals.shape
     z = -slope(reg, 1.0 / n) / rate
     for i in range(n):
@@ -65,18 +73,18 @@ def reset(reg: Any, rate: float, leading: Leading) -> float:
 
 @spliced_kernel
 def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
-    """Move on to the leader for these losses, at one rate or at one for every pair."""
+    """Compute the leader for these losses; ``rate`` is a number or an array (n, m)."""
     w, effort = leading.work, leading.effort
     took = solve(reg, loss, rate, leading.lam, leading.mu, leading.tolerance, w)
     repair(w.x, w.row, leading.marginals, w.rhs, w.trial_mu)
-    effort[0] += took.steps
-    effort[1] = max(effort[1], took.steps)
-    effort[2] += took.sweeps
+    effort.steps[0] += took.steps
+    effort.most_steps[0] = max(effort.most_steps[0], took.steps)
+    effort.sweeps[0] += took.sweeps
 
 
 @kernel
 def lead_afresh(reg: Any, loss: Floats, rate: float, leading: Leading) -> None:
-    """The leader for losses that have not been met before, from nothing, and ready to draw from."""
+    """Compute the leader for arbitrary losses without a starting point, and prepare it for sampling."""
     w = leading.work
     climb(reg, loss, rate, leading.lam, leading.mu, leading.tolerance, w)
     repair(w.x, w.row, leading.marginals, w.rhs, w.trial_mu)
@@ -85,10 +93,11 @@ def lead_afresh(reg: Any, loss: Floats, rate: float, leading: Leading) -> None:
 
 @spliced_kernel
 def project(reg: Any, potential: Floats, rate: float, share: float, mixing: float, leading: Leading) -> None:
-    """Move on to the point of the polytope nearest to the one that a step has led to.
+    """Project the end of a mirror descent step to the polytope.
 
-    ``potential`` (n, m) is that point as the z at which x(z) is it; it is replaced by the z of its projection. A
-    ``share`` of the uniform point is then blended into the point itself, ``mixing`` of it into what is played only.
+    ``potential`` (n, m) is the z of that point, so that the point is x(z); it is replaced by the z of the projection.
+    The projection is then mixed with a ``share`` of the uniform point, and the marginals that are played, but not the
+    projection, with a further share ``mixing``.
     """
     n, m = potential.shape
     x = leading.marginals
@@ -106,13 +115,13 @@ def project(reg: Any, potential: Floats, rate: float, share: float, mixing: floa
 
 @spliced_kernel
 def ready(leading: Leading) -> None:
-    """Get ready to draw from the point that has been moved: once a round, after ``reset``, ``lead`` or ``project``."""
+    """Prepare the marginals for sampling; call it once after ``reset``, ``lead`` or ``project``."""
     prepare(leading.marginals, leading.urn)
 
 
 @spliced_kernel
 def show(leading: Any, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    """Draw a list with the marginals of anything that has some and an urn for them; they are its propensities."""
+    """Draw a ranking from ``leading.marginals``, with ``leading.urn``; fill in its propensities."""
     draw(leading.marginals, rng, leading.urn, ranking)
     for j in range(ranking.size):
         propensity[j] = leading.marginals[ranking[j], j]

@@ -7,15 +7,15 @@ Problem, with :math:`\phi` from ``regularizers`` and a rate :math:`\eta_{ij}`:
 
 Multipliers :math:`\lambda_j` (columns, free) and :math:`\mu_i \ge 0` (rows) enter only through
 :math:`z_{ij} = L_{ij} + \lambda_j + \mu_i`, and :math:`x_{ij}` is the marginal at which
-:math:`\phi'(x) = -\eta z`. What is left is to make the residuals :math:`c_j = \sum_i x_{ij} - 1` vanish and
+:math:`\phi'(x) = -\eta z`. At the optimum the residuals :math:`c_j = \sum_i x_{ij} - 1` are zero and
 :math:`r_i = \sum_j x_{ij} - 1` non-positive, zero where :math:`\mu_i > 0`.
 
 Two choices make this accurate as well as fast:
 
-* ``z`` itself is carried from step to step. It is computed from L once and then moved by small increments, so losses
-  of 1e7 do not drown a ``z`` of 0.05 in rounding: what rounding there is acts as a change of L by a few ulps.
-* The reduced system is a graph Laplacian plus a non-negative diagonal. It is kept in that form (weights and
-  "excess") and eliminated with additions only, so it needs no ridge when the problem is nearly a vertex, or square.
+* ``z`` itself is updated from step to step. It is computed from L once and then changed by small increments, so a
+  ``z`` of 0.05 stays accurate with losses of 1e7: rounding acts as a change of L by a few ulps.
+* The reduced system is a graph Laplacian plus a non-negative diagonal. It is stored in that form (weights and
+  "excess") and eliminated with additions only, so it needs no regularisation near a vertex or with n = m.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ MAX_EXCHANGES = 40
 HALVINGS = 30
 VANISHED = 1e-290  # slopes below this have no usable inverse
 NOISE = 1e-14  # residuals of a unit of mass below this are rounding
-EASY = 10.0  # rate times spread of losses up to which Newton needs no help from a cold start
-GROWTH = 4.0  # how much the losses are scaled up from one stage to the next
-ROUGHLY = 1e-2  # violation at which an intermediate stage is good enough
+EASY = 10.0  # rate times spread of losses up to which Newton converges from a cold start
+GROWTH = 4.0  # factor of the losses from one stage to the next
+STAGE_TOLERANCE = 1e-2  # violation at which an intermediate stage ends
 
 
 @kernel
@@ -50,10 +50,10 @@ def solve(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float
 
 @kernel
 def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
-    """Find the optimum from nothing: solve for the losses scaled down to where that is easy, then scale them up.
+    """Find the optimum without a starting point: solve for scaled-down losses, then scale them up in stages.
 
-    With losses far larger than 1/rate the problem is nearly a linear programme, and Newton's region of convergence
-    nearly a point. Along this path every optimum is a good start for the next.
+    With losses far larger than 1/rate the problem is nearly a linear programme, and Newton's method converges from
+    nearby only. The optimum of every stage is near that of the next.
     """
     spread = 0.0
     for j in range(loss.shape[1]):
@@ -68,7 +68,7 @@ def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float
     sweep_columns(reg, rate, lam, w)
     steps, sweeps = 0, 0
     while True:
-        effort = iterate(reg, rate, lam, mu, tol if scale == 1.0 else ROUGHLY, w)
+        effort = iterate(reg, rate, lam, mu, tol if scale == 1.0 else STAGE_TOLERANCE, w)
         steps += effort.steps
         sweeps += effort.sweeps
         if scale == 1.0:
@@ -87,7 +87,7 @@ def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float
 
 @spliced_kernel
 def iterate(reg: Any, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
-    """Newton steps from z, with block-coordinate sweeps where they stop making progress."""
+    """Take Newton steps from z, and block-coordinate sweeps when the steps stop making progress."""
     v = evaluate(reg, rate, w.z, mu, w)
     if v == math.inf:
         sweep_columns(reg, rate, lam, w)
@@ -112,7 +112,7 @@ def iterate(reg: Any, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspa
 
 @kernel
 def polish(reg: Any, rate: Any, lam: Floats, mu: Floats, w: Workspace) -> bool:
-    """One Newton step beyond the tolerance, taken if it helps; near the optimum it squares the violation."""
+    """Try one more Newton step; returns whether it reduced the violation, which it squares near the optimum."""
     v = evaluate(reg, rate, w.z, mu, w)
     newton_direction(mu, w)
     if try_step(reg, rate, mu, 1.0, w) < v:
@@ -124,12 +124,11 @@ def polish(reg: Any, rate: Any, lam: Floats, mu: Floats, w: Workspace) -> bool:
 
 @inline_kernel
 def newton_direction(mu: Floats, w: Workspace) -> None:
-    """The Newton step on the dual: rows pressed against their limit are equations, the others go to mu = 0.
+    """Compute the Newton step on the dual: rows at their limit are equations, the others go to mu = 0.
 
-    Which rows those are is part of the step's own little problem. A row whose multiplier would turn negative leaves
-    the equations, one that the step would overfill joins them, until the choice is consistent. The problem has an
-    M-matrix, for which this exchange settles; clipping multipliers afterwards instead would leave the columns with
-    corrections that never happen.
+    Which rows are at their limit is found by exchange: a row whose multiplier would become negative leaves the
+    equations, and a row that the step would overfill joins them, until no row changes. The system has an M-matrix, for
+    which this ends. Clipping multipliers afterwards would leave the columns with corrections for rows that do not move.
     """
     n, m = w.h.shape
     h, row, free, d_lam, d_mu = w.h, w.row, w.free, w.d_lam, w.d_mu
@@ -138,7 +137,7 @@ def newton_direction(mu: Floats, w: Workspace) -> None:
         free[i] = mu[i] > least or row[i] > 0.0
     for _ in range(MAX_EXCHANGES):
         assemble(mu, w)
-        eliminate(w.weights, w.excess, w.rhs, d_lam)
+        solve_laplacian(w.weights, w.excess, w.rhs, d_lam)
         settled = True
         for i in range(n):
             over = row[i]  # by how much the step would leave the row overfilled
@@ -163,10 +162,10 @@ def newton_direction(mu: Floats, w: Workspace) -> None:
 
 @inline_kernel
 def assemble(mu: Floats, w: Workspace) -> None:
-    """The Newton system reduced to the columns: a Laplacian, an excess on its diagonal, a right-hand side.
+    """Assemble the Newton system of the columns: a Laplacian, an excess on its diagonal, a right-hand side.
 
-    Eliminating a free row leaves weights h_ij h_ik / sum_l h_il between columns; a standing row adds h_ij to the
-    excess. ``d_mu`` is left holding 1 / sum_l h_il for the free rows.
+    Eliminating a free row gives weights h_ij h_ik / sum_l h_il between columns; any other row adds h_ij to the excess.
+    On return ``d_mu`` holds 1 / sum_l h_il for the free rows.
     """
     n, m = w.h.shape
     h, row, weights, excess, rhs = w.h, w.row, w.weights, w.excess, w.rhs
@@ -185,7 +184,7 @@ def assemble(mu: Floats, w: Workspace) -> None:
             for j in range(m):
                 share = h[i, j] * inverse
                 rhs[j] -= share * row[i]
-                for k in range(m):  # the whole square, of which half is used: one loop of full length is faster
+                for k in range(m):  # only one half is used, but a loop of full length is faster
                     weights[j, k] += share * h[i, k]
         else:
             for j in range(m):
@@ -196,12 +195,12 @@ def assemble(mu: Floats, w: Workspace) -> None:
 
 
 @inline_kernel
-def eliminate(weights: Floats, excess: Floats, rhs: Floats, solution: Floats) -> None:
+def solve_laplacian(weights: Floats, excess: Floats, rhs: Floats, solution: Floats) -> None:
     """Solve (Laplacian(weights) + diag(excess)) solution = rhs; weights are read above the diagonal only.
 
-    No subtraction touches the matrix, so every pivot has full relative accuracy, however small. The right-hand side
-    has an absolute accuracy instead: it is a sum of residuals of a unit of mass. What is left of it at rounding level
-    is taken as zero, or a group of columns tied to the rest by links of 1e-60 would be sent far away by noise.
+    The matrix is computed without subtractions, so every pivot has full relative accuracy, however small. The
+    right-hand side is a sum of residuals of a unit of mass and has absolute accuracy only: entries at rounding level
+    are set to zero. Otherwise noise would move a group of columns that is linked to the rest by weights of 1e-60.
     """
     m = rhs.size
     for k in range(m):
@@ -226,10 +225,10 @@ def eliminate(weights: Floats, excess: Floats, rhs: Floats, solution: Floats) ->
 
 @inline_kernel
 def line_search(reg: Any, rate: Any, lam: Floats, mu: Floats, v: float, w: Workspace) -> float:
-    """Take the Newton step, halved until it is safe; return the violation where it ends.
+    """Take the Newton step, halved until it is accepted; return the violation at its end.
 
-    Safe is a point where the violation has halved, or where the dual still rises along the step: by concavity it has
-    then risen all the way. Neither test compares two large dual values, so neither stalls in their rounding.
+    A step is accepted if it halves the violation, or if the dual still rises at its end: by concavity it has then risen
+    all the way. Neither test compares two large dual values, so rounding does not stop the search.
     """
     s = 1.0
     for _ in range(HALVINGS):
@@ -243,7 +242,7 @@ def line_search(reg: Any, rate: Any, lam: Floats, mu: Floats, v: float, w: Works
 
 @inline_kernel
 def try_step(reg: Any, rate: Any, mu: Floats, s: float, w: Workspace) -> float:
-    """Evaluate the point that s times the Newton step leads to."""
+    """Evaluate the point at s times the Newton step; return its violation."""
     n, m = w.z.shape
     z, trial_z, trial_mu, d_lam, d_mu = w.z, w.trial_z, w.trial_mu, w.d_lam, w.d_mu
     least = least_mu(n, m)
@@ -257,7 +256,7 @@ def try_step(reg: Any, rate: Any, mu: Floats, s: float, w: Workspace) -> float:
 
 @inline_kernel
 def take_step(lam: Floats, mu: Floats, s: float, w: Workspace) -> None:
-    """Make the point tried last the present one."""
+    """Move to the point that was evaluated last."""
     n, m = w.z.shape
     for j in range(m):
         lam[j] += s * w.d_lam[j]
@@ -269,7 +268,7 @@ def take_step(lam: Floats, mu: Floats, s: float, w: Workspace) -> None:
 
 @inline_kernel
 def rise(mu: Floats, s: float, w: Workspace) -> float:
-    """The derivative of the dual along the step, at its end."""
+    """Return the derivative of the dual along the step, at its end."""
     total = 0.0
     for j in range(w.d_lam.size):
         total += s * w.d_lam[j] * w.column[j]

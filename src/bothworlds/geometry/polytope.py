@@ -1,4 +1,4 @@
-"""What the functions of this room accept: finite matrices of items by positions, and points of the polytope."""
+"""Validation of arguments: finite matrices (items, positions), and points of the polytope."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ __all__ = ["as_marginals", "as_matrix"]
 
 
 def as_matrix(value: ArrayLike, name: str) -> NDArray[np.float64]:
-    """A finite (n_items, n_positions) array with 1 <= n_positions <= n_items, or ValueError naming ``name``."""
+    """Return a finite contiguous array (n_items, n_positions); raises ValueError that names ``name``.
+
+    Requires 1 <= n_positions <= n_items.
+    """
     try:
         given = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -28,7 +31,7 @@ def as_matrix(value: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 def as_marginals(value: ArrayLike, name: str = "marginals", tol: float = 1e-9) -> NDArray[np.float64]:
-    """A point of the polytope to within ``tol``, or ValueError saying where it lies outside.
+    """Return a point of the polytope; raises ValueError if a constraint is violated by more than ``tol``.
 
     >>> as_marginals([[0.5, 0.5], [0.5, 0.6]])
     Traceback (most recent call last):

@@ -1,10 +1,9 @@
-"""The paper's own procedures, repaired: clear, not fast. The compiled path is compared with them.
+"""The paper's own procedures, corrected: simple, slow reference implementations of the compiled code.
 
-*Repaired* means: they do what the text intends where the text as written fails. Frank-Wolfe starts inside the
-polytope and keeps to it (the step 2/(1+k) is 1 at k = 1 and lands on a vertex, where the gradient is infinite), its
-linear step is a weighted assignment (Hopcroft-Karp solves the unweighted one), and the last iterate is returned.
-Birkhoff's decomposition does not divide by n - m when that is zero, stops when the mass left is rounding, and returns
-lists of m items.
+They are corrected where the published text fails. Frank-Wolfe starts in the interior of the polytope and stays there
+(the step 2/(1+k) is 1 at k = 1 and ends in a vertex, where the gradient is infinite), its linear step is a weighted
+assignment (Hopcroft-Karp solves the unweighted one), and it returns the last iterate. Birkhoff's decomposition does not
+divide by n - m = 0, stops when only rounding is left, and returns lists of m items.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["birkhoff", "frank_wolfe"]
 def frank_wolfe(
     loss: ArrayLike, rate: ArrayLike, *, iterations: int, start: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    r"""The paper's Algorithm 2, repaired: the Tsallis leader by conditional gradients.
+    r"""Return the Tsallis leader by conditional gradients: the paper's Algorithm 2, corrected.
 
     From an interior point x, repeat for k = 1, 2, ...: find the ranking s that minimises the linearised objective
     and move :math:`x \leftarrow (1-\gamma) x + \gamma s` with :math:`\gamma = 2/(k+2)`. The gradient
@@ -44,7 +43,7 @@ def frank_wolfe(
 
     Examples
     --------
-    It gets near the exact leader, slowly:
+    It converges to the exact leader, slowly:
 
     >>> import numpy as np
     >>> from bothworlds.geometry import leader
@@ -75,10 +74,10 @@ def frank_wolfe(
 
 
 def birkhoff(marginals: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The paper's Algorithm 3, repaired: write marginals as a mixture of rankings.
+    """Return marginals as a mixture of rankings: the paper's Algorithm 3, corrected.
 
-    The matrix is completed to a doubly stochastic one; permutations on its support are taken out one after the
-    other, each with the largest weight it can carry. Permutations that show the same list are merged.
+    The matrix is completed to a doubly stochastic one; permutations on its support are subtracted one after the other,
+    each with the largest possible weight. Permutations with the same list are merged.
 
     Parameters
     ----------
@@ -108,16 +107,16 @@ def birkhoff(marginals: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int6
     left[:, :m] = x
     if n > m:
         left[:, m:] = (np.maximum(0.0, 1.0 - x.sum(axis=1)) / (n - m))[:, None]
-    found: dict[tuple[int, ...], float] = {}
+    mixture: dict[tuple[int, ...], float] = {}
     rows = np.arange(n)
     while left[:, 0].sum() > 1e-12:
-        # The support is all that matters for exactness; preferring heavy entries keeps the mixture short.
+        # Any permutation on the support is exact; preferring large entries keeps the mixture short.
         permutation = best_ranking(np.where(left > 1e-13, np.log(np.maximum(left, 1e-300)), -1e6))
         weight = left[permutation, rows].min()
         if weight <= 1e-13:
             break  # only rounding is left
         left[permutation, rows] -= weight
         shown = tuple(int(i) for i in permutation[:m])
-        found[shown] = found.get(shown, 0.0) + weight
-    weights = np.array(list(found.values()))
-    return weights / weights.sum(), np.array(list(found), dtype=np.int64)
+        mixture[shown] = mixture.get(shown, 0.0) + weight
+    weights = np.array(list(mixture.values()))
+    return weights / weights.sum(), np.array(list(mixture), dtype=np.int64)

@@ -1,6 +1,6 @@
 r"""Regularisers: convex functions :math:`\phi` of one marginal, summed over all (item, position) pairs.
 
-The solver needs two facts about each, and nothing else:
+The solver needs two functions of each:
 
 * ``primal(reg, rate, z)``: the :math:`x` at which :math:`\phi'(x) = -\eta z`, and its slope :math:`h = -dx/dz > 0`;
 * ``slope(reg, x)``: :math:`\phi'(x)`.
@@ -29,9 +29,9 @@ from ..kernels import inline_kernel, inner_kernel, kernel, register_kernels
 __all__ = ["Hybrid", "HybridBarrier", "LogBarrier", "Shannon", "Tsallis", "named", "primal", "slope"]
 
 LOG_2 = math.log(2.0)
-NEAR = 3e-6  # a relative step after which Halley, cubing it, leaves nothing but rounding
+LAST_STEP = 3e-6  # relative step of Halley's method, with cubic convergence, after which only rounding is left
 MAX_STEPS = 100
-LEAST = 1e-17  # what is left of 1 where x is rounded to 1
+LEAST = 1e-17  # value of 1 - x where x is rounded to 1
 
 
 class Tsallis(NamedTuple):
@@ -63,7 +63,7 @@ class HybridBarrier(NamedTuple):
 
 
 def named(name: str) -> Any:
-    """The regulariser of that name.
+    """Return the regulariser of that name; raises ValueError for an unknown name.
 
     >>> named("hybrid")
     Hybrid(gamma=1.0)
@@ -81,7 +81,7 @@ def named(name: str) -> Any:
 
 
 def primal(reg: Any, rate: float, z: float) -> tuple[float, float]:
-    """The marginal at which the regulariser's slope is ``-rate * z``, and how fast it falls with ``z``.
+    """Return the marginal at which the regulariser's slope is ``-rate * z``, and minus its derivative in ``z``.
 
     >>> primal(Tsallis(), 0.5, 2.0)     # x = 1 / (2 eta z)^2 = 1/4,  h = 2 x / z
     (0.25, 0.25)
@@ -90,7 +90,7 @@ def primal(reg: Any, rate: float, z: float) -> tuple[float, float]:
 
 
 def slope(reg: Any, x: float) -> float:
-    """The derivative of the regulariser at one marginal.
+    """Return the derivative of the regulariser at one marginal.
 
     >>> slope(LogBarrier(), 0.5)
     -2.0
@@ -140,10 +140,10 @@ def _log_barrier_slope(reg: LogBarrier, x: float) -> float:
 def _balance(squared: bool, gamma: float, y: float) -> tuple[float, float]:
     """Solve B(x) - gamma log(1-x) = y; returns x and the slope there, B'(x) + gamma / (1-x).
 
-    B(x) is -1/(2 sqrt x) where ``squared``, else -1/x: linear in s, where x = 1/s^2 or 1/s. The left side increases
-    from -inf to +inf. As a function of s it is convex and falls, and as a function of t = log(1-x) it is concave and
-    falls: each is nearly linear where the other is steep, and one half tells which of them to use. Tangents at one
-    half and at the far end bound the root from one side, and Halley's steps do the rest.
+    B(x) is -1/(2 sqrt x) if ``squared``, else -1/x: linear in s, where x = 1/s^2 or 1/s. The left side increases from
+    -inf to +inf. As a function of s it is convex and falls, and as a function of t = log(1-x) it is concave and falls.
+    Below x = 1/2 the first is nearly linear, above 1/2 the second. Tangents at 1/2 and at the far end bound the root
+    from one side; Halley's method starts from that bound.
     """
     e = 2.0 if squared else 1.0
     s = math.sqrt(2.0) if squared else 2.0
@@ -155,18 +155,18 @@ def _balance(squared: bool, gamma: float, y: float) -> tuple[float, float]:
 
 @inline_kernel
 def _balance_low(e: float, gamma: float, y: float, least: float, s: float) -> tuple[float, float]:
-    """The root below one half, in s from a start below it."""
+    """Return the root below 1/2, computed in s from a start below it."""
     x, q = 0.5, 0.5
     for _ in range(MAX_STEPS):
         x = 1.0 / s if e == 1.0 else 1.0 / (s * s)
         q = 1.0 - x
         above = -gamma * math.log(q) - s / e - y
-        fall = q * s / e + gamma * e * x  # times 1 / (q s), as the bend
+        fall = q * s / e + gamma * e * x  # without a factor 1 / (q s), as is ``bend``
         bend = 0.5 * above * gamma * e * x * (q + e)
-        # Newton's step where the curve bends too much for Halley's.
+        # Newton's step where the curvature is too large for Halley's.
         step = above * q * s * (fall / (fall * fall - bend) if bend < 0.5 * fall * fall else 1.0 / fall)
         s = max(s + step, least)
-        if not abs(step) > NEAR * s:
+        if not abs(step) > LAST_STEP * s:
             break
     x = 1.0 / s if e == 1.0 else 1.0 / (s * s)
     return x, s / (e * e * x) + gamma / (1.0 - x)
@@ -174,7 +174,7 @@ def _balance_low(e: float, gamma: float, y: float, least: float, s: float) -> tu
 
 @inline_kernel
 def _balance_high(e: float, gamma: float, y: float, t: float) -> tuple[float, float]:
-    """The root above one half, in t = log(1-x) from a start above it."""
+    """Return the root above 1/2, computed in t = log(1-x) from a start above it."""
     for _ in range(MAX_STEPS):
         q = math.exp(t)
         inverse = 1.0 / (1.0 - q)
@@ -185,7 +185,7 @@ def _balance_high(e: float, gamma: float, y: float, t: float) -> tuple[float, fl
         bend = 0.5 * below * steep * (1.0 + q * inverse * (1.0 + 1.0 / e))
         step = below * (fall / (fall * fall - bend) if bend < 0.5 * fall * fall else 1.0 / fall)
         t = min(t - step, -LOG_2)
-        if not abs(step) > NEAR:
+        if not abs(step) > LAST_STEP:
             break
     q = math.exp(t)
     x = 1.0 - q

@@ -1,21 +1,22 @@
-r"""Drawing a ranking whose marginals are exactly those asked for.
+r"""Exact sampling of a ranking with given marginals.
 
-Only the marginals matter to the learner, so any exact sampler will do; this one is chosen for speed.
+The learner depends on the marginals only, so any exact sampler will do; this one is chosen for speed.
 
-1. *Pack.* Rows whose sums fit into 1 together are put into one bin. A bin gets at most one position, and hands it to a
-   member in proportion to what each holds there. However many items there are, at most 2m + 1 bins remain.
-2. *Peel.* Seat every bin: one at each position, the others in an imaginary last column that holds the slack of the
-   bins. The seating can be taken out with the weight g of its weakest seat: with probability g it is the answer, and
-   otherwise what is left is peeled again, from a seating mended by exchanging seats. The first seating is the heaviest
-   and is found once for every x; for a policy that has converged its g is near 1, and a draw costs O(m).
-3. *Play.* What no simple exchange can peel any more (a per cent or two) is settled column by column. Two bins with mass
-   in a column play for it around a cycle of four edges: their entries in this column and in a later one. Mass moves up
-   or down the cycle with odds that keep every expectation, and at least one of the four entries becomes zero
-   (dependent rounding: Gandhi, Khuller, Parthasarathy and Srinivasan, 2006). Two bins with no second column in common
-   take a walk to find a longer cycle.
+1. *Pack.* Rows whose sums together are at most 1 are put into one bin. A bin gets at most one position, and gives it to
+   one of its members in proportion to their entries there. At most 2m + 1 bins remain, for any number of items.
+2. *Peel.* A *seating* assigns one bin to each position, and the other bins to an additional last column that holds the
+   slack of the bins. It can be subtracted from the matrix with the weight g of its smallest entry: with probability g
+   it is the result, otherwise the remainder is peeled again, with a seating improved by exchanges. The first seating
+   has the largest weight and is computed once for every x; for a policy that has converged its g is near 1, and a draw
+   costs O(m).
+3. *Round.* The remainder that no simple exchange can peel (one or two per cent of draws) is decided column by column by
+   dependent rounding (Gandhi, Khuller, Parthasarathy and Srinivasan, 2006). Two bins with mass in a column shift mass
+   around a cycle of four entries: theirs in this column and in a later one. The direction is random, with odds that
+   preserve every expectation, and at least one of the four entries becomes zero. For two bins without a second column
+   in common, a walk finds a longer cycle.
 
-Every step preserves column sums, keeps rows within their limit and is a martingale in each entry. That is the whole
-proof of exactness, and the tests run this very source in rational arithmetic over all outcomes.
+Every step preserves column sums, keeps rows within their limit and is a martingale in each entry. This proves that the
+sampler is exact; the tests also run this source in rational arithmetic over all outcomes.
 """
 
 from __future__ import annotations
@@ -32,33 +33,33 @@ from .polytope import as_marginals
 
 __all__ = ["Urn", "draw", "make_urn", "prepare", "sample_ranking"]
 
-TINY = 1e-12  # mass below this is rounding, not probability
-PEELS = 8  # seatings tried for every position before the rest is played out
+TINY = 1e-12  # less mass is rounding
+PEELS = 8  # seatings tried for every position before the rest is rounded
 
 
 class Urn(NamedTuple):
-    """What a draw needs: bins and a first seating, made by ``prepare``; and room to play in, allocated once.
+    """The bins and the first seating, made by ``prepare``, and the work arrays of a draw.
 
     k bins, n items, m positions; column m is the slack of the bins.
     """
 
-    bins: Ints  # (1,) how many bins are in use
-    packed: Floats  # (k, m + 1) what the members of a bin hold together
+    bins: Ints  # (1,) number of bins in use
+    packed: Floats  # (k, m + 1) sum of the members of a bin
     head: Ints  # (k,) first member of a bin
     following: Ints  # (n,) next member of the same bin, or -1
     first: Ints  # (k,) the first seating: the column of every bin
     list: Ints  # (m,) the same, as the bin of every column
-    weight: Floats  # (1,) what it carries
-    mass: Floats  # (k, m + 1) what is left in the course of a draw
+    weight: Floats  # (1,) of the first seating
+    mass: Floats  # (k, m + 1) the remainder during a draw
     seat: Ints  # (k,) the present seating
-    rows: Ints  # (m + 3,) a walk: rows[i] -cols[i]- rows[i+1] ...
+    rows: Ints  # (m + 3,) the walk: rows[i] -cols[i]- rows[i+1] ...
     cols: Ints  # (m + 3,)
-    row_at: Ints  # (k,) where in the walk a bin is, or -1
-    col_at: Ints  # (m + 1,) where in the walk a column is, or -1
+    row_at: Ints  # (k,) index of a bin in the walk, or -1
+    col_at: Ints  # (m + 1,) index of a column in the walk, or -1
 
 
 def make_urn(n: int, m: int) -> Urn:
-    """Allocate the room that draws from n x m marginals need."""
+    """Allocate an urn for n x m marginals."""
     k = min(n, 2 * m + 1)
     return Urn(
         bins=np.zeros(1, np.int64),
@@ -124,7 +125,7 @@ def sample_ranking(marginals: ArrayLike, rng: np.random.Generator) -> Ints:
 
 @kernel
 def prepare(x: Floats, urn: Urn) -> None:
-    """Pack the rows of x into bins and find the first seating; to be done once for every x."""
+    """Pack the rows of x into bins and compute the first seating; required once for every x."""
     m = x.shape[1]
     k = pack(x, urn)
     urn.bins[0] = k
@@ -136,7 +137,7 @@ def prepare(x: Floats, urn: Urn) -> None:
             if urn.first[b] == m and (best < 0 or urn.packed[b, j] > urn.packed[best, j]):
                 best = b
         urn.first[best] = j
-    urn.weight[0] = max(0.0, mend(k, urn.packed, urn.first))
+    urn.weight[0] = max(0.0, improve_seating(k, urn.packed, urn.first))
     for b in range(k):
         if urn.first[b] < m:
             urn.list[urn.first[b]] = b
@@ -144,10 +145,10 @@ def prepare(x: Floats, urn: Urn) -> None:
 
 @inner_kernel
 def pack(x: Floats, urn: Urn) -> int:
-    """Put every row into the open bin if it fits; else close the fuller of the two and leave the other open.
+    """Put every row into the open bin if it fits; otherwise close the fuller of the two and leave the other open.
 
-    Two bins that do not fit into one have more than 1 together, so closed bins hold more than 1/2 each and there are
-    at most 2m of them.
+    Returns the number of bins. Two bins that do not fit into one hold more than 1 together, so closed bins hold more
+    than 1/2 each, and there are at most 2m of them.
     """
     n, m = x.shape
     packed, head, following = urn.packed, urn.head, urn.following
@@ -175,8 +176,8 @@ def pack(x: Floats, urn: Urn) -> int:
 
 
 @inner_kernel
-def mend(k: int, mass: Floats, seat: Ints) -> float:
-    """Exchange the weakest seat with the one that helps most, as long as that helps; return the weakest in the end."""
+def improve_seating(k: int, mass: Floats, seat: Ints) -> float:
+    """Exchange the smallest entry of the seating with the best other seat while that helps; return the smallest."""
     for _ in range(2 * k):
         weak, least = 0, mass[0, seat[0]]
         for b in range(1, k):
@@ -195,49 +196,49 @@ def mend(k: int, mass: Floats, seat: Ints) -> float:
 
 @kernel
 def draw(x: Floats, rng: Any, urn: Urn, ranking: Ints) -> None:
-    """Draw a ranking with marginals x, for which the urn has been prepared; ``rng`` is all that has ``random()``."""
+    """Draw a ranking with marginals x, for which the urn was prepared; ``rng`` has a method ``random()``."""
     m = ranking.size
-    if urn.weight[0] > 1.0 - TINY or heads(rng, urn.weight[0], 1.0 - urn.weight[0]):
+    if urn.weight[0] > 1.0 - TINY or bernoulli(rng, urn.weight[0], 1.0 - urn.weight[0]):
         for j in range(m):
             ranking[j] = member(x, urn.list[j], j, rng, urn)
     else:
-        settle(x, rng, urn, ranking)
+        draw_remainder(x, rng, urn, ranking)
 
 
 @inner_kernel
-def settle(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None:
-    """Draw from what the first seating leaves: peel on, and play out the rest."""
+def draw_remainder(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None:
+    """Draw from what remains after the first seating: peel further seatings, then round the rest."""
     k, m = urn.bins[0], ranking.size
     mass, seat = urn.mass, urn.seat
     for b in range(k):
         for c in range(m + 1):
             mass[b, c] = urn.packed[b, c]
         seat[b] = urn.first[b]
-    left = take_out(1.0, urn.weight[0], k, mass, seat)
+    left = subtract_seating(1.0, urn.weight[0], k, mass, seat)
     for _ in range(PEELS * m):
-        weight = mend(k, mass, seat)
+        weight = improve_seating(k, mass, seat)
         if weight <= TINY:
             break
-        if weight >= left - TINY or heads(rng, weight, left - weight):
+        if weight >= left - TINY or bernoulli(rng, weight, left - weight):
             for b in range(k):
                 if seat[b] < m:
                     ranking[seat[b]] = member(x, b, seat[b], rng, urn)
             return
-        left = take_out(left, weight, k, mass, seat)
-    play_out(x, rng, urn, ranking)
+        left = subtract_seating(left, weight, k, mass, seat)
+    round_columns(x, rng, urn, ranking)
 
 
 @inner_kernel
-def take_out(left: float, weight: float, k: int, mass: Floats, seat: Ints) -> float:
-    """Take a seating that was not drawn out of the mixture; return what is left."""
+def subtract_seating(left: float, weight: float, k: int, mass: Floats, seat: Ints) -> float:
+    """Subtract a seating that was not drawn from the mixture; return the weight that remains."""
     for b in range(k):
         mass[b, seat[b]] -= weight
     return left - weight
 
 
 @inner_kernel
-def play_out(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None:
-    """Settle the columns one after the other by dependent rounding."""
+def round_columns(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None:
+    """Choose the item of one column after the other by dependent rounding."""
     m = ranking.size
     mass = urn.mass
     for j in range(m):
@@ -246,21 +247,21 @@ def play_out(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> No
             winner += 1
         for b in range(winner + 1, urn.bins[0]):
             if mass[b, j] > TINY:
-                winner = play(winner, b, j, rng, urn)
+                winner = round_pair(winner, b, j, rng, urn)
         for c in range(j, m + 1):
             mass[winner, c] = 0.0
         ranking[j] = member(x, winner, j, rng, urn)
 
 
 @inner_kernel
-def heads(rng: np.random.Generator, a: float, b: float) -> bool:
-    """True with probability a / (a + b)."""
+def bernoulli(rng: np.random.Generator, a: float, b: float) -> bool:
+    """Return True with probability a / (a + b)."""
     return rng.random() * (a + b) < a
 
 
 @inner_kernel
 def member(x: Floats, b: int, j: int, rng: np.random.Generator, urn: Urn) -> int:
-    """A member of bin b, in proportion to what each holds in column j."""
+    """Draw a member of bin b with probabilities proportional to the entries in column j."""
     i = urn.head[b]
     if urn.following[i] >= 0:
         left = rng.random() * urn.packed[b, j]
@@ -273,8 +274,8 @@ def member(x: Floats, b: int, j: int, rng: np.random.Generator, urn: Urn) -> int
 
 
 @inner_kernel
-def play(a: int, b: int, j: int, rng: np.random.Generator, urn: Urn) -> int:
-    """Bins a and b play until one of them holds nothing in column j; return the other."""
+def round_pair(a: int, b: int, j: int, rng: np.random.Generator, urn: Urn) -> int:
+    """Shift mass between bins a and b until one of them has none in column j; return the other."""
     mass = urn.mass
     while True:
         c, most = -1, TINY
@@ -285,14 +286,14 @@ def play(a: int, b: int, j: int, rng: np.random.Generator, urn: Urn) -> int:
         if c >= 0:
             gain = min(mass[b, j], mass[a, c])
             loss = min(mass[a, j], mass[b, c])
-            if not heads(rng, loss, gain):
+            if not bernoulli(rng, loss, gain):
                 gain = -loss
             mass[a, j] += gain
             mass[b, j] -= gain
             mass[a, c] -= gain
             mass[b, c] += gain
         else:
-            play_around(a, j, rng, urn)
+            shift_around_cycle(a, j, rng, urn)
         if mass[b, j] <= TINY:
             return a
         if mass[a, j] <= TINY:
@@ -300,18 +301,18 @@ def play(a: int, b: int, j: int, rng: np.random.Generator, urn: Urn) -> int:
 
 
 @inner_kernel
-def play_around(a: int, j: int, rng: np.random.Generator, urn: Urn) -> None:
-    """Shift mass around a cycle found by walking from bin a through column j, or near it."""
+def shift_around_cycle(a: int, j: int, rng: np.random.Generator, urn: Urn) -> None:
+    """Shift mass around the cycle that a walk from bin a through column j ends in."""
     mass, rows, cols = urn.mass, urn.rows, urn.cols
     lo, hi = walk(a, j, urn)
     if lo == hi:
-        drop_crumb(hi, urn)
+        drop_rounding_error(hi, urn)
         return
     gain, loss = math.inf, math.inf
     for k in range(lo, hi):
         loss = min(loss, mass[rows[k], cols[k]])
         gain = min(gain, mass[rows[k + 1], cols[k]])
-    if not heads(rng, loss, gain):
+    if not bernoulli(rng, loss, gain):
         gain = -loss
     for k in range(lo, hi):
         mass[rows[k], cols[k]] += gain
@@ -319,8 +320,8 @@ def play_around(a: int, j: int, rng: np.random.Generator, urn: Urn) -> None:
 
 
 @inner_kernel
-def drop_crumb(length: int, urn: Urn) -> None:
-    """A walk that ends nowhere has followed a crumb left by rounding: the smallest entry on it."""
+def drop_rounding_error(length: int, urn: Urn) -> None:
+    """Set the smallest entry on a walk without a cycle to zero: it was left by rounding."""
     mass, rows, cols = urn.mass, urn.rows, urn.cols
     row, col = rows[0], cols[0]
     for k in range(length):
@@ -333,11 +334,11 @@ def drop_crumb(length: int, urn: Urn) -> None:
 
 @inner_kernel
 def walk(row: int, col: int, urn: Urn) -> tuple[int, int]:
-    """Follow floating entries, column to row to column, until a row or column comes up again.
+    """Follow entries above TINY, column to row to column, until a row or column repeats.
 
     Returns (lo, hi): the cycle alternates entries (rows[k], cols[k]) and (rows[k+1], cols[k]) for lo <= k < hi, with
-    rows[hi] = rows[lo]. Every row and column with a floating entry has a second one, since its total is a multiple of
-    what a full row holds; only rounding can hide it, and then lo = hi.
+    rows[hi] = rows[lo]. Every row and column with such an entry has a second one, since its total is a multiple of that
+    of a full row; if rounding hides it, lo = hi.
     """
     rows, cols = urn.rows, urn.cols
     first, length, lo = col, 0, -1
@@ -370,7 +371,7 @@ def walk(row: int, col: int, urn: Urn) -> tuple[int, int]:
 
 @inner_kernel
 def other_row(unlike: int, j: int, first: int, urn: Urn) -> int:
-    """A row other than ``unlike`` that floats in column j and in another one, not before ``first``; -1 if none."""
+    """Return a row other than ``unlike`` with entries in column j and in another one from ``first`` on; -1 if none."""
     for b in range(urn.bins[0]):
         if b != unlike and urn.mass[b, j] > TINY and other_column(b, j, first, urn.mass) >= 0:
             return b
@@ -379,7 +380,7 @@ def other_row(unlike: int, j: int, first: int, urn: Urn) -> int:
 
 @inner_kernel
 def other_column(row: int, unlike: int, first: int, mass: Floats) -> int:
-    """A column other than ``unlike``, not before ``first``, in which the row floats; -1 if there is none."""
+    """Return a column other than ``unlike``, from ``first`` on, in which the row has an entry; -1 if none."""
     for j in range(mass.shape[1] - 1, first - 1, -1):
         if j != unlike and mass[row, j] > TINY:
             return j

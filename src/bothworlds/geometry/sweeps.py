@@ -1,7 +1,7 @@
-"""Block-coordinate ascent on the dual: slow, but it gets there from anywhere.
+"""Block-coordinate ascent on the dual: slow, but it converges from every starting point.
 
-Every row, then every column, gets the multiplier that is best while the others are held still. Where Newton steps stop
-making progress, and at the start, a few of these passes help.
+Every row, then every column, gets the best multiplier for fixed other multipliers. The solver uses a few of these
+passes at the start, and where Newton steps stop making progress.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["sweep_columns", "sweep_rows"]
 
 @inner_kernel
 def sweep_rows(reg: Any, rate: Any, mu: Floats, w: Workspace) -> None:
-    """Half a block-coordinate pass over the dual: the best multiplier for every row, the rest held still."""
+    """Set the multiplier of every row to its best value, one after the other."""
     n, m = w.z.shape
     for i in range(n):
         for j in range(m):
@@ -32,7 +32,7 @@ def sweep_rows(reg: Any, rate: Any, mu: Floats, w: Workspace) -> None:
 
 @inner_kernel
 def sweep_columns(reg: Any, rate: Any, lam: Floats, w: Workspace) -> None:
-    """The other half: the best multiplier for every column."""
+    """Set the multiplier of every column to its best value, one after the other."""
     n, m = w.z.shape
     for j in range(m):
         for i in range(n):
@@ -46,10 +46,10 @@ def sweep_columns(reg: Any, rate: Any, lam: Floats, w: Workspace) -> None:
 
 @inner_kernel
 def root_shift(reg: Any, rate: Floats, z: Floats, size: int) -> float:
-    """The d for which the first ``size`` marginals x(z + d) sum to 1.
+    """Return the d for which the first ``size`` marginals x(z + d) sum to 1.
 
-    At the left end of the bracket one of them alone is 1, at the right end none exceeds 1/size. In between, Newton on
-    the logarithm of the sum, kept inside the bracket.
+    At the left end of the bracket one marginal is 1, at the right end none exceeds 1/size. Newton's method on the
+    logarithm of the sum, safeguarded by bisection.
     """
     low, high = -math.inf, -math.inf
     for k in range(size):

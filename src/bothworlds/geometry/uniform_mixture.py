@@ -1,4 +1,4 @@
-r"""Mixing with uniform lists: a floor under every probability, and under how often an item is on the page."""
+r"""Mixtures with uniform lists, which give every probability and every item's exposure a lower bound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["mixed", "share_needed"]
 
 
 def mixed(marginals: Floats, floor: float, exposure: float = 0.0) -> Floats:
-    r"""The marginals (n, m) of the same lists with a share of uniform ones among them.
+    r"""Return the marginals (n, m) of a mixture with uniform lists.
 
     .. math:: x'_{ij} = (1 - \lambda) x_{ij} + \lambda / n
 
@@ -26,9 +26,9 @@ def mixed(marginals: Floats, floor: float, exposure: float = 0.0) -> Floats:
 
 
 def share_needed(marginals: Floats, exposure: float) -> float:
-    """How large a share of uniform lists puts every item on a share ``exposure`` of the pages; at most 1.
+    """Return the share of uniform lists that puts every item on at least a share ``exposure`` of the pages.
 
-    Uniform lists show every item on m/n of the pages, and nothing can show all of them more often than that.
+    At most 1: uniform lists show every item on m/n of the pages, and no lists show all items more often.
     """
     n, m = marginals.shape
     least = float(marginals.sum(axis=1).min())

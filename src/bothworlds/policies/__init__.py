@@ -1,7 +1,12 @@
-"""Ways to rank: one file each. Adding a file here is the whole job of adding a policy.
+"""Ranking policies, one file or one folder each.
 
-A policy from another package registers through the entry point group ``bothworlds.policies``, or is simply passed as
-an object wherever a name is accepted.
+A policy is made by name, ``policy("ftrl-pbm", rate=0.25)``, or from its class, ``FtrlPbm(rate=0.25)``. A class is the
+only one of its file and is named like it, without underscores: ``ftrl_pbm.py`` holds ``FtrlPbm``. Importing this
+package imports none of these files; a file is imported when its class or its name is first used.
+
+A new file in this folder registers its policy; for editors and type checkers, its class is also listed below. A policy
+of another package registers through the entry point group ``bothworlds.policies``, or is passed as an object wherever
+a name is accepted.
 """
 
 from __future__ import annotations
@@ -11,16 +16,77 @@ import pkgutil
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..registry import defaults_of, make, sentence_of
-from .base import CompiledPolicy, Policy, checked_feedback, told
+from .base import CompiledPolicy, Policy, checked_feedback, configured_for, told
+
+if TYPE_CHECKING:
+    from .batchrank import BatchRank
+    from .bubblerank import BubbleRank
+    from .comb_ts import CombTs
+    from .comb_ucb import CombUcb
+    from .fixed import Fixed
+    from .ftpl import Ftpl
+    from .ftrl_pbm import FtrlPbm
+    from .gibbs_ts import GibbsTs
+    from .grab import Grab
+    from .hybrid import Hybrid
+    from .kl_comb_ucb import KlCombUcb
+    from .lbinf import Lbinf
+    from .lbinfv import Lbinfv
+    from .mw import Mw
+    from .oracle import Oracle
+    from .osmd import Osmd
+    from .pb_mhb import PbMhb
+    from .pbm_pie import PbmPie
+    from .pbm_pie_mle import PbmPieMle
+    from .pbm_ts import PbmTs
+    from .pbm_ucb import PbmUcb
+    from .pbm_ucb_mle import PbmUcbMle
+    from .pmed import Pmed
+    from .ranked_exp3 import RankedExp3
+    from .recurrank import RecurRank
+    from .toprank import TopRank
+    from .tsallis_rv import TsallisRv
+    from .uniform import Uniform
+    from .unirank import UniRank
 
 __all__ = [
+    "BatchRank",
+    "BubbleRank",
+    "CombTs",
+    "CombUcb",
     "CompiledPolicy",
     "Description",
+    "Fixed",
+    "Ftpl",
+    "FtrlPbm",
+    "GibbsTs",
+    "Grab",
+    "Hybrid",
+    "KlCombUcb",
+    "Lbinf",
+    "Lbinfv",
+    "Mw",
+    "Oracle",
+    "Osmd",
+    "PbMhb",
+    "PbmPie",
+    "PbmPieMle",
+    "PbmTs",
+    "PbmUcb",
+    "PbmUcbMle",
+    "Pmed",
     "Policy",
+    "RankedExp3",
+    "RecurRank",
+    "TopRank",
+    "TsallisRv",
+    "UniRank",
+    "Uniform",
     "checked_feedback",
+    "configured_for",
     "describe",
     "names",
     "policy",
@@ -28,47 +94,64 @@ __all__ = [
     "told",
 ]
 
+if not TYPE_CHECKING:  # or every unknown name would have the type Any
+
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            for module in pkgutil.iter_modules(__path__):
+                if module.name.replace("_", "") == name.lower():
+                    globals()[name] = getattr(import_module(f"{__name__}.{module.name}"), name)
+                    return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 def names() -> list[str]:
-    """The names of all policies known here, those of other packages included.
+    """Return the names of all registered policies, including those of other packages, in alphabetical order.
 
     >>> "ftrl-pbm" in names()
     True
     """
-    return sorted(_known())
+    return sorted(_registered())
 
 
 def policy(name: str, **settings: Any) -> Policy:
-    """The policy of that name, with these settings.
+    """Return the policy of that name with these settings; raises ValueError for an unknown name or setting.
 
     >>> policy("ftrl-pbm", rate=0.25)
     FtrlPbm(restart=None, rate=0.25, tolerance=1e-06)
     """
-    return make("policy", _known(), name, settings)
+    return make("policy", _registered(), name, settings)
 
 
 class Description(NamedTuple):
-    """A policy in a line: what it does, what it must be told, and its settings with their published values."""
+    """A policy in one sentence, what it requires, its settings with their defaults, and whether it is additive.
+
+    The state of an additive policy can be computed from sums over events, which the service requires.
+    """
 
     sentence: str
     needs: tuple[str, ...]
     settings: dict[str, Any]
-    additive: bool  # can its state be made from sums over events, as the service needs it?
+    additive: bool
 
 
 def describe(name: str) -> Description:
-    """What the policy of that name is.
+    """Return the description of the policy of that name; raises KeyError for an unknown name.
 
     >>> describe("uniform").needs
     ()
     """
-    known = _known()[name]
+    known = _registered()[name]
     additive = getattr(known, "resumed", Policy.resumed) is not Policy.resumed
     return Description(sentence_of(known), getattr(known, "needs", ()), defaults_of(known), additive)
 
 
 def resolve(given: str | Policy) -> Policy:
-    """A policy, whether given by name or as an object."""
+    """Return a policy that is given by name or as an object; raises ValueError for anything else."""
     if isinstance(given, str):
         return policy(given)
     missing = [verb for verb in ("init", "decide", "learn") if not callable(getattr(given, verb, None))]
@@ -78,12 +161,13 @@ def resolve(given: str | Policy) -> Policy:
 
 
 @cache
-def _known() -> dict[str, type[Policy]]:
-    found: dict[str, type[Policy]] = {}
+def _registered() -> dict[str, type[Policy]]:
+    """All policies by name: those of this folder, then those of entry points, which may replace one of ours."""
+    policies: dict[str, type[Policy]] = {}
     for module in pkgutil.iter_modules(__path__):
         for item in vars(import_module(f"{__name__}.{module.name}")).values():
             if inspect.isclass(item) and issubclass(item, Policy) and item.name:
-                found[item.name] = item
+                policies[item.name] = item
     for entry in entry_points(group="bothworlds.policies"):
-        found[entry.name] = entry.load()
-    return found
+        policies[entry.name] = entry.load()
+    return policies

@@ -21,7 +21,7 @@ __all__ = ["BatchRank"]
 class State(NamedTuple):
     """A batch is a block: its items in ``blocks``, its positions as far as those places are on the page.
 
-    What belongs to a batch is kept at the index of its first place. Items of blocks beyond the page are out.
+    Entries of a batch are stored at the index of its first place. Items of blocks beyond the page are eliminated.
     """
 
     shape: Shape
@@ -29,7 +29,7 @@ class State(NamedTuple):
     loglog: float
     epochs: Epochs
     blocks: Blocks  # inside a batch, the items that are due come first
-    due: Ints  # (n,) items of the batch that were shown ``shown`` times; the others once more
+    due: Ints  # (n,) number of items of the batch that were shown ``shown`` times; the others once more
     shown: Ints  # (n,) of the batch
     stage: Ints  # (n,) of the batch
     clicked: Floats  # (n,) clicks on every item in this stage
@@ -40,12 +40,12 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRank(Planning):
-    r"""Splits batches of items, with the positions they share, once confidence bounds part them.
+    r"""Splits batches of items, with the positions they share, once their confidence bounds are disjoint.
 
     A batch shows its least shown items in random order at its positions; only they are counted, so that all have been
-    shown equally often, at positions drawn alike. At the end of a stage the batch is split where the lower bounds of
-    the items above exceed all upper bounds below; if nowhere, items that cannot be among those shown are dropped, and
-    the next stage takes four times as long.
+    shown equally often, at positions with the same distribution. At the end of a stage the batch is split where the
+    lower bounds of the items above exceed all upper bounds below; if there is no such place, items that cannot be among
+    those shown are dropped, and the next stage takes four times as long.
 
     .. math::
 
@@ -55,13 +55,13 @@ class BatchRank(Planning):
 
     with :math:`\hat c_i` the click rate of item i in stage :math:`\ell`, :math:`L_i` the lower bound like :math:`U_i`,
     and items in the order of :math:`L`. The first s items and positions become one batch, the others another, both at
-    stage 0. The publication's stage advances only where there are more items than positions; a batch with as many
-    would be stuck, so here it advances always.
+    stage 0. In the publication the stage advances only if there are more items than positions; a batch with as many
+    items as positions would never end its stage, so here it always advances.
 
-    Needs to be told: the horizon (or it doubles one), and the order of positions, most examined first.
+    Requires: the horizon (or the doubling trick is used), and the order of positions, most examined first.
     Guarantee: :math:`O(\frac{m^3 n}{\Delta} \log T)` with steady users, in many click models.
     Known failure: the first stage alone takes :math:`16 \log T \cdot n/m` rounds. Where items differ little it shows
-    random lists for hundreds of thousands of rounds; and nothing is unlearned.
+    random lists for hundreds of thousands of rounds. It never revises a split.
 
     Parameters
     ----------
@@ -70,13 +70,13 @@ class BatchRank(Planning):
     loglog
         The factor 3 of :math:`\log \log T`.
     horizon
-        Rounds to plan for; if None, 1024 at first and twice as many whenever they are over.
+        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
     restart
-        Forget everything every so many rounds.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
-    After stages 0 and 1, each shown equally often, the item that everybody clicks is alone at the top.
+    After stages 0 and 1, the item that every user clicks is alone at the top.
 
     >>> import numpy as np
     >>> import bothworlds
@@ -152,7 +152,7 @@ def show(state: State, a: int, e: int, rng: np.random.Generator, ranking: Ints, 
             propensity[p] = 1.0 / max(length, due)
         else:
             propensity[p] = (length - due) / ((size - due) * float(length))
-    # Put everybody back, so that nothing is left of the draw.
+    # Undo all exchanges, so that the state is not changed.
     for p in range(end - 1, a - 1, -1):
         order[p], order[shuffled[p]] = order[shuffled[p]], order[p]
     for p in range(end - 1, a + due - 1, -1):
@@ -166,7 +166,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         one_block(blocks)
         begin_stage(state, blocks.first[0], 0)
         return
-    # From the last batch, as a split renumbers those behind it.
+    # Start with the last batch, because a split renumbers later ones.
     for b in range(blocks.n_blocks[0] - 1, -1, -1):
         a, e = blocks.first[b], blocks.first[b + 1]
         if a < ranking.size and e - a > 1:
@@ -174,14 +174,14 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
             if state.due[a] == 0:
                 state.shown[a] += 1
                 state.due[a] = e - a
-                log_horizon = math.log(max(state.epochs.clock[2], 3.0))
+                log_horizon = math.log(max(state.epochs.horizon[0], 3.0))
                 if state.shown[a] >= math.ceil(state.displays * 4.0 ** state.stage[a] * log_horizon):
                     end_stage(state, b, log_horizon)
 
 
 @inner_kernel
 def collect(state: State, b: int, ranking: Ints, clicks: Floats) -> None:
-    """Count what was shown of a batch at its positions and was due; feedback from before a split may be of others."""
+    """Count the items that are due and were shown at positions of the batch; late feedback may be of other items."""
     blocks, a = state.blocks, state.blocks.first[b]
     for p in range(a, min(blocks.first[b + 1], ranking.size)):
         i = ranking[p]
@@ -193,7 +193,7 @@ def collect(state: State, b: int, ranking: Ints, clicks: Floats) -> None:
 
 @inner_kernel
 def end_stage(state: State, b: int, log_horizon: float) -> None:
-    """Split the batch, or else drop who cannot get on the page and go on to the next stage."""
+    """Split the batch, or drop items that cannot get on the page and begin the next stage."""
     blocks, upper, lower = state.blocks, state.upper, state.lower
     order, a, e = blocks.order, blocks.first[b], blocks.first[b + 1]
     end, shown = min(e, state.shape.n_positions), float(state.shown[a])
@@ -222,7 +222,7 @@ def end_stage(state: State, b: int, log_horizon: float) -> None:
 
 @inner_kernel
 def begin_stage(state: State, a: int, stage: int) -> None:
-    """All items of the batch that begins at place a are due, and nothing is known of them."""
+    """Reset the batch that begins at place a: all items are due and have no clicks."""
     blocks = state.blocks
     e = blocks.first[blocks.block[blocks.order[a]] + 1]
     state.stage[a], state.shown[a], state.due[a] = stage, 0, e - a

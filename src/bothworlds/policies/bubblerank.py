@@ -1,11 +1,11 @@
-"""BubbleRank: a list that is only ever improved by exchanging neighbours."""
+"""BubbleRank: a list that is improved by exchanging neighbours only."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,12 @@ __all__ = ["BubbleRank"]
 
 class State(NamedTuple):
     shape: Shape
-    confidence: float  # 0 for the published one
-    initial: Ints  # (n,) the list to begin with, completed; -1 where it is random
+    confidence: float  # 0 for the published value
+    initial: Ints  # (n,) the first list, then all other items; -1 for a random first list
     epochs: Epochs
-    base: Ints  # (n,) the list so far, then the items off the page in any order
-    place: Ints  # (n,) of every item in it
-    begun: Ints  # (1,) 0 while there is no list yet
+    base: Ints  # (n,) the present list, then the items that are not on the page
+    place: Ints  # (n,) of every item in ``base``
+    begun: Ints  # (1,) 0 before there is a first list
     wins: NDArray[np.int32]  # (n, n) wins[i, j]: i was clicked and j was not, when the two were compared
     stream: Stream
     swaps: Ints  # (m,) work
@@ -34,11 +34,11 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class BubbleRank(Planning):
-    r"""Improves a list by exchanging neighbours, one pair at a time and never far from what is known to be good.
+    r"""Improves a list by exchanging neighbours, and never shows an item far from its place in the list.
 
-    In every round neighbours in the list change places by the toss of a coin: pairs 1-2, 3-4, ... in one round, pairs
-    2-3, 4-5, ... in the next. So no item is ever shown more than one position from where it belongs. Pairs whose order
-    is beyond doubt stay, and once the lower item of a pair is certainly the better one, the exchange is for good.
+    In every round neighbours in the list are exchanged with probability 1/2: pairs 1-2, 3-4, ... in one round, pairs
+    2-3, 4-5, ... in the next. So every item is shown at most one position from its place in the list. Pairs whose order
+    is certain are not exchanged, and once the lower item of a pair is certainly the better one, the list is changed.
 
     .. math::
 
@@ -47,29 +47,29 @@ class BubbleRank(Planning):
         \quad \delta = T^{-4}
 
     with sums over the rounds in which the two were a pair. The publication re-ranks as many items as there are
-    positions. Where there are more, the last position when it has no partner is compared with a random item off the
-    page that is not certainly worse: an extension.
+    positions. This implementation extends it to more items: when the last position has no partner, its item is compared
+    with a random item that is not on the page and not certainly worse.
 
-    Needs to be told: the horizon (or it doubles one), and the order of positions, most examined first.
+    Requires: the horizon (or the doubling trick is used), and the order of positions, most examined first.
     Guarantee: :math:`O(\frac{m}{\Delta} (m + |V|) \log T)` regret for m items, where :math:`|V|` counts the pairs in
     the wrong order at first; with high probability no list shown has more than :math:`m/2` such pairs in addition.
-    Known failure: safe, but slow. An item moves up by one position per verdict, and a verdict takes at least
-    :math:`16 \log T` rounds with differing clicks.
+    Known failure: safe, but slow. An item moves up one position at a time, and each move takes at least
+    :math:`16 \log T` rounds with different clicks on the pair.
 
     Parameters
     ----------
     initial
-        The list to begin with, best first: at least as many items as there are positions; a random one if None.
+        The first list, best item first, with at least as many items as positions; None for a random one.
     confidence
-        The probability :math:`\delta` of a false verdict; the horizon to the power of -4 if None.
+        The probability :math:`\delta` of a wrong exchange; None for the horizon to the power of -4.
     horizon
-        Rounds to plan for; if None, 1024 at first and twice as many whenever they are over.
+        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
     restart
-        Begin anew, with ``initial``, every so many rounds.
+        Number of rounds after which it starts again with ``initial``; None for never.
 
     Examples
     --------
-    From a good list it never strays by more than one position.
+    No item is ever shown more than one position from its place in the first list.
 
     >>> import numpy as np
     >>> import bothworlds
@@ -89,7 +89,7 @@ class BubbleRank(Planning):
 
     name = "bubblerank"
     needs = ("horizon", "order")
-    needs_propensity: ClassVar[bool] = True  # they tell which neighbours were paired
+    needs_propensity: ClassVar[bool] = True  # they show which neighbours were paired
     patience = 30_000
 
     def __post_init__(self) -> None:
@@ -97,16 +97,15 @@ class BubbleRank(Planning):
         if self.confidence is not None:
             number(self, "confidence", above=0.0, below=1.0)
         if self.initial is not None:
-            given = (
-                self.initial if isinstance(self.initial, Iterable) and not isinstance(self.initial, str) else (None,)
-            )
-            items = [i for i in given if isinstance(i, (int, np.integer)) and not isinstance(i, bool) and i >= 0]
-            if not items or len(items) < len(list(given)) or len(set(items)) < len(items):
+            given: Any = self.initial
+            listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+            items = [i for i in listed if isinstance(i, (int, np.integer)) and not isinstance(i, bool) and i >= 0]
+            if not items or len(items) < len(listed) or len(set(items)) < len(items):
                 raise ValueError(f"initial must be a list of different item indices, or None; got {self.initial!r}")
             object.__setattr__(self, "initial", tuple(int(i) for i in items))
 
     def relabelled(self, labels: NDArray[np.int64]) -> BubbleRank:
-        """The same list in other words."""
+        """Return the policy with the same first list, for items in another order."""
         if self.initial is None:
             return self
         return replace(self, initial=tuple(np.argsort(labels)[list(self.initial)].tolist()))
@@ -139,7 +138,7 @@ def is_better(state: State, i: int, j: int) -> bool:
     """Whether i is certainly better than j."""
     lead = float(state.wins[i, j] - state.wins[j, i])
     fought = float(state.wins[i, j] + state.wins[j, i])
-    doubt = 4.0 * math.log(state.epochs.clock[2]) if state.confidence <= 0.0 else -math.log(state.confidence)
+    doubt = 4.0 * math.log(state.epochs.horizon[0]) if state.confidence <= 0.0 else -math.log(state.confidence)
     return lead > 0.0 and lead * lead > 4.0 * fought * doubt
 
 
@@ -147,27 +146,27 @@ def is_better(state: State, i: int, j: int) -> bool:
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     base, m = state.base, ranking.size
     if not state.begun[0]:
-        draw_any(state, rng, ranking, propensity)
+        draw_uniform(state, rng, ranking, propensity)
         return
     for j in range(m):
         ranking[j], propensity[j] = base[j], 1.0
-    for k in range(int(state.epochs.clock[0]) % 2, m, 2):
+    for k in range(int(state.epochs.rounds[0]) % 2, m, 2):
         if k + 1 < m:
             if not is_better(state, base[k], base[k + 1]):
                 propensity[k] = propensity[k + 1] = 0.5
                 if rng.random() < 0.5:
                     ranking[k], ranking[k + 1] = base[k + 1], base[k]
         else:
-            rivals = count_rivals(state)
-            if rivals > 0:
+            challengers = count_challengers(state)
+            if challengers > 0:
                 u = 2.0 * rng.random()
-                propensity[k] = 0.5 if u < 1.0 else 0.5 / rivals
-                ranking[k] = base[k] if u < 1.0 else rival(state, int((u - 1.0) * rivals))
+                propensity[k] = 0.5 if u < 1.0 else 0.5 / challengers
+                ranking[k] = base[k] if u < 1.0 else challenger(state, int((u - 1.0) * challengers))
 
 
 @inner_kernel
-def draw_any(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    """A list like any other; the base is as it was afterwards."""
+def draw_uniform(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    """Draw a uniformly random list; ``base`` is not changed."""
     base, swaps, n = state.base, state.swaps, state.base.size
     for j in range(ranking.size):
         swaps[j] = j + int(rng.random() * (n - j))
@@ -178,19 +177,19 @@ def draw_any(state: State, rng: np.random.Generator, ranking: Ints, propensity: 
 
 
 @inner_kernel
-def count_rivals(state: State) -> int:
-    """How many items off the page are not certainly worse than the last on it."""
+def count_challengers(state: State) -> int:
+    """Return the number of items not on the page that are not certainly worse than the last item on it."""
     n, m = state.shape
-    rivals = 0
+    challengers = 0
     for q in range(m, n):
         if not is_better(state, state.base[m - 1], state.base[q]):
-            rivals += 1
-    return rivals
+            challengers += 1
+    return challengers
 
 
 @inner_kernel
-def rival(state: State, k: int) -> int:
-    """Rival number k, from 0."""
+def challenger(state: State, k: int) -> int:
+    """Return the k-th of these items, from 0."""
     n, m = state.shape
     for q in range(m, n):
         if not is_better(state, state.base[m - 1], state.base[q]):
@@ -203,14 +202,14 @@ def rival(state: State, k: int) -> int:
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     base, m = state.base, ranking.size
-    parity = int(state.epochs.clock[0]) % 2
+    parity = int(state.epochs.rounds[0]) % 2
     if new_epoch(state.epochs):
-        start_anew(state)
+        restart(state)
         return
     absorb(state.stream, ranking)
     if not state.begun[0]:
         begin(state, ranking)
-    # Late feedback may be of the other pairs: the first position that was left to chance was the upper one of a pair.
+    # Late feedback may be of the other pairs: the first random position is the upper one of a pair.
     for j in range(m - 1, -1, -1):
         if propensity[j] < 0.75:
             parity = j % 2
@@ -229,13 +228,13 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 
 @inner_kernel
 def compare_last(state: State, i: int, click: float) -> None:
-    """The item shown last against one off the page; exchange the two if the base list has them the wrong way round."""
+    """Compare the item at the last position with one that is not on the page; exchange them if that is better."""
     m = state.shape.n_positions
     last, other = state.base[m - 1], i
     if i == last:
-        # Which of the rivals had not been shown was not written down, but any was as likely.
-        rivals = count_rivals(state)
-        other = rival(state, int(uniform(state.stream) * rivals))
+        # The item that was not drawn is unknown, but all were equally likely.
+        challengers = count_challengers(state)
+        other = challenger(state, int(uniform(state.stream) * challengers))
         count_duel(state, i, other, click)
     elif state.place[i] >= m:
         count_duel(state, i, last, click)
@@ -260,7 +259,7 @@ def exchange(state: State, p: int, q: int) -> None:
 
 @inner_kernel
 def begin(state: State, ranking: Ints) -> None:
-    """Choose the random list to begin with, such that what has just been shown is a list that could come from it."""
+    """Choose the random first list, such that the list that was just shown could have been drawn from it."""
     n, m = state.shape
     for j in range(m):
         exchange(state, j, state.place[ranking[j]])
@@ -272,7 +271,7 @@ def begin(state: State, ranking: Ints) -> None:
 
 
 @inner_kernel
-def start_anew(state: State) -> None:
+def restart(state: State) -> None:
     n = state.shape.n_items
     state.begun[0] = 0 if state.initial[0] < 0 else 1
     for i in range(n):

@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.counts import Counts, record
-from .parts.placing import Desk, make_desk, place_best
+from .parts.placement import PlacementWork, make_placement_work, place_best
 from .parts.samplers import beta
 from .parts.settings import Forgetting, number
 
@@ -22,17 +22,17 @@ class State(NamedTuple):
     shape: Shape
     prior: float
     counts: Counts
-    sample: Floats  # (n_items, n_positions) scratch
-    desk: Desk
+    sample: Floats  # (n_items, n_positions) work
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
 class CombTs(Forgetting):
-    r"""Shows the list that is best for click probabilities drawn from what is believed of each pair.
+    r"""Shows the best list for click probabilities that are drawn from the posterior of each pair.
 
     Every pair of item and position is an arm of its own, with a Beta posterior of its click probability. Each round
-    draws one number for every pair and solves the assignment problem for them: a pair is shown about as often as it
-    may still be part of the best list.
+    draws one number for every pair and solves the assignment problem for them. A pair is shown about as often as it is
+    part of the best list under the posterior.
 
     .. math::
 
@@ -40,18 +40,18 @@ class CombTs(Forgetting):
 
     where :math:`S_{ij}` and :math:`F_{ij}` count clicks and missing clicks.
 
-    Needs to be told: nothing, neither horizon nor examination nor the order of positions.
+    Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: :math:`O(\frac{m \cdot nm}{\Delta} \log T)` with steady users, up to terms that do not grow with T.
-    Known failure: it learns nm numbers where n + m would do; without forgetting it is slow to notice a change.
+    Known failure: it learns nm numbers where n + m are enough; without forgetting it is slow to notice a change.
 
     Parameters
     ----------
     prior
         a, of a Beta(a, a) prior; 1 is uniform.
     window
-        Remember so many rounds; None for all.
+        Number of most recent rounds to remember; None for all.
     discount
-        Weigh a round that is s rounds ago with its s-th power.
+        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------
@@ -74,11 +74,11 @@ class CombTs(Forgetting):
         number(self, "prior", above=0.0)
 
     def start(self, shape: Shape) -> State:
-        return State(shape, float(self.prior), self.counts(shape), np.zeros(shape), make_desk(*shape))
+        return State(shape, float(self.prior), self.counts(shape), np.zeros(shape), make_placement_work(*shape))
 
     def resumed(self, ledger: Ledger) -> State:
-        """The state after events that add up to a ledger."""
-        state: State = self.recalled(ledger)
+        """Return the state after the events that the ledger sums up."""
+        state: State = self.state_from_counts(ledger)
         return state
 
 
@@ -89,7 +89,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         for j in range(shown.shape[1]):
             missed = max(0.0, shown[i, j] - clicked[i, j])
             state.sample[i, j] = beta(rng, state.prior + clicked[i, j], state.prior + missed)
-    place_best(state.sample, rng, ranking, state.desk)
+    place_best(state.sample, rng, ranking, state.placement)
     for j in range(ranking.size):
         propensity[j] = math.nan
 

@@ -11,29 +11,29 @@ import numpy as np
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.counts import Counts, lacking_list, record
-from .parts.placing import Desk, make_desk, place_best
+from .parts.placement import PlacementWork, make_placement_work, place_best
 from .parts.settings import Forgetting, number
 
 __all__ = ["CombUcb"]
 
-CEILING = 1000.0  # of a bound: above those of all pairs that were seen, unless they are nearly forgotten
+CEILING = 1000.0  # largest bound: above those of all pairs that were shown, unless they are nearly forgotten
 
 
 class State(NamedTuple):
     shape: Shape
     width: float
     counts: Counts
-    bounds: Floats  # (n_items, n_positions) scratch
-    desk: Desk
+    bounds: Floats  # (n_items, n_positions) work
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
 class CombUcb(Forgetting):
-    r"""Shows the list whose pairs of item and position could together be best, by Hoeffding's upper bounds.
+    r"""Shows the list with the largest sum of Hoeffding's upper bounds on the click probabilities of its pairs.
 
-    Every pair is an arm of its own: its average of clicks plus a bonus that shrinks with every time it is shown. The
-    list with the largest sum is an assignment problem, solved exactly in every round. At first n cyclic lists show
-    every item once at every position.
+    Every pair is an arm of its own: its average of clicks plus a bonus that shrinks every time it is shown. The list
+    with the largest sum is the solution of an assignment problem, solved exactly in every round. The first n lists are
+    cyclic and show every item once at every position.
 
     .. math::
 
@@ -42,9 +42,9 @@ class CombUcb(Forgetting):
 
     t counts the rounds that are remembered: with a window or a discount, bounds do not grow beyond their memory.
 
-    Needs to be told: nothing, neither horizon nor examination nor the order of positions.
+    Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: :math:`O(\frac{m \cdot nm}{\Delta} \log T)` with steady users.
-    Known failure: it learns nm numbers where n + m would do, and explores long; without forgetting it is slow to
+    Known failure: it learns nm numbers where n + m are enough, and explores long; without forgetting it is slow to
     notice that users have changed.
 
     Parameters
@@ -52,9 +52,9 @@ class CombUcb(Forgetting):
     width
         w in the bonus; the published one is 1.5.
     window
-        Remember so many rounds; None for all.
+        Number of most recent rounds to remember; None for all.
     discount
-        Weigh a round that is s rounds ago with its s-th power.
+        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------
@@ -83,11 +83,11 @@ class CombUcb(Forgetting):
         number(self, "width", above=0.0)
 
     def start(self, shape: Shape) -> State:
-        return State(shape, float(self.width), self.counts(shape), np.zeros(shape), make_desk(*shape))
+        return State(shape, float(self.width), self.counts(shape), np.zeros(shape), make_placement_work(*shape))
 
     def resumed(self, ledger: Ledger) -> State:
-        """The state after events that add up to a ledger."""
-        state: State = self.recalled(ledger)
+        """Return the state after the events that the ledger sums up."""
+        state: State = self.state_from_counts(ledger)
         return state
 
 
@@ -105,7 +105,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
             state.bounds[i, j] = CEILING
             if shown[i, j] > 0.0:
                 state.bounds[i, j] = min(CEILING, clicked[i, j] / shown[i, j] + math.sqrt(bonus / shown[i, j]))
-    place_best(state.bounds, rng, ranking, state.desk)
+    place_best(state.bounds, rng, ranking, state.placement)
 
 
 @learns(State)

@@ -1,4 +1,4 @@
-"""One list, always."""
+"""A fixed list."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class State(NamedTuple):
 class Fixed(CompiledPolicy):
     r"""Shows one given list in every round and learns nothing.
 
-    What a page does before anybody learns from clicks: an editor's order, last month's order, the order of a catalogue.
-    It is the baseline that a learning policy must beat to be worth having, and with the best list in hindsight it is
-    the comparator of regret. In a world that lists its items from best to worst, which the paper's do in their first
-    phase, the list that is taken by default earns the most until the world changes.
+    This is the order of a page without learning: an editor's order, last month's order, the order of a catalogue. It is
+    the baseline that a learning policy must beat, and with the best list in hindsight it is the comparator of regret.
+    In a world that lists its items from best to worst, as the paper's worlds do in their first phase, the default list
+    earns the most until the world changes.
 
     .. math:: X_{ij} = 1 \quad\text{where item } i \text{ is the } j\text{-th of the list}
 
-    Needs to be told: the list; otherwise it shows the items in the order in which they are listed.
+    Requires: nothing; without a list it shows the items in the order of their indices.
     Guarantee: none; its regret grows linearly unless the list is the best one.
-    Known failure: it never notices that it is wrong.
+    Known failure: it does not learn.
 
     Parameters
     ----------
@@ -74,18 +74,18 @@ class Fixed(CompiledPolicy):
         return State(shape, np.array(ranking[: shape.n_positions], np.int64))
 
     def resumed(self, ledger: Ledger) -> State:
-        """Nothing was learned."""
+        """Return the initial state: this policy learns nothing."""
         state: State = self.init(*ledger.loss.shape)
         return state
 
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Fixed:
-        """What is left of the list; items that are not on it follow in their order."""
+        """Return the policy for a subset; items that are not on the list follow in their order."""
         row = {int(item): i for i, item in enumerate(items)}
         listed = [row[item] for item in self.ranking or () if item in row]
         return replace(self, ranking=(*listed, *(i for i in range(len(items)) if i not in set(listed))))
 
     def relabelled(self, labels: NDArray[np.int64]) -> Fixed:
-        """The same list, for items listed in another order."""
+        """Return the policy with the same list, for items in another order."""
         new = np.argsort(labels)
         return replace(self, ranking=tuple(new if self.ranking is None else new[list(self.ranking)]))
 

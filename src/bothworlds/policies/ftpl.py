@@ -1,4 +1,4 @@
-"""FTPL: follow the perturbed leader, with probabilities found by drawing again."""
+"""FTPL: follow the perturbed leader, with geometric resampling."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class State(NamedTuple):
     cap: float
     loss: Floats  # (n_items, n_positions) cumulative loss estimates
     epochs: Epochs
-    stream: Stream  # for drawing again
-    cost: Floats  # (n_items, n_positions) room to work in, from here on
+    stream: Stream  # for redrawing
+    cost: Floats  # (n_items, n_positions) from here on work
     again: Ints  # (n_positions,)
     draws: Floats  # (n_positions,)
     price: Floats  # (n_items,)
@@ -36,11 +36,12 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Ftpl(Restarting):
-    r"""Follow the perturbed leader: the best list for past losses with random discounts, one assignment a decision.
+    r"""Follow the perturbed leader: the best list for past losses minus random perturbations.
 
-    Where FTRL-PBM solves for probabilities and draws a list with them, this draws random discounts and shows the list
-    that is best with them. Nobody knows the probabilities that result; their inverse is estimated by counting how many
-    times one has to draw again until the same item comes to the same position (geometric resampling).
+    FTRL-PBM solves for probabilities and draws a list with them; this policy draws random perturbations and shows the
+    best list for the perturbed losses, one assignment problem for each decision. The resulting probabilities are not
+    known. Their inverse is estimated by the number of redraws until the same item is at the same position again
+    (geometric resampling).
 
     .. math::
 
@@ -50,23 +51,23 @@ class Ftpl(Restarting):
             + (1 - \text{click}_j) \, \min(K_j, M_t) \, [\text{item } i \text{ is shown at position } j],
             \qquad M_t = \lceil \sqrt{n m t} \rceil
 
-    The discounts have a Frechet distribution of shape 2, which is to this policy what the square root is to FTRL-PBM.
-    :math:`K_j` counts redraws, the same for all positions. They come from the state at the time of the feedback:
-    feedback that comes late is weighted a little wrongly. The rate of :math:`1 / \sqrt t` is a choice of ours.
+    The perturbations have a Frechet distribution of shape 2, which corresponds to the square root of FTRL-PBM.
+    :math:`K_j` counts redraws, which all positions share. Redraws use the state at the time of the feedback, so late
+    feedback is weighted slightly wrongly. The rate of :math:`1 / \sqrt t` is our choice.
 
-    Needs to be told: nothing, neither horizon nor examination nor the order of positions.
+    Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: none is known for rankings; that of Tsallis-INF up to constants for one position.
-    Known failure: slow, about as many assignments a round as there are pairs; it does not state propensities, so its
-    logs cannot be used to evaluate others.
+    Known failure: slow, with about as many assignments per round as there are pairs; it does not know its
+    propensities, so its logs cannot be used to evaluate other policies.
 
     Parameters
     ----------
     rate
         :math:`\eta_t = \text{rate} / \sqrt t`.
     cap
-        A factor of :math:`M_t`, the most redraws in a round.
+        A factor of :math:`M_t`, the largest number of redraws in a round.
     restart
-        Forget everything every so many rounds; never, if None.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
@@ -133,7 +134,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 @inner_kernel
 def perturbed_leader(state: State, source: Any, ranking: Ints) -> None:
     n, m = state.shape
-    scale = math.sqrt(state.epochs.clock[0] + 1.0) / state.rate
+    scale = math.sqrt(state.epochs.rounds[0] + 1.0) / state.rate
     for i in range(n):
         for j in range(m):
             state.cost[i, j] = state.loss[i, j] - scale / math.sqrt(-math.log(uniform(source)))
@@ -142,12 +143,12 @@ def perturbed_leader(state: State, source: Any, ranking: Ints) -> None:
 
 @inner_kernel
 def redraw(state: State, ranking: Ints, clicks: Floats) -> None:
-    """Fill ``draws``: at which redraw an item comes to its position again, for positions without a click."""
+    """Fill ``draws``, for positions without a click: the first redraw with the same item at the same position."""
     n, m = state.shape
-    cap = math.ceil(state.cap * math.sqrt(n * m * (state.epochs.clock[0] + 1.0)))
+    cap = math.ceil(state.cap * math.sqrt(n * m * (state.epochs.rounds[0] + 1.0)))
     waiting = 0
     for j in range(m):
-        state.draws[j] = cap  # clicked positions have no loss to weight
+        state.draws[j] = cap  # clicked positions have no loss
         waiting += clicks[j] < 0.5
     for k in range(1, cap):
         if waiting == 0:

@@ -31,8 +31,8 @@ class FtrlPbm(Restarting):
     r"""Follow the regularised leader with Tsallis entropy: one algorithm for steady and for hostile users.
 
     Every round shows a list drawn with the marginals that minimise the estimated past loss plus a regulariser, and
-    every missing click adds its importance-weighted loss. Small marginals keep being explored just enough: the regret
-    grows like :math:`\log T` when users are steady and like :math:`\sqrt T` when they are not, without knowing which.
+    every missing click adds its importance-weighted loss. The regret grows like :math:`\log T` when users are steady
+    and like :math:`\sqrt T` when they are not; the policy does not need to know which is the case.
 
     .. math::
 
@@ -41,13 +41,13 @@ class FtrlPbm(Restarting):
         \hat L_{t,ij} &= \hat L_{t-1,ij}
             + \frac{1 - \text{click}_j}{x_{t,ij}} \, [\text{item } i \text{ is shown at position } j]
 
-    over the ranking polytope. The minimiser is found to ``tolerance`` by projected dual Newton steps from the last
-    round's multipliers and made exactly feasible; list and importance weights use that same feasible point, so the
-    estimates are unbiased at any tolerance.
+    over the ranking polytope. The minimiser is computed to ``tolerance`` by projected dual Newton steps from the
+    multipliers of the last round, and made exactly feasible. List and importance weights use that same feasible point,
+    so the estimates are unbiased for every tolerance.
 
-    Needs to be told: nothing, neither horizon nor examination nor the order of positions.
+    Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: :math:`O(\frac{mn}{\Delta_\beta \Delta} \log T)` with steady users, :math:`O(m \sqrt{nT})` with any.
-    Known failure: unless it restarts it does not forget: it follows the best fixed list, not that of the season.
+    Known failure: without restarts it does not forget: it follows the best fixed list, not the best list of a season.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class FtrlPbm(Restarting):
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
     restart
-        Forget everything every so many rounds; never, if None.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
@@ -95,9 +95,9 @@ class FtrlPbm(Restarting):
         return state
 
     def resumed(self, ledger: Ledger) -> State:
-        """The state after events that add up to a ledger."""
+        """Return the state after the events that the ledger sums up."""
         state: State = self.init(*ledger.loss.shape)
-        self.at_round(state.epochs, ledger.rounds)
+        self.advance_epochs(state.epochs, ledger.rounds)
         state.loss[:] = ledger.loss
         if ledger.rounds:
             lead_afresh(Tsallis(), state.loss, learning_rate(state.rate, float(ledger.rounds)), state.leading)
@@ -124,6 +124,6 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         reset(Tsallis(), state.rate, state.leading)
     else:
         # The leader for the next round, t = rounds + 1, from the multipliers of this one.
-        eta = learning_rate(state.rate, state.epochs.clock[0])
+        eta = learning_rate(state.rate, state.epochs.rounds[0])
         lead(Tsallis(), state.loss, eta, state.leading)
     ready(state.leading)

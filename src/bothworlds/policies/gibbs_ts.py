@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.counts import Counts, record
-from .parts.placing import Desk, make_desk, place_in_order
+from .parts.placement import PlacementWork, make_placement_work, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.samplers import beta, binomial, round_at_random
 from .parts.settings import Forgetting, number, whole
@@ -22,25 +22,27 @@ __all__ = ["GibbsTs"]
 class State(NamedTuple):
     shape: Shape
     prior: float
-    sweeps: Ints  # (3,) a round, a round at first, how many rounds that is
+    sweeps: int  # in a round
+    early_sweeps: int  # in each of the first rounds
+    early: int  # number of first rounds
     counts: Counts
-    attraction: Floats  # (n_items,) the chain
-    examination: Floats  # (n_positions,)
+    attraction: Floats  # (n_items,) state of the Markov chain
+    examination: Floats  # (n_positions,) state of the Markov chain
     stream: Stream
-    items: Floats  # (n_items,) scratch: the chain, gone on for one decision
-    positions: Floats  # (n_positions,)
-    tally: Floats  # (3, n_positions)
-    desk: Desk
+    items: Floats  # (n_items,) work: the copy of the chain that a decision continues
+    positions: Floats  # (n_positions,) work
+    sums: Floats  # (3, n_positions) work
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
 class GibbsTs(Forgetting):
-    r"""Shows the list that is best for an attraction and an examination drawn from what is believed of both.
+    r"""Shows the best list for an attraction and an examination that are drawn from their joint posterior.
 
-    Users click on what they examine and find attractive; of a missing click it is unknown which of the two was
-    missing. A Gibbs sampler draws first, for all missing clicks of a pair at once, how many users were attracted but
-    did not look, and how many looked but were not attracted; then, given these, attraction and examination from Beta
-    laws. A sweep costs the same after a million rounds as after ten, and learns n + m numbers instead of nm.
+    Users click on what they examine and find attractive; a missing click does not say which of the two was missing. A
+    Gibbs sampler first draws, for all missing clicks of a pair at once, how many users were attracted but did not look,
+    and how many looked but were not attracted; then, given these, attraction and examination from Beta distributions. A
+    sweep costs the same after a million rounds as after ten, and there are n + m parameters instead of nm.
 
     .. math::
 
@@ -50,26 +52,26 @@ class GibbsTs(Forgetting):
         \beta_j &\sim \text{Beta}\left(a + \sum_i S_{ij} + E_j, \; a + \sum_i F_{ij} - E_j\right)
 
     where :math:`S_{ij}` and :math:`F_{ij}` count clicks and missing clicks. The most attractive item is shown at the
-    most examined position, and so on. A decision goes on with a copy of the chain and its own randomness; learning
-    takes the chain itself one step further, with randomness kept in the state. Numbers of missing clicks that a
-    discount has made fractions are rounded at random.
+    most examined position, and so on. A decision continues a copy of the chain with the random generator of the caller;
+    learning continues the chain itself with the random stream of the state. Discounted numbers of missing clicks are
+    rounded at random.
 
-    Needs to be told: nothing, neither horizon nor examination nor the order of positions.
+    Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: none is known.
-    Known failure: it believes in steady users, and is very slow to notice that positions have changed places.
+    Known failure: it assumes steady users, and is very slow to notice a new order of positions.
 
     Parameters
     ----------
     sweeps
-        Sweeps of the sampler in every round.
+        Number of sweeps of the sampler in every round.
     early_sweeps, early
-        Sweeps in a round while fewer than ``early`` rounds are remembered and beliefs change quickly.
+        Number of sweeps in a round while fewer than ``early`` rounds are remembered.
     prior
         a, of Beta(a, a) priors of attraction and of examination; 1 is uniform.
     window
-        Remember so many rounds; None for all.
+        Number of most recent rounds to remember; None for all.
     discount
-        Weigh a round that is s rounds ago with its s-th power.
+        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------
@@ -103,15 +105,17 @@ class GibbsTs(Forgetting):
         return State(
             shape=shape,
             prior=float(self.prior),
-            sweeps=np.array([self.sweeps, self.early_sweeps, self.early]),
+            sweeps=int(self.sweeps),
+            early_sweeps=int(self.early_sweeps),
+            early=int(self.early),
             counts=self.counts(shape),
             attraction=np.full(n, 0.5),
             examination=np.full(m, 0.5),
             stream=make_stream(n, m),
             items=np.zeros(n),
             positions=np.zeros(m),
-            tally=np.zeros((3, m)),
-            desk=make_desk(n, m),
+            sums=np.zeros((3, m)),
+            placement=make_placement_work(n, m),
         )
 
 
@@ -122,55 +126,56 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     for j in range(ranking.size):
         state.positions[j] = state.examination[j]
         propensity[j] = math.nan
-    go_on(state, rng, state.items, state.positions)
-    place_in_order(state.items, state.positions, rng, ranking, state.desk)
+    run_sweeps(state, rng, state.items, state.positions)
+    place_in_order(state.items, state.positions, rng, ranking, state.placement)
 
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
     absorb(state.stream, ranking)
-    go_on(state, state.stream, state.attraction, state.examination)
+    run_sweeps(state, state.stream, state.attraction, state.examination)
 
 
 @inner_kernel
-def go_on(state: State, source: Any, attraction: Floats, examination: Floats) -> None:
-    """The sweeps of one round."""
-    early = state.counts.rounds[0] < state.sweeps[2]
-    for _ in range(state.sweeps[1] if early else state.sweeps[0]):
-        sweep(state.counts, state.prior, source, attraction, examination, state.tally)
+def run_sweeps(state: State, source: Any, attraction: Floats, examination: Floats) -> None:
+    """Run the sweeps of one round."""
+    early = state.counts.rounds[0] < state.early
+    for _ in range(state.early_sweeps if early else state.sweeps):
+        sweep(state.counts, state.prior, source, attraction, examination, state.sums)
 
 
 @inner_kernel
-def sweep(counts: Counts, prior: float, source: Any, attraction: Floats, examination: Floats, tally: Floats) -> None:
-    """Draw what was missing of every missing click, then attraction and examination.
+def sweep(counts: Counts, prior: float, source: Any, attraction: Floats, examination: Floats, sums: Floats) -> None:
+    """Draw the cause of every missing click, then attraction and examination.
 
-    Of those not attracted each looked with probability ``examination[j]``, whoever the item: one draw for a position.
+    Users who were not attracted looked with probability ``examination[j]`` for every item: one draw per position.
     """
     n, m = counts.shown.shape
-    clicked, unseen, cold = tally[0], tally[1], tally[2]  # clicks; attracted but not looking; not attracted
+    # For every position: clicks, attracted users who did not look, users who were not attracted.
+    clicked, unseen, unattracted = sums[0], sums[1], sums[2]
     for j in range(m):
-        clicked[j] = unseen[j] = cold[j] = 0.0
+        clicked[j] = unseen[j] = unattracted[j] = 0.0
     for i in range(n):
-        warm, missed = prior, prior
+        attracted, not_attracted = prior, prior
         for j in range(m):
             if counts.shown[i, j] > 0.0:
                 clicks = counts.clicked[i, j]
                 misses = round_at_random(source, max(0.0, counts.shown[i, j] - clicks))
                 unread = binomial(source, misses, unread_share(attraction[i], examination[j]))
-                warm += clicks + unread
-                missed += misses - unread
+                attracted += clicks + unread
+                not_attracted += misses - unread
                 clicked[j] += clicks
                 unseen[j] += unread
-                cold[j] += misses - unread
-        attraction[i] = beta(source, warm, missed)
+                unattracted[j] += misses - unread
+        attraction[i] = beta(source, attracted, not_attracted)
     for j in range(m):
-        looked = binomial(source, cold[j], examination[j])
-        examination[j] = beta(source, prior + clicked[j] + looked, prior + unseen[j] + cold[j] - looked)
+        looked = binomial(source, unattracted[j], examination[j])
+        examination[j] = beta(source, prior + clicked[j] + looked, prior + unseen[j] + unattracted[j] - looked)
 
 
 @inner_kernel
 def unread_share(attraction: float, examination: float) -> float:
-    """The share of missing clicks that are from users who would have liked the item, had they looked."""
+    """Return the share of missing clicks by users who were attracted but did not look."""
     both = 1.0 - attraction * examination
     return attraction * (1.0 - examination) / both if both > 0.0 else 0.5

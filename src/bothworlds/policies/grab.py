@@ -13,8 +13,8 @@ from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.kl import kl_upper, round_level
 from .parts.counts import Counts, record
 from .parts.epochs import Epochs, make_epochs, new_epoch
-from .parts.list_table import Tally, make_tally, set_times, times_of
-from .parts.placing import Desk, make_desk, place_best, sort_largest
+from .parts.list_table import ListTable, count_of, make_list_table, set_count
+from .parts.placement import PlacementWork, make_placement_work, place_best, sort_largest
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.settings import Forgetting, choice, whole
 
@@ -26,29 +26,29 @@ BY_HORIZON, BY_LEADER = "log T", "log t"
 class State(NamedTuple):
     shape: Shape
     by_leader: bool
-    memory: float  # the level grows no further than the rounds that are remembered
+    memory: float  # rounds that are remembered, which limit the level
     cycle: int
     counts: Counts
     plan: Epochs
     leader: Ints  # (n_positions,)
-    led: Floats  # (1,) rounds in which the present leader was leader
-    leaders: Tally  # rounds in which each was leader
+    led: Floats  # (1,) number of rounds in which the present leader was leader
+    leaders: ListTable  # number of rounds in which each list was leader
     stream: Stream
-    averages: Floats  # (n_items, n_positions) scratch
-    order: Ints  # (n_items,) scratch: positions by average, then the unused items
-    gains: Floats  # (n_items - 1,) scratch: of the neighbours
-    values: Floats  # (n_positions,) scratch
-    desk: Desk
+    averages: Floats  # (n_items, n_positions) work
+    order: Ints  # (n_items,) work: positions by average, then the unused items
+    gains: Floats  # (n_items - 1,) work: of the neighbours
+    values: Floats  # (n_positions,) work
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grab(Forgetting):
-    r"""Shows the list that looks best or one of its n - 1 neighbours, whichever could gain most.
+    r"""Shows the best list by averages, or the one of its n - 1 neighbours with the largest optimistic gain.
 
     The leader is the list with the largest sum of averages. Its neighbours exchange the items of two positions that are
-    next to each other in the order of averages, or put an unused item at the last of them; under the position-based
-    model, whatever list is not best has a better neighbour, so only these have to be explored. One round in every
-    ``cycle`` of a leader shows the leader itself, the others the neighbour with the largest optimistic gain, if any.
+    next to each other in the order of averages, or put an unused item at the last of them. Under the position-based
+    model, every list that is not the best has a better neighbour, so only neighbours have to be explored. One in
+    ``cycle`` rounds of a leader shows the leader itself, the others the neighbour with the largest gain above 0.
 
     .. math::
 
@@ -56,32 +56,32 @@ class Grab(Forgetting):
         \text{gain} = U_{i_l k} + U_{i_k l} - U_{i_k k} - U_{i_l l}, \qquad
         U_{ij} = \max\{q : N_{ij} \, kl(\hat p_{ij}, q) \le f\}
 
-    An unused item has :math:`U = 0` where it is not shown, and what was never shown has :math:`\hat p = 0` and
-    :math:`U = 1`. The leader is found when learning, with ties broken by randomness kept in the state; the first list
-    of all is uniformly random and its own leader. How often a list was leader is kept for about a thousand of them, the
-    least frequent forgotten first. Without a horizon, T is 1024 times a power of two that doubles when it is reached.
+    An unused item has :math:`U = 0`, and a pair that was never shown has :math:`\hat p = 0` and :math:`U = 1`. The
+    leader is computed when learning, with ties broken by the random stream of the state; the very first list is
+    uniformly random, and is the first leader. The number of rounds of a leader is stored for about a thousand lists;
+    the least frequent ones are replaced. Without a horizon, T starts at 1024 and doubles when it is reached.
 
-    Needs to be told: the horizon, for the level :math:`\log T`.
+    Requires: the horizon, for the level :math:`\log T`.
     Guarantee: :math:`O(\frac{n}{\Delta} \log T)` with steady users.
     Known failure: without forgetting it is slow to notice that users have changed.
 
     Parameters
     ----------
     level
-        f: "log T", with which the authors' experiments were made, or "log t" for :math:`\log t + 3 \log \log t` with t
-        the rounds in which the leader was leader, for which the guarantee is proved.
+        f: "log T", as in the authors' experiments, or "log t" for :math:`\log t + 3 \log \log t` with t the number of
+        rounds of the present leader, as in the proof.
     cycle
-        The leader is shown in one of so many rounds; None for n.
+        Number of rounds of which one shows the leader; None for n.
     horizon
-        T; None if nobody knows.
+        T; None if it is not known.
     window
-        Remember so many rounds; None for all.
+        Number of most recent rounds to remember; None for all.
     discount
-        Weigh a round that is s rounds ago with its s-th power.
+        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------
-    A leader is shown in the first round in which it leads:
+    A new leader is shown in its first round:
 
     >>> import numpy as np
     >>> import bothworlds
@@ -123,13 +123,13 @@ class Grab(Forgetting):
             plan=make_epochs(self.horizon),
             leader=np.zeros(m, np.int64),
             led=np.zeros(1),
-            leaders=make_tally(),
+            leaders=make_list_table(),
             stream=make_stream(n, m),
             averages=np.zeros((n, m)),
             order=np.zeros(n, np.int64),
             gains=np.zeros(n - 1),
             values=np.zeros(m),
-            desk=make_desk(n, m),
+            placement=make_placement_work(n, m),
         )
 
 
@@ -138,7 +138,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     for j in range(ranking.size):
         propensity[j] = math.nan
     if state.counts.learned[0] == 0:
-        find_leader(state, rng, ranking)
+        update_leader(state, rng, ranking)
         return
     for j in range(ranking.size):
         ranking[j] = state.leader[j]
@@ -152,30 +152,30 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     if state.counts.learned[0] == 0:
         for j in range(ranking.size):
             leader[j] = ranking[j]
-    set_times(state.leaders, leader, state.led[0] + 1.0)
+    set_count(state.leaders, leader, state.led[0] + 1.0)
     record(state.counts, ranking, clicks)
     new_epoch(state.plan)
     absorb(state.stream, ranking)
-    find_leader(state, state.stream, leader)
-    state.led[0] = times_of(state.leaders, leader)
+    update_leader(state, state.stream, leader)
+    state.led[0] = count_of(state.leaders, leader)
 
 
 @inner_kernel
-def find_leader(state: State, source: Any, leader: Ints) -> None:
-    """The list with the largest sum of averages."""
+def update_leader(state: State, source: Any, leader: Ints) -> None:
+    """Fill in the list with the largest sum of averages."""
     shown, clicked = state.counts.shown, state.counts.clicked
     for i in range(shown.shape[0]):
         for j in range(shown.shape[1]):
             state.averages[i, j] = clicked[i, j] / shown[i, j] if shown[i, j] > 0.0 else 0.0
-    place_best(state.averages, source, leader, state.desk)
+    place_best(state.averages, source, leader, state.placement)
 
 
 @inner_kernel
 def _move_to_neighbour(state: State, rng: np.random.Generator, ranking: Ints) -> None:
-    """Turn the leader into the neighbour with the largest optimistic gain, if one has any."""
-    m, order, neighbours = ranking.size, state.order, state.desk.sorted[0]
+    """Replace the leader by the neighbour with the largest optimistic gain, if it is above 0."""
+    m, order, neighbours = ranking.size, state.order, state.placement.items
     _sort_positions(state, rng)
-    _weigh_neighbours(state)
+    _compute_gains(state)
     sort_largest(state.gains, neighbours, 1, rng)
     chosen = neighbours[0]
     if state.gains[chosen] <= 0.0:
@@ -189,9 +189,9 @@ def _move_to_neighbour(state: State, rng: np.random.Generator, ranking: Ints) ->
 
 @inner_kernel
 def _sort_positions(state: State, rng: np.random.Generator) -> None:
-    """Positions in the order of the leader's averages, then the items it does not use."""
+    """Fill ``order`` with the positions in the order of the leader's averages, then the unused items."""
     m, leader, order = state.leader.size, state.leader, state.order
-    used = state.desk.sorted[0]
+    used = state.placement.items
     for i in range(used.size):
         used[i] = 0
     for j in range(m):
@@ -207,8 +207,8 @@ def _sort_positions(state: State, rng: np.random.Generator) -> None:
 
 
 @inner_kernel
-def _weigh_neighbours(state: State) -> None:
-    """The optimistic gains: of exchanging the k-th and the next position, and of every unused item at the last."""
+def _compute_gains(state: State) -> None:
+    """Fill ``gains``: of exchanging the k-th and the next position, and of every unused item at the last position."""
     m, leader, order, level = state.leader.size, state.leader, state.order, _level(state)
     own = _upper(state, leader[order[0]], order[0], level)
     for k in range(m - 1):
@@ -224,7 +224,7 @@ def _weigh_neighbours(state: State) -> None:
 def _level(state: State) -> float:
     if state.by_leader:
         return round_level(min(state.led[0] + 1.0, state.memory))
-    return math.log(min(state.plan.clock[2], state.memory))
+    return math.log(min(state.plan.horizon[0], state.memory))
 
 
 @inner_kernel

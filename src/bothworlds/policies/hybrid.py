@@ -1,4 +1,4 @@
-"""HYBRID: follow the leader with a regulariser that is steep at both ends."""
+"""HYBRID: follow the leader with a regulariser that is steep at 0 and at 1."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Hybrid(Restarting):
-    r"""Follow the leader with the hybrid regulariser, which also minds how sure a choice already is.
+    r"""Follow the regularised leader with the hybrid regulariser, which is steep at probabilities 0 and 1.
 
     FTRL-PBM's regulariser keeps probabilities away from 0. This one adds an entropy of the complement that keeps them
-    away from 1, which is what makes the proof for general semi-bandits work where many items are chosen at once. The
-    inverse of its slope has no formula; a scalar Newton iteration finds it to rounding.
+    away from 1, as required by the proof for general semi-bandits in which many items are chosen at once. The inverse
+    of its slope has no closed form; a scalar Newton iteration computes it up to rounding.
 
     .. math::
 
@@ -43,13 +43,13 @@ class Hybrid(Restarting):
         \hat L_{t,ij} &= \hat L_{t-1,ij}
             + \frac{1 - \text{click}_j}{x_{t,ij}} \, [\text{item } i \text{ is shown at position } j]
 
-    The published losses are from -1 to 1. A click is 0 or 1, and there are two ways to make the one into the other:
-    to use it as it is (``plain``, which does better), or to stretch the loss to :math:`1 - 2\,\text{click}`
-    (``shifted``), which is the same as twice the rate.
+    The published losses are from -1 to 1, and a click is 0 or 1. The loss is either :math:`1 - \text{click}`
+    (``plain``, which does better) or stretched to :math:`1 - 2\,\text{click}` (``shifted``), which is the same as twice
+    the rate.
 
-    Needs to be told: nothing, neither horizon nor examination nor the order of positions.
+    Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: :math:`O(\frac{m^2 n}{\Delta_\beta \Delta} \log T)` with steady users, :math:`O(m \sqrt{nT})` with any.
-    Known failure: unless it restarts it does not forget: it follows the best fixed list, not that of the season.
+    Known failure: without restarts it does not forget: it follows the best fixed list, not the best list of a season.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Hybrid(Restarting):
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
     restart
-        Forget everything every so many rounds; never, if None.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class Hybrid(Restarting):
     def start(self, shape: Shape) -> State:
         state = State(
             shape=shape,
-            # Stretching also takes 1 from every estimate, of which a column's sum knows nothing.
+            # Stretching also subtracts a constant from every column of losses, which has no effect.
             rate=float(self.rate) * (2.0 if self.losses == "shifted" else 1.0),
             gamma=float(self.gamma),
             loss=np.zeros(shape),
@@ -105,9 +105,9 @@ class Hybrid(Restarting):
         return state
 
     def resumed(self, ledger: Ledger) -> State:
-        """The state after events that add up to a ledger."""
+        """Return the state after the events that the ledger sums up."""
         state: State = self.init(*ledger.loss.shape)
-        self.at_round(state.epochs, ledger.rounds)
+        self.advance_epochs(state.epochs, ledger.rounds)
         state.loss[:] = ledger.loss
         if ledger.rounds:
             lead_afresh(
@@ -130,5 +130,5 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         state.loss[:] = 0.0
         reset(reg, state.rate, state.leading)
     else:
-        lead(reg, state.loss, state.rate / math.sqrt(state.epochs.clock[0] + 1.0), state.leading)
+        lead(reg, state.loss, state.rate / math.sqrt(state.epochs.rounds[0] + 1.0), state.leading)
     ready(state.leading)

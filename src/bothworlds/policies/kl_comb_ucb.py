@@ -1,4 +1,4 @@
-"""KL-CombUCB: optimism about every pair of item and position, as far as coin flips allow."""
+"""KL-CombUCB: optimism about every pair of item and position, with Kullback-Leibler bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.kl import kl_upper, round_level
 from .parts.counts import Counts, record
 from .parts.epochs import Epochs, go_forward, make_epochs, new_epoch
-from .parts.placing import Desk, make_desk, place_best
+from .parts.placement import PlacementWork, make_placement_work, place_best
 from .parts.settings import Forgetting, choice, whole
 
 __all__ = ["KlCombUcb"]
@@ -24,46 +24,47 @@ BY_HORIZON, BY_ROUND = "log T", "log t"
 class State(NamedTuple):
     shape: Shape
     by_round: bool
-    memory: float  # the level grows no further than the rounds that are remembered
+    memory: float  # rounds that are remembered, which limit the level
     counts: Counts
     plan: Epochs
-    level: Floats  # (1,) for which the bounds were computed
     bounds: Floats  # (n_items, n_positions)
-    basis: Floats  # (2, n_items, n_positions) shown and clicked, for which the bounds were computed
-    desk: Desk
+    level: Floats  # (1,) at which the bounds were computed
+    basis_shown: Floats  # (n_items, n_positions) counts from which the bounds were computed
+    basis_clicked: Floats  # (n_items, n_positions)
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
 class KlCombUcb(Forgetting):
-    r"""Shows the list whose pairs of item and position could together be best, by Kullback-Leibler upper bounds.
+    r"""Shows the list with the largest sum of Kullback-Leibler upper bounds on the click probabilities of its pairs.
 
-    As CombUCB1, every pair is an arm of its own and the list with the largest sum of bounds is found by assignment; but
-    the bound is that of coin flips, which is much tighter for pairs that are rarely clicked. What was never shown
-    counts as certain to be clicked, so no forced start is needed.
+    As in CombUCB1, every pair is an arm of its own, and the list with the largest sum of bounds is the solution of an
+    assignment problem. The bound is that of Bernoulli variables, which is much tighter for pairs that are rarely
+    clicked. A pair that was never shown has the bound 1, so no initial lists are required.
 
     .. math::
 
         U_{ij} = \max\{q : N_{ij} \, kl(\hat p_{ij}, q) \le f\}, \qquad
         f = \log T \quad \text{or} \quad \log t + 3 \log \log t
 
-    With :math:`\log T` only what was shown in a round has to be computed again. Without a horizon, T is a power of two
-    times 1024 that doubles when it is reached; nothing is forgotten then. With a window or a discount, T and t are
-    limited to the rounds that are remembered.
+    With :math:`\log T` only the bounds of pairs that were shown are recomputed. Without a horizon, T starts at 1024 and
+    doubles when it is reached; nothing is forgotten then. With a window or a discount, T and t are limited to the
+    rounds that are remembered.
 
-    Needs to be told: the horizon, for the level :math:`\log T`.
+    Requires: the horizon, for the level :math:`\log T`.
     Guarantee: :math:`O(\frac{m \cdot nm}{\Delta} \log T)` with steady users, with smaller constants than CombUCB1.
-    Known failure: it learns nm numbers where n + m would do; without forgetting it is slow to notice a change.
+    Known failure: it learns nm numbers where n + m are enough; without forgetting it is slow to notice a change.
 
     Parameters
     ----------
     level
         "log T" or "log t", the right-hand side f above.
     horizon
-        T; None if nobody knows.
+        T; None if it is not known.
     window
-        Remember so many rounds; None for all.
+        Number of most recent rounds to remember; None for all.
     discount
-        Weigh a round that is s rounds ago with its s-th power.
+        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------
@@ -96,24 +97,25 @@ class KlCombUcb(Forgetting):
             memory=self.memory(),
             counts=self.counts(shape),
             plan=make_epochs(self.horizon),
-            level=np.full(1, -1.0),
             bounds=np.ones(shape),
-            basis=np.zeros((2, *shape)),
-            desk=make_desk(*shape),
+            level=np.full(1, -1.0),
+            basis_shown=np.zeros(shape),
+            basis_clicked=np.zeros(shape),
+            placement=make_placement_work(*shape),
         )
 
     def resumed(self, ledger: Ledger) -> State:
-        """The state after events that add up to a ledger."""
-        state: State = self.recalled(ledger)
+        """Return the state after the events that the ledger sums up."""
+        state: State = self.state_from_counts(ledger)
         go_forward(state.plan, ledger.rounds)
         if ledger.rounds:
-            catch_up(state)
+            update_bounds(state)
         return state
 
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    place_best(state.bounds, rng, ranking, state.desk)
+    place_best(state.bounds, rng, ranking, state.placement)
     for j in range(ranking.size):
         propensity[j] = math.nan
 
@@ -122,29 +124,29 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
     new_epoch(state.plan)
-    catch_up(state)
+    update_bounds(state)
 
 
 @kernel
-def catch_up(state: State) -> None:
-    """Bring the bounds up to date with the counts."""
+def update_bounds(state: State) -> None:
+    """Update the bounds after the counts have changed."""
     if state.by_round:
         level = round_level(state.counts.rounds[0] + 1.0)
     else:
-        level = math.log(min(state.plan.clock[2], state.memory))
+        level = math.log(min(state.plan.horizon[0], state.memory))
     _refresh(state, level)
 
 
 @inner_kernel
 def _refresh(state: State, level: float) -> None:
-    """Compute those bounds again that have changed."""
-    shown, clicked, basis = state.counts.shown, state.counts.clicked, state.basis
-    anew = level != state.level[0]
+    """Recompute the bounds whose level or counts have changed."""
+    shown, clicked = state.counts.shown, state.counts.clicked
+    all_changed = level != state.level[0]
     state.level[0] = level
     for i in range(shown.shape[0]):
         for j in range(shown.shape[1]):
             n, s = shown[i, j], clicked[i, j]
-            if anew or n != basis[0, i, j] or s != basis[1, i, j]:
+            if all_changed or n != state.basis_shown[i, j] or s != state.basis_clicked[i, j]:
                 state.bounds[i, j] = kl_upper(min(s / n, 1.0), n, level) if n > 0.0 else 1.0
-                basis[0, i, j] = n
-                basis[1, i, j] = s
+                state.basis_shown[i, j] = n
+                state.basis_clicked[i, j] = s

@@ -1,4 +1,4 @@
-"""LBINF: the optimistic leader that LBINFV refines."""
+"""LBINF: the predecessor of LBINFV."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..core import Shape
-from .lbinfv import Plan, State, optimist
+from .lbinfv import Plan, State, make_state
 from .parts.settings import Planning, number
 
 __all__ = ["Lbinf"]
@@ -14,11 +14,10 @@ __all__ = ["Lbinf"]
 
 @dataclass(frozen=True)
 class Lbinf(Planning):
-    r"""Optimistic leader with a log-barrier, whose predictions follow the last losses.
+    r"""Optimistic leader with a log-barrier, whose predictions follow the most recent losses.
 
-    The forerunner of LBINFV, with the same estimates and the same adaptive rate for every pair. Its predictions move
-    towards each loss that is seen by a quarter of the way, its regulariser is not level at 0, and its first rates are
-    smaller.
+    The predecessor of LBINFV, with the same estimates and the same adaptive rate for every pair. Its predictions move a
+    quarter of the way towards each observed loss, its regulariser is not level at 0, and its first rates are smaller.
 
     .. math::
 
@@ -31,18 +30,18 @@ class Lbinf(Planning):
             \min\left( 1, \frac{2 (1 - x_{t,ij})}{\gamma x_{t,ij}^2} \right)
             [\text{item } i \text{ is shown at position } j]
 
-    and :math:`\hat L` as in LBINFV. Rates use the prediction from before the loss was seen; a public program uses the
-    one from after it. The first prediction is that program's; in print it may be 1/2.
+    and :math:`\hat L` as in LBINFV. Rates use the prediction from before the loss was observed; a published program
+    uses the one from after it. The first prediction is that of the program; in print it may be 1/2.
 
-    Needs to be told: the horizon, or it doubles it.
+    Requires: the horizon; without it, the doubling trick is used.
     Guarantee: :math:`O(\log T)` with steady users, :math:`O(m \sqrt{nT \log T})` with any, and less where losses are
     small or move little; for semi-bandits in general.
-    Known failure: unless it restarts it does not forget; and predictions that never settle keep its rates falling.
+    Known failure: without restarts it does not forget; predictions that do not converge make its rates fall forever.
 
     Parameters
     ----------
     step
-        How far a prediction moves towards the loss that is seen, below 1.
+        Share of the way by which a prediction moves towards an observed loss, below 1.
     guess
         The first prediction.
     gamma
@@ -50,9 +49,9 @@ class Lbinf(Planning):
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
     horizon
-        The number of rounds it plans for; ``play`` fills it in. If None it plans for 1024 and doubles.
+        Number of rounds to plan for; ``play`` fills it in. None for the doubling trick, which starts with 1024.
     restart
-        Forget everything every so many rounds; never, if None.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
@@ -88,4 +87,4 @@ class Lbinf(Planning):
         plan = Plan(
             level=0.0, gamma=float(self.gamma or 0.0), first=2.0, guess=float(self.guess), step=float(self.step)
         )
-        return optimist(shape, plan, self.epochs(), self.tolerance)
+        return make_state(shape, plan, self.epochs(), self.tolerance)

@@ -1,4 +1,4 @@
-"""LBINFV: optimistic, with a rate of its own for every pair."""
+"""LBINFV: an optimistic leader with an adaptive rate for every pair."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..kernels import Floats, Ints, kernel
 from .parts.epochs import Epochs, new_epoch
 from .parts.settings import Planning, choice, number
 
-__all__ = ["Lbinfv", "Plan", "State", "optimist"]
+__all__ = ["Lbinfv", "Plan", "State", "make_state"]
 
 
 class Plan(NamedTuple):
-    """What tells LBINF and LBINFV apart, and their settings."""
+    """The settings of LBINF and LBINFV, including those in which the two differ."""
 
     level: float  # 1: the regulariser is level at x = 0; 0: it is not
     gamma: float  # 0: the logarithm of the horizon
@@ -32,8 +32,8 @@ class State(NamedTuple):
     shape: Shape
     plan: Plan
     loss: Floats  # (n_items, n_positions) cumulative loss estimates
-    predicted: Floats  # (n_items, n_positions) the loss that is expected
-    shown: Floats  # (n_items, n_positions) how often
+    predicted: Floats  # (n_items, n_positions) predictions of the losses
+    shown: Floats  # (n_items, n_positions) impressions
     spread: Floats  # (n_items, n_positions) squares of b
     rates: Floats  # (n_items, n_positions) 1 / b
     epochs: Epochs
@@ -43,11 +43,11 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Lbinfv(Planning):
-    r"""Optimistic leader with a log-barrier and a rate for every pair, which adapts to how noisy its clicks are.
+    r"""Optimistic leader with a log-barrier and a rate for every pair, which adapts to the variance of its clicks.
 
-    Every pair has a prediction of its loss, which is added to the past before the leader is found, and its own rate,
-    which falls only as far as the losses seen there have differed from the predictions. Where clicks are predictable
-    hardly anything has to be paid for learning: the regret depends on the variance of clicks.
+    Every pair has a prediction of its loss, which is added to the past losses before the leader is computed, and its
+    own rate, which falls with the squared differences of observed losses and predictions. The regret depends on the
+    variance of clicks: where clicks are predictable, it is small.
 
     .. math::
 
@@ -60,36 +60,36 @@ class Lbinfv(Planning):
             \min\left( 1, \frac{2 (1 - x_{t,ij})}{\gamma x_{t,ij}^2} \right)
             [\text{item } i \text{ is shown at position } j]
 
-    The prediction is the mean of the losses seen, with one of 1/2 added (``"ls"``), or moves towards each of them by
-    ``step`` (``"gd"``). Rates use the prediction from before the loss was seen; the authors' program uses the one
-    from after it with ``"gd"``. Feedback that comes late is weighted with the propensity of its decision, against the
-    prediction of the round in which it comes.
+    The prediction is the mean of the observed losses and one loss of 1/2 (``"ls"``), or moves towards each of them by
+    ``step`` (``"gd"``). Rates use the prediction from before the loss was observed; with ``"gd"``, the authors' program
+    uses the one from after it. Late feedback is weighted with the propensity of its decision, and compared with the
+    prediction of the round in which it arrives.
 
-    Needs to be told: the horizon, or it doubles it.
+    Requires: the horizon; without it, the doubling trick is used.
     Guarantee: :math:`O(\log T)` with steady users, with the variances of clicks in the constant, and
     :math:`O(m \sqrt{nT \log T})` with any; for semi-bandits in general.
-    Known failure: unless it restarts it does not forget: it follows the best fixed list, not that of the season.
+    Known failure: without restarts it does not forget: it follows the best fixed list, not the best list of a season.
 
     Parameters
     ----------
     prediction
         ``"ls"`` (least squares) or ``"gd"`` (gradient descent).
     step
-        Of gradient descent, below 1.
+        Step size of gradient descent, below 1.
     eps
-        :math:`\epsilon`, how far the first rates are from the largest possible.
+        :math:`\epsilon`, the distance of the first rates from the largest possible ones.
     gamma
         :math:`\gamma`; the logarithm of the horizon (at least 1) if None.
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
     horizon
-        The number of rounds it plans for; ``play`` fills it in. If None it plans for 1024 and doubles.
+        Number of rounds to plan for; ``play`` fills it in. None for the doubling trick, which starts with 1024.
     restart
-        Forget everything every so many rounds; never, if None.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
-    Users who always click on items 0, 1 and 2 and on nothing else leave nothing to be learned once that is known:
+    Users who always click on items 0, 1 and 2 and on nothing else cause no regret once that is known:
 
     >>> import bothworlds
     >>> certain = bothworlds.worlds.stochastic([1.0, 1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0])
@@ -124,11 +124,11 @@ class Lbinfv(Planning):
     def start(self, shape: Shape) -> State:
         step = 0.0 if self.prediction == "ls" else float(self.step)
         plan = Plan(level=1.0, gamma=float(self.gamma or 0.0), first=(1.0 + self.eps) ** 2, guess=0.5, step=step)
-        return optimist(shape, plan, self.epochs(), self.tolerance)
+        return make_state(shape, plan, self.epochs(), self.tolerance)
 
 
-def optimist(shape: Shape, plan: Plan, epochs: Epochs, tolerance: float) -> State:
-    """The state of an optimistic policy before anything is known."""
+def make_state(shape: Shape, plan: Plan, epochs: Epochs, tolerance: float) -> State:
+    """Return the initial state of LBINF or LBINFV."""
     loss, predicted, shown, spread, rates, sums = np.zeros((6, *shape))
     state = State(shape, plan, loss, predicted, shown, spread, rates, epochs, make_leading(*shape, tolerance), sums)
     begin(state)
@@ -150,12 +150,12 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
             loss[i, j] += predicted[i, j]
     for j in range(m):
         i, x = ranking[j], propensity[j]
-        surprise = 1.0 - clicks[j] - predicted[i, j]
-        loss[i, j] += surprise / x
-        state.spread[i, j] += surprise * surprise * min(1.0, 2.0 * max(1.0 - x, 0.0) / (gamma * x * x)) / gamma
+        error = 1.0 - clicks[j] - predicted[i, j]
+        loss[i, j] += error / x
+        state.spread[i, j] += error * error * min(1.0, 2.0 * max(1.0 - x, 0.0) / (gamma * x * x)) / gamma
         state.rates[i, j] = 1.0 / math.sqrt(state.spread[i, j])
         state.shown[i, j] += 1.0
-        predicted[i, j] += surprise * (plan.step if plan.step > 0.0 else 1.0 / (state.shown[i, j] + 1.0))
+        predicted[i, j] += error * (plan.step if plan.step > 0.0 else 1.0 / (state.shown[i, j] + 1.0))
     if new_epoch(state.epochs):
         begin(state)
     else:
@@ -168,7 +168,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 
 @kernel
 def begin(state: State) -> None:
-    """Forget everything, and plan for the horizon of the epoch."""
+    """Reset the state, and plan for the horizon of the epoch."""
     plan, gamma = state.plan, gamma_of(state)
     state.loss[:] = 0.0
     state.predicted[:] = plan.guess
@@ -180,4 +180,4 @@ def begin(state: State) -> None:
 
 @kernel
 def gamma_of(state: State) -> float:
-    return state.plan.gamma if state.plan.gamma > 0.0 else max(1.0, math.log(state.epochs.clock[2]))
+    return state.plan.gamma if state.plan.gamma > 0.0 else max(1.0, math.log(state.epochs.horizon[0]))

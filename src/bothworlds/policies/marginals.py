@@ -1,4 +1,4 @@
-"""How likely each item is at each position in the next decision of a policy."""
+"""The probability of each item at each position in the next decision of a policy."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["counted_marginals", "known_marginals"]
 
 
 def known_marginals(policy: Any, state: Any) -> Floats | None:
-    """(n_items, n_positions) marginals where the policy knows them, or None.
+    """Return the marginals (n_items, n_positions) that the policy states, or None if it states none.
 
-    Where no solver can cope with what was learned, and marginals are not finite, they are uniform.
+    Returns uniform marginals where those of the policy are not finite, because its solver has failed.
     """
     marginals = getattr(policy, "marginals", None)
     known = None if marginals is None else marginals(state)
@@ -26,7 +26,7 @@ def known_marginals(policy: Any, state: Any) -> Floats | None:
 def counted_marginals(
     policy: Any, state: Any, shape: tuple[int, int], decisions: int, rng: np.random.Generator
 ) -> Floats:
-    """(n_items, n_positions) in what share of so many decisions from one state each item is at each position."""
+    """Return estimated marginals (n_items, n_positions): the frequencies in that many decisions from one state."""
     counts, positions = np.zeros(shape), np.arange(shape[1])
     for _ in range(decisions):
         counts[policy.decide(state, rng).ranking, positions] += 1.0

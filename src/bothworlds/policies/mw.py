@@ -23,18 +23,18 @@ class State(NamedTuple):
     mixing: float
     rate: float
     share: float
-    surprisal: Floats  # (n_items, n_positions) -log x; x itself may be 1e-40
+    surprisal: Floats  # (n_items, n_positions) -log x, since x may be as small as 1e-40
     epochs: Epochs
-    leading: Leading  # whose marginals are x', with the uniform lists mixed in
+    leading: Leading  # its marginals are x', which include the uniform lists
 
 
 @dataclass(frozen=True)
 class Mw(Planning):
     r"""Multiplicative weights for ordered slates: losses shrink a probability by a factor, uniform lists are mixed in.
 
-    Exp3 carried to rankings. Every missing click multiplies the probability of its pair by a factor below 1, and the
-    probabilities are then projected back, in relative entropy, to those of a ranking. A fraction of uniform lists
-    keeps every pair from becoming too rare to be learned about.
+    The extension of Exp3 to rankings. Every missing click multiplies the probability of its pair by a factor below 1,
+    and the probabilities are then projected to the ranking polytope, in relative entropy. A fraction of uniform lists
+    is a lower bound on the probability of every pair.
 
     .. math::
 
@@ -48,9 +48,9 @@ class Mw(Planning):
     over the ranking polytope, in logarithms throughout. The publication's :math:`\gamma` may exceed 1 where the
     horizon is short; it is at most 1/2 here. The share :math:`\rho` is not part of it.
 
-    Needs to be told: the horizon, or it doubles it.
+    Requires: the horizon; without it, the doubling trick is used.
     Guarantee: :math:`4 m \sqrt{n T \log n}` with any users; none with steady ones.
-    Known failure: it goes on showing a fraction of uniform lists for as long as it runs.
+    Known failure: it never stops showing a fraction of uniform lists.
 
     Parameters
     ----------
@@ -63,9 +63,9 @@ class Mw(Planning):
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
     horizon
-        The number of rounds it plans for; ``play`` fills it in. If None it plans for 1024 and doubles.
+        Number of rounds to plan for; ``play`` fills it in. None for the doubling trick, which starts with 1024.
     restart
-        Forget everything every so many rounds; never, if None.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    n, horizon = state.shape.n_items, state.epochs.clock[2]
+    n, horizon = state.shape.n_items, state.epochs.horizon[0]
     gamma = min(0.5, state.mixing * math.sqrt(n * math.log(n) / horizon))
     eta = state.rate * math.sqrt((1.0 - gamma) * math.log(n) / (n * horizon))
     for j in range(ranking.size):
@@ -133,5 +133,5 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 
 @kernel
 def begin(state: State) -> None:
-    """Forget everything."""
+    """Reset the state."""
     state.surprisal[:] = reset(Shannon(), 1.0, state.leading)

@@ -1,4 +1,4 @@
-"""The best list of every round, told by the world itself."""
+"""The best list of every round, computed from the world."""
 
 from __future__ import annotations
 
@@ -18,36 +18,37 @@ from .parts.settings import whole
 
 __all__ = ["Oracle"]
 
-FAR = 100_000  # rounds looked ahead where no horizon is told
+DEFAULT_HORIZON = 100_000
 
 
 class State(NamedTuple):
     shape: Shape
-    rankings: Ints  # (changes, n_positions) the best lists, one after the other
-    ends: Ints  # (changes,) the round at which each is over
-    place: Ints  # (2,) rounds learned from, the list they have led to
+    rankings: Ints  # (changes, n_positions) the best lists, in the order of rounds
+    ends: Ints  # (changes,) the round after the last one of each list
+    rounds: Ints  # (1,) rounds learned from
+    current: Ints  # (1,) index of the present list
 
 
 @dataclass(frozen=True)
 class Oracle(CompiledPolicy):
-    r"""Shows the best list of every round, because it is told the world.
+    r"""Shows the best list of every round, because it knows the world.
 
-    The ceiling over every comparison: what is left to it is the price of not knowing. It looks the click probabilities
-    of each round up in the world and solves the assignment of items to positions. Against it every policy pays, in a
-    world that changes, for what it cannot have known yet as well as for what it has forgotten.
+    An upper bound for every policy: the difference is the price of learning. It reads the click probabilities of each
+    round from the world and solves the assignment of items to positions. In a world that changes, the difference
+    includes the cost of changes that no policy can foresee.
 
     .. math:: X_t = \arg\max_X \sum_{ij} p_t(i, j) \, X_{ij}
 
-    Needs to be told: the world.
+    Requires: the world.
     Guarantee: no regret at all, against the best list of every round.
-    Known failure: nobody is told the world; with feedback that is lost or late it falls behind the time.
+    Known failure: it works in simulations only; with lost or late feedback it shows lists of earlier rounds.
 
     Parameters
     ----------
     world
         The world, or its name; a simulation by ``bothworlds arena`` fills it in.
     horizon
-        For how many rounds to look ahead; ``play`` fills it in, 100,000 otherwise.
+        Number of rounds for which best lists are computed; ``play`` fills it in, 100,000 otherwise.
 
     Examples
     --------
@@ -72,27 +73,27 @@ class Oracle(CompiledPolicy):
 
     def start(self, shape: Shape) -> State:
         if self.world is None:
-            raise ValueError("oracle needs to be told the world it is asked about: policy('oracle', world=...)")
+            raise ValueError("oracle requires the world that it plays in: policy('oracle', world=...)")
         world = resolve_world(self.world)
         if (world.n_items, world.n_positions) != tuple(shape):
             raise ValueError(
-                f"oracle was told {world!r}, and asked about {shape.n_items} items, {shape.n_positions} positions"
+                f"oracle knows {world!r}, which does not have {shape.n_items} items and {shape.n_positions} positions"
             )
-        ends, rankings = _best_lists(world, self.horizon or FAR)
-        return State(shape, rankings, ends, np.zeros(2, np.int64))
+        ends, rankings = _best_lists(world, self.horizon or DEFAULT_HORIZON)
+        return State(shape, rankings, ends, np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     def relabelled(self, labels: NDArray[np.int64]) -> Oracle:
-        """The same knowledge, for items listed in another order."""
+        """Return the oracle of the same world, for items in another order."""
         return self if self.world is None else replace(self, world=Relabelled(resolve_world(self.world), labels))
 
     def settings(self) -> dict[str, Any]:
-        """The settings by name; a world by its own."""
+        """Return the settings by name; a world is represented by its name."""
         world = self.world if self.world is None or isinstance(self.world, str) else self.world.name
         return super().settings() | {"world": world}
 
 
 def _best_lists(world: World, rounds: int) -> tuple[Ints, Ints]:
-    """The best list of every round, as lists and the rounds at which they are over."""
+    """Return the rounds at which the best list changes, and the best lists."""
     ends: list[int] = []
     rankings: list[Ints] = []
     for end, probabilities in world.pieces(0, rounds):
@@ -108,13 +109,13 @@ def _best_lists(world: World, rounds: int) -> tuple[Ints, Ints]:
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     for j in range(ranking.size):
-        ranking[j] = state.rankings[state.place[1], j]
+        ranking[j] = state.rankings[state.current[0], j]
         propensity[j] = 1.0
 
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    place = state.place
-    place[0] += 1
-    if place[0] >= state.ends[place[1]] and place[1] + 1 < state.ends.size:
-        place[1] += 1
+    current = state.current
+    state.rounds[0] += 1
+    if state.rounds[0] >= state.ends[current[0]] and current[0] + 1 < state.ends.size:
+        current[0] += 1

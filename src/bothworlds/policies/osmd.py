@@ -31,12 +31,12 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Osmd(Planning):
-    r"""Mirror descent with a 0-potential: a step from the last point, and back to the nearest feasible one.
+    r"""Mirror descent with a 0-potential: a step from the last point, projected to the ranking polytope.
 
-    The same entropy as FTRL-PBM's, but a fixed rate that needs the horizon, and instead of all past losses only the
-    last point is kept. The two agree as long as no item is shown for certain; from then on the projected point
-    forgets the multiplier that kept that item from being shown twice. A ``share`` of uniform lists blended into every
-    point lets it follow a best list that changes.
+    It has the entropy of FTRL-PBM, but a fixed rate that requires the horizon, and it keeps the last point instead of
+    all past losses. The two agree as long as no item is shown with certainty; from then on the projection loses the
+    multiplier that keeps that item from being shown twice. With a ``share`` of uniform lists in every point it can
+    follow a best list that changes.
 
     .. math::
 
@@ -47,9 +47,9 @@ class Osmd(Planning):
 
     over the ranking polytope.
 
-    Needs to be told: the horizon, or it doubles it.
+    Requires: the horizon; without it, the doubling trick is used.
     Guarantee: :math:`2 \sqrt 2 \, m \sqrt{nT}` with any users; none with steady ones.
-    Known failure: its rate is that of the last round from the first one on, so it learns slowly at first.
+    Known failure: its rate is chosen for the last round, so it learns slowly at first.
 
     Parameters
     ----------
@@ -60,13 +60,13 @@ class Osmd(Planning):
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
     horizon
-        The number of rounds it plans for; ``play`` fills it in. If None it plans for 1024 and doubles.
+        Number of rounds to plan for; ``play`` fills it in. None for the doubling trick, which starts with 1024.
     restart
-        Forget everything every so many rounds; never, if None.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
-    A share of uniform lists is a floor under every probability:
+    A share of uniform lists is a lower bound on every probability:
 
     >>> import numpy as np
     >>> import bothworlds
@@ -121,7 +121,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    eta = state.rate / math.sqrt(state.epochs.clock[2])
+    eta = state.rate / math.sqrt(state.epochs.horizon[0])
     for j in range(ranking.size):
         state.potential[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
     if new_epoch(state.epochs):
@@ -133,5 +133,5 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 
 @kernel
 def begin(state: State) -> None:
-    """Forget everything."""
+    """Reset the state."""
     state.potential[:] = reset(Tsallis(), SCALE, state.leading)

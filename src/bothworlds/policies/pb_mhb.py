@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.counts import Counts, record
-from .parts.placing import Desk, make_desk, place_in_order
+from .parts.placement import PlacementWork, make_placement_work, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream, uniform
 from .parts.samplers import step_within_unit
 from .parts.settings import Forgetting, number, whole
@@ -27,22 +27,23 @@ class State(NamedTuple):
     step: float
     prior: float
     counts: Counts
-    attraction: Floats  # (n_items,) the chain
-    examination: Floats  # (n_positions,)
-    moves: Ints  # (2,) proposed and accepted on the chain
+    attraction: Floats  # (n_items,) state of the Markov chain
+    examination: Floats  # (n_positions,) state of the Markov chain
+    proposed: Ints  # (1,) steps of the chain
+    accepted: Ints  # (1,) of these
     stream: Stream
-    items: Floats  # (n_items,) scratch: the chain, gone on for one decision
-    positions: Floats  # (n_positions,)
-    desk: Desk
+    items: Floats  # (n_items,) work: the copy of the chain that a decision continues
+    positions: Floats  # (n_positions,) work
+    placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
 class PbMhb(Forgetting):
-    r"""Shows the list that is best for an attraction and an examination drawn by a random walk through the posterior.
+    r"""Shows the best list for an attraction and an examination drawn by a random walk in the posterior.
 
-    The examination of the first position is taken to be 1. All other parameters take turns: each proposes a normal
-    step, cut off at 0 and 1, and makes it with the probability of Metropolis and Hastings. The chain goes on from
-    round to round, with steps that become smaller as the posterior does.
+    The examination of the first position is taken to be 1. For each other parameter in turn, a normal step truncated to
+    (0, 1) is proposed, and accepted with the probability of Metropolis and Hastings. The chain continues from round to
+    round, with steps that shrink as the posterior does.
 
     .. math::
 
@@ -52,27 +53,27 @@ class PbMhb(Forgetting):
 
     where :math:`S_{ij}` and :math:`F_{ij}` count clicks and missing clicks and :math:`Z(v)` is the probability that a
     step from v stays between 0 and 1. The most attractive item is shown at the most examined position, and so on. A
-    decision goes on with a copy of the chain and its own randomness; learning takes the chain itself one step further,
-    with randomness kept in the state.
+    decision continues a copy of the chain with the random generator of the caller; learning continues the chain itself
+    with the random stream of the state.
 
-    Needs to be told: nothing, but it takes for granted that no position is examined more than the first.
+    Requires: nothing, but it assumes that no position is examined more than the first.
     Guarantee: none is known.
-    Known failure: with the published c most steps are too long and refused, and late in a run the chain stands still
-    for many rounds; where the first position is not the most examined it cannot see how far the others are ahead.
+    Known failure: with the published c most steps are too long and are rejected, and late in a run the chain does not
+    move for many rounds; it cannot represent positions that are examined more than the first.
 
     Parameters
     ----------
     sweeps
-        How often all parameters take their turn in a round; 1 in the published experiments.
+        Number of times that all parameters are updated in a round; 1 in the published experiments.
     step
         c, the length of the steps; 1000 in the published experiments.
     prior
         a, the clicks and missing clicks with which every pair of item and position starts; 0 is a uniform prior of
         every parameter.
     window
-        Remember so many rounds; None for all.
+        Number of most recent rounds to remember; None for all.
     discount
-        Weigh a round that is s rounds ago with its s-th power.
+        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------
@@ -85,7 +86,7 @@ class PbMhb(Forgetting):
     ...     for _ in range(1000):
     ...         decision = policy.decide(state, rng)
     ...         policy.learn(state, decision, (rng.random(3) < 0.9 / (1 + decision.ranking)).astype(float))
-    ...     return state.moves[1] / state.moves[0]
+    ...     return state.accepted[0] / state.proposed[0]
     >>> bool(accepted(bothworlds.policy("pb-mhb")) < 0.3 < accepted(bothworlds.policy("pb-mhb", step=1.0)))
     True
 
@@ -116,11 +117,12 @@ class PbMhb(Forgetting):
             counts=self.counts(shape),
             attraction=np.full(n, 0.5),
             examination=np.concatenate([[1.0], np.full(m - 1, 0.5)]),
-            moves=np.zeros(2, np.int64),
+            proposed=np.zeros(1, np.int64),
+            accepted=np.zeros(1, np.int64),
             stream=make_stream(n, m),
             items=np.zeros(n),
             positions=np.zeros(m),
-            desk=make_desk(n, m),
+            placement=make_placement_work(n, m),
         )
 
 
@@ -131,21 +133,21 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     for j in range(ranking.size):
         state.positions[j] = state.examination[j]
         propensity[j] = math.nan
-    go_on(state, rng, state.items, state.positions)
-    place_in_order(state.items, state.positions, rng, ranking, state.desk)
+    run_sweeps(state, rng, state.items, state.positions)
+    place_in_order(state.items, state.positions, rng, ranking, state.placement)
 
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
     absorb(state.stream, ranking)
-    state.moves[1] += go_on(state, state.stream, state.attraction, state.examination)
-    state.moves[0] += state.sweeps * (state.attraction.size + state.examination.size - 1)
+    state.accepted[0] += run_sweeps(state, state.stream, state.attraction, state.examination)
+    state.proposed[0] += state.sweeps * (state.attraction.size + state.examination.size - 1)
 
 
 @inner_kernel
-def go_on(state: State, source: Any, attraction: Floats, examination: Floats) -> int:
-    """The sweeps of one round; how many proposals were accepted."""
+def run_sweeps(state: State, source: Any, attraction: Floats, examination: Floats) -> int:
+    """Run the sweeps of one round; return the number of accepted proposals."""
     sigma = state.step / math.sqrt(state.counts.rounds[0] + 1.0)
     accepted = 0
     for _ in range(state.sweeps):
@@ -177,7 +179,7 @@ def mass_within(v: float, sigma: float) -> float:
 
 @inner_kernel
 def item_gain(counts: Counts, prior: float, i: int, old: float, new: float, examination: Floats) -> float:
-    """How much the log-likelihood gains by another attraction of item i."""
+    """Return the change of the log-likelihood with a new attraction of item i."""
     clicks, gain = 0.0, 0.0
     for j in range(examination.size):
         clicks += prior + counts.clicked[i, j]
@@ -188,7 +190,7 @@ def item_gain(counts: Counts, prior: float, i: int, old: float, new: float, exam
 
 @inner_kernel
 def position_gain(counts: Counts, prior: float, j: int, old: float, new: float, attraction: Floats) -> float:
-    """How much the log-likelihood gains by another examination of position j."""
+    """Return the change of the log-likelihood with a new examination of position j."""
     clicks, gain = 0.0, 0.0
     for i in range(attraction.size):
         clicks += prior + counts.clicked[i, j]

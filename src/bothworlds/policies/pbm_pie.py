@@ -13,7 +13,7 @@ from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.kl import EDGE, kl
 from .parts.counts import Counts, lacking_list, record
 from .parts.epochs import Epochs, new_epoch
-from .parts.position_based import Examined, Positions, Rank, make_rank, place
+from .parts.position_based import KnownExamination, Positions, RankWork, make_rank_work, place
 from .parts.settings import Planning, number
 
 __all__ = ["PbmPie", "PieSettings", "explore_last", "forget_at_restart"]
@@ -26,12 +26,12 @@ class State(NamedTuple):
     counts: Counts
     epochs: Epochs
     positions: Positions
-    rank: Rank
+    rank: RankWork
 
 
 @dataclass(frozen=True, kw_only=True)
 class PieSettings(Planning):
-    """The settings of PBM-PIE and its twin, beside what they know of examination."""
+    """The settings that PBM-PIE and PBM-PIE-MLE share, except those of examination."""
 
     epsilon: float = 0.0
 
@@ -41,13 +41,13 @@ class PieSettings(Planning):
 
 
 @dataclass(frozen=True)
-class PbmPie(Examined, PieSettings):
-    r"""Shows the best items it knows and tries others only at the least examined position, where it costs least.
+class PbmPie(KnownExamination, PieSettings):
+    r"""Shows the items with the best estimates, and explores at the least examined position only.
 
-    All positions but the last get the items with the highest estimated attraction. At the last one, every other
-    round on average, an item is tried that may still be better than the one that belongs there: one whose clicks do
-    not yet rule out, at level :math:`\log T`, an attraction as high. Examination turns clicks at any position into
-    evidence about attraction.
+    All positions but the last get the items with the highest estimated attraction. At the last one, where exploration
+    costs least, every other round on average shows an item that may be better than the one that belongs there: one
+    whose upper bound on attraction, at level :math:`\log T`, is at least as high. With known examination, clicks at
+    every position count as evidence of attraction.
 
     .. math::
 
@@ -57,26 +57,27 @@ class PbmPie(Examined, PieSettings):
         \hat\theta_i = \frac{\sum_j S_{ij}}{\sum_j \beta_j N_{ij}}
 
     The last position gets a random item of B with probability 1/2, otherwise the m-th leader. Whether an item is in B
-    is read off :math:`\Phi_i(\hat\theta_m)` and its slope, without solving for :math:`U_i`. It starts with the n cyclic
-    lists, which show every item once at every position. Without a horizon it plans for 1024 rounds, then for twice as
-    many, and so on; it only plans anew and keeps what it has counted.
+    follows from :math:`\Phi_i(\hat\theta_m)` and its slope, without solving for :math:`U_i`. It starts with the n
+    cyclic lists, which show every item once at every position. With the doubling trick only the horizon changes: the
+    counts are kept.
 
-    Needs to be told: examination, and the horizon. Where examination is not known, ``pbm-pie-mle`` fits it.
+    Requires: examination, and the horizon. If examination is not known, ``pbm-pie-mle`` fits it.
     Guarantee: asymptotically the least possible regret, :math:`O(\log T)`, with steady users.
-    Known failure: users that change. It looks away from the leaders at one position only, and stops when it is sure.
+    Known failure: users that change. It explores at one position only, and stops when the bounds are tight.
 
     Parameters
     ----------
     epsilon
-        Widens the bounds. The proof asks for more than 0; 0 is what does best in practice, and the default here.
+        Widens the bounds. The proof requires more than 0; the default 0 does best in practice.
     examination
-        Probability with which each position is looked at, up to a common factor.
+        Probability with which each position is examined, up to a common factor.
     horizon
         The number of rounds to plan for; ``play`` fills it in.
     restart
-        Forget everything every so many rounds.
+        Number of rounds after which everything is forgotten; None for never.
     window, discount
-        Forget what is older than so many rounds, or by this factor a round. T is then no more than what is remembered.
+        Number of most recent rounds to remember, or a factor by which older rounds are discounted in every round. T is
+        then limited to the rounds that are remembered.
 
     Examples
     --------
@@ -99,7 +100,7 @@ class PbmPie(Examined, PieSettings):
     twin = "pbm-pie-mle"
 
     def __post_init__(self) -> None:
-        Examined.__post_init__(self)
+        KnownExamination.__post_init__(self)
         PieSettings.__post_init__(self)
 
     def start(self, shape: Shape) -> State:
@@ -110,13 +111,13 @@ class PbmPie(Examined, PieSettings):
             counts=self.counts(shape),
             epochs=self.epochs(),
             positions=self.positions(shape),
-            rank=make_rank(shape.n_items),
+            rank=make_rank_work(shape.n_items),
         )
 
     def resumed(self, ledger: Ledger) -> State:
-        """The state after events that add up to a ledger."""
-        state: State = self.recalled(ledger)
-        self.at_round(state.epochs, ledger.rounds)
+        """Return the state after the events that the ledger sums up."""
+        state: State = self.state_from_counts(ledger)
+        self.advance_epochs(state.epochs, ledger.rounds)
         return state
 
 
@@ -127,7 +128,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         for j in range(ranking.size):
             propensity[j] = 1.0 / lacking
         return
-    level = (1.0 + state.epsilon) * math.log(min(state.epochs.clock[2], state.memory))
+    level = (1.0 + state.epsilon) * math.log(min(state.epochs.horizon[0], state.memory))
     explore_last(state.counts, state.positions, level, state.rank, rng, ranking, propensity)
 
 
@@ -139,7 +140,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 
 @inner_kernel
 def forget_at_restart(counts: Counts, epochs: Epochs) -> None:
-    """Count the round; forget everything where a restart was asked for, but not where only the plan is extended."""
+    """Count the round; forget everything at a restart, but not when the doubling trick extends the horizon."""
     if new_epoch(epochs) and epochs.growth == 1.0:
         for i in range(counts.shown.shape[0]):
             for j in range(counts.shown.shape[1]):
@@ -154,12 +155,12 @@ def explore_last(
     counts: Counts,
     positions: Positions,
     level: float,
-    rank: Rank,
+    rank: RankWork,
     rng: np.random.Generator,
     ranking: Ints,
     propensity: Floats,
 ) -> None:
-    """The rule of PBM-PIE for the examination it is given."""
+    """Fill in a ranking by the rule of PBM-PIE for a given examination, and its propensities."""
     n, m = counts.shown.shape
     score, items, order = rank.score, rank.items, positions.order
     for i in range(n):
@@ -186,7 +187,7 @@ def explore_last(
             propensity[last] = 0.5 / rivals
         else:
             propensity[last] *= 0.5
-    # Who is a leader and who a rival is itself a matter of chance where they are equal.
+    # With equal scores, it is random which items are leaders.
     if tied:
         propensity[last] = math.nan
 
@@ -202,7 +203,7 @@ def _equals(score: Floats, value: float) -> int:
 
 @inner_kernel
 def may_reach(shown: Floats, clicked: Floats, examination: Floats, q: float, level: float) -> bool:
-    """Whether an item's attraction may be q or more: its divergence from q is within the level, or falls towards q."""
+    """Whether the upper bound on the attraction is q or more: the divergence at q is within the level, or falls."""
     if q <= 0.0:
         return True
     divergence, slope = 0.0, 0.0

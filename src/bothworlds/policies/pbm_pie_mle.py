@@ -1,4 +1,4 @@
-"""PBM-PIE-MLE: PBM-PIE with examination fitted on the way."""
+"""PBM-PIE-MLE: PBM-PIE with fitted examination."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.counts import Counts, lacking_list, record
 from .parts.epochs import Epochs
-from .parts.position_based import Fitted, Fitting, Rank, make_rank, refit
+from .parts.position_based import ExaminationFit, FittedExamination, RankWork, make_rank_work, refit
 from .pbm_pie import PieSettings, explore_last, forget_at_restart
 
 __all__ = ["PbmPieMle"]
@@ -24,42 +24,44 @@ class State(NamedTuple):
     memory: float
     counts: Counts
     epochs: Epochs
-    fitted: Fitted
-    rank: Rank
+    fitted: ExaminationFit
+    rank: RankWork
 
 
 @dataclass(frozen=True)
-class PbmPieMle(Fitting, PieSettings):
-    r"""Explores only at the position it believes to be least examined, fitting examination to its own clicks.
+class PbmPieMle(FittedExamination, PieSettings):
+    r"""Explores at the least examined position only, and fits examination to its own clicks.
 
-    It is PBM-PIE with the most likely examination in place of the true one, fitted together with attraction whenever
-    there are 2% more rounds to fit to. Exploring one position only would leave examination all but unknown, and a
-    wrong order of positions would never be noticed. So it shows one of the n cyclic lists as long as some pair in it
+    It is PBM-PIE with the maximum-likelihood examination in place of the true one, fitted together with attraction
+    whenever the number of rounds has grown by 2%. Exploration at one position would leave examination nearly unknown,
+    and would not correct a wrong order of positions. So it shows one of the n cyclic lists as long as some pair in it
 
     .. math::
 
         \text{was shown less than } \sqrt{\log t} \text{ times},
 
-    which together show every item at every position, and cost next to nothing.
+    which together show every item at every position, and cost little.
 
-    Needs to be told: the horizon.
+    Requires: the horizon.
     Guarantee: none is known for the fit.
-    Known failure: it may settle on a wrong order for long, as the forced lists grow slowly; ``pbm-ucb-mle`` is safer.
+    Known failure: it may keep a wrong order of positions for long, since cyclic lists become rare; ``pbm-ucb-mle`` is
+    safer.
 
     Parameters
     ----------
     epsilon
         Widens the bounds, as in ``pbm-pie``.
     refit
-        Fit again when there are this share more rounds to fit to.
+        Share by which the number of rounds must have grown before the next fit.
     prior
         Pseudo-clicks, in twice as many pseudo-impressions, in every pair that was shown, for the fit only.
     horizon
         The number of rounds to plan for; ``play`` fills it in.
     restart
-        Forget everything every so many rounds.
+        Number of rounds after which everything is forgotten; None for never.
     window, discount
-        Forget what is older than so many rounds, or by this factor a round. T is then no more than what is remembered.
+        Number of most recent rounds to remember, or a factor by which older rounds are discounted in every round. T is
+        then limited to the rounds that are remembered.
 
     Examples
     --------
@@ -79,7 +81,7 @@ class PbmPieMle(Fitting, PieSettings):
     needs = ("horizon",)
 
     def __post_init__(self) -> None:
-        Fitting.__post_init__(self)
+        FittedExamination.__post_init__(self)
         PieSettings.__post_init__(self)
 
     def start(self, shape: Shape) -> State:
@@ -90,7 +92,7 @@ class PbmPieMle(Fitting, PieSettings):
             counts=self.counts(shape),
             epochs=self.epochs(),
             fitted=self.fitted(shape),
-            rank=make_rank(shape.n_items),
+            rank=make_rank_work(shape.n_items),
         )
 
 
@@ -102,7 +104,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         for j in range(ranking.size):
             propensity[j] = 1.0 / lacking
         return
-    level = (1.0 + state.epsilon) * math.log(min(state.epochs.clock[2], state.memory))
+    level = (1.0 + state.epsilon) * math.log(min(state.epochs.horizon[0], state.memory))
     explore_last(state.counts, state.fitted.positions, level, state.rank, rng, ranking, propensity)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints, kernel
 from .parts.counts import Counts, record
-from .parts.position_based import Examined, Positions, Rank, make_rank, place
-from .parts.posterior import HAT, draw, put_hat
+from .parts.position_based import KnownExamination, Positions, RankWork, make_rank_work, place
+from .parts.posterior import draw, level_hats, put_hat
 
 __all__ = ["PbmTs"]
 
@@ -21,38 +21,38 @@ class State(NamedTuple):
     shape: Shape
     counts: Counts
     positions: Positions
-    hats: Floats  # (n, 8) what draws from every item's posterior are made with
-    rank: Rank
+    hats: Floats  # (n, 8) of the posterior of every item
+    rank: RankWork
 
 
 @dataclass(frozen=True)
-class PbmTs(Examined):
-    r"""Ranks items by attractions drawn from their posterior, knowing how positions are examined.
+class PbmTs(KnownExamination):
+    r"""Ranks items by attractions drawn from their posterior, with known examination.
 
-    Every item's attraction has a uniform prior, and every round draws one value for each from what is believed after
-    the clicks so far. The largest goes to the most examined position, and so on: an item is shown as often as it may
-    be the best. A missing click where few people look says little, and the posterior knows how little.
+    Every item's attraction has a uniform prior, and every round draws one value for each item from the posterior. The
+    item with the largest value goes to the most examined position, and so on. A missing click at a position that is
+    rarely examined changes the posterior little.
 
     .. math::
 
         p(\theta_i) \propto \theta_i^{\sum_j S_{ij}} \prod_j (1 - \beta_j \theta_i)^{N_{ij} - S_{ij}},
         \qquad 0 \le \theta_i \le 1
 
-    with N impressions and S clicks. Draws are exact: rejection under a hat of two tangents and the height of the
-    mode, instead of the published proposal from the position with the most impressions, which all but never
-    accepts where impressions are spread over positions.
+    with N impressions and S clicks. Draws are exact, by rejection sampling under a hat of two tangents and the height
+    of the mode. The published proposal, from the position with the most impressions, is hardly ever accepted where
+    impressions are spread over positions.
 
-    Needs to be told: examination. Where it is not known, ``pbm-ucb-mle`` fits it.
+    Requires: examination. If it is not known, ``pbm-ucb-mle`` fits it.
     Guarantee: none is published for more than one position; among the best where users are steady.
-    Known failure: examination that is not what it was told, above all if it changes sides.
+    Known failure: examination that differs from the given one, above all if the order of positions is reversed.
 
     Parameters
     ----------
     examination
-        Probability with which each position is looked at. Unlike for the bounds of ``pbm-ucb``, a common factor
-        matters: attraction is a probability, too.
+        Probability with which each position is examined. In contrast to ``pbm-ucb``, a common factor
+        matters, since attraction is a probability.
     window, discount
-        Forget what is older than so many rounds, or by this factor a round.
+        Number of most recent rounds to remember, or a factor by which older rounds are discounted in every round.
 
     Examples
     --------
@@ -73,14 +73,12 @@ class PbmTs(Examined):
 
     def start(self, shape: Shape) -> State:
         n = shape.n_items
-        hats = np.zeros((n, HAT))
-        hats[:, 3] = hats[:, 6] = hats[:, 7] = 1.0  # level
-        return State(shape, self.counts(shape), self.positions(shape), hats, make_rank(n))
+        return State(shape, self.counts(shape), self.positions(shape), level_hats(n), make_rank_work(n))
 
     def resumed(self, ledger: Ledger) -> State:
-        """The state after events that add up to a ledger."""
-        state: State = self.recalled(ledger)
-        put_all_hats(state)
+        """Return the state after the events that the ledger sums up."""
+        state: State = self.state_from_counts(ledger)
+        update_all_hats(state)
         return state
 
 
@@ -100,7 +98,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     record(counts, ranking, clicks)
     if counts.discount < 1.0 or counts.past.shape[0] > 0:
         # Forgetting changes the counts of items that were not shown.
-        put_all_hats(state)
+        update_all_hats(state)
     else:
         for j in range(ranking.size):
             i = ranking[j]
@@ -108,7 +106,8 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 
 
 @kernel
-def put_all_hats(state: State) -> None:
+def update_all_hats(state: State) -> None:
+    """Fit the hats of all items to the counts."""
     counts = state.counts
     for i in range(state.shape.n_items):
         put_hat(counts.shown[i], counts.clicked[i], state.positions.examination, state.hats[i])

@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.counts import Counts, record
-from .parts.position_based import Examined, Positions, Rank, make_rank, place
+from .parts.position_based import KnownExamination, Positions, RankWork, make_rank_work, place
 from .parts.settings import number
 
 __all__ = ["PbmUcb", "rank_by_upper_bounds"]
@@ -22,16 +22,16 @@ class State(NamedTuple):
     epsilon: float
     counts: Counts
     positions: Positions
-    rank: Rank
+    rank: RankWork
 
 
 @dataclass(frozen=True)
-class PbmUcb(Examined):
-    r"""Ranks items by an upper confidence bound on their attraction, knowing how positions are examined.
+class PbmUcb(KnownExamination):
+    r"""Ranks items by an upper confidence bound on their attraction, with known examination.
 
-    Clicks are divided by the examination an item has had, which makes an unbiased estimate of its attraction from
-    any mixture of positions. The bound is wide for an item that was shown little, or only where few people look. The
-    k-th largest bound goes to the k-th most examined position.
+    Clicks are divided by the total examination of an item's impressions, which gives an unbiased estimate of its
+    attraction from any mixture of positions. The bound is wide for an item with few impressions, or with impressions at
+    rarely examined positions only. The k-th largest bound goes to the k-th most examined position.
 
     .. math::
 
@@ -39,21 +39,21 @@ class PbmUcb(Examined):
         U_i = \hat\theta_i + \sqrt{\frac{\sum_j N_{ij}}{\sum_j \beta_j N_{ij}}}
             \sqrt{\frac{(1 + \epsilon) \log t}{2 \sum_j \beta_j N_{ij}}}
 
-    with N impressions and S clicks. Bounds above 1 are left as they are: cutting them off would make ties.
+    with N impressions and S clicks. Bounds are not clipped at 1, which would cause ties.
 
-    Needs to be told: examination. Where it is not known, ``pbm-ucb-mle`` fits it.
+    Requires: examination. If it is not known, ``pbm-ucb-mle`` fits it.
     Guarantee: :math:`O(\log T)` with steady users, for :math:`\epsilon > 0`.
-    Known failure: examination that is not what it was told, above all if it changes sides.
+    Known failure: examination that differs from the given one, above all if the order of positions is reversed.
 
     Parameters
     ----------
     epsilon
-        Widens the bounds. The proof asks for more than 0; 0 is what does best in practice, and the default here.
+        Widens the bounds. The proof requires more than 0; the default 0 does best in practice.
     examination
-        Probability with which each position is looked at, up to a common factor.
+        Probability with which each position is examined, up to a common factor.
     window, discount
-        Forget what is older than so many rounds, or by this factor a round. What is remembered then takes the place
-        of t.
+        Number of most recent rounds to remember, or a factor by which older rounds are discounted in every round. The
+        number of rounds that are remembered then replaces t.
 
     Examples
     --------
@@ -80,11 +80,13 @@ class PbmUcb(Examined):
         number(self, "epsilon", above=0.0, closed="[")
 
     def start(self, shape: Shape) -> State:
-        return State(shape, float(self.epsilon), self.counts(shape), self.positions(shape), make_rank(shape.n_items))
+        return State(
+            shape, float(self.epsilon), self.counts(shape), self.positions(shape), make_rank_work(shape.n_items)
+        )
 
     def resumed(self, ledger: Ledger) -> State:
-        """The state after events that add up to a ledger."""
-        state: State = self.recalled(ledger)
+        """Return the state after the events that the ledger sums up."""
+        state: State = self.state_from_counts(ledger)
         return state
 
 
@@ -102,9 +104,9 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 
 @inner_kernel
 def rank_by_upper_bounds(
-    counts: Counts, positions: Positions, epsilon: float, rank: Rank, rng: np.random.Generator, ranking: Ints
+    counts: Counts, positions: Positions, epsilon: float, rank: RankWork, rng: np.random.Generator, ranking: Ints
 ) -> None:
-    """The rule of PBM-UCB for the examination it is given."""
+    """Fill in a ranking by the rule of PBM-UCB for a given examination."""
     n, m = counts.shown.shape
     level = (1.0 + epsilon) * math.log(counts.rounds[0] + 1.0)
     for i in range(n):

@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.counts import Counts, lacking_list, record
-from .parts.position_based import Fitted, Fitting, Rank, make_rank, refit
+from .parts.position_based import ExaminationFit, FittedExamination, RankWork, make_rank_work, refit
 from .parts.settings import number
 from .pbm_ucb import rank_by_upper_bounds
 
@@ -22,17 +22,17 @@ class State(NamedTuple):
     shape: Shape
     epsilon: float
     counts: Counts
-    fitted: Fitted
-    rank: Rank
+    fitted: ExaminationFit
+    rank: RankWork
 
 
 @dataclass(frozen=True)
-class PbmUcbMle(Fitting):
-    r"""Ranks items by an upper confidence bound on their attraction, fitting examination to its own clicks.
+class PbmUcbMle(FittedExamination):
+    r"""Ranks items by an upper confidence bound on their attraction, and fits examination to its own clicks.
 
-    It is PBM-UCB with the most likely examination in place of the true one, fitted together with attraction whenever
-    there are 2% more rounds to fit to. Optimism keeps moving items from position to position, which is what makes
-    the two tell apart. Both the bounds and the order of positions follow the fit.
+    It is PBM-UCB with the maximum-likelihood examination in place of the true one, fitted together with attraction
+    whenever the number of rounds has grown by 2%. The upper bounds move items from position to position, which makes
+    attraction and examination identifiable. Both the bounds and the order of positions follow the fit.
 
     .. math::
 
@@ -41,10 +41,10 @@ class PbmUcbMle(Fitting):
         U_i &= \frac{\sum_j S_{ij}}{\sum_j \hat\beta_j N_{ij}} + \sqrt{\frac{\sum_j N_{ij}}{\sum_j \hat\beta_j N_{ij}}}
             \sqrt{\frac{(1 + \epsilon) \log t}{2 \sum_j \hat\beta_j N_{ij}}}
 
-    It starts with the n cyclic lists, which show every item once at every position: without pairs to compare, the
-    scales of attraction and examination are anyone's guess.
+    It starts with the n cyclic lists, which show every item once at every position: without them, the scales of
+    attraction and examination are not determined.
 
-    Needs to be told: nothing.
+    Requires: nothing.
     Guarantee: none is known for the fit; with steady users it earns what PBM-UCB earns.
     Known failure: examination that changes; the old counts outweigh the new ones.
 
@@ -53,19 +53,19 @@ class PbmUcbMle(Fitting):
     epsilon
         Widens the bounds, as in ``pbm-ucb``.
     refit
-        Fit again when there are this share more rounds to fit to.
+        Share by which the number of rounds must have grown before the next fit.
     prior
         Pseudo-clicks, in twice as many pseudo-impressions, in every pair that was shown, for the fit only.
     window, discount
-        Forget what is older than so many rounds, or by this factor a round.
+        Number of most recent rounds to remember, or a factor by which older rounds are discounted in every round.
 
     Examples
     --------
     >>> import bothworlds
     >>> world = bothworlds.world("yandex/stochastic")
-    >>> told = bothworlds.play(bothworlds.policy("pbm-ucb", examination=world.examination), world, 10_000, seeds=4)
+    >>> known = bothworlds.play(bothworlds.policy("pbm-ucb", examination=world.examination), world, 10_000, seeds=4)
     >>> fitted = bothworlds.play("pbm-ucb-mle", world, rounds=10_000, seeds=4)
-    >>> bool(abs(told.final()[0] - fitted.final()[0]) < 0.02)
+    >>> bool(abs(known.final()[0] - fitted.final()[0]) < 0.02)
     True
 
     References
@@ -82,7 +82,7 @@ class PbmUcbMle(Fitting):
         number(self, "epsilon", above=0.0, closed="[")
 
     def start(self, shape: Shape) -> State:
-        return State(shape, float(self.epsilon), self.counts(shape), self.fitted(shape), make_rank(shape.n_items))
+        return State(shape, float(self.epsilon), self.counts(shape), self.fitted(shape), make_rank_work(shape.n_items))
 
 
 @decides(State)

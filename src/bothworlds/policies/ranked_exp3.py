@@ -21,22 +21,22 @@ FIRST, ALL = "first-click", "all-clicks"
 
 class State(NamedTuple):
     shape: Shape
-    every_click: bool  # whether every position is paid for its own click, or the topmost one only
+    every_click: bool  # whether every clicked position gets a reward, or the topmost one only
     epochs: Epochs
     gamma: Floats  # (1,) share of uniform exploration
     weights: Floats  # (n_positions, n_items) logarithms
-    chances: Floats  # (n_positions, n_items) of what is intended
+    chances: Floats  # (n_positions, n_items) probabilities of the intended items
     stream: Stream
-    used: Ints  # (n_items,) scratch
+    used: Ints  # (n_items,) work
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankedExp3(Planning):
-    r"""Lets one Exp3 learner choose the item for each position, from the top down.
+    r"""Chooses the item of each position with an Exp3 learner, from the top down.
 
     Each learner draws the item it intends to show; where that is already shown higher up, a uniformly random unused
-    item takes its place and earns nothing. A learner is rewarded if its intended item was shown and got the click, so
-    that lower positions learn to please the users whom higher ones did not.
+    item replaces it and earns nothing. A learner is rewarded if its intended item was shown and clicked, so lower
+    positions learn what attracts users who did not click on higher ones.
 
     .. math::
 
@@ -44,29 +44,29 @@ class RankedExp3(Planning):
         W_j(h_j) \leftarrow W_j(h_j) + \frac{\gamma}{n} \, \frac{r_j}{p_j(h_j)}, \qquad
         \gamma = \min\left(1, \sqrt{\frac{n \log n}{(e - 1) T}}\right)
 
-    A decision does not say which of its items were intended. Given the list, that is independent of the clicks: the
+    A decision does not contain which of its items were intended. Given the list, that is independent of the clicks: the
     item i at position j was intended with probability :math:`p_j(i) / (p_j(i) + q_j / u_j)`, where :math:`q_j` is
     the probability that the learner drew an item from above and :math:`u_j` the number of unused items. Learning draws
-    the intention from that law, so list, intention and clicks are jointly distributed as published.
+    the intention from that distribution, so list, intention and clicks have the joint distribution of the publication.
 
-    Needs to be told: the horizon; without it, the doubling trick.
+    Requires: the horizon; without it, the doubling trick is used.
     Guarantee: regret :math:`O(m \sqrt{n T \log n})` against :math:`1 - 1/e` of the best coverage, with any users who
     click once.
-    Known failure: it seeks coverage and not clicks, and ends below the best list when users click independently.
+    Known failure: it maximises coverage instead of clicks, and stays below the best list when users click
+    independently.
 
     Parameters
     ----------
     credit
-        "first-click": of several clicks only the topmost counts, as published; "all-clicks": each position is paid
-        for its own.
+        "first-click": of several clicks only the topmost counts, as published; "all-clicks": every click counts.
     horizon
-        How many rounds there will be; None for the doubling trick.
+        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
     restart
-        Start anew every so many rounds; None for never.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
-    Items that are always clicked drive the others out:
+    An item that is always clicked displaces the others:
 
     >>> import bothworlds
     >>> world = bothworlds.worlds.stochastic([1.0, 0.0, 0.0], [1.0])
@@ -96,7 +96,7 @@ class RankedExp3(Planning):
             shape=shape,
             every_click=self.credit == ALL,
             epochs=epochs,
-            gamma=np.array([exploration(float(n), epochs.clock[2])]),
+            gamma=np.array([exploration(float(n), epochs.horizon[0])]),
             weights=np.zeros((m, n)),
             chances=np.full((m, n), 1.0 / n),
             stream=make_stream(n, m),
@@ -106,7 +106,7 @@ class RankedExp3(Planning):
 
 @kernel
 def exploration(n: float, horizon: float) -> float:
-    """The share of uniform draws that Exp3 plans for a horizon."""
+    """Return the share of uniform draws of Exp3 for a horizon."""
     return min(1.0, math.sqrt(n * math.log(n) / ((math.e - 1.0) * horizon)))
 
 
@@ -121,7 +121,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
             item = _unused(used, used.size - j, rng)
         used[item] = 1
         ranking[j] = item
-        # Further down it would take a sum over all lists.
+        # At lower positions it would be a sum over all lists.
         propensity[j] = state.chances[j, item] if j == 0 else math.nan
 
 
@@ -133,7 +133,7 @@ def _draw(chances: Floats, j: int, rng: np.random.Generator) -> int:
         u -= chances[j, i]
         if u < 0.0:
             return i
-    return int(rng.random() * n)  # what rounding leaves
+    return int(rng.random() * n)  # probabilities may sum to less than u because of rounding
 
 
 @inner_kernel
@@ -153,15 +153,15 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     absorb(state.stream, ranking)
     for j in range(ranking.size):
         if clicks[j] > 0.5:
-            if uniform(state.stream) < intention(state.chances, ranking, j):
-                # The learner of the first position is told how likely its item was, however late the click.
+            if uniform(state.stream) < intended_probability(state.chances, ranking, j):
+                # The propensity of the first position is known, even for late clicks.
                 p = propensity[0] if j == 0 and propensity[0] > 0.0 else state.chances[j, ranking[j]]
                 state.weights[j, ranking[j]] += min(1.0, state.gamma[0] / (n * p))
-                _spread(state.weights, state.chances, j, state.gamma[0])
+                _update_chances(state.weights, state.chances, j, state.gamma[0])
             if not state.every_click:
                 break
     if new_epoch(state.epochs):
-        state.gamma[0] = exploration(float(n), state.epochs.clock[2])
+        state.gamma[0] = exploration(float(n), state.epochs.horizon[0])
         for j in range(ranking.size):
             for i in range(n):
                 state.weights[j, i] = 0.0
@@ -169,18 +169,18 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 
 
 @inner_kernel
-def intention(chances: Floats, ranking: Ints, j: int) -> float:
-    """The probability, given the list, that the item at position j was intended."""
+def intended_probability(chances: Floats, ranking: Ints, j: int) -> float:
+    """Return the probability, given the list, that the item at position j was intended."""
     repeated = 0.0
     for k in range(j):
         repeated += chances[j, ranking[k]]
-    meant = chances[j, ranking[j]]
-    return meant / (meant + repeated / (chances.shape[1] - j))
+    intended = chances[j, ranking[j]]
+    return intended / (intended + repeated / (chances.shape[1] - j))
 
 
 @inner_kernel
-def _spread(weights: Floats, chances: Floats, j: int, gamma: float) -> None:
-    """The chances of one learner from its weights."""
+def _update_chances(weights: Floats, chances: Floats, j: int, gamma: float) -> None:
+    """Compute the probabilities of one learner from its weights."""
     n = weights.shape[1]
     largest = weights[j, 0]
     for i in range(n):

@@ -1,4 +1,4 @@
-"""RecurRank for items without features: phased elimination that reads the first position of every block."""
+"""RecurRank for items without features: phased elimination with clicks at the first position of every block."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["RecurRank"]
 
 
 class State(NamedTuple):
-    """A node is a block, in the order its items are shown in. What belongs to a node is kept at its first place."""
+    """A node is a block, with its items in the order of display. Entries of a node are stored at its first place."""
 
     shape: Shape
     confidence: float  # 0 for one over the root of the horizon
     epochs: Epochs
     blocks: Blocks
-    queue: Ints  # (n,) the items of every node again, those that are due first
+    queue: Ints  # (n,) the items of every node, those that are due first
     turn: Ints  # (n,) place of every item in the queue
     due: Ints  # (n,) how many items of the node are due
     stage: Ints  # (n,) of the node
-    displays: Floats  # (n,) each item of the node takes in this stage
-    sorted: Ints  # (1,) 0 until the first stage is over, while there is no order to speak of
-    shown: Ints  # (n,) times at the head in this stage
+    displays: Floats  # (n,) of each item of the node in this stage
+    sorted: Ints  # (1,) 0 during the first stage, before there is an order
+    shown: Ints  # (n,) times at the head of the node in this stage
     clicked: Floats  # (n,)
     stream: Stream
     rate: Floats  # (n,) work
@@ -39,40 +39,41 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RecurRank(Planning):
-    r"""Splits blocks by click rates at each block's first position, in stages of ever finer resolution.
+    r"""Splits blocks by click rates at each block's first position, in stages of increasing resolution.
 
-    Every block lets its items take turns at its first position, until each has been there equally often, while the
-    others follow in their present order; clicks count at that position only. Then the block is sorted by click rate,
-    items that are too far behind to be shown are dropped, and the block is cut wherever the rates leave a gap. Each
-    piece goes on by itself, with twice the resolution.
+    The items of every block take turns at its first position, until each has been there equally often, while the others
+    follow in their present order; clicks count at that position only. Then the block is sorted by click rate, items
+    that are too far behind to be shown are dropped, and the block is split at gaps between the rates. Each part
+    continues on its own, with twice the resolution.
 
     .. math::
 
         T_\ell = \left\lceil \frac{1}{2 \Delta_\ell^2} \log \frac{|A|}{\delta_\ell} \right\rceil, \qquad
         \Delta_\ell = 2^{-\ell}, \qquad \delta_\ell = \frac{\delta}{m \, \ell (\ell + 1)}
 
-    displays for each of the :math:`|A|` items of a block in stage :math:`\ell`; it is cut, or items are dropped, where
-    rates differ by :math:`2 \Delta_\ell` or more. This is the published algorithm for one-hot features, where the
-    optimal design is uniform and least squares are averages: it makes no use of features. Whose turn it is, is drawn
-    at random, and so is the order of the others during the first stage, when none is known.
+    displays for each of the :math:`|A|` items of a block in stage :math:`\ell`; it is split, or items are dropped,
+    where rates differ by :math:`2 \Delta_\ell` or more. This is the published algorithm for one-hot features, where the
+    optimal design is uniform and least squares are averages. The item at the first position is drawn at random, and so
+    is the order of the others during the first stage.
 
-    Needs to be told: the horizon (or it doubles one), and the order of positions, most examined first.
+    Requires: the horizon (or the doubling trick is used), and the order of positions, most examined first.
     Guarantee: :math:`O(m \sqrt{n T \log (nT)})` with steady users, in many click models.
-    Known failure: rates deep down the page are small, and so are their differences, while the resolution is the same
-    for all; until a block is cut, all of its items take equal turns at its best position. Nothing is unlearned.
+    Known failure: rates at low positions are small, and so are their differences, while the resolution is the same for
+    all; until a block is split, all of its items are shown equally often at its best position. It never revises a
+    split.
 
     Parameters
     ----------
     confidence
-        The probability :math:`\delta` of a false verdict; one over the square root of the horizon if None.
+        The probability :math:`\delta` of a wrong split; None for one over the square root of the horizon.
     horizon
-        Rounds to plan for; if None, 1024 at first and twice as many whenever they are over.
+        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
     restart
-        Forget everything every so many rounds.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
-    One stage is enough if nothing but the first item is ever clicked, and all of it is clicks.
+    One stage is enough if users always click on one item and on nothing else.
 
     >>> import numpy as np
     >>> import bothworlds
@@ -117,7 +118,7 @@ class RecurRank(Planning):
             stream=make_stream(*shape),
             rate=np.zeros(n),
         )
-        start_anew(state)
+        restart(state)
         return state
 
 
@@ -147,7 +148,7 @@ def show(state: State, a: int, e: int, rng: np.random.Generator, ranking: Ints, 
             q += 1
         is_due = 1 if state.turn[order[q]] < a + due else 0
         ranking[p] = order[q]
-        # It stays in its place if the head came from above it, and moves down by one if the head comes from below.
+        # It keeps its position if the head was above it, and moves down by one if the head was below it.
         propensity[p] = before / due if q == p else (due - before - is_due) / due
         before += is_due
         q += 1
@@ -155,7 +156,7 @@ def show(state: State, a: int, e: int, rng: np.random.Generator, ranking: Ints, 
 
 @inner_kernel
 def show_unsorted(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    """An item that is due at the head, and any others behind it in any order."""
+    """Put an item that is due at the head, and random other items behind it."""
     order, swaps, n = state.blocks.order, state.blocks.swaps, state.shape.n_items
     due = state.due[0]
     for p in range(ranking.size):
@@ -174,15 +175,15 @@ def show_unsorted(state: State, rng: np.random.Generator, ranking: Ints, propens
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     blocks = state.blocks
     if new_epoch(state.epochs):
-        start_anew(state)
+        restart(state)
         return
     absorb(state.stream, ranking)
-    # From the last node, as a cut renumbers those behind it.
+    # Start with the last node, because a split renumbers later ones.
     for b in range(blocks.n_blocks[0] - 1, -1, -1):
         a, e = blocks.first[b], blocks.first[b + 1]
         if a < ranking.size and e - a > 1:
             i = ranking[a]
-            # Late feedback may be of an item that has left the node, or has had its turns.
+            # Late feedback may be of an item that has left the node or is no longer due.
             if blocks.block[i] == b and state.turn[i] < a + state.due[a]:
                 take_turn(state, a, i, clicks[a])
                 if state.due[a] == 0:
@@ -203,7 +204,7 @@ def take_turn(state: State, a: int, i: int, click: float) -> None:
 
 @inner_kernel
 def end_stage(state: State, b: int) -> None:
-    """Sort the node by click rate, drop who is too far behind, cut where there are gaps."""
+    """Sort the node by click rate, drop items that are too far behind, split it at gaps."""
     blocks, order, rate = state.blocks, state.blocks.order, state.rate
     a, e, stage = blocks.first[b], blocks.first[b + 1], state.stage[blocks.first[b]]
     end, gap = min(e, state.shape.n_positions), 2.0 * 0.5**stage
@@ -226,10 +227,10 @@ def end_stage(state: State, b: int) -> None:
 
 @inner_kernel
 def begin_stage(state: State, a: int, stage: int) -> None:
-    """All items of the node that begins at place a are due, and nothing is known of their rates."""
+    """Reset the node that begins at place a: all items are due and have no counts."""
     blocks, m = state.blocks, state.shape.n_positions
     e = blocks.first[blocks.block[blocks.order[a]] + 1]
-    delta = 1.0 / math.sqrt(state.epochs.clock[2]) if state.confidence <= 0.0 else state.confidence
+    delta = 1.0 / math.sqrt(state.epochs.horizon[0]) if state.confidence <= 0.0 else state.confidence
     state.stage[a], state.due[a] = stage, e - a
     state.displays[a] = math.ceil(0.5 * 4.0**stage * math.log((e - a) * m * stage * (stage + 1.0) / delta))
     for q in range(a, e):
@@ -239,7 +240,7 @@ def begin_stage(state: State, a: int, stage: int) -> None:
 
 
 @kernel
-def start_anew(state: State) -> None:
+def restart(state: State) -> None:
     one_block(state.blocks)
     state.sorted[0] = 0
     begin_stage(state, state.blocks.first[0], 1)

@@ -23,22 +23,22 @@ PEELING = 4.0 * math.sqrt(2.0 / math.pi) / math.erf(math.sqrt(2.0))  # 3.34, the
 
 class State(NamedTuple):
     shape: Shape
-    confidence: float  # 0 for one over the horizon
+    confidence: float  # 0 for 1 / horizon
     epochs: Epochs
     duels: Duels
-    worse: NDArray[np.bool_]  # (n, n) worse[i, j]: j is known to be worse than i
+    worse: NDArray[np.bool_]  # (n, n) worse[i, j]: j is certainly worse than i
     blocks: Blocks
     behind: Ints  # (n,) work
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopRank(Planning):
-    r"""Sorts items into blocks by duels that are beyond doubt, and shuffles inside the blocks.
+    r"""Sorts items into blocks by statistically certain duels, and shuffles inside the blocks.
 
-    Items of one block are shown in random order, so position bias falls on all alike, and what counts is who is
-    clicked while whom is not. Once an item has won so many more duels than it lost that chance is no explanation, the
-    other is worse for good, and the blocks are rebuilt: first the items worse than none, then those worse than none of
-    the rest, and so on. Items of the last block that did not get on the page count as not clicked.
+    Items of one block are shown in random order, so all have the same position bias, and an item wins a duel if it is
+    clicked and the other is not. Once the difference of wins and losses against another item is significant, the other
+    one is permanently worse, and the blocks are rebuilt: first the items worse than none, then those worse than none of
+    the rest, and so on. Items of the last block that were not on the page count as not clicked.
 
     .. math::
 
@@ -47,27 +47,27 @@ class TopRank(Planning):
         S_{ij} \ge \sqrt{2 N_{ij} \log \left( \frac{c}{\delta} \sqrt{N_{ij}} \right)} > 0
 
     with sums over the rounds in which both were in one block, and
-    :math:`c = 4 \sqrt{2 / \pi} / \text{erf}(\sqrt 2)`, which is 3.34 (often quoted as 3.43). A round touches only the
-    pairs of a clicked and an unclicked item of one block.
+    :math:`c = 4 \sqrt{2 / \pi} / \text{erf}(\sqrt 2)`, which is 3.34 (often quoted as 3.43). A round updates only pairs
+    of a clicked and an unclicked item of one block.
 
-    Needs to be told: the horizon (or it doubles one), and the order of positions, most examined first.
+    Requires: the horizon (or the doubling trick is used), and the order of positions, most examined first.
     Guarantee: :math:`O(\frac{mn}{\Delta} \log T)` and :math:`O(\sqrt{m^3 n T \log T})` with steady users, in many click
     models.
-    Known failure: nothing is unlearned. Where users change, or positions are read from the other end, it keeps the
-    order of the first season; ``restart`` is the remedy.
+    Known failure: it never revises its order. Where users change, or positions are read from the other end, it keeps
+    the first order unless ``restart`` is set.
 
     Parameters
     ----------
     confidence
-        The probability :math:`\delta` of a false verdict; one over the horizon if None.
+        The probability :math:`\delta` of a wrong order; None for one over the horizon.
     horizon
-        Rounds to plan for; if None, 1024 at first and twice as many whenever they are over.
+        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
     restart
-        Forget everything every so many rounds.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
-    Once the users' taste is settled, the list is.
+    With steady users, it soon shows one list only:
 
     >>> import numpy as np
     >>> import bothworlds
@@ -115,28 +115,28 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     if new_epoch(state.epochs):
-        start_anew(state)
+        restart(state)
         return
     record_duels(state.duels, state.blocks, ranking, propensity, clicks)
     grown = False
     for j in range(ranking.size):
         if clicks[j] > 0.5:
-            grown |= decide_duels(state, ranking[j])
+            grown |= extend_relation(state, ranking[j])
     if grown:
         arrange(state.blocks, state.worse, state.behind)
 
 
 @inner_kernel
-def decide_duels(state: State, i: int) -> bool:
-    """Enter into the relation who of its block is now known to be worse than i; say whether anybody is."""
+def extend_relation(state: State, i: int) -> bool:
+    """Add the items of its block that are now certainly worse than i to ``worse``; return whether there are any."""
     wins, blocks = state.duels.wins, state.blocks
-    delta = 1.0 / state.epochs.clock[2] if state.confidence <= 0.0 else state.confidence
+    delta = 1.0 / state.epochs.horizon[0] if state.confidence <= 0.0 else state.confidence
     level = 2.0 * math.log(PEELING / delta)
     b, grown = blocks.block[i], False
     for q in range(blocks.first[b], blocks.first[b + 1]):
         j = blocks.order[q]
         lead, fought = float(wins[i, j] - wins[j, i]), float(wins[i, j] + wins[j, i])
-        # The bound is 2 fought (log(c / delta) + log(fought) / 2); most pairs are below it without the second part.
+        # The bound is 2 fought (log(c / delta) + log(fought) / 2); most pairs are below its first part already.
         if lead > 0 and lead * lead >= fought * level and lead * lead >= fought * (level + math.log(fought)):
             state.worse[i, j] = True
             grown = True
@@ -144,7 +144,7 @@ def decide_duels(state: State, i: int) -> bool:
 
 
 @inner_kernel
-def start_anew(state: State) -> None:
+def restart(state: State) -> None:
     n = state.shape.n_items
     forget_duels(state.duels)
     one_block(state.blocks)

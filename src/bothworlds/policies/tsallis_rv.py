@@ -1,4 +1,4 @@
-"""Tsallis-RV: FTRL-PBM with estimates of less variance."""
+"""Tsallis-RV: FTRL-PBM with reduced-variance estimates."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class TsallisRv(Restarting):
-    r"""FTRL-PBM with reduced-variance estimates: losses are weighted by how far they are from one half.
+    r"""FTRL-PBM with reduced-variance estimates: only the difference of a loss from one half is weighted.
 
-    FTRL-PBM books a loss only for what was shown, divided by its probability: a large number or nothing. Here every
-    pair that is shown often enough is booked a baseline of one half in every round, and what was shown is corrected
-    by how far the loss was from it. Such estimates vary four times less, so the rate may be twice as large.
+    FTRL-PBM adds a loss for pairs that were shown only, divided by the probability: a large number or zero. Here every
+    pair that is likely enough gets a baseline of one half in every round, and for pairs that were shown the difference
+    from the baseline is added, divided by the probability. The variance of these estimates is a quarter, so the rate
+    may be twice as large.
 
     .. math::
 
@@ -44,25 +45,25 @@ class TsallisRv(Restarting):
         \hat L_{t,ij} &= \hat L_{t-1,ij} + B_{t,ij}
             + \frac{1 - \text{click}_j - B_{t,ij}}{x_{t,ij}} \, [\text{item } i \text{ is shown at position } j]
 
-    for *all* pairs, shown or not; to add the baseline to what is shown only, as some programs do, is biased. The
-    published algorithm is for one position; to carry it to rankings is our extension. Feedback that comes late is
-    weighted with the propensity of its decision, against the baseline of the round in which it comes.
+    for *all* pairs, shown or not; adding the baseline to pairs that were shown only, as some programs do, is biased.
+    The published algorithm is for one position; the extension to rankings is ours. Late feedback is weighted with the
+    propensity of its decision, and uses the baseline of the round in which it arrives.
 
-    Needs to be told: nothing, neither horizon nor examination nor the order of positions.
+    Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: that of Tsallis-INF for one position; none is proven for several.
-    Known failure: unless it restarts it does not forget: it follows the best fixed list, not that of the season.
+    Known failure: without restarts it does not forget: it follows the best fixed list, not the best list of a season.
 
     Parameters
     ----------
     rate
         :math:`\eta_t = \text{rate} / \sqrt t`.
     baseline, threshold
-        The baseline of one half, and the 16 from which on a pair has it. With a smaller threshold an estimate may
-        fall by more than the regulariser can bear in one step, which costs time but no correctness.
+        The baseline of one half, and the 16 in the condition for it. With a smaller threshold an estimate may fall so
+        far in one round that the solver needs more steps; the result is still correct.
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
     restart
-        Forget everything every so many rounds; never, if None.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     n, m = state.shape
     loss, x = state.loss, state.leading.marginals
-    often = state.threshold / (state.epochs.clock[0] + 1.0)
+    often = state.threshold / (state.epochs.rounds[0] + 1.0)
     for i in range(n):
         for j in range(m):
             loss[i, j] += state.baseline if x[i, j] >= often else 0.0
@@ -132,5 +133,5 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         loss[:] = 0.0
         reset(Tsallis(), state.rate, state.leading)
     else:
-        lead(Tsallis(), loss, state.rate / math.sqrt(state.epochs.clock[0] + 1.0), state.leading)
+        lead(Tsallis(), loss, state.rate / math.sqrt(state.epochs.rounds[0] + 1.0), state.leading)
     ready(state.leading)

@@ -23,10 +23,10 @@ class State(NamedTuple):
 class Uniform(CompiledPolicy):
     """Shows a uniformly random list in every round and learns nothing.
 
-    The floor under every comparison: a policy that does worse has learned something false. Every item is at every
+    The lower end of every comparison: a policy that does worse has learned something false. Every item is at every
     position with probability :math:`1/n`.
 
-    Needs to be told: nothing. Guarantee: none; its regret grows linearly.
+    Requires: nothing. Guarantee: none; its regret grows linearly.
 
     >>> import numpy as np
     >>> import bothworlds
@@ -42,11 +42,11 @@ class Uniform(CompiledPolicy):
         return State(shape, np.arange(shape.n_items))
 
     def marginals(self, state: State) -> Floats:
-        """Every item is as likely as any other."""
+        """Return uniform marginals."""
         return np.full(state.shape, 1.0 / state.shape.n_items)
 
     def resumed(self, ledger: Ledger) -> State:
-        """Nothing was learned."""
+        """Return the initial state: this policy learns nothing."""
         state: State = self.init(*ledger.loss.shape)
         return state
 
@@ -59,7 +59,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         items[j], items[k] = items[k], items[j]
         ranking[j] = items[j]
         propensity[j] = 1.0 / n
-    # Put the items back in order, so that a draw depends on the generator alone.
+    # Restore the order, so that the state is not changed.
     for j in range(ranking.size):
         items[ranking[j]] = ranking[j]
         items[j] = j

@@ -1,4 +1,4 @@
-"""UniRank: a leader among partitions, and exploration of its neighbours."""
+"""UniRank: the leader among ordered partitions, and exploration of its neighbours."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class State(NamedTuple):
     doubt: float
     epochs: Epochs
     duels: Duels
-    leader: Blocks  # the partition that the duels speak for
-    explored: Blocks  # the one that lists are drawn from
+    leader: Blocks  # the partition by the majority of duels
+    explored: Blocks  # the partition from which lists are drawn
     stream: Stream
     worse: NDArray[np.bool_]  # (n, n) work
     behind: Ints  # (n,) work
@@ -36,12 +36,12 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class UniRank(Planning):
-    r"""Follows the order that duels speak for, and merges neighbouring blocks as long as they may be in wrong order.
+    r"""Orders items by the majority of duels, and merges neighbouring blocks while their order is uncertain.
 
-    The leader is the ordered partition in which an item is above another where it has won more of their duels, by a
-    hair more than chance. Around it, two neighbouring blocks are merged, shown in random order as one, as long as some
-    item of the lower one might be better than one of the upper. In contrast to TopRank nothing is final: a verdict
-    that later duels contradict is withdrawn.
+    The leader is the ordered partition in which an item is above another if it has won more of their duels, by a small
+    margin. Two neighbouring blocks of the leader are merged, that is, shown in random order as one block, as long as
+    some item of the lower one may be better than one of the upper. In contrast to TopRank the order is not final: it
+    follows later duels.
 
     .. math::
 
@@ -55,31 +55,32 @@ class UniRank(Planning):
 
         \max \left\{ q : N_{ij} \, kl \left( \frac{1 + \hat s_{ji}}{2}, q \right) \le \log T \right\} > \frac 1 2
 
-    A merged block is not merged again. The block at the end of the page takes in one item only, the one with the
-    largest such bound in the first block below that has any. Of the variants in the authors' code this is the one that
-    merges as much as possible from the top, greedily for the items off the page, with log T for a known horizon; the
-    published bound uses how often the partition has led instead of T, which would need a memory of all partitions.
+    A merged block is not merged again. The block at the end of the page gets one item only, the one with the largest
+    such bound in the first block below that has any. Of the variants in the authors' code this is the one that merges
+    as much as possible from the top, greedily for items that are not on the page, with log T for a known horizon. The
+    published bound uses the number of rounds of the leading partition instead of T, for which all partitions would have
+    to be stored.
 
-    Needs to be told: the horizon (or it doubles one), and the order of positions, most examined first.
+    Requires: the horizon (or the doubling trick is used), and the order of positions, most examined first.
     Guarantee: :math:`O(\frac{n}{\Delta} \log T)` with steady users, in several click models, if no two items are
     equally attractive.
-    Known failure: where positions are read from the other end it sorts the page the wrong way round for good; it
-    changes its mind, but only after as many duels as had made it up.
+    Known failure: where positions are read from the other end it sorts the page in reverse; and it corrects an order
+    only after as many duels as have established it.
 
     Parameters
     ----------
     exploration
         The factor of :math:`\log T`.
     doubt
-        The factor of :math:`\log \log (t + 3)`; 0 follows the bare majority.
+        The factor of :math:`\log \log (t + 3)`; 0 follows the majority without a margin.
     horizon
-        Rounds to plan for; if None, 1024 at first and twice as many whenever they are over.
+        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
     restart
-        Forget everything every so many rounds.
+        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
-    Where everybody clicks the same item and nothing else, it is soon alone at the top.
+    If users click on one item and on nothing else, it is soon alone at the top:
 
     >>> import numpy as np
     >>> import bothworlds
@@ -144,13 +145,13 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 
 @inner_kernel
 def compare(state: State) -> None:
-    """Whom the duels, by a hair, put below whom."""
+    """Fill ``worse``: the order by the majority of duels, with a margin."""
     wins, n = state.duels.wins, state.shape.n_items
-    hair = state.doubt * math.log(math.log(state.epochs.clock[0] + 3.0))
+    margin = state.doubt * math.log(math.log(state.epochs.rounds[0] + 3.0))
     for i in range(n):
         for j in range(i):
             lead, fought = float(wins[i, j] - wins[j, i]), float(wins[i, j] + wins[j, i])
-            beyond = lead * lead > fought * hair
+            beyond = lead * lead > fought * margin
             state.worse[i, j] = beyond and lead > 0.0
             state.worse[j, i] = beyond and lead < 0.0
 
@@ -161,21 +162,21 @@ def explore(state: State) -> None:
     leader, explored, m = state.leader, state.explored, state.shape.n_positions
     for q in range(leader.order.size):
         explored.order[q] = leader.order[q]
-    level = state.exploration * math.log(state.epochs.clock[2])
+    level = state.exploration * math.log(state.epochs.horizon[0])
     b, count = 0, 0
     while leader.first[b] < m:
         explored.first[count] = leader.first[b]
         count += 1
         if leader.first[b + 1] >= m:
-            close(explored, count, leader.first[b + 1] + invite(state, b, level))
+            finish_blocks(explored, count, leader.first[b + 1] + add_promising_item(state, b, level))
             return
         b += 2 if any_may_be_better(state, b, level) else 1
-    close(explored, count, leader.first[b])
+    finish_blocks(explored, count, leader.first[b])
 
 
 @inner_kernel
 def any_may_be_better(state: State, b: int, level: float) -> bool:
-    """Whether an item of the next block may be better than one of this."""
+    """Whether an item of the next block may be better than one of this block."""
     leader = state.leader
     for p in range(leader.first[b], leader.first[b + 1]):
         for q in range(leader.first[b + 1], leader.first[b + 2]):
@@ -186,22 +187,22 @@ def any_may_be_better(state: State, b: int, level: float) -> bool:
 
 @inner_kernel
 def may_be_better(state: State, j: int, i: int, level: float) -> bool:
-    """Whether the upper bound on the chance of j to win a duel with i is above one half; that takes no root finding."""
+    """Whether the upper bound on the probability that j wins a duel with i is above 1/2, without root finding."""
     won, lost = float(state.duels.wins[j, i]), float(state.duels.wins[i, j])
     fought = won + lost
     if won >= lost:
         return True
-    # Pinsker's inequality spares most pairs the logarithms.
+    # Pinsker's inequality decides most pairs without logarithms.
     if (lost - won) * (lost - won) >= 2.0 * fought * level:
         return False
     return fought * kl(won / fought, 0.5) < level
 
 
 @inner_kernel
-def invite(state: State, b: int, level: float) -> int:
-    """Move the most promising item from the first block below that has any right behind block b; say how many, 0 or 1.
+def add_promising_item(state: State, b: int, level: float) -> int:
+    """Move the item with the largest bound, of the first block below that has any, right behind block b.
 
-    Among equals the stream decides.
+    Returns the number of items moved, 0 or 1. Ties are broken by the random stream.
     """
     leader, order = state.leader, state.explored.order
     end = leader.first[b + 1]
@@ -209,10 +210,10 @@ def invite(state: State, b: int, level: float) -> int:
     for q in range(end, order.size):
         if at >= 0 and leader.block[order[q]] > leader.block[order[at]]:
             break
-        hope = promise(state, b, leader.order[q], level)
-        if hope > best:
-            best, at, ties = hope, q, 1
-        elif hope == best and at >= 0:
+        bound = largest_upper_bound(state, b, leader.order[q], level)
+        if bound > best:
+            best, at, ties = bound, q, 1
+        elif bound == best and at >= 0:
             ties += 1
             if uniform(state.stream) * ties < 1.0:
                 at = q
@@ -223,8 +224,8 @@ def invite(state: State, b: int, level: float) -> int:
 
 
 @inner_kernel
-def promise(state: State, b: int, j: int, level: float) -> float:
-    """The largest upper bound on the chance of j to win a duel with an item of block b, or 0 if none is above 1/2."""
+def largest_upper_bound(state: State, b: int, j: int, level: float) -> float:
+    """Return the largest upper bound on the probability that j beats an item of block b; 0 if none is above 1/2."""
     leader, wins, best = state.leader, state.duels.wins, 0.0
     for p in range(leader.first[b], leader.first[b + 1]):
         i = leader.order[p]
@@ -235,8 +236,8 @@ def promise(state: State, b: int, j: int, level: float) -> float:
 
 
 @inner_kernel
-def close(explored: Blocks, count: int, end: int) -> None:
-    """After so many blocks, up to that place, one more of all items that are left; bring the rest up to date."""
+def finish_blocks(explored: Blocks, count: int, end: int) -> None:
+    """Complete the partition: ``count`` blocks up to place ``end``, then one block of all other items."""
     n = explored.order.size
     explored.first[count] = end
     if end < n:

@@ -1,4 +1,4 @@
-"""What several policies and the log tools share: confidence bounds, counts, samplers, fits from counts."""
+"""Statistics that policies and the log tools share: confidence bounds, and the rank-one fit to counts."""
 
 from .kl import kl, kl_lower, kl_upper
 

@@ -1,4 +1,4 @@
-r"""Confidence bounds for the mean of coin flips, in Kullback-Leibler divergence."""
+r"""Confidence bounds for the mean of Bernoulli variables, in Kullback-Leibler divergence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EDGE = 1e-15  # probabilities are kept this far from 0 and 1 where their logarit
 
 @kernel
 def kl(p: float, q: float) -> float:
-    r"""Divergence of a coin with mean q from one with mean p: :math:`p \log\frac pq + (1-p) \log\frac{1-p}{1-q}`.
+    r"""Divergence of Bernoulli variables with means p and q: :math:`p \log\frac pq + (1-p) \log\frac{1-p}{1-q}`.
 
     >>> kl(0.5, 0.5), round(kl(1.0, 0.5), 6)    # log 2
     (0.0, 0.693147)
@@ -29,10 +29,10 @@ def kl(p: float, q: float) -> float:
 
 @kernel
 def kl_upper(p: float, n: float, level: float) -> float:
-    r"""The largest mean that n flips with average p do not rule out, :math:`\max\{q \ge p : n\,kl(p, q) \le level\}`.
+    r"""Upper bound on the mean from n samples with average p, :math:`\max\{q \ge p : n\,kl(p, q) \le level\}`.
 
-    1 if there are no flips. Newton on the divergence, which is convex and rises from p on, comes down to the root
-    from the right of it, where Pinsker's inequality and the edge put the start.
+    Returns 1 without samples. Newton's method on the divergence, which is convex and rises from p on, converges from
+    the right of the root; the starting point is Pinsker's bound.
 
     >>> round(kl_upper(0.0, 10.0, 1.0), 6)    # 1 - exp(-1/10)
     0.095163
@@ -47,7 +47,7 @@ def kl_upper(p: float, n: float, level: float) -> float:
     if p <= 0.0:
         return -math.expm1(-target)
     low, high = p, min(1.0, p + math.sqrt(0.5 * target))
-    # (1-p) log((1-p)/(1-q)) + p log p <= target bounds the root once more, and keeps away from 1.
+    # (1-p) log((1-p)/(1-q)) + p log p <= target is another bound on the root, which stays below 1.
     high = min(high, 1.0 - (1.0 - p) * math.exp(-(target - p * math.log(p)) / (1.0 - p)))
     q = high
     for _ in range(60):
@@ -70,7 +70,7 @@ def kl_upper(p: float, n: float, level: float) -> float:
 
 @kernel
 def kl_lower(p: float, n: float, level: float) -> float:
-    """The smallest mean that n flips with average p do not rule out; 0 if there are none.
+    """Lower bound on the mean from n samples with average p; 0 without samples.
 
     >>> abs(kl_lower(0.3, 20.0, 2.0) - (1.0 - kl_upper(0.7, 20.0, 2.0))) < 1e-15
     True

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..arena import play
 from ..core import Decision, copy_state, leaves
-from ..policies import Policy, told
+from ..policies import Policy, configured_for
 from ..policies import resolve as resolve_policy
 from ..ranker import Ranker
 from ..worlds import World, stochastic
@@ -92,7 +92,7 @@ def _told(check: Callable[[Policy], None]) -> Callable[[Policy], None]:
 
     @functools.wraps(check)
     def informed(policy: Policy) -> None:
-        check(told(policy, ROUNDS, _world()))
+        check(configured_for(policy, ROUNDS, _world()))
 
     return informed
 
@@ -126,7 +126,7 @@ def _future(policy: Policy, state: Any, world: World, rounds: int = 30) -> list[
 def check_rankings_are_valid(policy: Policy) -> None:
     """Different items at all positions, with propensities that are probabilities or NaN, whatever users do."""
     for n, m in SHAPES:
-        informed = told(policy, ROUNDS, stochastic(np.linspace(0.9, 0.1, n), np.linspace(0.9, 0.3, m)))
+        informed = configured_for(policy, ROUNDS, stochastic(np.linspace(0.9, 0.1, n), np.linspace(0.9, 0.3, m)))
         if (n, m) != SHAPES[0] and _refuses(informed.init, n, m):
             continue  # its settings are for one shape
         state, rng = informed.init(n, m), np.random.default_rng(0)
@@ -328,7 +328,7 @@ def check_it_beats_uniform_in_an_easy_world(policy: Policy) -> None:
     world, rounds = _world(), getattr(policy, "patience", ROUNDS)
     ours, uniform = (
         play(p, world, rounds, seeds=12, seed=12, checkpoints=1, progress=False)
-        for p in (told(policy, rounds, world), "uniform")
+        for p in (configured_for(policy, rounds, world), "uniform")
     )
     gain = ours.reward[:, -1] - uniform.reward[:, -1]
     error = gain.std(ddof=1) / np.sqrt(gain.size)

@@ -156,8 +156,9 @@ class Periodic(World):
         shapes = {(world.n_items, world.n_positions) for world in self.worlds}
         if len(shapes) > 1:
             raise ValueError(f"worlds must have one shape; got {sorted(shapes)}")
-        whole = isinstance(phase, (int, np.integer)) or (isinstance(phase, float) and phase.is_integer())
-        if isinstance(phase, bool) or not whole or phase < 1:
+        given: Any = phase
+        whole = isinstance(given, (int, np.integer)) or (isinstance(given, float) and given.is_integer())
+        if isinstance(given, bool) or not whole or given < 1:
             raise ValueError(f"phase must be a positive number of rounds; got {phase!r}")
         self.phase = int(phase)
 

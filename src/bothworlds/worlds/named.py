@@ -76,10 +76,11 @@ def resolve(given: str | World) -> World:
     """
     if isinstance(given, str):
         return world(given)
-    if isinstance(given, World):
-        return given
-    missing = [part for part in ("n_items", "n_positions", "click_probabilities") if not hasattr(given, part)]
-    if missing or isinstance(given, type):
+    other: Any = given  # may be any object with the three attributes
+    if isinstance(other, World):
+        return other
+    missing = [part for part in ("n_items", "n_positions", "click_probabilities") if not hasattr(other, part)]
+    if missing or isinstance(other, type):
         raise ValueError(
             f"world must be a name or an object with n_items, n_positions and click_probabilities; got {given!r}"
         )

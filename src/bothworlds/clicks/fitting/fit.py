@@ -170,7 +170,8 @@ def _checked(settings: Settings, standard_errors: str | None, replications: int,
         settings = settings._replace(iterations=whole(settings.iterations, "iterations", 1))
     if settings.ordered and settings.method != "newton":
         raise ValueError("ordered examination needs method 'newton'")
-    if not isinstance(settings.prior, Real) or not 0.0 <= settings.prior < np.inf:
+    prior: Any = settings.prior
+    if not isinstance(prior, Real) or not 0.0 <= float(prior) < np.inf:
         raise ValueError(f"prior must be a number, 0 or more; got {settings.prior!r}")
     if standard_errors not in ("delta", "bootstrap", None):
         raise ValueError(f"standard_errors must be 'delta', 'bootstrap' or None; got {standard_errors!r}")
@@ -202,8 +203,8 @@ def _models(fitted: _Fitted) -> Models:
     arrays = ModelArrays(*labels, attraction, design.group, examination, links.of_rows, links.of_positions)
     totals = {
         "log_likelihood": likelihood,
-        "iterations": fitted.bench.effort[:, 0],
-        "converged": fitted.bench.effort[:, 1] == 1,
+        "iterations": fitted.bench.iterations,
+        "converged": fitted.bench.converged == 1,
         "identified": fitted.links.identified,
         "error": typical_errors(fitted.spreads[1].error, examination),
     }
@@ -221,8 +222,8 @@ def _model(fitted: _Fitted, g: int) -> Model:
         attraction=attraction[rows],
         examination=examination[g],
         log_likelihood=float(likelihood[g]),
-        iterations=int(fitted.bench.effort[g, 0]),
-        converged=bool(fitted.bench.effort[g, 1]),
+        iterations=int(fitted.bench.iterations[g]),
+        converged=bool(fitted.bench.converged[g]),
         identified=bool(links.identified[g]),
         components=Components(links.of_rows[rows], links.of_positions[g]),
         warnings=(),

@@ -99,7 +99,8 @@ def compare(
     progress: bool | None = None,
 ) -> list[Evaluation]:
     """Evaluate several targets on one log, which is read once; the other arguments are those of :func:`evaluate`."""
-    if clip_weights is not None and not (isinstance(clip_weights, Real) and 0.0 < clip_weights < np.inf):
+    cap: Any = clip_weights
+    if cap is not None and not (isinstance(cap, Real) and 0.0 < float(cap) < np.inf):
         raise ValueError(
             f"clip_weights must be above 0 and finite (the estimate ips does not clip); got {clip_weights!r}"
         )

@@ -1,1 +1,1 @@
-"""What only policies share: counts, epochs, blocks, duels, random streams, samplers, placing."""
+"""What several policies share: counts, epochs, blocks, duels, random streams, samplers, placement, settings."""

@@ -1,8 +1,8 @@
-r"""An ordered partition of the items: blocks that go on the page one after another, shuffled inside.
+r"""An ordered partition of the items into blocks, which are shown one after another, in random order inside.
 
-What elimination policies have learned is a partial order: every item of a block belongs above every item of the next.
-A block of s items is shown in uniformly random order, so each of its items is at each of its positions with
-probability 1/s, also where the page ends in the middle of the block.
+Elimination policies learn a partial order: every item of a block belongs above every item of the next. A block of s
+items is shown in uniformly random order, so each of its items is at each of its positions with probability 1/s, even if
+the page ends in the middle of the block.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Blocks(NamedTuple):
     order: Ints  # (n,)
     place: Ints  # (n,)
     block: Ints  # (n,) of every item
-    first: Ints  # (n + 1,) n from block ``n_blocks`` on
+    first: Ints  # (n + 1,) equal to n from block ``n_blocks`` on
     n_blocks: Ints  # (1,)
     swaps: Ints  # (n,) work
 
 
 def make_blocks(n: int) -> Blocks:
-    """All n items in one block.
+    """Return one block of all n items.
 
     >>> make_blocks(4).first.tolist()
     [0, 4, 4, 4, 4]
@@ -42,7 +42,7 @@ def make_blocks(n: int) -> Blocks:
 
 @inner_kernel
 def one_block(blocks: Blocks) -> None:
-    """Forget the order."""
+    """Put all items into one block."""
     n = blocks.order.size
     for i in range(n):
         blocks.order[i] = blocks.place[i] = i
@@ -53,7 +53,7 @@ def one_block(blocks: Blocks) -> None:
 
 @inner_kernel
 def draw_list(blocks: Blocks, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    """Fill the page block by block, each in random order. ``blocks`` is as it was afterwards."""
+    """Draw a ranking: block by block, each in random order. ``blocks`` is not changed."""
     order, first, swaps = blocks.order, blocks.first, blocks.swaps
     b = 0
     for j in range(ranking.size):
@@ -77,7 +77,7 @@ def exchange(blocks: Blocks, p: int, q: int) -> None:
 
 @inner_kernel
 def cut(blocks: Blocks, at: int) -> None:
-    """Begin a new block at that place, unless one begins there."""
+    """Start a new block at a place, unless one starts there already."""
     n, first = blocks.order.size, blocks.first
     if at <= 0 or at >= n or first[blocks.block[blocks.order[at]]] == at:
         return
@@ -92,7 +92,7 @@ def cut(blocks: Blocks, at: int) -> None:
 
 @inner_kernel
 def sort_block(blocks: Blocks, b: int, score: Floats) -> None:
-    """Sort the items of a block by falling score; those with equal scores stay in the order they are in."""
+    """Sort the items of a block by descending score; the sort is stable."""
     order, begin = blocks.order, blocks.first[b]
     for q in range(begin, blocks.first[b + 1]):
         item, p = order[q], q
@@ -108,9 +108,9 @@ def sort_block(blocks: Blocks, b: int, score: Floats) -> None:
 def arrange(blocks: Blocks, worse: NDArray[np.bool_], behind: Ints) -> None:
     """Rebuild the blocks from a relation, ``worse[i, j]`` if j is worse than i.
 
-    The first block are the items that are worse than none, the next those worse than none of the rest, and so on. If
-    the relation has a cycle, the items at or below it cannot be told apart like that: they become the last block.
-    ``behind`` (n,) is work.
+    The first block holds the items that are worse than none, the next those worse than none of the rest, and so on.
+    Items at or below a cycle of the relation cannot be ordered like that: they become the last block. ``behind`` (n,)
+    is work.
     """
     n, order, block, first = blocks.order.size, blocks.order, blocks.block, blocks.first
     for j in range(n):
@@ -122,7 +122,7 @@ def arrange(blocks: Blocks, worse: NDArray[np.bool_], behind: Ints) -> None:
     while filled < n:
         begin, filled = filled, _gather(blocks, behind, filled, count, most)
         if filled == begin:
-            most = n  # a cycle
+            most = n  # all remaining items are at or below a cycle
             continue
         for q in range(begin, filled):
             i = order[q]
@@ -137,7 +137,7 @@ def arrange(blocks: Blocks, worse: NDArray[np.bool_], behind: Ints) -> None:
 
 @inner_kernel
 def _gather(blocks: Blocks, behind: Ints, filled: int, count: int, most: int) -> int:
-    """Append the items not yet placed that are worse than at most so many others; return the places filled."""
+    """Append the items not yet placed that are worse than at most ``most`` others; return the places filled."""
     for j in range(blocks.order.size):
         if blocks.block[j] < 0 and behind[j] <= most:
             blocks.order[filled], blocks.place[j], blocks.block[j] = j, filled, count

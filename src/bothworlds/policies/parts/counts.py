@@ -1,7 +1,7 @@
-r"""How often every item was shown and clicked at every position: all of the past, a window of it, or discounted.
+r"""Impressions and clicks of every item at every position: of all rounds, of a sliding window, or discounted.
 
-A sliding window forgets what is more than :math:`W` rounds ago; a discount :math:`\gamma < 1` weighs a round that is
-:math:`s` rounds ago with :math:`\gamma^s`. ``rounds`` is how many rounds that amounts to, which takes the place of t in
+A sliding window forgets rounds that are more than :math:`W` rounds ago; with a discount :math:`\gamma < 1` a round that
+is :math:`s` rounds ago has the weight :math:`\gamma^s`. ``rounds`` is the total weight of all rounds. It replaces t in
 confidence bounds.
 """
 
@@ -18,18 +18,18 @@ __all__ = ["Counts", "lacking_list", "make_counts", "record"]
 
 
 class Counts(NamedTuple):
-    """What has been seen, as far as it is remembered."""
+    """The counts, and the rounds in the window."""
 
     shown: Floats  # (n, m)
     clicked: Floats  # (n, m)
-    rounds: Floats  # (1,) rounds remembered
-    learned: Ints  # (1,) rounds in all
+    rounds: Floats  # (1,) total weight of the rounds that are remembered
+    learned: Ints  # (1,) number of all rounds
     discount: float
-    past: Ints  # (window, m) the rounds in the window: 2 * item + click; none if there is no window
+    past: Ints  # (window, m) the rounds in the window as 2 * item + click; empty without a window
 
 
 def make_counts(n: int, m: int, window: int | None = None, discount: float = 1.0) -> Counts:
-    """Empty counts of n items at m positions."""
+    """Return empty counts of n items at m positions."""
     return Counts(
         shown=np.zeros((n, m)),
         clicked=np.zeros((n, m)),
@@ -42,7 +42,7 @@ def make_counts(n: int, m: int, window: int | None = None, discount: float = 1.0
 
 @inner_kernel
 def record(counts: Counts, ranking: Ints, clicks: Floats) -> None:
-    """Count one round, and forget what it pushes out."""
+    """Count one round; forget the round that leaves the window, or discount all earlier rounds."""
     window, m = counts.past.shape
     if counts.discount < 1.0:
         for i in range(counts.shown.shape[0]):
@@ -69,11 +69,11 @@ def record(counts: Counts, ranking: Ints, clicks: Floats) -> None:
 
 @inner_kernel
 def lacking_list(counts: Counts, least: float, rng: np.random.Generator, ranking: Ints) -> int:
-    """Fill in a cyclic list (s, s+1, ..., s+m-1) that has a pair never shown, or less than ``least`` times.
+    """Fill in a cyclic list (s, s+1, ..., s+m-1) with a pair that was never shown, or less than ``least`` times.
 
-    Of several, those whose rarest pair is rarest, and one of these at random; returns how many these are. No two of
-    them agree in any pair. 0, and no list, if none is lacking. Nothing has to be remembered about who has had a turn,
-    and after forgetting they have it again.
+    Among several, one of those whose rarest pair has the smallest count is drawn at random; returns the number of
+    these, or 0 and no list if every pair was shown often enough. No two cyclic lists have a pair in common. The counts
+    alone determine which lists are due, so after forgetting they are due again.
     """
     n, m = counts.shown.shape
     lacking, chosen, fewest = 0, -1, math.inf

@@ -1,7 +1,7 @@
-"""Who was clicked while whom was not: comparisons of two items shown in random order in one block.
+"""Duels: comparisons of two items of one block, of which one was clicked and the other was not.
 
-In a random order position bias falls on both alike, so an item that wins more duels than it loses is the more
-attractive one, whatever the examination. An item that did not get on the page counts as not clicked.
+In random order both items have the same position bias, so an item that wins more duels than it loses is the more
+attractive one, for any examination. An item that was not on the page counts as not clicked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Duels", "forget_duels", "make_duels", "record_duels"]
 
 
 class Duels(NamedTuple):
-    """``wins[i, j]`` is how often i was clicked and j, of the same block, was not."""
+    """``wins[i, j]`` counts the rounds in which i was clicked and j, of the same block, was not."""
 
     wins: NDArray[np.int32]  # (n, n)
     seat: Ints  # (n,) -1 between rounds: work
@@ -26,12 +26,13 @@ class Duels(NamedTuple):
 
 
 def make_duels(n: int, m: int) -> Duels:
-    """No duel fought; one matrix of small numbers, so that a thousand items take 4 MB."""
+    """Return empty duels; the matrix of 32-bit integers takes 4 MB for a thousand items."""
     return Duels(np.zeros((n, n), np.int32), np.full(n, -1, np.int64), np.zeros(m + 1, np.int64))
 
 
 @inner_kernel
 def forget_duels(duels: Duels) -> None:
+    """Set all counts to 0."""
     n = duels.wins.shape[0]
     for i in range(n):
         for j in range(n):
@@ -40,11 +41,12 @@ def forget_duels(duels: Duels) -> None:
 
 @inner_kernel
 def record_duels(duels: Duels, blocks: Blocks, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    """Count the duels of a round: O(clicks x block size).
+    """Count the duels of a round, in O(clicks x block size).
 
-    Feedback may be late, and the blocks others by now. A duel counts if the two are in one block now, and were when
-    the list was made: the propensities, one over the block's size, tell which positions shared a block. Of an item off
-    the page that cannot be known; it counts if the block went on beyond the page and is as large as it was.
+    Feedback may be late, after the blocks have changed. A duel counts if the two items are in one block now and were in
+    one block when the list was drawn: propensities are one over the size of a block, which shows which positions shared
+    a block. For an item that was not on the page this is not known; it counts if the block extended beyond the page and
+    still has the same size.
     """
     m, seat, group = ranking.size, duels.seat, duels.group
     _regroup(propensity, group)
@@ -67,12 +69,12 @@ def record_duels(duels: Duels, blocks: Blocks, ranking: Ints, propensity: Floats
 
 @inner_kernel
 def _regroup(propensity: Floats, group: Ints) -> None:
-    """Number the blocks a list was made of; the last entry is that of the items off the page."""
+    """Number the blocks of the positions of a list; the last entry is the block of items that are not on the page."""
     m, end, count = propensity.size, 0, 0
     for j in range(m):
         if j >= end:
             p = propensity[j]
             count += 1
-            end = j + int(1.0 / p + 0.5) if p > 1e-9 else m + 1  # without propensities, trust the present blocks
+            end = j + int(1.0 / p + 0.5) if p > 1e-9 else m + 1  # without propensities, use the present blocks
         group[j] = count
     group[m] = count if end > m else 0

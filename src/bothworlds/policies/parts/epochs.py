@@ -1,8 +1,9 @@
-r"""Starting anew: the doubling trick, and restarts.
+r"""Epochs: the doubling trick, and periodic restarts.
 
-A policy that must know the horizon, and is not told, plans for a short one and starts again with twice as long a plan
-whenever it is over: the doubling trick. A policy that shall forget starts again every so many rounds. Both are a clock
-that says when an epoch is over, and how long a horizon the present one is planned for.
+A policy that needs a horizon and does not have one plans for a short one and starts again with twice the horizon
+whenever it is over: the doubling trick. A policy that forgets by restarting starts again every ``restart`` rounds. In
+both cases the state carries how many rounds of the present epoch are over, how long it lasts, and the horizon that it
+plans for.
 """
 
 from __future__ import annotations
@@ -16,57 +17,69 @@ from ...kernels import Floats, inner_kernel
 
 __all__ = ["FIRST_HORIZON", "Epochs", "go_forward", "make_epochs", "new_epoch"]
 
-FIRST_HORIZON = 1024  # what the doubling trick plans for at first
+FIRST_HORIZON = 1024  # the first horizon of the doubling trick
 
 
 class Epochs(NamedTuple):
-    """``clock``: rounds in this epoch, its length, the horizon it is planned for; ``growth`` from epoch to epoch."""
+    """Progress in the present epoch; at the end of an epoch ``length`` and ``horizon`` are multiplied by ``growth``."""
 
-    clock: Floats  # (3,)
+    rounds: Floats  # (1,) rounds of this epoch that are over
+    length: Floats  # (1,) rounds in this epoch
+    horizon: Floats  # (1,) rounds that the policy plans for
     growth: float
+
+    @property
+    def clock(self) -> Floats:
+        """(3,) rounds, length and horizon; a copy, for code written before these were fields."""
+        return np.concatenate([self.rounds, self.length, self.horizon])
 
 
 def make_epochs(horizon: int | None = None, restart: int | None = None, anytime: bool = False) -> Epochs:
-    """The clock of a policy that is told the horizon, or doubles it, or restarts every ``restart`` rounds.
+    """The first epoch of a policy with a known horizon, with the doubling trick, or with restarts.
 
     ``anytime`` is for policies that need no horizon: without ``restart`` their one epoch has no end.
 
-    >>> make_epochs(horizon=500).clock.tolist(), make_epochs().clock.tolist()
-    ([0.0, inf, 500.0], [0.0, 1024.0, 1024.0])
-    >>> make_epochs(horizon=500, restart=100).clock.tolist()
-    [0.0, 100.0, 100.0]
+    >>> known, doubling = make_epochs(horizon=500), make_epochs()
+    >>> known.length.tolist(), known.horizon.tolist()
+    ([inf], [500.0])
+    >>> doubling.length.tolist(), doubling.horizon.tolist()
+    ([1024.0], [1024.0])
+    >>> make_epochs(horizon=500, restart=100).horizon.tolist()
+    [100.0]
     """
     if restart is not None:
-        return Epochs(np.array([0.0, restart, restart if horizon is None else min(restart, horizon)]), 1.0)
+        return _epochs(restart, restart if horizon is None else min(restart, horizon), 1.0)
     if horizon is not None or anytime:
-        return Epochs(np.array([0.0, math.inf, math.inf if horizon is None else horizon]), 1.0)
-    return Epochs(np.array([0.0, FIRST_HORIZON, FIRST_HORIZON]), 2.0)
+        return _epochs(math.inf, math.inf if horizon is None else horizon, 1.0)
+    return _epochs(FIRST_HORIZON, FIRST_HORIZON, 2.0)
+
+
+def _epochs(length: float, horizon: float, growth: float) -> Epochs:
+    return Epochs(np.zeros(1), np.array([float(length)]), np.array([float(horizon)]), growth)
 
 
 def go_forward(epochs: Epochs, rounds: int) -> None:
-    """Set a clock that has not started to where it is after so many rounds.
+    """Advance epochs that have not started by ``rounds`` rounds.
 
     >>> doubling = make_epochs()
     >>> go_forward(doubling, 1030)
-    >>> doubling.clock.tolist()
-    [6.0, 2048.0, 2048.0]
+    >>> doubling.rounds.tolist(), doubling.horizon.tolist()
+    ([6.0], [2048.0])
     """
-    clock = epochs.clock
-    clock[0] = rounds
-    while clock[0] >= clock[1]:
-        clock[0] -= clock[1]
-        clock[1] *= epochs.growth
-        clock[2] *= epochs.growth
+    epochs.rounds[0] = rounds
+    while epochs.rounds[0] >= epochs.length[0]:
+        epochs.rounds[0] -= epochs.length[0]
+        epochs.length[0] *= epochs.growth
+        epochs.horizon[0] *= epochs.growth
 
 
 @inner_kernel
 def new_epoch(epochs: Epochs) -> bool:
-    """Count one round; True if the policy is to start anew after it, planning for ``clock[2]`` rounds."""
-    clock = epochs.clock
-    clock[0] += 1.0
-    if clock[0] < clock[1]:
+    """Count one round; returns True if a new epoch begins after it, for which the policy must start again."""
+    epochs.rounds[0] += 1.0
+    if epochs.rounds[0] < epochs.length[0]:
         return False
-    clock[0] = 0.0
-    clock[1] *= epochs.growth
-    clock[2] *= epochs.growth
+    epochs.rounds[0] = 0.0
+    epochs.length[0] *= epochs.growth
+    epochs.horizon[0] *= epochs.growth
     return True

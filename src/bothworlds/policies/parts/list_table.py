@@ -1,7 +1,7 @@
-"""How often each of many lists has occurred, in a table that does not grow.
+"""A hash table of fixed size that counts lists.
 
-There are more lists than fit in any memory, but those that occur often are few. A list has its place among a few
-neighbouring slots of a hash table; where these are full it takes the one of the list that occurred least.
+There are too many lists to count them all, but few occur often. A list has its slot among a few neighbouring ones; if
+all are taken, it replaces the list with the smallest count.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from numpy.typing import NDArray
 
 from ...kernels import Floats, Ints, inner_kernel
 
-__all__ = ["Tally", "make_tally", "set_times", "times_of"]
+__all__ = ["ListTable", "count_of", "make_list_table", "set_count"]
 
-REACH = 8  # slots in which a list may be found
+PROBES = 8  # slots in which a list may be stored
 START, ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
 SHIFT_A, SHIFT_B, SHIFT_C = np.uint64(13), np.uint64(7), np.uint64(17)  # of xorshift64
 
 
-class Tally(NamedTuple):
-    """Lists, hashed, and how often they occurred."""
+class ListTable(NamedTuple):
+    """Hashes of lists, and their counts."""
 
-    keys: NDArray[np.uint64]  # (slots,) 0 for none
-    times: Floats  # (slots,)
-
-
-def make_tally(slots: int = 1024) -> Tally:
-    """An empty table; ``slots`` is a power of two."""
-    return Tally(np.zeros(slots, np.uint64), np.zeros(slots))
+    keys: NDArray[np.uint64]  # (slots,) 0 in an empty slot
+    times: Floats  # (slots,) counts
 
 
-@inner_kernel
-def times_of(tally: Tally, ranking: Ints) -> float:
-    """How often a list has occurred; 0 if that is not known any more."""
-    key = _key(ranking)
-    slot = _slot(tally, key)
-    return tally.times[slot] if tally.keys[slot] == key else 0.0
+def make_list_table(slots: int = 1024) -> ListTable:
+    """Return an empty table; ``slots`` is a power of two."""
+    return ListTable(np.zeros(slots, np.uint64), np.zeros(slots))
 
 
 @inner_kernel
-def set_times(tally: Tally, ranking: Ints, times: float) -> None:
-    """Write down how often a list has occurred."""
+def count_of(table: ListTable, ranking: Ints) -> float:
+    """Return the count of a list; 0 if it is not in the table."""
     key = _key(ranking)
-    slot = _slot(tally, key)
-    tally.keys[slot] = key
-    tally.times[slot] = times
+    slot = _slot(table, key)
+    return table.times[slot] if table.keys[slot] == key else 0.0
+
+
+@inner_kernel
+def set_count(table: ListTable, ranking: Ints, times: float) -> None:
+    """Store the count of a list, in place of the smallest count where there is no free slot."""
+    key = _key(ranking)
+    slot = _slot(table, key)
+    table.keys[slot] = key
+    table.times[slot] = times
 
 
 @inner_kernel
 def _key(ranking: Ints) -> Any:
-    """A number for a list that no other is likely to have, and never 0."""
+    """Return a 64-bit hash of a list, never 0."""
     key = START
     for j in range(ranking.size):
         key ^= np.uint64(ranking[j] + 1)
@@ -63,14 +63,14 @@ def _key(ranking: Ints) -> Any:
 
 
 @inner_kernel
-def _slot(tally: Tally, key: Any) -> Any:
-    """Where a list is, or may take the place of the one that occurred least."""
-    mask = np.uint64(tally.keys.size - 1)
+def _slot(table: ListTable, key: Any) -> Any:
+    """Return the slot of a list or, if it has none, the slot with the smallest count that it may replace."""
+    mask = np.uint64(table.keys.size - 1)
     least = np.int64((key >> ONE) & mask)
-    for k in range(REACH):
+    for k in range(PROBES):
         slot = np.int64(((key >> ONE) + np.uint64(k)) & mask)
-        if tally.keys[slot] == key:
+        if table.keys[slot] == key:
             return slot
-        if tally.times[slot] < tally.times[least]:
+        if table.times[slot] < table.times[least]:
             least = slot
     return least

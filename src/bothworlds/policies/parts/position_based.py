@@ -1,6 +1,6 @@
-"""What the policies of the position-based model share: examination told or fitted, and how items are placed.
+"""What policies of the position-based model share: examination, given or fitted, and placement by score.
 
-Every pair of twins, one told the examination and one that fits it, has one rule here and differs in nothing else.
+Two policies with the same rule, one with given and one with fitted examination, differ in nothing else.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ...core import Shape
 from ...kernels import Floats, Ints, inner_kernel, kernel
 from ...statistics.rank_one.newton import Workspace, make_workspace, newton
 from .counts import Counts
-from .placing import sort_largest
+from .placement import sort_largest
 from .settings import Forgetting, number, probabilities
 
 __all__ = [
-    "Examined",
-    "Fitted",
-    "Fitting",
+    "ExaminationFit",
+    "FittedExamination",
+    "KnownExamination",
     "Positions",
-    "Rank",
-    "make_rank",
+    "RankWork",
+    "make_rank_work",
     "place",
     "refit",
     "sort_positions",
@@ -39,59 +39,59 @@ class Positions(NamedTuple):
     order: Ints  # (m,)
 
 
-class Rank(NamedTuple):
-    """Room to rank: the score of every item, and the items."""
+class RankWork(NamedTuple):
+    """Work arrays: the score of every item, and items in the order of scores."""
 
     score: Floats  # (n,)
     items: Ints  # (n,)
 
 
-class Fitted(NamedTuple):
-    """Examination as fitted, and when to fit again."""
+class ExaminationFit(NamedTuple):
+    """The fitted examination, and when to fit again."""
 
     positions: Positions
-    due: Floats  # (1,) rounds until then
-    growth: float
+    due: Floats  # (1,) rounds until the next fit
+    growth: float  # share of rounds between two fits
     prior: float
     work: Workspace
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examined(Forgetting):
-    """A policy that is told how likely every position is to be examined."""
+class KnownExamination(Forgetting):
+    """A policy that requires the probability with which every position is examined."""
 
     examination: tuple[float, ...] | None = None
 
     needs: ClassVar[tuple[str, ...]] = ("examination",)
-    twin: ClassVar[str] = ""  # the policy to use where examination is not known
+    twin: ClassVar[str] = ""  # name of the policy to use if examination is not known
 
     def __post_init__(self) -> None:
         super().__post_init__()
         probabilities(self, "examination")
 
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Self:
-        """The policy for some of the positions: with the examination of those."""
+        """Return the policy for a subset of positions, with their examination."""
         if self.examination is None or max(positions, default=-1) >= len(self.examination):
             return self
         return replace(self, examination=tuple(self.examination[j] for j in positions))
 
     def positions(self, shape: Shape) -> Positions:
-        """What it was told, or ValueError."""
+        """Return the given examination; raises ValueError if it is missing or does not fit the shape."""
         if self.examination is None:
-            instead = f"; where it is not known use {self.twin}" if self.twin else ""
+            instead = f"; if it is not known, use {self.twin}" if self.twin else ""
             raise ValueError(f"{self.name} needs examination=...{instead}")
         if len(self.examination) != shape.n_positions:
             raise ValueError(
                 f"examination must have one entry for each of {shape.n_positions} positions; got {self.examination}"
             )
-        told = Positions(np.array(self.examination), np.zeros(shape.n_positions, np.int64))
-        sort_positions(told.examination, told.order)
-        return told
+        positions = Positions(np.array(self.examination), np.zeros(shape.n_positions, np.int64))
+        sort_positions(positions.examination, positions.order)
+        return positions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitting(Forgetting):
-    """A policy that fits examination to its own counts, again and again."""
+class FittedExamination(Forgetting):
+    """A policy that fits examination to its own counts, repeatedly."""
 
     refit: float = 0.02
     prior: float = 0.1
@@ -101,23 +101,23 @@ class Fitting(Forgetting):
         number(self, "refit", above=0.0)
         number(self, "prior", above=0.0)
 
-    def fitted(self, shape: Shape) -> Fitted:
-        """No position examined more than another, to begin with."""
+    def fitted(self, shape: Shape) -> ExaminationFit:
+        """Return the initial fit, with equal examination of all positions."""
         n, m = shape
         equal = Positions(np.ones(m), np.arange(m))
-        return Fitted(equal, np.ones(1), float(self.refit), float(self.prior), make_workspace(n, m))
+        return ExaminationFit(equal, np.ones(1), float(self.refit), float(self.prior), make_workspace(n, m))
 
 
-def make_rank(n: int) -> Rank:
-    """Room to rank n items."""
-    return Rank(np.zeros(n), np.zeros(n, np.int64))
+def make_rank_work(n: int) -> RankWork:
+    """Allocate work arrays for n items."""
+    return RankWork(np.zeros(n), np.zeros(n, np.int64))
 
 
 @inner_kernel
-def refit(counts: Counts, fitted: Fitted) -> None:
-    """Fit attraction and examination anew, if as much has been learned since the last time as asked for."""
+def refit(counts: Counts, fitted: ExaminationFit) -> None:
+    """Fit attraction and examination again if the number of rounds has grown by the share ``growth``."""
     interval = fitted.growth * counts.rounds[0]
-    fitted.due[0] = min(fitted.due[0] - 1.0, interval)  # after a restart there is no reason to wait
+    fitted.due[0] = min(fitted.due[0] - 1.0, interval)  # after a restart the interval is shorter
     if fitted.due[0] > 0.0:
         return
     fitted.due[0] = interval
@@ -139,7 +139,7 @@ def sort_positions(examination: Floats, order: Ints) -> None:
 
 
 @inner_kernel
-def place(rank: Rank, order: Ints, rng: np.random.Generator, ranking: Ints) -> None:
+def place(rank: RankWork, order: Ints, rng: np.random.Generator, ranking: Ints) -> None:
     """Put the item with the k-th largest score at the k-th most examined position; ties at random.
 
     Afterwards ``rank.items`` begins with these items, in order.

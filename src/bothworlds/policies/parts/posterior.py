@@ -8,7 +8,7 @@ With a uniform prior the density is proportional to
 
 for S clicks and :math:`F_j` missing clicks at position j. Its logarithm is concave, so it lies below a *hat*: its
 height at the mode in the middle, and a tangent on either side. Points are drawn under the hat and kept if they are
-under the density; about seven of eight are. The hat depends on the counts alone and is kept between draws.
+under the density; about seven of eight are. The hat depends on the counts alone and is reused between draws.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from numpy.typing import ArrayLike
 from ...kernels import Floats, inner_kernel, kernel
 from .random_stream import uniform
 
-__all__ = ["HAT", "draw", "draw_many", "put_hat"]
+__all__ = ["HAT", "draw", "draw_many", "level_hats", "put_hat"]
 
 TINY, ALMOST_ONE = 1e-300, 1.0 - 2.0**-53  # where logarithms are still finite
-HAT = 8  # numbers in a hat: see put_hat
+# Entries of a hat: the mode, and log f there; where the left and the right tangent reach that height; their slopes;
+# their heights at 0 and at 1, relative to the mode.
+MODE, LOG_PEAK, LEFT, RIGHT, LEFT_SLOPE, RIGHT_SLOPE, HEIGHT_AT_0, HEIGHT_AT_1 = range(8)
+HAT = 8  # entries of a hat
 STEEP = 2.0**0.5  # for a normal density, tangents at this many standard deviations make the smallest hat
 
 
 def draw_many(
     shown: ArrayLike, clicked: ArrayLike, examination: ArrayLike, size: int, rng: np.random.Generator
 ) -> Floats:
-    """``size`` draws of the attraction of an item shown and clicked so often (n_positions,) at every position.
+    """Return ``size`` draws of an item's attraction, given its counts (n_positions,) at every position.
 
     >>> draws = draw_many([10, 5], [7, 1], [1.0, 0.5], 1000, np.random.default_rng(0))
     >>> bool(0.5 < draws.mean() < 0.7)
@@ -52,59 +55,71 @@ def _fill(
         draws[k] = draw(shown, clicked, examination, hat, rng)
 
 
+def level_hats(n: int) -> Floats:
+    """Hats (n, HAT) of items without counts: level from 0 to 1, as the uniform density is."""
+    hats = np.zeros((n, HAT))
+    hats[:, RIGHT] = hats[:, HEIGHT_AT_0] = hats[:, HEIGHT_AT_1] = 1.0
+    return hats
+
+
 @kernel
 def put_hat(shown: Floats, clicked: Floats, examination: Floats, hat: Floats) -> None:
-    """Fit a hat to the counts of one item (m,).
-
-    A hat is: the mode, log f there, where the left tangent and the right one reach that height, their slopes, and how
-    far down they are at 0 and at 1. ``hat[0]`` is where the search for the mode starts.
-    """
+    """Fit a hat (HAT,) to the counts of one item (m,); the search for the mode starts at ``hat[MODE]``."""
     clicks = 0.0
     for j in range(clicked.size):
         clicks += clicked[j]
-    mode = _mode(shown, clicked, examination, clicks, hat[0])
-    top = _height(shown, clicked, examination, clicks, mode)
+    mode = _mode(shown, clicked, examination, clicks, hat[MODE])
+    log_peak = _log_density(shown, clicked, examination, clicks, mode)
     slope, bend = _slopes(shown, clicked, examination, clicks, mode)
     reach = STEEP / math.sqrt(bend) if bend > 0.0 else math.inf
     if slope != 0.0:
         reach = min(reach, 1.0 / abs(slope))  # where the mode is an end of the interval
-    hat[0], hat[1] = mode, top
-    hat[2], hat[3], hat[4], hat[5], hat[6], hat[7] = 0.0, 1.0, 0.0, 0.0, 1.0, 1.0  # level, from 0 to 1
+    hat[MODE], hat[LOG_PEAK] = mode, log_peak
+    # Without tangents the hat is level from 0 to 1.
+    hat[LEFT], hat[LEFT_SLOPE], hat[HEIGHT_AT_0] = 0.0, 0.0, 1.0
+    hat[RIGHT], hat[RIGHT_SLOPE], hat[HEIGHT_AT_1] = 1.0, 0.0, 1.0
     if mode > 0.0:
-        _touch(shown, clicked, examination, clicks, hat, mode * math.exp(-reach / mode), 2)
-        hat[6] = math.exp(-hat[4] * hat[2])
+        at, slope = _tangent(shown, clicked, examination, clicks, hat, mode * math.exp(-reach / mode))
+        if slope > 0.0:
+            hat[LEFT], hat[LEFT_SLOPE] = at, slope
+        hat[HEIGHT_AT_0] = math.exp(-hat[LEFT_SLOPE] * hat[LEFT])
     if mode + reach < 1.0:
-        _touch(shown, clicked, examination, clicks, hat, mode + reach, 3)
-        hat[7] = math.exp(hat[5] * (1.0 - hat[3]))
+        at, slope = _tangent(shown, clicked, examination, clicks, hat, mode + reach)
+        if slope < 0.0:
+            hat[RIGHT], hat[RIGHT_SLOPE] = at, slope
+        hat[HEIGHT_AT_1] = math.exp(hat[RIGHT_SLOPE] * (1.0 - hat[RIGHT]))
 
 
 @inner_kernel
-def _touch(
-    shown: Floats, clicked: Floats, examination: Floats, clicks: float, hat: Floats, point: float, side: int
-) -> None:
-    """Let the hat's tangent on one side touch at a point, or nearer to the mode if the density is tiny there."""
-    down = _height(shown, clicked, examination, clicks, point) - hat[1]
+def _tangent(
+    shown: Floats, clicked: Floats, examination: Floats, clicks: float, hat: Floats, point: float
+) -> tuple[float, float]:
+    """Where the tangent at a point reaches the height of the mode, and its slope.
+
+    The point is moved towards the mode while the density there is tiny. The slope is 0 if there is no usable tangent:
+    rounding may put a point next to the mode on its other side.
+    """
+    down = _log_density(shown, clicked, examination, clicks, point) - hat[LOG_PEAK]
     for _ in range(60):
         if down > -3.0:
             break
-        point = 0.5 * (point + hat[0])
-        down = _height(shown, clicked, examination, clicks, point) - hat[1]
+        point = 0.5 * (point + hat[MODE])
+        down = _log_density(shown, clicked, examination, clicks, point) - hat[LOG_PEAK]
     slope, _bend = _slopes(shown, clicked, examination, clicks, point)
-    # Rounding may put a point next to the mode on its other side: then there is no tangent, but a level hat.
-    if down < 0.0 and (slope > 0.0) == (side == 2) and slope != 0.0:
-        hat[side] = min(max(point - down / slope, 0.0), 1.0)
-        hat[side + 2] = slope
+    if down < 0.0 and slope != 0.0:
+        return min(max(point - down / slope, 0.0), 1.0), slope
+    return 0.0, 0.0
 
 
 @inner_kernel
 def draw(shown: Floats, clicked: Floats, examination: Floats, hat: Floats, source: object) -> float:
-    """One draw, with randomness from a generator or a stream."""
+    """Return one draw; ``source`` is a Generator or a ``Stream``."""
     clicks = 0.0
     for j in range(clicked.size):
         clicks += clicked[j]
-    left, right, rise, fall = hat[2], hat[3], hat[4], hat[5]
-    before = (1.0 - hat[6]) / rise if rise > 0.0 else 0.0
-    after = (hat[7] - 1.0) / fall if fall < 0.0 else 0.0
+    left, right, rise, fall = hat[LEFT], hat[RIGHT], hat[LEFT_SLOPE], hat[RIGHT_SLOPE]
+    before = (1.0 - hat[HEIGHT_AT_0]) / rise if rise > 0.0 else 0.0
+    after = (hat[HEIGHT_AT_1] - 1.0) / fall if fall < 0.0 else 0.0
     area = before + (right - left) + after
     for _ in range(10_000):
         place, under = uniform(source) * area, 0.0
@@ -119,15 +134,15 @@ def draw(shown: Floats, clicked: Floats, examination: Floats, hat: Floats, sourc
         else:
             theta = left + (place - before - after)
         theta = min(max(theta, TINY), ALMOST_ONE)
-        height = _height(shown, clicked, examination, clicks, theta) - hat[1]
+        height = _log_density(shown, clicked, examination, clicks, theta) - hat[LOG_PEAK]
         if math.log(1.0 - uniform(source)) + under <= height:
             return theta
-    return hat[0]
+    return hat[MODE]
 
 
 @inner_kernel
-def _height(shown: Floats, clicked: Floats, examination: Floats, clicks: float, theta: float) -> float:
-    """log f."""
+def _log_density(shown: Floats, clicked: Floats, examination: Floats, clicks: float, theta: float) -> float:
+    """log f at theta."""
     total = clicks * math.log(theta) if clicks > 0.0 else 0.0
     for j in range(shown.size):
         missing = shown[j] - clicked[j]

@@ -1,8 +1,8 @@
-"""Randomness: uniform numbers from a generator that is handed in, or from one that a state carries along.
+"""Uniform random numbers, from a Generator of the caller or from a random stream that is part of a state.
 
-Deciding gets its randomness from the caller, and must leave the state as it is. A policy whose *learning* is random (a
-Markov chain that goes on from round to round, probabilities estimated by drawing again) carries a ``Stream`` in its
-state: it is saved with it, and the same feedback gives the same future.
+``decide`` gets its random generator from the caller and must not change the state. A policy whose *learning* is random
+(a Markov chain that continues from round to round, probabilities estimated by redrawing) has a ``Stream`` in its state:
+it is saved with the state, and the same feedback gives the same future.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ UNIT = 2.0**-53
 
 
 class Stream(NamedTuple):
-    """A random stream in two words: xorshift128, of which the upper 53 bits are used."""
+    """The state of a random stream: xorshift128, of which the upper 53 bits are used."""
 
     words: NDArray[np.uint64]  # (2,)
 
     def random(self) -> float:
-        """A uniform number from [0, 1), so that a stream can stand in wherever kernels are handed a Generator."""
+        """Return a uniform number from [0, 1), so that kernels accept a stream in place of a Generator."""
         return uniform(self)
 
 
 def make_stream(*key: int) -> Stream:
-    """A stream of its own for every key.
+    """Return the stream of a key; different keys have different streams.
 
     >>> bool(uniform(make_stream(1)) == uniform(make_stream(1)) != uniform(make_stream(2)))
     True
@@ -43,7 +43,7 @@ def make_stream(*key: int) -> Stream:
 
 
 def uniform(source: Any) -> float:
-    """A uniform number from [0, 1), from a ``numpy.random.Generator`` or from a stream."""
+    """Return a uniform number from [0, 1); ``source`` is a ``numpy.random.Generator`` or a stream."""
     return source.random() if isinstance(source, np.random.Generator) else getattr(_step, "py_func", _step)(source)
 
 
@@ -73,10 +73,10 @@ def _step(stream: Stream) -> float:
 
 @inner_kernel
 def absorb(stream: Stream, ranking: Any) -> None:
-    """Make what follows depend on what was shown, so that no two histories share their randomness."""
+    """Mix a ranking into the stream, so that different histories have different random numbers."""
     for j in range(ranking.size):
         item = np.uint64(ranking[j] + 1)
-        # Low bits take many steps to reach the top ones, which are what a uniform number is made of.
+        # Uniform numbers use the high bits, which the low bits reach only after many steps.
         stream.words[0] ^= item ^ (item << UP) ^ (item << TO_TOP)
         _step(stream)
     for _ in range(4):

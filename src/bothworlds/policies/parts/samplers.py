@@ -1,7 +1,7 @@
-"""Random numbers of the usual laws, from a generator that is handed in or from a stream that a state carries.
+"""Random numbers of the usual distributions, from a Generator or from a random stream.
 
 NumPy's own samplers cannot draw from a :class:`~bothworlds.policies.parts.random_stream.Stream`. All of these take
-constant time on average, whatever the parameters: posteriors of millions of clicks cost no more than those of a few.
+constant time on average, for all parameters: the posterior of millions of clicks costs no more than that of a few.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STIRLING = (
 
 @inner_kernel
 def normal(source: Any) -> float:
-    """A standard normal number, by Marsaglia's polar method."""
+    """Draw from the standard normal distribution, by Marsaglia's polar method."""
     while True:
         x, y = 2.0 * uniform(source) - 1.0, 2.0 * uniform(source) - 1.0
         r = x * x + y * y
@@ -41,7 +41,7 @@ def normal(source: Any) -> float:
 
 @inner_kernel
 def gamma(source: Any, shape: float) -> float:
-    """A gamma number of a shape above 0 and scale 1 (Marsaglia, Tsang: ACM TOMS 26, 2000)."""
+    """Draw from the gamma distribution with a shape above 0 and scale 1 (Marsaglia, Tsang: ACM TOMS 26, 2000)."""
     boost = 1.0
     if shape < 1.0:
         boost = (1.0 - uniform(source)) ** (1.0 / shape)
@@ -60,7 +60,7 @@ def gamma(source: Any, shape: float) -> float:
 
 @inner_kernel
 def beta(source: Any, a: float, b: float) -> float:
-    """A Beta(a, b) number; with a and b next to 0, one of the ends, since nothing between them can be told apart."""
+    """Draw from Beta(a, b); returns 0 or 1 if a and b are so small that all other values underflow."""
     x, y = gamma(source, a), gamma(source, b)
     if x + y > 0.0:
         return x / (x + y)
@@ -69,7 +69,7 @@ def beta(source: Any, a: float, b: float) -> float:
 
 @inner_kernel
 def binomial(source: Any, n: float, p: float) -> float:
-    """Successes in n trials, a whole number given and returned as a float; n up to 1e15."""
+    """Draw the number of successes in n trials; both are whole numbers as floats, n up to 1e15."""
     if n <= 0.0 or p <= 0.0:
         return 0.0
     if p >= 1.0:
@@ -81,9 +81,9 @@ def binomial(source: Any, n: float, p: float) -> float:
 
 @inner_kernel
 def _by_inversion(source: Any, n: float, p: float) -> float:
-    """Add up probabilities from 0 on; for few successes."""
+    """Draw by summing probabilities from 0 on; for few expected successes."""
     odds, nothing = p / (1.0 - p), math.exp(n * math.log1p(-p))
-    bound = min(n, 110.0)  # rounding may leave a crumb of probability that no number of successes has
+    bound = min(n, 110.0)  # because of rounding, probabilities may sum to less than u
     while True:
         k, probability, u = 0.0, nothing, uniform(source)
         while u >= probability and k <= bound:
@@ -117,7 +117,7 @@ def _by_rejection(source: Any, n: float, p: float) -> float:
 
 @inner_kernel
 def _log_ratio(n: float, p: float, k: float) -> float:
-    """How much less likely k successes are than the most likely number of them, in logarithms."""
+    """Return the log probability of k successes minus that of the most likely number."""
     mode, odds = math.floor((n + 1.0) * p), p / (1.0 - p)
     return (
         (mode + 0.5) * math.log((mode + 1.0) / (odds * (n - mode + 1.0)))
@@ -129,7 +129,7 @@ def _log_ratio(n: float, p: float, k: float) -> float:
 
 @inner_kernel
 def _stirling(k: float) -> float:
-    """What Stirling's formula leaves of log k!."""
+    """Return log k! minus Stirling's formula."""
     if k < 10.0:
         return STIRLING[int(k)]
     inverse = 1.0 / ((k + 1.0) * (k + 1.0))
@@ -138,10 +138,10 @@ def _stirling(k: float) -> float:
 
 @inner_kernel
 def step_within_unit(source: Any, start: float, sigma: float) -> float:
-    """A normal number around ``start``, from (0, 1), given that it lies in (0, 1).
+    """Draw from the normal distribution around ``start``, from (0, 1), truncated to (0, 1).
 
-    Rejection, from the uniform law where sigma is large and from the normal one where it is small: either way more
-    than two of five tries succeed, where a walk with sigma = 1000 would leave the interval thousands of times.
+    Rejection sampling, from the uniform distribution for large sigma and from the normal one for small sigma: more than
+    two of five proposals are accepted. With sigma = 1000, normal proposals alone would be rejected thousands of times.
     """
     while True:
         if sigma >= 0.5:
@@ -157,14 +157,14 @@ def step_within_unit(source: Any, start: float, sigma: float) -> float:
 
 @inner_kernel
 def round_at_random(source: Any, x: float) -> float:
-    """One of the two whole numbers around x, such that x is the mean."""
+    """Round x up or down at random, such that the mean is x."""
     low = math.floor(x)
     return low + 1.0 if x > low and uniform(source) < x - low else low
 
 
 @inner_kernel
 def shuffle(source: Any, items: Ints) -> None:
-    """Fill in the numbers from 0 on, in random order."""
+    """Fill in a random permutation."""
     for k in range(items.size):
         other = int(uniform(source) * (k + 1))
         items[k] = items[other]

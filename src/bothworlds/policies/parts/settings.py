@@ -1,4 +1,4 @@
-"""Settings that several policies have, and the checks on them."""
+"""Settings that several policies share, and their validation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Forgetting", "Planning", "Restarting", "choice", "number", "probabil
 
 
 def number(policy: Any, setting: str, above: float = -math.inf, below: float = math.inf, closed: str = "") -> None:
-    """Ask that a setting be a finite number between two limits; ``closed`` is "[", "]" or "[]" to include them.
+    """Raise ValueError unless a setting is a finite number between two limits; ``closed`` is "[", "]" or "[]".
 
     >>> from types import SimpleNamespace
     >>> number(SimpleNamespace(rate=0.0), "rate", above=0.0)
@@ -41,7 +41,7 @@ def number(policy: Any, setting: str, above: float = -math.inf, below: float = m
 
 
 def whole(policy: Any, setting: str, least: int, *, optional: bool = False) -> None:
-    """Ask that a setting be a whole number of at least ``least``, or None where it is ``optional``."""
+    """Raise ValueError unless a setting is a whole number of at least ``least``, or None if it is ``optional``."""
     value = getattr(policy, setting)
     if optional and value is None:
         return
@@ -51,14 +51,14 @@ def whole(policy: Any, setting: str, least: int, *, optional: bool = False) -> N
 
 
 def choice(policy: Any, setting: str, known: Sequence[str]) -> None:
-    """Ask that a setting be one of a few words."""
+    """Raise ValueError unless a setting is one of the known words."""
     value = getattr(policy, setting)
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{setting} must be one of {', '.join(known)}; got {value!r}")
 
 
 def probabilities(policy: Any, setting: str) -> None:
-    """Ask that a setting be a list of probabilities above 0, or None; it is kept as a tuple."""
+    """Raise ValueError unless a setting is a list of probabilities above 0, or None; it is stored as a tuple."""
     value = getattr(policy, setting)
     if value is None:
         return
@@ -73,7 +73,7 @@ def probabilities(policy: Any, setting: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Forgetting(CompiledPolicy):
-    """A policy that counts, and may forget: ``window`` and ``discount``."""
+    """A policy with counts that may forget: ``window`` and ``discount``."""
 
     window: int | None = None
     discount: float = 1.0
@@ -85,20 +85,20 @@ class Forgetting(CompiledPolicy):
             raise ValueError("window and discount are two ways to forget; give one of them")
 
     def counts(self, shape: Shape) -> Counts:
-        """Empty counts that forget as the settings say."""
+        """Return empty counts with the window and the discount of the settings."""
         return make_counts(*shape, self.window, self.discount)
 
-    def recalled(self, ledger: Ledger) -> Any:
-        """A state whose counts are those of a ledger, or ValueError if it forgets: a ledger does not say when."""
+    def state_from_counts(self, ledger: Ledger) -> Any:
+        """Return a state with the counts of a ledger; raises ValueError if it forgets: a ledger has no times."""
         if self.window is not None or self.discount < 1.0:
-            raise ValueError(f"what {self.label} has learned depends on the order of events, since it forgets old ones")
+            raise ValueError(f"the state of {self.label} depends on the order of events, since it forgets old ones")
         state = self.init(*ledger.shown.shape)
         state.counts.shown[:], state.counts.clicked[:] = ledger.shown, ledger.clicked
         state.counts.rounds[0] = state.counts.learned[0] = ledger.rounds
         return state
 
     def memory(self) -> float:
-        """How many rounds it remembers at most; no confidence bound needs to hold for longer than that.
+        """Return the largest number of rounds that it remembers; confidence bounds need not hold for longer.
 
         >>> import bothworlds
         >>> bothworlds.policy("comb-ts").memory(), bothworlds.policy("comb-ts", window=500).memory()
@@ -113,27 +113,27 @@ class Forgetting(CompiledPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class Restarting(CompiledPolicy):
-    """A policy that needs no horizon, and may start anew every ``restart`` rounds."""
+    """A policy that needs no horizon, and may start again every ``restart`` rounds."""
 
     restart: int | None = None
 
     def __post_init__(self) -> None:
         whole(self, "restart", 1, optional=True)
 
-    def at_round(self, epochs: Epochs, rounds: int) -> None:
-        """Set the clock to a number of rounds, or ValueError if it restarts: a ledger does not say what came when."""
+    def advance_epochs(self, epochs: Epochs, rounds: int) -> None:
+        """Advance the epochs by a number of rounds; raises ValueError if it restarts: a ledger has no times."""
         if self.restart is not None:
-            raise ValueError(f"what {self.label} has learned depends on the order of events, since it starts anew")
+            raise ValueError(f"the state of {self.label} depends on the order of events, since it restarts")
         go_forward(epochs, rounds)
 
     def epochs(self) -> Epochs:
-        """The clock of its epochs: one without end, unless it restarts."""
+        """Return its epochs: one without end, unless it restarts."""
         return make_epochs(None, self.restart, anytime=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planning(Restarting):
-    """A policy that plans for a ``horizon``; where nobody tells it, by the doubling trick."""
+    """A policy that plans for a ``horizon``; without one, it uses the doubling trick."""
 
     horizon: int | None = None
 
@@ -142,5 +142,5 @@ class Planning(Restarting):
         whole(self, "horizon", 1, optional=True)
 
     def epochs(self) -> Epochs:
-        """The clock of its epochs: one of the length it is told, or doubling, or restarting."""
+        """Return its epochs: one with the horizon of the settings, or doubling, or restarting."""
         return make_epochs(self.horizon, self.restart)

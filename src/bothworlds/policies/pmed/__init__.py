@@ -1,4 +1,4 @@
-"""PMED, and the geometry that only it uses."""
+"""The policy PMED, and the geometry that only PMED uses."""
 
 from .policy import Pmed
 

@@ -1,18 +1,18 @@
-r"""What else could be true: the model in which another list is best, and which is hardest to tell from the present one.
+r"""Alternative models: among those with another best list, the one that is hardest to distinguish from the fit.
 
 Items are sorted by attraction :math:`\theta`, so that the best list shows item l at position l. While it is shown, an
 alternative :math:`(\theta', \kappa')` with the same click rates there, :math:`\theta'_l \kappa'_l = \theta_l \kappa_l`,
-looks the same; it is told apart by showing other pairs, :math:`q_{ij}` times each:
+looks the same; only other pairs distinguish it. If they are shown :math:`q_{ij}` times, its divergence is at least
 
 .. math:: \min_{\theta', \kappa'} \; \sum_{i \ne j} q_{ij} \, kl(\theta_i \kappa_j, \theta'_i \kappa'_j)
 
 over :math:`1 = \kappa'_1 \ge \kappa'_2 \ge \ldots` and :math:`\theta' \le 1` in which another list is best. Between any
 such model and the true one there is a point where two neighbours tie for the first time, :math:`\theta'_l =
-\theta'_{l+1}` or :math:`\theta'_m = \theta'_i` with i > m, and by convexity it is no easier to tell apart. So there are
+\theta'_{l+1}` or :math:`\theta'_m = \theta'_i` with i > m, and by convexity its divergence is no larger. So there are
 n - 1 problems, each convex in :math:`b = \log \kappa'` and :math:`a = \log \theta'`, since :math:`kl(p, e^u)` is convex
-in u. Items that are on the list have :math:`a_l = \log(\theta_l \kappa_l) - b_l`; those that are not have an a of their
-own, which is eliminated from every Newton step. The order of positions and :math:`\theta' \le 1` are inequalities
-between the b, kept by the interior point method of ``interior.py``.
+in u. Items on the list have :math:`a_l = \log(\theta_l \kappa_l) - b_l`; every other item has its own variable a, which
+is eliminated from every Newton step. The order of positions and :math:`\theta' \le 1` are inequality constraints on b,
+enforced by the interior point method of ``interior_point.py``.
 """
 
 from __future__ import annotations
@@ -24,64 +24,85 @@ import numpy as np
 
 from ...kernels import Floats, Ints, inner_kernel, kernel
 
-__all__ = ["Rival", "divergence", "fill_cut", "is_free", "load", "make_rival", "place", "set_slack"]
+__all__ = [
+    "Alternative",
+    "divergence",
+    "fill_cut",
+    "is_free",
+    "load_weights",
+    "make_alternative",
+    "set_slack",
+    "set_starting_point",
+]
 
-EPS = 1e-15  # slack that is lost in rounding
-NEAR = 1e-7  # weight of the squared distance from the truth: chooses where the divergence leaves a choice
-WEIGHT, RATE, CURVE = 0, 1, 2  # what is known of a pair that is shown
-PULL, BEND = 0, 1  # first and second derivative in one a
-HERE, STEP = 0, 1  # a point, and a step from it
+SMALLEST_SLACK = 1e-15  # less is lost in rounding
+REGULARIZATION = 1e-7  # weight of the squared distance from the truth; makes the minimum unique
 
 
-class Rival(NamedTuple):
-    """One alternative and the room to find it in, for n items and m positions.
+class Alternative(NamedTuple):
+    """An alternative model for n items and m positions, and the work arrays of the search for it.
 
-    Constraints c < m - 1 say that b falls from position c to the next, constraints m + j that theta' at j is at most 1.
+    Pairs that are shown are kept as a sparse matrix in row-major order. Constraint c < m - 1 says that b falls from
+    position c to the next, constraint m + j that theta' at j is at most 1.
     """
 
     log_theta: Floats  # (n,) descending
     log_kappa: Floats  # (m,) descending from 0
-    log_shared: Floats  # (m,) their sum: the click rates that all alternatives share
+    log_shared: Floats  # (m,) log click rates of the best list, shared by all alternatives
     head: Ints  # (n + 1,) where the pairs of an item begin
-    column: Ints  # (n m,) their positions
-    pair: Floats  # (3, n m) their weights, click probabilities and second derivatives
-    b: Floats  # (2, m) log kappa', and a step
-    a: Floats  # (2, n) log theta' of items that are not on the list, and a step
-    slack: Floats  # (2, 2 m) of constraints, and a step; infinite where no variable is concerned
-    lam: Floats  # (2, 2 m) multipliers, and a step
-    force: Floats  # (2, n) derivatives in a
+    column: Ints  # (n m,) position of every pair
+    weight: Floats  # (n m,) weight of every pair
+    rate: Floats  # (n m,) click probability of every pair
+    curvature: Floats  # (n m,) second derivative of every pair's divergence
+    b: Floats  # (m,) log kappa'
+    b_step: Floats  # (m,)
+    a: Floats  # (n,) log theta' of items that are not on the list
+    a_step: Floats  # (n,)
+    slack: Floats  # (2 m,) of the constraints; infinite for a constraint without a variable
+    slack_step: Floats  # (2 m,)
+    lam: Floats  # (2 m,) multipliers of the constraints
+    lam_step: Floats  # (2 m,)
+    a_gradient: Floats  # (n,) first derivative in every a
+    a_curvature: Floats  # (n,) second derivative in every a
     gradient: Floats  # (m,) in b
-    hessian: Floats  # (m, m)
-    variable: Ints  # (m,) which variable moves b, or -1
-    system: Floats  # (m, m) Newton's equations,
-    step: Floats  # (m,) and their solution
+    hessian: Floats  # (m, m) in b
+    variable: Ints  # (m,) index of the variable that b of a position follows, or -1
+    system: Floats  # (m, m) matrix of the Newton step, then its Cholesky factor
+    solution: Floats  # (m,) of the Newton system
 
 
-def make_rival(n: int, m: int) -> Rival:
-    """Allocate the room to find alternatives in."""
-    return Rival(
+def make_alternative(n: int, m: int) -> Alternative:
+    """Allocate an alternative for n items and m positions."""
+    return Alternative(
         log_theta=np.zeros(n),
         log_kappa=np.zeros(m),
         log_shared=np.zeros(m),
         head=np.zeros(n + 1, np.int64),
         column=np.zeros(n * m, np.int64),
-        pair=np.zeros((3, n * m)),
-        b=np.zeros((2, m)),
-        a=np.zeros((2, n)),
-        slack=np.zeros((2, 2 * m)),
-        lam=np.zeros((2, 2 * m)),
-        force=np.zeros((2, n)),
+        weight=np.zeros(n * m),
+        rate=np.zeros(n * m),
+        curvature=np.zeros(n * m),
+        b=np.zeros(m),
+        b_step=np.zeros(m),
+        a=np.zeros(n),
+        a_step=np.zeros(n),
+        slack=np.zeros(2 * m),
+        slack_step=np.zeros(2 * m),
+        lam=np.zeros(2 * m),
+        lam_step=np.zeros(2 * m),
+        a_gradient=np.zeros(n),
+        a_curvature=np.zeros(n),
         gradient=np.zeros(m),
         hessian=np.zeros((m, m)),
         variable=np.zeros(m, np.int64),
         system=np.zeros((m, m)),
-        step=np.zeros(m),
+        solution=np.zeros(m),
     )
 
 
 @kernel
-def load(r: Rival, q: Floats) -> None:
-    """Take the pairs with a weight from q (n, m), except those of the best list, which tell nothing apart."""
+def load_weights(r: Alternative, q: Floats) -> None:
+    """Load the pairs with a positive weight in q (n, m), except those of the best list: all models agree there."""
     n, m = q.shape
     count = 0
     for j in range(m):
@@ -91,22 +112,21 @@ def load(r: Rival, q: Floats) -> None:
         for j in range(m):
             if q[i, j] > 0.0 and i != j:
                 r.column[count] = j
-                r.pair[WEIGHT, count] = q[i, j]
-                r.pair[RATE, count] = math.exp(r.log_theta[i] + r.log_kappa[j])
+                r.weight[count] = q[i, j]
+                r.rate[count] = math.exp(r.log_theta[i] + r.log_kappa[j])
                 count += 1
     r.head[n] = count
 
 
 @inner_kernel
-def place(r: Rival, k: int) -> None:
-    """Assign variables to positions for alternative k, and start well inside all constraints.
+def set_starting_point(r: Alternative, k: int) -> None:
+    """Assign variables to positions for alternative k, and set (a, b) to a point well inside all constraints.
 
-    Halfway between all positions alike and the decline of the shared click rates, except where two items tie: there
-    kappa' falls as the shared click rates do.
+    log kappa' falls half as fast as the shared click rates; at the two positions whose items tie it falls as fast.
     """
     m, shared = r.log_shared.size, r.log_shared
     r.variable[0] = -1
-    r.b[HERE, 0] = 0.0
+    r.b[0] = 0.0
     free = 0
     for j in range(1, m):
         fall = shared[j] - shared[j - 1]
@@ -116,110 +136,110 @@ def place(r: Rival, k: int) -> None:
             r.variable[j] = free
             free += 1
             fall *= 0.5
-        r.b[HERE, j] = r.b[HERE, j - 1] + fall
+        r.b[j] = r.b[j - 1] + fall
     for i in range(m, r.log_theta.size):
-        r.a[HERE, i] = 0.0
+        r.a[i] = 0.0
         for e in range(r.head[i], r.head[i + 1]):
-            r.a[HERE, i] = min(r.a[HERE, i], math.log(r.pair[RATE, e]) - r.b[HERE, r.column[e]])
+            r.a[i] = min(r.a[i], math.log(r.rate[e]) - r.b[r.column[e]])
 
 
 @inner_kernel
-def set_slack(r: Rival) -> None:
-    """How far b is inside its constraints."""
+def set_slack(r: Alternative) -> None:
+    """Compute the slack of every constraint at b."""
     m, b = r.log_shared.size, r.b
     for j in range(m):
-        r.slack[HERE, j] = math.inf
+        r.slack[j] = math.inf
         if j < m - 1 and r.variable[j] != r.variable[j + 1]:
-            r.slack[HERE, j] = max(b[HERE, j] - b[HERE, j + 1], EPS)
-        r.slack[HERE, m + j] = max(b[HERE, j] - r.log_shared[j], EPS) if r.variable[j] >= 0 else math.inf
+            r.slack[j] = max(b[j] - b[j + 1], SMALLEST_SLACK)
+        r.slack[m + j] = max(b[j] - r.log_shared[j], SMALLEST_SLACK) if r.variable[j] >= 0 else math.inf
 
 
 @inner_kernel
 def anchor(i: int, k: int, m: int) -> int:
-    """The position whose b fixes theta' of item i: its own, the last for the challenger, -1 if there is none."""
+    """The position whose b determines theta' of item i: its own, the last one for item k + 1, otherwise -1."""
     return i if i < m else (m - 1 if i == k + 1 else -1)
 
 
 @inner_kernel
-def is_free(r: Rival, i: int, k: int) -> bool:
-    """Whether item i has an a of its own that matters; one that is shown at a single position adapts to it."""
+def is_free(r: Alternative, i: int, k: int) -> bool:
+    """Whether a of item i is a variable of the problem; an item shown at one position fits exactly there."""
     return i >= r.log_shared.size and i != k + 1 and r.head[i + 1] - r.head[i] > 1
 
 
 @inner_kernel
-def divergence(r: Rival, k: int) -> float:
-    """The divergence at (a, b), with gradient and Hessian in b, and in every a; infinite outside the domain."""
+def divergence(r: Alternative, k: int) -> float:
+    """Return the divergence at (a, b), infinite outside the domain; fill in the derivatives in b and in every a."""
     m = r.log_shared.size
     total = 0.0
     for j in range(m):
-        r.gradient[j] = NEAR * (r.b[HERE, j] - r.log_kappa[j])
+        r.gradient[j] = REGULARIZATION * (r.b[j] - r.log_kappa[j])
         for other in range(m):
-            r.hessian[j, other] = NEAR if j == other else 0.0
+            r.hessian[j, other] = REGULARIZATION if j == other else 0.0
     for i in range(r.log_theta.size):
         at = anchor(i, k, m)
         if at < 0 and not is_free(r, i, k):
             continue
-        a = r.a[HERE, i] if at < 0 else r.log_shared[at] - r.b[HERE, at]
-        pull, bend = 0.0, 0.0
+        a = r.a[i] if at < 0 else r.log_shared[at] - r.b[at]
+        a_gradient, a_curvature = 0.0, 0.0
         for e in range(r.head[i], r.head[i + 1]):
-            j, w, p = r.column[e], r.pair[WEIGHT, e], r.pair[RATE, e]
-            u = a + r.b[HERE, j]
+            j, w, p = r.column[e], r.weight[e], r.rate[e]
+            u = a + r.b[j]
             if not u < 0.0:
                 return math.inf
             rest = -math.expm1(u)
             odds = (1.0 - rest) / rest
             total += w * max(p * (math.log(p) - u) + (1.0 - p) * (math.log1p(-p) - math.log(rest)), 0.0)
             slope, curve = w * ((1.0 - p) * odds - p), w * (1.0 - p) * odds / rest
-            pull += slope
-            bend += curve
+            a_gradient += slope
+            a_curvature += curve
             r.gradient[j] += slope
             r.hessian[j, j] += curve
-            r.pair[CURVE, e] = curve
+            r.curvature[e] = curve
             if at >= 0:
                 r.hessian[j, at] -= curve
                 r.hessian[at, j] -= curve
-        r.force[PULL, i] = pull
-        r.force[BEND, i] = bend
-        if at >= 0:  # this a is a constant minus b[at]
-            r.gradient[at] -= pull
-            r.hessian[at, at] += bend
+        r.a_gradient[i] = a_gradient
+        r.a_curvature[i] = a_curvature
+        if at >= 0:  # a is a constant minus b[at]
+            r.gradient[at] -= a_gradient
+            r.hessian[at, at] += a_curvature
     return total
 
 
 @kernel
-def fill_cut(r: Rival, k: int, cut: Floats) -> None:
-    """The divergence of every pair, row by row (n m,), in the alternative found last.
+def fill_cut(r: Alternative, k: int, cut: Floats) -> None:
+    """Fill in the divergence of every pair, row by row (n m,), in the alternative that was computed last.
 
-    An item that has no weight anywhere is given the attraction that fits it best at all positions alike.
+    An item without a weight at any position gets the attraction that fits it best with equal weights.
     """
     n, m = r.log_theta.size, r.log_shared.size
     for i in range(n):
         at, first = anchor(i, k, m), r.head[i]
-        a = r.log_shared[at] - r.b[HERE, at] if at >= 0 else r.a[HERE, i]
+        a = r.log_shared[at] - r.b[at] if at >= 0 else r.a[i]
         if at < 0 and r.head[i + 1] == first + 1:
-            a = math.log(r.pair[RATE, first]) - r.b[HERE, r.column[first]]
+            a = math.log(r.rate[first]) - r.b[r.column[first]]
         elif at < 0 and r.head[i + 1] == first:
             a = best_fit(r, i)
         for j in range(m):
-            v, u = r.log_theta[i] + r.log_kappa[j], min(a + r.b[HERE, j], -1e-15)
+            v, u = r.log_theta[i] + r.log_kappa[j], min(a + r.b[j], -1e-15)
             gap = math.exp(v) * (v - u) - math.expm1(v) * math.log(math.expm1(v) / math.expm1(u))
             cut[i * m + j] = max(gap, 0.0) if i != j else 0.0
 
 
 @inner_kernel
-def best_fit(r: Rival, i: int) -> float:
-    """The a that minimises the divergence of item i with equal weights, by Newton's method from below."""
+def best_fit(r: Alternative, i: int) -> float:
+    """Return the a that minimises the divergence of item i with equal weights, by Newton's method from below."""
     m, a = r.log_shared.size, 0.0
     for j in range(m):
-        a = min(a, r.log_theta[i] + r.log_kappa[j] - r.b[HERE, j])
+        a = min(a, r.log_theta[i] + r.log_kappa[j] - r.b[j])
     for _ in range(20):
-        pull, bend = 0.0, 0.0
+        gradient, curvature = 0.0, 0.0
         for j in range(m):
-            p, rest = math.exp(r.log_theta[i] + r.log_kappa[j]), -math.expm1(a + r.b[HERE, j])
+            p, rest = math.exp(r.log_theta[i] + r.log_kappa[j]), -math.expm1(a + r.b[j])
             odds = (1.0 - rest) / rest
-            pull += (1.0 - p) * odds - p
-            bend += (1.0 - p) * odds / rest
-        step = min(-pull / bend, -0.5 * a)
+            gradient += (1.0 - p) * odds - p
+            curvature += (1.0 - p) * odds / rest
+        step = min(-gradient / curvature, -0.5 * a)
         a += step
         if abs(step) < 1e-9:
             break

@@ -1,18 +1,18 @@
-r"""How much of which exploration is needed to be sure of the best list, at the least cost.
+r"""The cheapest exploration that distinguishes the fitted model from every model with another best list.
 
 Items are sorted by attraction, the best list shows item l at position l. Showing pairs :math:`q_{ij}` times costs
 
 .. math:: \min_q \; \sum_{ij} (\theta_j - \theta_i) \kappa_j q_{ij}
 
-and must be enough to tell every alternative apart (``alternatives.py``): :math:`\sum_{i \ne j} q_{ij} kl_{ij} \ge 1`.
-Lists have all their positions filled: columns of q sum to some s, rows to at most s. The best list itself is free, so s
-may be as large as one likes, and what remains of these conditions is that an item of the list is shown at other
-positions no more often than others take its own:
+and must distinguish every alternative (``alternatives.py``): :math:`\sum_{i \ne j} q_{ij} kl_{ij} \ge 1`.
+Every position of a list is filled: columns of q sum to some s, rows to at most s. The best list itself costs nothing,
+so s may be arbitrarily large, and the remaining condition is that an item of the best list is shown at other positions
+no more often than other items are shown at its own:
 
 .. math:: \sum_{i \ne l} q_{il} \ge \sum_{j \ne l} q_{lj} \quad\text{for}\quad l \le m.
 
-There are infinitely many alternatives; those that a solution violates most are added as cuts and the programme is
-solved again. At the end q is scaled up so that all are satisfied: by as much the cost can be too high, relatively.
+There are infinitely many alternatives; those that a solution violates most are added as cuts, and the linear programme
+is solved again. At the end q is scaled up to satisfy all constraints. The scale bounds the relative excess cost.
 """
 
 from __future__ import annotations
@@ -23,76 +23,96 @@ from typing import NamedTuple
 import numpy as np
 
 from ...kernels import Floats, Ints, inner_kernel, kernel
-from .alternatives import Rival, fill_cut, load, make_rival
-from .interior_point import closest
-from .linear_program import Programme, add_row, drop_slack_rows, make_programme, optimize, pivot, read_solution, restart
+from .alternatives import Alternative, fill_cut, load_weights, make_alternative
+from .interior_point import closest_alternative
+from .linear_program import (
+    LinearProgram,
+    add_row,
+    drop_slack_rows,
+    make_linear_program,
+    optimize,
+    pivot,
+    read_solution,
+    restart,
+)
 
 __all__ = ["Planner", "make_planner", "plan"]
 
+LEAST_COST = 1e-5  # relative to the largest cost
 
-EXERTION = 1e-5  # the least price, relative to the highest
+
+class PlannerEffort(NamedTuple):
+    """What the planner did since the state was made."""
+
+    plans: Ints  # (1,)
+    programmes: Ints  # (1,) linear programmes solved
+    pivots: Ints  # (1,)
+    ended_by_rounding: Ints  # (1,) plans whose remaining violation was below the accuracy of the solver
+    unsolved: Ints  # (1,) plans whose linear programme could not be solved
 
 
 class Planner(NamedTuple):
-    """Everything a plan writes to."""
+    """The problem, the plan and all work arrays."""
 
-    rival: Rival
-    lp: Programme
+    alternative: Alternative
+    lp: LinearProgram
     q: Floats  # (n, m) the plan
     row: Floats  # (n m,) costs, a cut or a solution
-    effort: Ints  # (6,) plans, programmes solved, cuts, pivots; plans that rounding ended, and that could not be solved
+    effort: PlannerEffort
 
 
 def make_planner(n: int, m: int, most_cuts: int) -> Planner:
-    """Allocate what a plan needs; ``most_cuts`` cuts are kept beside one for every alternative."""
+    """Allocate a planner that holds one cut for every alternative and ``most_cuts`` more."""
     return Planner(
-        rival=make_rival(n, m),
-        lp=make_programme(n * m, m + n - 1 + most_cuts),
+        alternative=make_alternative(n, m),
+        lp=make_linear_program(n * m, m + n - 1 + most_cuts),
         q=np.zeros((n, m)),
         row=np.zeros(n * m),
-        effort=np.zeros(6, np.int64),
+        effort=PlannerEffort(*np.zeros((5, 1), np.int64)),
     )
 
 
 @kernel
 def plan(p: Planner, tolerance: float, rounds: int) -> float:
-    """Fill q for the logarithms in ``rival``; return by how much its cost can be too high, relative to the least.
+    """Fill q for the model in ``alternative``; return a bound on its excess cost, relative to the least cost.
 
-    The last plan is where the search for alternatives starts.
+    The search for cuts starts from the previous plan.
     """
     n, m = p.q.shape
-    p.effort[0] += 1
-    begin(p)
-    # At first there is a cut for every alternative, told apart or not: the last plan may well be too much.
+    p.effort.plans[0] += 1
+    set_up_program(p)
+    # The first pass adds a cut for every alternative, violated or not: the previous plan may explore too much.
     enough, worst = math.inf, 0.0
     for turn in range(rounds + 1):
-        cutting = turn < rounds  # the last time q is only looked at
-        load(p.rival, p.q)
+        cutting = turn < rounds  # the last pass only evaluates q
+        load_weights(p.alternative, p.q)
         worst = min(enough, 1.0)
-        if p.lp.size[0] + n > p.lp.table.shape[0]:
+        if p.lp.n_rows[0] + n > p.lp.table.shape[0]:
             drop_slack_rows(p.lp, m)
         for k in range(n - 1):
-            value = closest(p.rival, k, enough)
+            value = closest_alternative(p.alternative, k, enough)
             if value < enough:
                 worst = min(worst, value)
                 if cutting:
-                    fill_cut(p.rival, k, p.row)
+                    fill_cut(p.alternative, k, p.row)
                     cutting = add_cut(p)
         if worst == enough or not cutting:
             break
         enough = 1.0 - tolerance
         pivots = optimize(p.lp, 50 * (n + m) + 1000)
         if pivots == 0:
-            worst = 1.0  # what is missing is lost in rounding
-        if pivots <= 0:
-            p.effort[4 if pivots == 0 else 5] += 1
+            worst = 1.0  # the violation is below the accuracy of the solver
+            p.effort.ended_by_rounding[0] += 1
             break
-        p.effort[1] += 1
-        p.effort[3] += pivots
+        if pivots < 0:
+            p.effort.unsolved[0] += 1
+            break
+        p.effort.programmes[0] += 1
+        p.effort.pivots[0] += pivots
         read_solution(p.lp, p.row)
         for k in range(n * m):
             p.q[k // m, k % m] = p.row[k]
-    scale = 1.0 / max(worst, 1e-3)  # a plan that is off by more than a thousandfold is no plan
+    scale = 1.0 / max(worst, 1e-3)  # limits the scale where the plan is far from feasible
     for i in range(n):
         for j in range(m):
             p.q[i, j] *= scale
@@ -100,18 +120,18 @@ def plan(p: Planner, tolerance: float, rounds: int) -> float:
 
 
 @inner_kernel
-def begin(p: Planner) -> None:
-    """Costs and flows, with items shown one place too high in the basis: so no reduced cost is negative.
+def set_up_program(p: Planner) -> None:
+    """Set the costs and the flow constraints, with items shown one position too high in the basis.
 
-    What costs nothing, such as a swap of positions that are alike, is given a price all the same, or it might be asked
-    for without end.
+    In that basis no reduced cost is negative. Pairs that cost nothing, such as a swap of positions with equal
+    examination, get a small cost, without which their number would be unbounded.
     """
     n, m = p.q.shape
-    r = p.rival
+    r = p.alternative
     for k in range(n * m):
         i, j = k // m, k % m
         p.row[k] = (math.exp(r.log_theta[j]) - math.exp(r.log_theta[i])) * math.exp(r.log_kappa[j])
-        if p.effort[0] <= 1:
+        if p.effort.plans[0] <= 1:
             p.q[i, j] = 1.0
     restart(p.lp, p.row)
     for own in range(m):
@@ -122,12 +142,12 @@ def begin(p: Planner) -> None:
     for j in range(min(m, n - 1)):
         pivot(p.lp, j + 1, (j + 1) * m + j + 1)
     for k in range(1, n * m + 1):
-        p.lp.table[0, k] += EXERTION * p.lp.scale[0]
+        p.lp.table[0, k] += LEAST_COST * p.lp.largest_cost[0]
 
 
 @inner_kernel
 def add_cut(p: Planner) -> bool:
-    """Add ``row``, scaled to a largest entry of 1; False if there is no room."""
+    """Add ``row`` as a constraint, scaled to a largest entry of 1; returns False if the table is full."""
     largest = 0.0
     for k in range(p.row.size):
         largest = max(largest, p.row[k])

@@ -1,4 +1,4 @@
-r"""Small dense linear programmes that grow: cuts are added one by one, and the last optimum is where one goes on.
+r"""The dual simplex method for small dense linear programmes to which cuts are added one by one.
 
 .. math:: \min_q \; c \cdot q \quad\text{with}\quad A q \ge b,\ q \ge 0
 
@@ -6,10 +6,10 @@ A *dictionary* expresses the objective and the variables that are in the basis b
 
 .. math:: z = z_0 + \sum_k d_k x_k, \qquad x_r = v_r + \sum_k D_{rk} x_k,
 
-where the slack of every row is a variable like any other. As long as all :math:`d \ge 0` the objective is a lower
+where the slack of every row is a variable too. As long as all :math:`d \ge 0` the objective is a lower
 bound, and the dual simplex method raises it, taking variables with a negative value out of the basis until none is
-left. A new row enters with its slack in the basis, which changes no :math:`d`: the method just goes on. A row whose
-slack is in the basis does not bind and can be dropped.
+left. A new row enters with its slack in the basis, which changes no :math:`d`, so the method continues from the last
+optimum. A row whose slack is in the basis does not bind and can be dropped.
 """
 
 from __future__ import annotations
@@ -21,15 +21,24 @@ import numpy as np
 
 from ...kernels import Floats, Ints, inner_kernel, kernel
 
-__all__ = ["Programme", "add_row", "drop_slack_rows", "make_programme", "optimize", "pivot", "read_solution", "restart"]
+__all__ = [
+    "LinearProgram",
+    "add_row",
+    "drop_slack_rows",
+    "make_linear_program",
+    "optimize",
+    "pivot",
+    "read_solution",
+    "restart",
+]
 
 SMALLEST_PIVOT = 1e-9
 ROUNDING = 1e-13  # variables this far below zero, relative to the largest bound, are zero
-SHORT = 1e-7  # and so are slacks, relative to their own bound
-HARRIS = 1e-11  # reduced costs may fall this far below zero, relative to the costs, for the sake of a larger pivot
+SLACK_TOLERANCE = 1e-7  # slacks this far below zero, relative to their own bound, are zero
+HARRIS = 1e-11  # reduced costs may fall this far below zero, relative to the costs, to allow a larger pivot
 
 
-class Programme(NamedTuple):
+class LinearProgram(NamedTuple):
     """A dictionary: row 0 is the objective, column 0 the values; variables from ``c.size`` on are slacks."""
 
     table: Floats  # (most rows + 1, variables + 1)
@@ -37,41 +46,45 @@ class Programme(NamedTuple):
     outside: Ints  # (variables + 1,) the variable of every column; entry 0 is not used
     allowed: Floats  # (most rows + variables + 2,) how far below zero a row's variable, then a column's, may be
     place: Ints  # (variables,) the row of a variable, or minus its column
-    size: Ints  # (2,) rows there are; rows there have ever been
-    scale: Floats  # (2,) the largest cost; the largest bound
+    n_rows: Ints  # (1,) rows in the table
+    n_added: Ints  # (1,) rows ever added, including dropped ones
+    largest_cost: Floats  # (1,) in absolute value
+    largest_bound: Floats  # (1,) in absolute value
 
 
-def make_programme(variables: int, most_rows: int) -> Programme:
-    """Allocate a programme."""
-    return Programme(
+def make_linear_program(variables: int, most_rows: int) -> LinearProgram:
+    """Allocate a linear programme."""
+    return LinearProgram(
         table=np.zeros((most_rows + 1, variables + 1)),
         basis=np.zeros(most_rows + 1, np.int64),
         outside=np.zeros(variables + 1, np.int64),
         allowed=np.zeros(most_rows + variables + 2),
         place=np.zeros(variables, np.int64),
-        size=np.zeros(2, np.int64),
-        scale=np.zeros(2),
+        n_rows=np.zeros(1, np.int64),
+        n_added=np.zeros(1, np.int64),
+        largest_cost=np.zeros(1),
+        largest_bound=np.zeros(1),
     )
 
 
 @kernel
-def restart(lp: Programme, costs: Floats) -> None:
-    """No rows, and these costs. They must not be negative, unless ``pivot`` makes them so before ``optimize``."""
-    lp.size[0] = lp.size[1] = 0
-    lp.scale[0] = lp.scale[1] = 0.0
+def restart(lp: LinearProgram, costs: Floats) -> None:
+    """Remove all rows and set the costs; before ``optimize`` all reduced costs must be made non-negative."""
+    lp.n_rows[0] = lp.n_added[0] = 0
+    lp.largest_cost[0] = lp.largest_bound[0] = 0.0
     lp.table[0, 0] = 0.0
     for k in range(costs.size):
         lp.table[0, k + 1] = costs[k]
         lp.outside[k + 1] = k
         lp.allowed[lp.basis.size + k + 1] = 0.0
         lp.place[k] = -(k + 1)
-        lp.scale[0] = max(lp.scale[0], abs(costs[k]))
+        lp.largest_cost[0] = max(lp.largest_cost[0], abs(costs[k]))
 
 
 @kernel
-def add_row(lp: Programme, coefficients: Floats, bound: float) -> bool:
-    """Ask that ``coefficients . q >= bound``; False if there is no room for another row."""
-    r = lp.size[0] + 1
+def add_row(lp: LinearProgram, coefficients: Floats, bound: float) -> bool:
+    """Add the constraint ``coefficients . q >= bound``; returns False if the table is full."""
+    r = lp.n_rows[0] + 1
     if r >= lp.table.shape[0]:
         return False
     table, columns = lp.table, lp.table.shape[1]
@@ -87,23 +100,23 @@ def add_row(lp: Programme, coefficients: Floats, bound: float) -> bool:
         else:
             for c in range(columns):
                 table[r, c] += coefficients[k] * table[at, c]
-    lp.basis[r] = coefficients.size + lp.size[1]
-    lp.allowed[r] = SHORT * abs(bound)
-    lp.size[0] = r
-    lp.size[1] += 1
-    lp.scale[1] = max(lp.scale[1], abs(bound))
+    lp.basis[r] = coefficients.size + lp.n_added[0]
+    lp.allowed[r] = SLACK_TOLERANCE * abs(bound)
+    lp.n_rows[0] = r
+    lp.n_added[0] += 1
+    lp.largest_bound[0] = max(lp.largest_bound[0], abs(bound))
     return True
 
 
 @kernel
-def pivot(lp: Programme, r: int, c: int) -> None:
+def pivot(lp: LinearProgram, r: int, c: int) -> None:
     """Exchange the variable of row r with that of column c."""
     table, columns, variables = lp.table, lp.table.shape[1], lp.place.size
     inverse = 1.0 / table[r, c]
     for k in range(columns):
         table[r, k] *= -inverse
     table[r, c] = inverse
-    for i in range(lp.size[0] + 1):
+    for i in range(lp.n_rows[0] + 1):
         weight = table[i, c]
         if i != r and weight != 0.0:
             table[i, c] = 0.0
@@ -119,17 +132,17 @@ def pivot(lp: Programme, r: int, c: int) -> None:
 
 
 @kernel
-def optimize(lp: Programme, most_pivots: int) -> int:
-    """Raise the objective until no variable is negative: pivots made, -1 if that takes too many or cannot be.
+def optimize(lp: LinearProgram, most_pivots: int) -> int:
+    """Raise the objective until no variable is negative; return the number of pivots, or -1 if there is no solution.
 
-    Of the columns that may enter without spoiling a reduced cost by more than rounding, the one with the largest pivot
-    does (Harris): it keeps the table accurate, and steps of length zero rare.
+    Also returns -1 after ``most_pivots``. Of the columns that keep the reduced costs non-negative up to rounding, the
+    one with the largest pivot enters (Harris), which keeps the table accurate and steps of length zero rare.
     """
     for step in range(most_pivots):
-        r = most_negative(lp)
+        r = leaving_row(lp)
         if r == 0:
             return step
-        c = entering(lp, r)
+        c = entering_column(lp, r)
         if c == 0:
             return -1
         pivot(lp, r, c)
@@ -139,24 +152,25 @@ def optimize(lp: Programme, most_pivots: int) -> int:
 
 
 @inner_kernel
-def most_negative(lp: Programme) -> int:
-    """The row whose variable is furthest below zero; 0 if none is."""
+def leaving_row(lp: LinearProgram) -> int:
+    """Return the row whose variable is furthest below zero; 0 if there is none."""
     worst, row = 0.0, 0
-    for r in range(1, lp.size[0] + 1):
+    for r in range(1, lp.n_rows[0] + 1):
         value = lp.table[r, 0]
-        if value < worst and value < -max(lp.allowed[r], ROUNDING * lp.scale[1]):
+        if value < worst and value < -max(lp.allowed[r], ROUNDING * lp.largest_bound[0]):
             worst, row = value, r
     return row
 
 
 @inner_kernel
-def entering(lp: Programme, r: int) -> int:
+def entering_column(lp: LinearProgram, r: int) -> int:
+    """Return the column that replaces row r in the basis; 0 if there is none."""
     table, columns = lp.table, lp.table.shape[1]
     largest = 0.0
     for c in range(1, columns):
         largest = max(largest, table[r, c])
     least = SMALLEST_PIVOT * largest
-    slack, limit = HARRIS * lp.scale[0], math.inf
+    slack, limit = HARRIS * lp.largest_cost[0], math.inf
     for c in range(1, columns):
         if table[r, c] > least:
             limit = min(limit, (table[0, c] + slack) / table[r, c])
@@ -168,23 +182,23 @@ def entering(lp: Programme, r: int) -> int:
 
 
 @kernel
-def drop_slack_rows(lp: Programme, first: int) -> None:
-    """Forget the rows that do not bind, except the ``first`` ones ever added."""
+def drop_slack_rows(lp: LinearProgram, first: int) -> None:
+    """Remove the rows that do not bind, except the ``first`` rows that were added."""
     columns, keep = lp.table.shape[1], lp.place.size + first
-    for r in range(lp.size[0], 0, -1):
+    for r in range(lp.n_rows[0], 0, -1):
         if lp.basis[r] >= keep:
-            last = lp.size[0]
+            last = lp.n_rows[0]
             for c in range(columns):
                 lp.table[r, c] = lp.table[last, c]
             lp.basis[r] = lp.basis[last]
             lp.allowed[r] = lp.allowed[last]
             if lp.basis[r] < lp.place.size:
                 lp.place[lp.basis[r]] = r
-            lp.size[0] -= 1
+            lp.n_rows[0] -= 1
 
 
 @kernel
-def read_solution(lp: Programme, q: Floats) -> float:
+def read_solution(lp: LinearProgram, q: Floats) -> float:
     """Fill in the variables; return the objective."""
     for k in range(q.size):
         at = lp.place[k]

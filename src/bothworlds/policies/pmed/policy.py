@@ -1,4 +1,4 @@
-"""PMED: the exploration that the lower bound on regret asks for, and no more."""
+"""PMED: the exploration that the lower bound on regret requires, and no more."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ...kernels import Floats, Ints, inner_kernel
 from ...statistics.rank_one.newton import Workspace, make_workspace, newton
 from ..parts.counts import Counts, record
 from ..parts.settings import Forgetting, number, whole
-from .detours import Detours, make_detours, take_apart
+from .cycle_decomposition import CycleDecomposition, decompose, make_cycle_decomposition
 from .exploration import Planner, make_planner, plan
 
 __all__ = ["Pmed"]
 
-APART = 1e-3  # items whose attraction differs by less, in logarithms, are planned for as if it were this much
-FIT = 1e-16  # gain in log-likelihood at which the fit ends
-LEAST = -9.0  # logarithms of attraction and examination are planned for as if they were no less
+LEAST_GAP = 1e-3  # between the log attractions of two items, as far as planning is concerned
+FIT_TOLERANCE = 1e-16  # gain in log-likelihood at which the fit ends
+LEAST_LOG = -9.0  # least log attraction and log examination, as far as planning is concerned
 
 
 class Queue(NamedTuple):
-    """Lists still to be shown."""
+    """The lists of the present pass that have not been shown yet."""
 
     lists: Ints  # (n m + n + 1, m)
-    length: Ints  # (1,) how many there are
-    pairs: Ints  # (n, m) on how many of them an item is at a position
+    length: Ints  # (1,) number of lists
+    pairs: Ints  # (n, m) number of lists with the item at the position
 
 
 class State(NamedTuple):
@@ -40,26 +40,26 @@ class State(NamedTuple):
     max_cuts: int
     counts: Counts
     queue: Queue
-    topped: Ints  # (n_items,) the round in which an item was last shown at the first position
+    last_on_top: Ints  # (n_items,) round in which an item was last shown at the first position
     fit: Workspace
     order: Ints  # (n_items,) by attraction, best first
-    planned: Ints  # (n_items,) the order when the plan was made; -1 at first
-    planned_a: Floats  # (n_items,) the fit then
-    planned_b: Floats  # (n_positions,)
-    plan: Detours  # the lists of the plan, of ranks in that order
+    planned: Ints  # (n_items,) the order when the plan was made; -1 without a plan
+    planned_a: Floats  # (n_items,) fitted log attraction when the plan was made
+    planned_b: Floats  # (n_positions,) fitted log examination when the plan was made
+    plan: CycleDecomposition  # lists of the plan; they hold ranks in ``planned``
     planner: Planner
-    budget: Floats  # (n_items, n_positions) room to work in
+    budget: Floats  # (n_items, n_positions) work
 
 
 @dataclass(frozen=True)
 class Pmed(Forgetting):
-    r"""Explores just as much as the lower bound on regret demands, without knowing how positions are examined.
+    r"""Explores as much as the lower bound on regret requires, without knowing the examination of positions.
 
-    Lists are shown in passes. After each, attraction and examination are fitted to all clicks, and the list that is
-    best by the fit is queued for the next pass, along with lists that explore: those with a pair of item and position
-    that has hardly been seen, and those that are needed to tell the fit from every other model that would make another
-    list the best. How often to show the latter is a linear programme with infinitely many constraints, the one that
-    gives the asymptotic lower bound on regret.
+    Lists are shown in passes. After each pass, attraction and examination are fitted to all clicks, and the best list
+    of the fit is queued for the next pass, along with lists that explore: those with a pair of item and position that
+    has rarely been shown, and those that distinguish the fit from every model in which another list is best. How often
+    to show the latter is a linear programme with infinitely many constraints, the one that gives the asymptotic lower
+    bound on regret.
 
     .. math::
 
@@ -70,24 +70,24 @@ class Pmed(Forgetting):
     for all :math:`(\theta', \kappa')` that have another best list and click rates :math:`\theta'_l \kappa'_l =
     \theta_l \kappa_l` on the present one, with items sorted by attraction :math:`\theta`, positions in order,
     :math:`1 = \kappa_1 \ge \kappa_2 \ge \ldots`, and q a positive combination of lists. A list of q is due when its
-    pairs have been shown less than :math:`q_{ij} \log t` times; any cyclic list is, when one of its pairs has been
+    pairs have been shown less than :math:`q_{ij} \log t` times; a cyclic list is due when one of its pairs has been
     shown less than :math:`\alpha \sqrt{\log t}` times.
 
-    With logarithms of :math:`\theta` and :math:`\kappa` as variables, the fit and the search for the alternative that
-    is hardest to tell apart are convex, so both are solved exactly, where the publication alternates between two halves
-    of a bi-convex problem. Some details are ours. Clicks are smoothed a little (``prior``). q is found anew only when
-    the fit has moved by ``refit``, and until then the list that was best at that time is shown too, if it is another.
-    It is written as lists that make a single detour from the best one, and pairs of the best list are not counted as
-    missing; otherwise a list is shown again and again for the sake of a pair that another one is to provide. Items
+    With logarithms of :math:`\theta` and :math:`\kappa` as variables, the fit and the search for the closest
+    alternative are convex, so both are solved exactly; the publication alternates between the two halves of a bi-convex
+    problem. Some details differ from the publication. Clicks are smoothed a little (``prior``). q is computed again
+    only when the fit has moved by ``refit``; until then the list that was best at that time is shown too, if it is
+    another one. q is written as lists that differ from the best list by one cycle, and pairs of the best list are not
+    counted as missing; otherwise a list would be shown repeatedly because of a pair that another list provides. Items
     whose attraction differs by less than a thousandth are taken to differ by that, since no exploration could separate
-    them. The variant PMED-Hinge, which the proof of optimality is about as far as we know, is not implemented: its
-    slack sequence could not be verified from the sources at hand.
+    them. The variant PMED-Hinge, to which the proof of optimality applies as far as we know, is not implemented: its
+    slack sequence could not be verified from the available sources.
 
-    Needs to be told: the order in which positions are examined.
+    Requires: the order in which positions are examined.
     Guarantee: none claimed for what is implemented here; its targets are those of the lower bound,
     :math:`C^*(\theta, \kappa) \log T` as T grows.
-    Known failure: where positions are examined in another order the fit is wrong. Where items are nearly alike, it goes
-    on exploring for longer than the horizon is worth. With a hundred items q takes about a second to find;
+    Known failure: where positions are examined in another order the fit is wrong. Where items are nearly alike, it
+    explores for longer than pays off within the horizon. With a hundred items it takes about a second to compute q;
     ``tolerance=0.01`` and ``refit=0.05`` make that affordable.
 
     Parameters
@@ -97,19 +97,19 @@ class Pmed(Forgetting):
     prior
         Pseudo-clicks, in twice as many pseudo-impressions, of every pair that was shown.
     refit
-        How far a fitted click probability must have moved, relatively, before q is found anew.
+        Relative change of a fitted click probability at which q is computed again.
     tolerance
-        How far, at most, an alternative may be from being told apart when q is taken to be found.
+        Largest violation of a constraint at which q is accepted.
     max_cuts
-        How often, at most, q is found again with more alternatives before it is scaled up to satisfy all.
+        Largest number of times that constraints are added before q is scaled up to satisfy all.
     window
-        Forget all but the last so many rounds; None to remember all.
+        Number of most recent rounds to remember; None to remember all.
     discount
-        Weigh a round s rounds ago with discount to the power s.
+        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------
-    The first pass shows every item once at every position; after it, lists are shown for a reason:
+    The first pass shows every item once at every position:
 
     >>> import numpy as np
     >>> import bothworlds
@@ -159,13 +159,13 @@ class Pmed(Forgetting):
             max_cuts=int(self.max_cuts),
             counts=self.counts(shape),
             queue=Queue(lists, np.full(1, n), np.ones((n, m), np.int64)),
-            topped=np.zeros(n, np.int64),
+            last_on_top=np.zeros(n, np.int64),
             fit=make_workspace(n, m),
             order=np.arange(n),
             planned=np.full(n, -1),
             planned_a=np.zeros(n),
             planned_b=np.zeros(m),
-            plan=make_detours(n, m),
+            plan=make_cycle_decomposition(n, m),
             planner=make_planner(n, m, self.max_cuts),
             budget=np.zeros((n, m)),
         )
@@ -182,28 +182,28 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    counts, queue, fit, rival = state.counts, state.queue, state.fit, state.planner.rival
+    counts, queue, fit, alternative = state.counts, state.queue, state.fit, state.planner.alternative
     record(counts, ranking, clicks)
-    state.topped[ranking[0]] = counts.learned[0]
-    strike_off(queue, ranking)
+    state.last_on_top[ranking[0]] = counts.learned[0]
+    dequeue(queue, ranking)
     if queue.length[0] > 0:
         return
-    newton(counts.shown, counts.clicked, state.prior, True, True, FIT, fit)
-    sort_items(fit.a, state.topped, state.order)
-    if state.planned[0] < 0 or moved(fit.a, fit.b, state.planned_a, state.planned_b) > state.refit:
-        note(fit.a, fit.b, state.order, state.planned, state.planned_a, state.planned_b)
-        pose(state.planned, state.planned_a, state.planned_b, rival.log_theta, rival.log_kappa)
+    newton(counts.shown, counts.clicked, state.prior, True, True, FIT_TOLERANCE, fit)
+    sort_items(fit.a, state.last_on_top, state.order)
+    if state.planned[0] < 0 or largest_change(fit.a, fit.b, state.planned_a, state.planned_b) > state.refit:
+        remember_fit(fit.a, fit.b, state.order, state.planned, state.planned_a, state.planned_b)
+        set_model(state.planned, state.planned_a, state.planned_b, alternative.log_theta, alternative.log_kappa)
         plan(state.planner, state.tolerance, state.max_cuts)
-        take_apart(state.planner.q, state.plan)
+        decompose(state.planner.q, state.plan)
     log_t = math.log(max(counts.rounds[0], 1.0))
     enqueue_best(queue, state.order, state.planned)
-    enqueue_seldom(queue, counts.shown, state.alpha * math.sqrt(log_t))
+    enqueue_rare(queue, counts.shown, state.alpha * math.sqrt(log_t))
     enqueue_overdue(queue, counts.shown, state.plan, state.planned, log_t, state.budget)
 
 
 @inner_kernel
-def strike_off(queue: Queue, ranking: Ints) -> None:
-    """Take the list off the queue, if it is there."""
+def dequeue(queue: Queue, ranking: Ints) -> None:
+    """Remove a list from the queue, if it is there."""
     m, last = ranking.size, queue.length[0] - 1
     for k in range(last + 1):
         j = 0
@@ -227,17 +227,17 @@ def enqueue(queue: Queue, items: Ints) -> None:
 
 
 @inner_kernel
-def sort_items(a: Floats, topped: Ints, order: Ints) -> None:
-    """Sort the items by attraction; from pass to pass they are nearly sorted, so by insertion.
+def sort_items(a: Floats, last_on_top: Ints, order: Ints) -> None:
+    """Sort the items by attraction; by insertion, since they are nearly sorted from the last pass.
 
-    Of items that are alike, the one comes first that was on top the longest ago. As lists are shown in random order, so
-    are ties broken.
+    Among equal items the one that has not been on top for the longest time comes first. As the lists of a pass are
+    shown in random order, that breaks ties at random.
     """
     for k in range(1, order.size):
         item, at = order[k], k
         while at > 0:
             before = order[at - 1]
-            if a[before] > a[item] or (a[before] == a[item] and topped[before] < topped[item]):
+            if a[before] > a[item] or (a[before] == a[item] and last_on_top[before] < last_on_top[item]):
                 break
             order[at] = before
             at -= 1
@@ -245,37 +245,37 @@ def sort_items(a: Floats, topped: Ints, order: Ints) -> None:
 
 
 @inner_kernel
-def moved(a: Floats, b: Floats, planned_a: Floats, planned_b: Floats) -> float:
+def largest_change(a: Floats, b: Floats, planned_a: Floats, planned_b: Floats) -> float:
     """The largest change of a click probability since the plan was made, in logarithms."""
     up, down, most = -math.inf, math.inf, 0.0
     for i in range(a.size):
-        change = max(a[i], LEAST) - planned_a[i]
+        change = max(a[i], LEAST_LOG) - planned_a[i]
         up, down = max(up, change), min(down, change)
     for j in range(b.size):
-        change = max(b[j], LEAST) - planned_b[j]
+        change = max(b[j], LEAST_LOG) - planned_b[j]
         most = max(most, max(up + change, -down - change))
     return most
 
 
 @inner_kernel
-def note(a: Floats, b: Floats, order: Ints, planned: Ints, planned_a: Floats, planned_b: Floats) -> None:
-    """Remember the fit that a plan is made for."""
+def remember_fit(a: Floats, b: Floats, order: Ints, planned: Ints, planned_a: Floats, planned_b: Floats) -> None:
+    """Store the fit for which a plan is made."""
     for i in range(a.size):
         planned[i] = order[i]
-        planned_a[i] = max(a[i], LEAST)
+        planned_a[i] = max(a[i], LEAST_LOG)
     for j in range(b.size):
-        planned_b[j] = max(b[j], LEAST)
+        planned_b[j] = max(b[j], LEAST_LOG)
 
 
 @inner_kernel
-def pose(planned: Ints, a: Floats, b: Floats, log_theta: Floats, log_kappa: Floats) -> None:
-    """The problem to plan for: on the best list no two items quite alike, nor any other like the last of them.
+def set_model(planned: Ints, a: Floats, b: Floats, log_theta: Floats, log_kappa: Floats) -> None:
+    """Set the model to plan for, in which items of the best list differ by at least LEAST_GAP from the next ones.
 
-    Or no exploration would be enough.
+    No exploration would distinguish equal items.
     """
     above = 0.0
     for k in range(planned.size):
-        log_theta[k] = min(a[planned[k]], above - APART)
+        log_theta[k] = min(a[planned[k]], above - LEAST_GAP)
         above = log_theta[k] if k < b.size else above
     for j in range(b.size):
         log_kappa[j] = b[j]
@@ -283,7 +283,7 @@ def pose(planned: Ints, a: Floats, b: Floats, log_theta: Floats, log_kappa: Floa
 
 @inner_kernel
 def enqueue_best(queue: Queue, order: Ints, planned: Ints) -> None:
-    """Queue the best list, and the one that was the best when the plan was made: its lists are detours from there."""
+    """Queue the best list, and the one that was the best when the plan was made: its lists differ from that one."""
     enqueue(queue, order)
     for j in range(queue.lists.shape[1]):
         if order[j] != planned[j]:
@@ -292,14 +292,14 @@ def enqueue_best(queue: Queue, order: Ints, planned: Ints) -> None:
 
 
 @inner_kernel
-def enqueue_seldom(queue: Queue, shown: Floats, least: float) -> None:
-    """Queue the cyclic lists with a pair that has been shown too seldom."""
+def enqueue_rare(queue: Queue, shown: Floats, least: float) -> None:
+    """Queue the cyclic lists with a pair that has been shown less than ``least`` times."""
     n, m = shown.shape
     for s in range(n):
-        seldom = False
+        rare = False
         for j in range(m):
-            seldom = seldom or shown[(s + j) % n, j] < least
-        if seldom:
+            rare = rare or shown[(s + j) % n, j] < least
+        if rare:
             k = queue.length[0]
             for j in range(m):
                 queue.lists[k, j] = (s + j) % n
@@ -308,18 +308,20 @@ def enqueue_seldom(queue: Queue, shown: Floats, least: float) -> None:
 
 
 @inner_kernel
-def enqueue_overdue(queue: Queue, shown: Floats, plan: Detours, planned: Ints, log_t: float, budget: Floats) -> None:
+def enqueue_overdue(
+    queue: Queue, shown: Floats, plan: CycleDecomposition, planned: Ints, log_t: float, budget: Floats
+) -> None:
     """Queue the lists of the plan that have not been shown enough and have a pair that is not in the queue.
 
-    Pairs may be on several lists, so what has been shown is a budget that the lists draw from, the heaviest first.
+    A pair may be on several lists, so the number of times it was shown is a budget that lists use up, heaviest first.
     """
     n, m = shown.shape
     for i in range(n):
         for j in range(m):
             budget[i, j] = shown[i, j]
     for j in range(m):
-        budget[planned[j], j] = math.inf  # tells nothing apart
-    for k in range(plan.found[0]):
+        budget[planned[j], j] = math.inf  # pairs of the best list do not explore
+    for k in range(plan.n_lists[0]):
         need, have, fresh = plan.weights[k] * log_t, math.inf, False
         for j in range(m):
             item = planned[plan.lists[k, j]]

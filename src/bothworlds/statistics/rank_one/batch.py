@@ -1,11 +1,11 @@
-r"""Many rank-one fits in one call, and how far each can be trusted.
+r"""Many rank-one fits in one call, and the variances of their estimates.
 
-Groups (queries) are stretches of rows, ``starts[g]`` to ``starts[g + 1]``, each with an examination curve of its own; a
-table with one group is one fit.
+A group (query) g has the rows ``starts[g]`` to ``starts[g + 1]`` and its own examination; a table with one group is one
+fit.
 
-The variance of what is estimated is read off the network of the Newton step: the one of :math:`\log \beta_j - \log
-\beta_r` is the effective resistance between positions j and r, and an item adds its own noise to the positions it was
-compared at.
+Variances follow from the Laplacian of the Newton step, taken as a network of resistors: the variance of :math:`\log
+\beta_j - \log \beta_r` is the effective resistance between positions j and r, and the variance of an item adds its own
+noise to that of its positions.
 """
 
 from __future__ import annotations
@@ -17,33 +17,34 @@ import numpy as np
 
 from ...kernels import Floats, Ints, inner_kernel, kernel
 from .em import click_rates, em
-from .laplacian import eliminate, substitute
+from .laplacian import eliminate_nodes, substitute
 from .likelihood import Workspace, choose, derive
 from .newton import newton
 
 __all__ = ["Bench", "em_each", "make_bench", "newton_each", "variances_each"]
 
-LIMIT = -1e-4  # log-attraction above this is at the limit of what is possible
+LIMIT = -1e-4  # log attraction above this is at its upper limit
 
 
 class Bench(NamedTuple):
-    """The fits, and room to work: what belongs to items is (R,), what belongs to positions (G, m)."""
+    """Fits of R items in G groups at m positions, and work arrays."""
 
     a: Floats  # (R,) log attraction
     b: Floats  # (G, m) log examination
-    items: Floats  # (3, R) derivatives and steps
+    items: Floats  # (3, R) derivatives and steps: work
     curvature: Floats  # (R, m)
     fitted: Ints  # (R,)
     block: Ints  # (G, m)
-    joined: Ints  # (G,) 1 where the pairs that were shown are known to hold all positions together
-    effort: Ints  # (G, 2) steps or passes, and whether it converged
-    room: Floats  # (6, m)
+    joined: Ints  # (G,) 1 if the pairs that were shown are known to connect all positions
+    iterations: Ints  # (G,) Newton steps or EM passes
+    converged: Ints  # (G,) 1 or 0
+    room: Floats  # (6, m) work
     edges: Floats  # (m, m)
     resistance: Floats  # (m, m)
 
 
 def make_bench(rows: int, groups: int, m: int) -> Bench:
-    """Room for fits of ``rows`` items in ``groups`` groups at m positions."""
+    """Allocate fits of ``rows`` items in ``groups`` groups at m positions."""
     return Bench(
         a=np.zeros(rows),
         b=np.zeros((groups, m)),
@@ -52,7 +53,8 @@ def make_bench(rows: int, groups: int, m: int) -> Bench:
         fitted=np.zeros(rows, np.int64),
         block=np.zeros((groups, m), np.int64),
         joined=np.zeros(groups, np.int64),
-        effort=np.zeros((groups, 2), np.int64),
+        iterations=np.zeros(groups, np.int64),
+        converged=np.zeros(groups, np.int64),
         room=np.zeros((6, m)),
         edges=np.zeros((m, m)),
         resistance=np.zeros((m, m)),
@@ -95,8 +97,8 @@ def newton_each(
         w = _of_group(bench, g, first, last)
         n, s, sparse = shown[first:last], clicked[first:last], bench.joined[g] == 1 and not ordered
         done = newton(n, s, 0.0, ordered, warm, tolerance, w, True, sparse)
-        bench.effort[g, 0] = done.steps
-        bench.effort[g, 1] = 1 if done.converged else 0
+        bench.iterations[g] = done.steps
+        bench.converged[g] = 1 if done.converged else 0
 
 
 @kernel
@@ -109,15 +111,15 @@ def em_each(
     bench: Bench,
     sums: Floats,
 ) -> None:
-    """Fit every group by expectation-maximisation, from click rates; ``sums`` (4, max(R, m)) is room to work."""
+    """Fit every group by expectation-maximisation, from click rates; ``sums`` (4, max(R, m)) is work."""
     for g in range(starts.size - 1):
         first, last = starts[g], starts[g + 1]
         n, s = shown[first:last], clicked[first:last]
         alpha, beta = bench.a[first:last], bench.b[g]
         click_rates(n, s, alpha, beta)
         done = em(n, s, 0.0, passes, tolerance, alpha, beta, sums[:, : max(last - first, beta.size)])
-        bench.effort[g, 0] = done.steps
-        bench.effort[g, 1] = 1 if done.converged else 0
+        bench.iterations[g] = done.steps
+        bench.converged[g] = 1 if done.converged else 0
         for i in range(alpha.size):
             alpha[i] = math.log(alpha[i])
         for j in range(beta.size):
@@ -134,17 +136,17 @@ def variances_each(
     of_items: Floats,
     of_positions: Floats,
 ) -> None:
-    """Variances of log attraction (R,) and log examination (G, m), in the normal form of the fit on the bench.
+    """Fill in the variances of log attraction (R,) and log examination (G, m), in the normal form of the fit.
 
     ``anchor`` (G, m) is, for every position, the one whose examination is set to 1 in its component; -1 for positions
-    without clicks. NaN for items without clicks, for items at the limit, and for what is not determined.
+    without clicks. Variances are NaN for items without clicks, for items at the limit, and where not determined.
     """
     for g in range(starts.size - 1):
         first, last = starts[g], starts[g + 1]
         w = _of_group(bench, g, first, last)
         choose(shown[first:last], clicked[first:last], 0.0, False, w)
         for i in range(w.a.size):
-            # What is at the limit is held there by the limit and not by its clicks.
+            # Such a value is determined by the limit, not by clicks.
             if w.a[i] > LIMIT:
                 w.fitted[i] = 0
         derive(shown[first:last], clicked[first:last], 0.0, w)
@@ -156,7 +158,7 @@ def variances_each(
 
 @inner_kernel
 def _resistances(shown: Floats, anchor: Ints, w: Workspace, resistance: Floats) -> None:
-    """Covariances of log examination, each component relative to its anchor; NaN where nothing is compared."""
+    """Fill in covariances of log examination, each component relative to its anchor; NaN where not determined."""
     n, m = shown.shape
     for j in range(m):
         for k in range(m):
@@ -169,7 +171,7 @@ def _resistances(shown: Floats, anchor: Ints, w: Workspace, resistance: Floats) 
                     for k in range(j):
                         if shown[i, k] > 0.0:
                             w.edges[j, k] += _weight(w, i, j) * _weight(w, i, k) / w.weight_a[i]
-    eliminate(w.edges, m)
+    eliminate_nodes(w.edges, m)
     for j in range(m):
         if w.block[j] >= 0 and anchor[j] >= 0:
             for k in range(m):
@@ -180,7 +182,7 @@ def _resistances(shown: Floats, anchor: Ints, w: Workspace, resistance: Floats) 
             for k in range(m):
                 if anchor[k] == anchor[j]:
                     resistance[j, k] = w.drive[k] - w.drive[anchor[j]]
-            # A position that is compared with none would seem to be known exactly.
+            # Without a comparison the variance would come out as 0.
             if j != anchor[j] and not resistance[j, j] > 0.0:
                 resistance[j, j] = math.nan
 

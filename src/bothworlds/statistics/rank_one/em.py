@@ -1,4 +1,4 @@
-"""The rank-one fit by expectation and maximisation: the classic, slow near the end, never overshooting."""
+"""The rank-one fit by expectation-maximisation: robust, but slow near the maximum."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .newton import Effort
 
 __all__ = ["CAP", "click_rates", "em"]
 
-CAP = 1.0 - 1e-6  # 1 would never be left again
+CAP = 1.0 - 1e-6  # a value of 1 would never change again
 
 
 @kernel
@@ -21,9 +21,9 @@ def em(
     beta: Floats,
     sums: Floats,
 ) -> Effort:
-    """Improve ``alpha`` and ``beta`` in place until no product changes by more than a share ``tolerance`` in a pass.
+    """Update ``alpha`` and ``beta`` in place until no product changes by more than a share ``tolerance`` in a pass.
 
-    ``sums`` (4, max(n, m)) is room to work: numerators and denominators of both.
+    Ends after ``passes`` at most. ``sums`` (4, max(n, m)) is work: numerators and denominators of both.
     """
     for done in range(passes):
         if _pass(shown, clicked, prior, alpha, beta, sums) <= tolerance:
@@ -33,7 +33,7 @@ def em(
 
 @kernel
 def click_rates(shown: Floats, clicked: Floats, alpha: Floats, beta: Floats) -> None:
-    """Where to start: the click rate of every item, and that of every position as a share of the largest."""
+    """Fill in the starting point: the click rate of every item, and of every position relative to the largest."""
     n, m = shown.shape
     top = 0.0
     for j in range(m):
@@ -66,7 +66,7 @@ def _pass(shown: Floats, clicked: Floats, prior: float, alpha: Floats, beta: Flo
                 extra = prior * min(shown[i, j], 1.0)
                 s, f = clicked[i, j] + extra, shown[i, j] - clicked[i, j] + extra
                 miss = f / (1.0 - alpha[i] * beta[j])
-                # Of the missing clicks, those on items that would have attracted, and on positions that were examined.
+                # Expected missing clicks on attractive items, and at examined positions.
                 sums[0, i] += s + miss * alpha[i] * (1.0 - beta[j])
                 sums[1, i] += s + f
                 sums[2, j] += s + miss * beta[j] * (1.0 - alpha[i])
@@ -78,12 +78,12 @@ def _pass(shown: Floats, clicked: Floats, prior: float, alpha: Floats, beta: Flo
 
 @inner_kernel
 def _update(values: Floats, numerator: Floats, denominator: Floats) -> tuple[float, float]:
-    """New values; returns the largest and the smallest factor by which one changed."""
+    """Set new values; return the largest and the smallest factor of change."""
     largest, smallest = 1.0, 1.0
     for k in range(values.size):
         if denominator[k] > 0.0 and values[k] > 0.0:
             new = min(numerator[k] / denominator[k], CAP)
-            # What shrinks to nothing goes on shrinking by a share forever.
+            # A value that tends to 0 shrinks by a constant factor forever.
             if values[k] > 1e-12:
                 largest = max(largest, new / values[k])
                 smallest = min(smallest, new / values[k])

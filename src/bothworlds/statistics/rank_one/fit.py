@@ -1,4 +1,4 @@
-r"""Attraction and examination from counts: how likely clicks are, as products of a row and a column.
+r"""The rank-one fit: attraction and examination, whose products are click probabilities, from counts.
 
 Under the position-based model item i at position j is clicked with probability :math:`\alpha_i \beta_j`. With
 :math:`a = \log \alpha` and :math:`b = \log \beta` the log-likelihood of S clicks and F missing clicks,
@@ -7,8 +7,8 @@ Under the position-based model item i at position j is clicked with probability 
 
     \sum_{ij} S_{ij} (a_i + b_j) + F_{ij} \log\left(1 - e^{a_i + b_j}\right),
 
-is concave, so Newton's method finds the maximum in a few steps where expectation-maximisation needs hundreds of
-passes. Only products are determined: both methods report the normal form, in which the largest examination is 1.
+is concave, so Newton's method reaches the maximum in a few steps where expectation-maximisation needs hundreds of
+passes. Only products are determined: both methods return the normal form, in which the largest examination is 1.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ __all__ = ["Fit", "components", "fit_em", "fit_newton"]
 class Fit(NamedTuple):
     """A fitted position-based model.
 
-    ``attraction`` (n,) and ``examination`` (m,), largest 1; NaN for what was never shown. ``log_likelihood`` is that
-    of the counts, pseudo-counts included.
+    ``attraction`` (n,) and ``examination`` (m,), whose largest entry is 1; NaN for items and positions without
+    impressions. ``log_likelihood`` includes the pseudo-counts.
     """
 
     attraction: Floats
@@ -51,21 +51,23 @@ def fit_newton(
     tolerance: float = 1e-16,
     start: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Fit:
-    """The most likely attraction and examination, by Newton's method.
+    """Return the maximum-likelihood attraction and examination, by Newton's method.
+
+    Raises ValueError for invalid counts, and where counts do not determine the scale of attraction.
 
     Parameters
     ----------
     shown, clicked
         (n_items, n_positions) impressions and clicks; they need not be whole numbers.
     prior
-        Pseudo-clicks, in twice as many pseudo-impressions, added to every pair that was shown; 0.1 keeps items
-        without clicks off 0.
+        Pseudo-clicks, in twice as many pseudo-impressions, added to every pair that was shown; with 0.1, items
+        without clicks have an attraction above 0.
     ordered
-        Ask that examination does not rise from one position to the next.
+        Whether examination must not rise from one position to the next.
     tolerance
-        It is over when a step promises to gain no more than this in log-likelihood.
+        Gain in log-likelihood of a step at which the fit ends.
     start
-        Attraction and examination to start from.
+        Initial attraction and examination.
 
     Examples
     --------
@@ -98,7 +100,7 @@ def fit_em(
     tolerance: float = 1e-10,
     start: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Fit:
-    """The same by expectation-maximisation: until no product changes by more than a share ``tolerance`` in a pass.
+    """Return the same by expectation-maximisation, until no product changes by more than a share ``tolerance``.
 
     No value rises above 1 - 1e-6. A value that starts at 0 stays there.
 
@@ -119,10 +121,10 @@ def fit_em(
 
 
 def components(shown: ArrayLike) -> tuple[Ints, Ints]:
-    """Which items and positions can be compared: the component of every item, and of every position.
+    """Return the connected component of every item and of every position.
 
-    An item and a position are linked if the one was shown at the other; -1 for what was never shown. Between two
-    components the scale is not determined, and a log of one fixed list is all components.
+    An item and a position are connected if the item was shown at the position; -1 without impressions. The relative
+    scale of two components is not determined; in a log of one fixed list every pair is its own component.
 
     >>> items, positions = components([[5, 0], [0, 5], [5, 0]])
     >>> items.tolist(), positions.tolist()
@@ -147,10 +149,14 @@ def _checked(shown: ArrayLike, clicked: ArrayLike, prior: float) -> tuple[Floats
         raise ValueError("there must be no more clicks than impressions, and no negative ones")
     if not 0.0 <= prior < np.inf:
         raise ValueError(f"prior must be 0 or more; got {prior!r}")
-    found = int(components(a)[0].max()) + 1
-    if found != 1:
-        said = f"{found} groups of items and positions that were never shown together" if found else "no impressions"
-        raise ValueError(f"the scale of attraction is not determined: there are {said}")
+    groups = int(components(a)[0].max()) + 1
+    if groups == 0:
+        raise ValueError("the scale of attraction is not determined: there are no impressions")
+    if groups > 1:
+        raise ValueError(
+            f"the scale of attraction is not determined: there are {groups} groups of items and positions that were "
+            "never shown together"
+        )
     return a, b
 
 

@@ -1,19 +1,19 @@
-"""Equations of a network of resistors, solved as one simplifies it: node after node, with additions only.
+"""Solution of Laplacian systems by elimination of nodes, with additions only.
 
-Taking out a node joins its neighbours by the edges that carry what went through it. Nothing is ever subtracted, so the
-solution has full relative accuracy however uneven the edges are, and no potential has to be fixed beforehand.
+As in a network of resistors, the elimination of a node adds edges between its neighbours. There are no subtractions, so
+the solution has full relative accuracy for arbitrarily uneven edges, and no potential has to be fixed beforehand.
 """
 
 from __future__ import annotations
 
 from ...kernels import Floats, inner_kernel
 
-__all__ = ["eliminate", "substitute"]
+__all__ = ["eliminate_nodes", "substitute"]
 
 
 @inner_kernel
-def eliminate(edges: Floats, nodes: int) -> None:
-    """Take out one node after the other, the last first; a row then holds its edges at the time, and their sum."""
+def eliminate_nodes(edges: Floats, nodes: int) -> None:
+    """Eliminate the nodes, the last one first; a row then holds the edges of its node at that time, and their sum."""
     for step in range(nodes):
         k = nodes - 1 - step
         total = 0.0
@@ -29,7 +29,7 @@ def eliminate(edges: Floats, nodes: int) -> None:
 
 @inner_kernel
 def substitute(edges: Floats, drive: Floats, nodes: int) -> None:
-    """Solve Laplacian x = drive in place, after elimination. What hangs on nothing before it stays put."""
+    """Solve Laplacian x = drive in place, after elimination; nodes without edges to earlier ones get 0."""
     for step in range(nodes):
         k = nodes - 1 - step
         if edges[k, k] > 0.0:

@@ -26,14 +26,14 @@ __all__ = [
     "value_along",
 ]
 
-EDGE = 1e-6  # missing clicks that any pair has at least: keeps probabilities below 1
-FAINT = 1e-5  # curvature of a pair never shown that is nothing beside that of an item with a click, at least 1
+EDGE = 1e-6  # least number of missing clicks of a pair: keeps probabilities below 1
+FAINT = 1e-5  # curvature of a pair without impressions that is negligible beside that of an item with a click
 
 
 class Workspace(NamedTuple):
-    """The fit, where the next one may start, and room to work."""
+    """The fit, from which the next one may start, and work arrays."""
 
-    a: Floats  # (n,) log attraction; -inf for an item without clicks, 0 for one never shown
+    a: Floats  # (n,) log attraction; -inf for an item without clicks, 0 without impressions
     b: Floats  # (m,) log examination, largest 0
     gain_a: Floats  # (n,) derivatives of the log-likelihood
     gain_b: Floats  # (m,)
@@ -46,11 +46,11 @@ class Workspace(NamedTuple):
     row: Floats  # (m,)
     drive: Floats  # (m,)
     fitted: Ints  # (n,) 1 for items that have clicks
-    block: Ints  # (m,) positions of one block are held equal; -1 for positions without clicks
+    block: Ints  # (m,) positions of one block have equal examination; -1 for positions without clicks
 
 
 def make_workspace(n: int, m: int) -> Workspace:
-    """Room for fits of n items at m positions."""
+    """Allocate the workspace of fits of n items at m positions."""
     items, positions = np.zeros((4, n)), np.zeros((6, m))
     return Workspace(
         a=items[0],
@@ -72,15 +72,15 @@ def make_workspace(n: int, m: int) -> Workspace:
 
 @inner_kernel
 def cell(shown: Floats, clicked: Floats, prior: float, i: int, j: int) -> tuple[float, float]:
-    """Clicks and missing clicks of a pair, pseudo-counts included."""
-    # A pair that is all but forgotten has all but no pseudo-counts.
+    """Return the clicks and the missing clicks of a pair, including pseudo-counts."""
+    # A pair that is nearly forgotten has few pseudo-counts too.
     extra = prior * min(shown[i, j], 1.0)
     return clicked[i, j] + extra, max(shown[i, j] - clicked[i, j] + extra, EDGE)
 
 
 @inner_kernel
 def chances(u: float) -> tuple[float, float]:
-    """Probabilities of a click and of none, both to the last digit: one of them may be tiny."""
+    """Return the probabilities of a click and of no click, both with full relative accuracy."""
     if u < -1.0:
         p = math.exp(u)
         return p, 1.0 - p
@@ -90,7 +90,7 @@ def chances(u: float) -> tuple[float, float]:
 
 @inner_kernel
 def choose(shown: Floats, clicked: Floats, prior: float, ordered: bool, w: Workspace) -> None:
-    """Leave out items and positions without clicks: they have probability 0 and say nothing of the others."""
+    """Exclude items and positions without clicks: they have probability 0 and carry no information on the others."""
     n, m = shown.shape
     for i in range(n):
         total = 0.0
@@ -105,7 +105,7 @@ def choose(shown: Floats, clicked: Floats, prior: float, ordered: bool, w: Works
             total += cell(shown, clicked, prior, i, j)[0]
             impressions += shown[i, j]
         w.block[j] = -1
-        # In order, a position is examined if a later one is.
+        # With ordered positions, a position is examined if a later one is.
         if total > EDGE or (ordered and later and impressions > EDGE):
             later = True
             w.block[j] = 0
@@ -113,7 +113,7 @@ def choose(shown: Floats, clicked: Floats, prior: float, ordered: bool, w: Works
         if w.block[j] == 0:
             w.block[j] = blocks
             blocks += 1
-    # An item may have a click in all, and not enough of one at any position.
+    # An item may have clicks in total, but too few at every position.
     if blocks == 0:
         for i in range(n):
             w.fitted[i] = 0
@@ -121,7 +121,7 @@ def choose(shown: Floats, clicked: Floats, prior: float, ordered: bool, w: Works
 
 @inner_kernel
 def start(shown: Floats, clicked: Floats, prior: float, ordered: bool, warm: bool, w: Workspace) -> None:
-    """A point with all probabilities below 1, and in order: the last fit, or click rates by position, then by item."""
+    """Set a feasible starting point: the last fit if ``warm``, otherwise click rates of positions, then of items."""
     n, m = shown.shape
     top = -math.inf
     for j in range(m):
@@ -154,7 +154,7 @@ def start(shown: Floats, clicked: Floats, prior: float, ordered: bool, warm: boo
 
 @inner_kernel
 def value_along(shown: Floats, clicked: Floats, prior: float, w: Workspace, size: float) -> float:
-    """The log-likelihood so far along the step."""
+    """Return the log-likelihood at ``size`` times the step; minus infinity outside the domain."""
     n, m = shown.shape
     total = 0.0
     for i in range(n):
@@ -172,10 +172,10 @@ def value_along(shown: Floats, clicked: Floats, prior: float, w: Workspace, size
 
 @inner_kernel
 def derive(shown: Floats, clicked: Floats, prior: float, w: Workspace, sparse: bool = False) -> None:
-    """First and second derivatives of the log-likelihood; if ``sparse``, without the faint second ones.
+    """Compute first and second derivatives of the log-likelihood; if ``sparse``, drop negligible second ones.
 
-    A pair that was never shown curves the likelihood only where it is near its limit. Elsewhere the step does without
-    it, and ends where it would have ended, since the first derivatives are whole.
+    A pair without impressions has curvature only near its limit. Elsewhere the step ignores it; the fit is the same,
+    since the first derivatives are complete.
     """
     n, m = shown.shape
     for j in range(m):
@@ -202,7 +202,7 @@ def derive(shown: Floats, clicked: Floats, prior: float, w: Workspace, sparse: b
 
 @inner_kernel
 def normal_form(shown: Floats, w: Workspace) -> None:
-    """Largest examination 1; values for what was left out."""
+    """Scale the fit to a largest examination of 1, and set the values of excluded items and positions."""
     n, m = shown.shape
     top, any_click = -math.inf, False
     for j in range(m):

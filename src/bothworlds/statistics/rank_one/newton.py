@@ -1,8 +1,8 @@
-r"""The rank-one fit by Newton's method in log-parameters, where it is a concave problem.
+r"""The rank-one fit by Newton's method in log-parameters, in which the problem is concave.
 
-The positions' Schur complement is the Laplacian of a graph: its edges say how strongly two positions are compared by
-the items shown at both. Solved as a network of resistors, the step is accurate however unevenly the lists were shown,
-and the free scale falls out as the position that is left over.
+The Schur complement of the positions is the Laplacian of a graph: an edge weighs how strongly the items shown at two
+positions compare them. Elimination as in a network of resistors keeps the step accurate for unevenly shown lists, and
+the undetermined scale is the potential of the last node.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import math
 from typing import NamedTuple
 
 from ...kernels import Floats, inner_kernel, kernel
-from .laplacian import eliminate, substitute
+from .laplacian import eliminate_nodes, substitute
 from .likelihood import Workspace, cell, chances, choose, derive, make_workspace, normal_form, start, value_along
 
 __all__ = ["Effort", "Workspace", "make_workspace", "newton"]
 
-STEPS = 200  # never needed, unless clicks and impressions are many orders of magnitude apart
-ROUNDING = 1e-13  # of a log-likelihood, relative to it
-FARTHEST = 20.0  # that positions move apart in a whole step: beyond, probabilities and curvature may vanish
+MAX_STEPS = 200  # reached only if clicks and impressions differ by many orders of magnitude
+ROUNDING = 1e-13  # rounding error of a log-likelihood, relative to it
+MAX_SPREAD = 20.0  # of the steps of positions: beyond it, probabilities and curvature may vanish
 
 
 class Effort(NamedTuple):
-    """How a fit went."""
+    """The number of steps or passes of a fit, and whether it converged."""
 
     steps: int
     converged: bool
@@ -40,20 +40,20 @@ def newton(
     many: bool = False,
     sparse: bool = False,
 ) -> Effort:
-    """Fit ``w.a`` and ``w.b`` to the counts (n, m), starting from what they are if ``warm``.
+    """Fit ``w.a`` and ``w.b`` to the counts (n, m), starting from their present values if ``warm``.
 
-    ``prior`` pseudo-clicks in twice as many pseudo-impressions are added to every pair that was shown. ``ordered``
-    asks that examination does not rise from position to position. It is over when the step's gain is ``tolerance`` in
-    log-likelihood: the fit is then within the root of that in standard errors; or when the gain is lost in rounding.
-    Where items are ``many``, those that reach their limit do not hold up the others. A step is O(n m^2). Where what was
-    shown is ``sparse`` and holds all positions together, it is O(m) for every item and every pair that was shown, and
-    O(m^3) besides.
+    ``prior`` pseudo-clicks in twice as many pseudo-impressions are added to every pair that was shown. With
+    ``ordered``, examination does not rise from position to position. The fit ends when a step gains at most
+    ``tolerance`` in log-likelihood, which bounds the error by its root in standard errors, or when the gain is lost in
+    rounding. With ``many`` items, one that reaches its limit does not shorten the step of the others. A step takes
+    O(n m^2). With ``sparse``, for counts whose pairs connect all positions, it takes O(m) for every item and every pair
+    that was shown, plus O(m^3).
     """
     choose(shown, clicked, prior, ordered, w)
     start(shown, clicked, prior, ordered, warm, w)
     value = value_along(shown, clicked, prior, w, 0.0)
-    for step in range(STEPS):
-        derive(shown, clicked, prior, w, sparse and step < STEPS // 2)
+    for step in range(MAX_STEPS):
+        derive(shown, clicked, prior, w, sparse and step < MAX_STEPS // 2)
         decrement = _direction(w)
         if decrement <= tolerance:
             if ordered and _release(w, tolerance):
@@ -75,12 +75,12 @@ def newton(
             normal_form(shown, w)
             return Effort(step + 1, True)
     normal_form(shown, w)
-    return Effort(STEPS, False)
+    return Effort(MAX_STEPS, False)
 
 
 @inner_kernel
 def _direction(w: Workspace) -> float:
-    """Newton's step, by blocks of positions; returns twice the gain it promises."""
+    """Compute the Newton step, by blocks of positions; return twice its predicted gain."""
     n, m = w.curvature.shape
     blocks = 0
     for j in range(m):
@@ -99,7 +99,7 @@ def _direction(w: Workspace) -> float:
                     w.drive[k] -= w.row[k] * w.gain_a[i] / w.weight_a[i]
                     for other in range(k):
                         w.edges[k, other] += w.row[k] * w.row[other] / w.weight_a[i]
-    eliminate(w.edges, blocks)
+    eliminate_nodes(w.edges, blocks)
     substitute(w.edges, w.drive, blocks)
     decrement = 0.0
     for j in range(m):
@@ -130,12 +130,12 @@ def _by_block(w: Workspace, i: int) -> None:
 def _walk(
     shown: Floats, clicked: Floats, prior: float, ordered: bool, w: Workspace, value: float, decrement: float
 ) -> tuple[float, int]:
-    """Go along the step as far as it pays: the value there, and the position that meets the one before it (or -1)."""
+    """Line search: return the value at its end, and the position that reaches the one before it, or -1."""
     stuck, size = _longest(w, ordered)
     if size <= 0.0:
         return value, stuck
     longest, trial = size, value_along(shown, clicked, prior, w, size)
-    # What is lost in rounding must not look like a step too long.
+    # A loss within rounding error does not mean that the step is too long.
     while trial < value + 1e-4 * size * decrement - ROUNDING * abs(value) and size > 1e-12:
         size *= 0.5
         trial = value_along(shown, clicked, prior, w, size)
@@ -145,7 +145,7 @@ def _walk(
 
 @inner_kernel
 def _longest(w: Workspace, ordered: bool) -> tuple[int, float]:
-    """How far the step may go, 1 at most, and the position that then meets the one before it (-1 if none does)."""
+    """Return the position that reaches the one before it at the end of the step, or -1, and the step's largest size."""
     size, stuck, before = 1.0, -1, -1
     for i in range(w.a.size):
         if w.fitted[i] == 1:
@@ -167,12 +167,15 @@ def _longest(w: Workspace, ordered: bool) -> tuple[int, float]:
 
 @inner_kernel
 def _bend(shown: Floats, clicked: Floats, prior: float, w: Workspace) -> bool:
-    """Where an item would leave what is possible, let it go where it is best off after the positions' step instead."""
+    """Replace the step of an item that would leave the domain by its best step for the step of positions.
+
+    Returns whether there was such an item.
+    """
     bent, lowest, highest = False, math.inf, -math.inf
     for j in range(w.b.size):
         if w.block[j] >= 0:
             lowest, highest = min(lowest, w.step_b[j]), max(highest, w.step_b[j])
-    if highest - lowest > FARTHEST:
+    if highest - lowest > MAX_SPREAD:
         return False
     for i in range(w.a.size):
         if w.fitted[i] == 1:
@@ -190,7 +193,7 @@ def _bend(shown: Floats, clicked: Floats, prior: float, w: Workspace) -> bool:
 
 @inner_kernel
 def _alone(shown: Floats, clicked: Floats, prior: float, w: Workspace, i: int) -> float:
-    """Newton's step of one item, after the positions' step."""
+    """Return the Newton step of one item, after the step of positions."""
     gain, weight, highest = 0.0, 0.0, -math.inf
     for j in range(w.b.size):
         if w.block[j] >= 0:
@@ -206,7 +209,7 @@ def _alone(shown: Floats, clicked: Floats, prior: float, w: Workspace, i: int) -
 
 @inner_kernel
 def _move(w: Workspace, size: float) -> None:
-    """Go so far along the step; the largest examination stays 1, lest digits of the sums go to the free scale."""
+    """Move by ``size`` times the step; the largest examination stays 1, so that the free scale costs no accuracy."""
     top = -math.inf
     for j in range(w.b.size):
         if w.block[j] >= 0:
@@ -222,7 +225,7 @@ def _move(w: Workspace, size: float) -> None:
 
 @inner_kernel
 def _tie(w: Workspace, j: int) -> None:
-    """Make the block of position j one with the block before it, at the lower of their heights."""
+    """Merge the block of position j with the block before it, at the smaller of their values."""
     joined, level = w.block[j], w.b[j]
     for k in range(w.b.size):
         if joined - 1 <= w.block[k] <= joined:
@@ -236,7 +239,7 @@ def _tie(w: Workspace, j: int) -> None:
 
 @inner_kernel
 def _release(w: Workspace, tolerance: float) -> bool:
-    """Cut a block where its upper part would rise if it could: the most eager place, in standard errors."""
+    """Split a block where its upper part would rise most, in standard errors; return False if it would nowhere."""
     gain, weight, before, cut = 0.0, 0.0, -1, -1
     worst = 10.0 * math.sqrt(tolerance)
     for j in range(w.b.size):

@@ -1,0 +1,87 @@
+"""The list with the best scores, with ties broken at random: the last step of several policies."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...geometry.assignment import assign
+from ...kernels import Floats, Ints, inner_kernel
+from .random_stream import uniform
+from .samplers import shuffle
+
+__all__ = ["PlacementWork", "make_placement_work", "place_best", "place_in_order", "sort_largest"]
+
+
+class PlacementWork(NamedTuple):
+    """Work arrays; their contents carry no information from one call to the next."""
+
+    cost: Floats  # (n, m)
+    labels: Ints  # (n,)
+    price: Floats  # (n,)
+    distance: Floats  # (n,)
+    potential: Floats  # (m,)
+    links: Ints  # (3, n)
+    items: Ints  # (n,)
+    positions: Ints  # (n,)
+
+
+def make_placement_work(n: int, m: int) -> PlacementWork:
+    """Allocate work arrays for lists of m out of n items."""
+    return PlacementWork(
+        cost=np.zeros((n, m)),
+        labels=np.zeros(n, np.int64),
+        price=np.zeros(n),
+        distance=np.zeros(n),
+        potential=np.zeros(m),
+        links=np.zeros((3, n), np.int64),
+        items=np.zeros(n, np.int64),
+        positions=np.zeros(n, np.int64),
+    )
+
+
+@inner_kernel
+def place_best(scores: Floats, source: Any, ranking: Ints, work: PlacementWork) -> None:
+    """Fill in the list with the largest sum of ``scores[ranking[j], j]``.
+
+    Items are relabelled at random before the assignment, so that the choice among several best lists does not depend
+    on labels.
+    """
+    n, m = scores.shape
+    shuffle(source, work.labels)
+    for k in range(n):
+        for j in range(m):
+            work.cost[k, j] = -scores[work.labels[k], j]
+    assign(work.cost, ranking, work.price, work.distance, work.potential, work.links)
+    for j in range(m):
+        ranking[j] = work.labels[ranking[j]]
+
+
+@inner_kernel
+def place_in_order(attraction: Floats, examination: Floats, source: Any, ranking: Ints, work: PlacementWork) -> None:
+    """Put the most attractive item at the most examined position, the second at the second, and so on."""
+    items, positions = work.items, work.positions
+    m = examination.size
+    sort_largest(examination, positions, m, source)
+    sort_largest(attraction, items, m, source)
+    for k in range(m):
+        ranking[positions[k]] = items[k]
+
+
+@inner_kernel
+def sort_largest(values: Floats, indices: Ints, count: int, source: Any) -> None:
+    """Fill ``indices``: the ``count`` largest values in descending order, ties in random order, then the rest."""
+    n = values.size
+    for i in range(n):
+        indices[i] = i
+    for k in range(count):
+        best, equal = k, 1
+        for i in range(k + 1, n):
+            if values[indices[i]] > values[indices[best]]:
+                best, equal = i, 1
+            elif values[indices[i]] == values[indices[best]]:
+                equal += 1
+                if uniform(source) * equal < 1.0:
+                    best = i
+        indices[k], indices[best] = indices[best], indices[k]
