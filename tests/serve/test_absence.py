@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from bothworlds.serve.engine.engine.engine import Engine
+from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.model import ONE
 from bothworlds.serve.ops.verify import verify
 

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
-from bothworlds.serve.client.client.client import AsyncClient, Client, ClientError, Page
+from bothworlds.serve.client.client import AsyncClient, Client, ClientError, Page
 from tests.serve.fake_service import FakeService
 from tests.serve.listening import listening
 

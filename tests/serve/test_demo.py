@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bothworlds import worlds
-from bothworlds.serve.client.client.client import Client
+from bothworlds.serve.client.client import Client
 from bothworlds.serve.config import load_config
 from bothworlds.serve.ops import demo
 from tests.serve.fake_service import FakeService

@@ -7,7 +7,7 @@ from scipy.stats import chisquare
 
 from bothworlds.kernels import kernel
 from bothworlds.policies.parts.random_stream import make_stream
-from bothworlds.serve.engine.engine.list_sampler import make_wheel, spin
+from bothworlds.serve.engine.list_sampler import make_wheel, spin
 from bothworlds.serve.ids import event_id_of, seed_of
 
 from .running import answer, visit, with_engine

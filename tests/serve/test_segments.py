@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bothworlds.serve.engine.engine import refresher
-from bothworlds.serve.engine.engine.segments import DAY, GRAIN, HOUR
+from bothworlds.serve.engine.segments import DAY, GRAIN, HOUR
 from bothworlds.serve.engine_types import Invalid, TooMany, Unknown
 
 from .fakes import FakeStore

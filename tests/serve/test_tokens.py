@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bothworlds.serve.engine.engine.tokens import (
+from bothworlds.serve.engine.tokens import (
     GRACE,
     LONGEST_WINDOW,
     SECRETS,
@@ -287,7 +287,7 @@ def test_a_process_signs_with_the_secret_that_another_has_made():
 
 @pytest.mark.parametrize("length", [0, 1, 32, 64, 65, 200])
 def test_signatures_are_hmac_sha256(length: int) -> None:
-    from bothworlds.serve.engine.engine.tokens import SIGNATURE, _signature
+    from bothworlds.serve.engine.tokens import SIGNATURE, _signature
 
     key, body = bytes(range(length)), b"a page and its probabilities"
     assert _signature(key, body) == hmac.digest(key, body, "sha256")[:SIGNATURE]

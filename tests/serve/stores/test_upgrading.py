@@ -12,8 +12,8 @@ from unittest.mock import patch
 import psycopg
 import pytest
 
-from bothworlds.serve.engine.engine.engine import Engine
-from bothworlds.serve.engine.engine.tokens import open_secrets
+from bothworlds.serve.engine.engine import Engine
+from bothworlds.serve.engine.tokens import open_secrets
 from bothworlds.serve.engine_types import Feedback
 from bothworlds.serve.model import Report
 from bothworlds.serve.ops.verify import verify
