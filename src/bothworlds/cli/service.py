@@ -169,8 +169,8 @@ def migrate(
         return
     _list_differences(migration.target)
     typer.echo(
-        f"copied {migration.rows} rows as they are; {migration.target.n_differences} counters differ from the log, in both "
-        "stores alike: examine the source before you use the copy",
+        f"copied {migration.rows} rows as they are; {migration.target.n_differences} counters differ from the log, in "
+        "both stores alike: examine the source before you use the copy",
         err=True,
     )
     raise typer.Exit(1)

@@ -9,8 +9,8 @@ import pytest
 
 from bothworlds.serve.config import Config
 from bothworlds.serve.http.app import Service
-
-from .fakes import FakeEngine, FakeStore
+from tests.serve.fake_engine import FakeEngine
+from tests.serve.fakes import FakeStore
 
 
 class Client:
@@ -40,7 +40,7 @@ class Client:
 
 @pytest.fixture
 def engine():
-    return FakeEngine()
+    return FakeEngine([])
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 from bothworlds.serve.config import Config
 from bothworlds.serve.http import auth
 from bothworlds.serve.http.auth import ROLES, create_key, list_keys, revoke_key
-
-from .fakes import sign
+from tests.serve.fake_engine import sign
 
 CALLS = {
     "serve": ("POST", "/v1/surfaces/home/rank", {"request_id": "r"}),
@@ -118,7 +117,7 @@ def test_an_administrator_meets_keys_that_another_process_has_made_or_revoked_a_
 def test_a_store_that_is_away_does_not_lock_out_who_was_known(asked, call, store, monkeypatch):
     key = create_key(store, ["admin"], "", 0)
     call.run(call.service.keyring.load())
-    store.away = True
+    store.broken = "the disk is full"
     monkeypatch.setattr(auth, "REFRESH_SECONDS", 0.0)
     assert [asked("admin", key).status_code for _ in range(3)] == [200] * 3
 
@@ -126,7 +125,7 @@ def test_a_store_that_is_away_does_not_lock_out_who_was_known(asked, call, store
 def test_what_is_kept_of_a_key_does_not_open_anything(store):
     key = create_key(store, ["read", "serve"], "for the shop", 5)
     secret = key.split("_", 2)[2]
-    assert secret not in json.dumps(store.keys()) + json.dumps(store.audited)
+    assert secret not in json.dumps(store.keys()) + json.dumps(store.entries)
     assert list_keys(store) == [
         {
             "id": key.split("_")[1],

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from bothworlds.serve.config import Config, Limits
-
-from .fakes import sign
+from tests.serve.fake_engine import sign
 
 RANK = "/v1/surfaces/home/rank"
 
@@ -61,7 +60,7 @@ def test_feedback_is_accepted_and_says_so_in_the_pinned_shape(call, engine):
     event = {"event_id": said["event_id"], "token": said["token"], "clicks": [1], "final": True}
     answer = call("POST", "/v1/feedback", json={"events": [event]})
     assert answer.json() == {"results": [{"event_id": said["event_id"], "status": "accepted"}]}
-    assert engine.events[said["event_id"]]["clicks"] == [1]
+    assert engine.clicks[said["event_id"]] == [1]
 
 
 def test_one_bad_event_does_not_spoil_the_others(call):
@@ -144,7 +143,7 @@ def test_a_change_for_another_version_is_refused(call):
 def test_a_conflict_that_only_the_engine_sees_is_told_as_well(call, engine):
     from bothworlds.serve.engine_types import Conflict
 
-    engine.fault = Conflict("somebody was quicker")
+    engine.error = Conflict("somebody was quicker")
     tag = {"if-match": '"1"'}
     assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1}).status_code == 409
     assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1}, headers=tag).status_code == 412
@@ -182,11 +181,12 @@ def test_learning_can_be_reset_and_started_warm(call):
     assert call("POST", "/v1/surfaces/home/warm-start", json={**model, "rounds": 0}).status_code == 422
 
 
-def test_an_event_and_a_report_have_times_that_people_can_read(call):
+def test_times_are_rfc_3339_in_requests_and_responses(call, engine):
     event = ranked(call).json()["event_id"]
     assert call("GET", f"/v1/events/{event}").json()["created_at"] == "2023-11-14T22:13:20.000Z"
-    said = call("GET", "/v1/surfaces/home/report?since=2026-01-01T00:00:00%2B01:00&segment=x").json()
-    assert said["since"] == "2025-12-31T23:00:00.000Z"
+    report = call("GET", "/v1/surfaces/home/report?since=2026-01-01T00:00:00%2B01:00&segment=x").json()
+    assert engine.asked == [("home", 1_767_222_000_000, None, "x")]
+    assert report["until"] == "2023-11-14T22:13:20.000Z"
     assert call("GET", "/v1/surfaces/home/state").json()["rounds"] == 0
 
 
@@ -235,5 +235,5 @@ def test_a_secret_is_rotated_and_the_old_ones_are_forgotten_if_asked_for(call, e
 
 @pytest.mark.parametrize("made_for", [{"headers": {"if-match": '"7"'}, "json": {}}, {"json": {"version": 7}}])
 def test_a_change_made_by_another_worker_is_known_to_who_builds_on_it(call, engine, made_for):
-    engine.elsewhere["home"] = msgspec.structs.replace(engine.surface("home"), version=7)
+    engine.changed_elsewhere["home"] = msgspec.structs.replace(engine.surface("home"), version=7)
     assert call("PATCH", "/v1/surfaces/home", **made_for).status_code == 200

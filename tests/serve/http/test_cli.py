@@ -99,7 +99,7 @@ def test_migrate_does_not_call_a_store_verified_whose_counters_differ(kept, monk
 
 def test_a_store_without_keys_says_so(kept):
     said = run("keys", "list", "--store", "a.db").output
-    assert "'bothworlds keys create --role admin --store a.db' makes the first" in said
+    assert "'bothworlds keys create --role admin --store a.db' creates the first" in said
 
 
 def test_demo_hands_on_what_was_asked_for(monkeypatch):

@@ -8,18 +8,18 @@ from collections import deque
 import pytest
 
 from bothworlds.serve.config import Config, Limits
-from bothworlds.serve.http import limits
-from bothworlds.serve.http.app import HUNG_UP, Service
-
-from .fakes import FakeEngine, FakeStore
+from bothworlds.serve.http import request_body
+from bothworlds.serve.http.app import CLIENT_CLOSED, Service
+from tests.serve.fake_engine import FakeEngine
+from tests.serve.fakes import FakeStore
 
 LONG, SHORT = 3600.0, 0.01  # seconds that nothing here takes, however slow the machine, and that pass at once
 
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    monkeypatch.setattr(limits, "LINGER_SECONDS", LONG)
-    monkeypatch.setattr(limits, "SILENCE_SECONDS", LONG)
+    monkeypatch.setattr(request_body, "LINGER_SECONDS", LONG)
+    monkeypatch.setattr(request_body, "SILENCE_SECONDS", LONG)
 
 
 def answered(messages, path="/v1/feedback", headers=(), method="POST", pause=0.0, seconds=LONG):
@@ -35,7 +35,7 @@ def answered(messages, path="/v1/feedback", headers=(), method="POST", pause=0.0
 
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
     tiny = Config(limits=Limits(body_bytes=100, body_seconds=seconds), request_log=False)
-    service = Service(FakeEngine(), FakeStore(), tiny)
+    service = Service(FakeEngine([]), FakeStore(), tiny)
     asyncio.run(service({**scope, "headers": list(headers)}, receive, send))
     return sent, left, service
 
@@ -61,7 +61,7 @@ def test_whoever_sends_too_much_is_heard_out_and_then_refused():
 
 
 def test_whoever_sends_without_end_is_not_heard_out(monkeypatch):
-    monkeypatch.setattr(limits, "LINGER_BYTES", 200)
+    monkeypatch.setattr(request_body, "LINGER_BYTES", 200)
     sent, left, _ = answered([piece(b"x" * 40)] * 10)
     assert (sent[0]["status"], len(left)) == (413, 2)
     for told in ((b"content-length", b"201"), (b"expect", b"100-continue")):
@@ -71,7 +71,7 @@ def test_whoever_sends_without_end_is_not_heard_out(monkeypatch):
 
 @pytest.mark.parametrize("patience", ["LINGER_SECONDS", "SILENCE_SECONDS"])
 def test_whoever_listens_before_sending_the_rest_is_answered(patience, monkeypatch):
-    monkeypatch.setattr(limits, patience, SHORT)
+    monkeypatch.setattr(request_body, patience, SHORT)
     sent, _, _ = answered([piece(b"x")], headers=[(b"content-length", b"101")])
     assert sent[0]["status"] == 413
 
@@ -86,7 +86,7 @@ def test_a_body_that_stops_arriving_is_given_up(path, arrived):
 @pytest.mark.parametrize(("said", "status"), [(b"50", 408), (b"150", 413)])
 @pytest.mark.parametrize("pause", [0.0, 1e-4, 1e-3])
 def test_whoever_sends_nothing_again_and_again_does_not_stay_for_ever(said, status, pause, monkeypatch):
-    monkeypatch.setattr(limits, "LINGER_SECONDS", SHORT)
+    monkeypatch.setattr(request_body, "LINGER_SECONDS", SHORT)
     for _ in range(10):  # a timeout that passes just when a piece comes in must not be forgotten
         sent, left, _ = answered(ENDLESS, headers=[(b"content-length", said)], pause=pause, seconds=SHORT)
         assert sent[0]["status"] == status
@@ -98,7 +98,7 @@ def test_whoever_sends_nothing_again_and_again_does_not_stay_for_ever(said, stat
 def test_nobody_is_answered_who_has_hung_up(path, before):
     sent, _, service = answered([*before, {"type": "http.disconnect"}], path=path)
     assert sent == []
-    assert f'status="{HUNG_UP}"' in service.metrics.text().decode()
+    assert f'status="{CLIENT_CLOSED}"' in service.metrics.exposition().decode()
 
 
 def test_a_length_that_is_no_number_is_not_believed():

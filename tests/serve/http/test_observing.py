@@ -17,14 +17,13 @@ from bothworlds.serve.http.auth import create_key
 from bothworlds.serve.observability.logs import RequestLog, logger, set_up_logs
 from bothworlds.serve.observability.metrics import GAUGES
 from bothworlds.serve.stores.base import StoreError
-
-from .fakes import NOW, sign
+from tests.serve.fake_engine import NOW, sign
 
 
 def test_health_is_alive_even_when_it_is_not_ready(call, engine):
     assert call("GET", "/healthz").json() == {"alive": True}
     assert call("GET", "/readyz").json() == {"ready": True, "reasons": []}
-    engine.away = True
+    engine.unavailable = True
     assert call("GET", "/healthz").status_code == 200
     answer = call("GET", "/readyz")
     assert answer.status_code == 503
@@ -53,7 +52,7 @@ PLACE = "postgresql://shop@10.1.2.3/ranking is away"
 def test_only_those_who_may_read_are_told_why_it_is_not_ready(call, engine, store):
     key = create_key(store, ["read"], "", 0)
     call.run(call.service.keyring.load())
-    engine.away, engine.reason = True, PLACE
+    engine.unavailable, engine.unavailable_reason = True, PLACE
     stranger, reader = call("GET", "/readyz"), call("GET", "/readyz", headers={"authorization": f"Bearer {key}"})
     assert (stranger.status_code, reader.status_code) == (503, 503)
     assert "10.1.2.3" not in stranger.text
@@ -65,7 +64,7 @@ def test_callers_are_not_told_where_a_store_is_that_is_away(call, engine, kind, 
     monkeypatch.setattr("bothworlds.serve.observability.logs._last_warnings", {})
     stream = io.StringIO()
     set_up_logs("json", stream)
-    engine.fault = kind(PLACE)
+    engine.error = kind(PLACE)
     answers = [
         call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}),
         call("POST", "/v1/feedback", json={"events": [{"event_id": "e", "token": "t"}]}),
@@ -141,7 +140,7 @@ def test_the_request_log_holds_nothing_personal_and_nothing_secret(serving, stor
 def test_a_log_on_a_terminal_is_for_people():
     stream = io.StringIO()
     log = RequestLog(True, False, lambda: NOW, stream)
-    log.answered("GET", "/healthz", 200, 0.0012345, 0)
+    log.record("GET", "/healthz", 200, 0.0012345, 0)
     log.flush()
     assert stream.getvalue() == "2023-11-14T22:13:20.000Z 200 GET    /healthz 1.234 ms 0 bytes\n"
 
@@ -149,7 +148,7 @@ def test_a_log_on_a_terminal_is_for_people():
 def test_a_log_that_is_turned_off_is_silent():
     stream = io.StringIO()
     log = RequestLog(False, True, lambda: NOW, stream)
-    log.answered("GET", "/healthz", 200, 0.001, 0)
+    log.record("GET", "/healthz", 200, 0.001, 0)
     log.flush()
     assert stream.getvalue() == ""
 
@@ -174,7 +173,7 @@ def test_faults_are_logged_as_json_with_their_traceback(serving, engine, restore
     stream = io.StringIO()
     assert set_up_logs("auto", stream)
     call = serving()
-    engine.fault = RuntimeError("a bug")
+    engine.error = RuntimeError("a bug")
     answer = call("POST", "/v1/surfaces/home/reset")
     assert answer.status_code == 500
     assert "bug" not in answer.text
@@ -196,7 +195,7 @@ class FullDisk(io.StringIO):
 
 
 def test_a_log_that_cannot_be_written_harms_neither_answers_nor_the_stop(serving, engine, restored_logs, monkeypatch):
-    monkeypatch.setattr("bothworlds.serve.http.app.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("bothworlds.serve.http.app.MONITOR_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", FullDisk())
     set_up_logs("json", sys.stderr)
     call = serving(Config())
@@ -204,8 +203,8 @@ def test_a_log_that_cannot_be_written_harms_neither_answers_nor_the_stop(serving
     assert call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a"]}).status_code == 201
     while call.service.log._lines:
         call.run(asyncio.sleep(0.001))
-    assert not call.service._looking.done()
-    engine.fault = RuntimeError("a bug")
+    assert not call.service._monitor.done()
+    engine.error = RuntimeError("a bug")
     assert call("POST", "/v1/surfaces/home/reset").json()["title"] == "A fault in the service"
     call.run(call.service.stop())
     assert engine.stopped

@@ -22,9 +22,10 @@ from bothworlds.serve.engine_types import Conflict, Invalid, TooMany
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.auth import create_key
 from bothworlds.serve.http.operations import OPERATIONS
+from tests.serve.fake_engine import FakeEngine, row
+from tests.serve.fakes import FakeStore
 
 from .conftest import Client
-from .fakes import FakeEngine, FakeStore, row
 
 CHECKS = [
     not_a_server_error,
@@ -39,7 +40,7 @@ SURFACE = {"slots": 1, "items": ["a", "b", "c"]}
 
 def made():
     """A service with a surface, and an administrator's key."""
-    engine, store = FakeEngine(), FakeStore()
+    engine, store = FakeEngine([]), FakeStore()
     service = Service(engine, store, Config(request_log=False, limits=Limits(surfaces=10**9, items=10**6)))
     client = Client(service)
     assert client("PUT", "/v1/surfaces/home", json=SURFACE).status_code == 201
@@ -107,7 +108,7 @@ def provoked(serving, engine, store):
     event = client("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}).json()["event_id"]
     good = good_bodies()
     for operation in OPERATIONS:
-        filled = operation.path.format(surface="home", item="a", segment="a", event_id=event, key_id=doomed)
+        filled = operation.path.format(surface="home", item="a", segment="mobile", event_id=event, key_id=doomed)
         method, template, body = operation.method, operation.path, good.get(operation.name, {})
         variants = variants_of(operation, body)
         for _ in range(2 if method == "PUT" else 1):
@@ -120,9 +121,9 @@ def provoked(serving, engine, store):
             path = operation.path.format(surface=surface, item=item, segment=item, event_id="", key_id="k")
             note(client, method, path, template)
         for fault in (Conflict("somebody was quicker"), Invalid("this cannot be")):
-            engine.fault = fault
+            engine.error = fault
             note(client, method, filled, template, **body)
-        engine.fault = None
+        engine.error = None
     return seen, client
 
 
@@ -158,12 +159,12 @@ def variants_of(operation, body):
 def test_every_documented_status_can_be_seen(serving, engine, store):
     seen, client = provoked(serving, engine, store)
     feedback = {"json": {"events": [{"event_id": "e", "token": "t"}]}}
-    engine.fault = TooMany("the queue is full")
+    engine.error = TooMany("the queue is full")
     seen.add(("POST", "/v1/feedback", client("POST", "/v1/feedback", **feedback).status_code))
     asked = client("POST", "/v1/surfaces/home/rank", json={"request_id": "r"})
     seen.add(("POST", "/v1/surfaces/{surface}/rank", asked.status_code))
     assert int(asked.headers["retry-after"]) > 0
-    engine.fault = None
+    engine.error = None
     documented = {
         (operation.method, operation.path, status)
         for operation in OPERATIONS
@@ -176,7 +177,7 @@ def test_every_documented_status_can_be_seen(serving, engine, store):
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_without_a_key_or_a_role_or_a_store_the_documented_status_comes(operation, serving, engine, store):
     client = serving(hosts=["localhost"])
-    path = operation.path.format(surface="home", item="a", segment="a", event_id="0" * 32, key_id="k")
+    path = operation.path.format(surface="home", item="a", segment="mobile", event_id="0" * 32, key_id="k")
     body = good_bodies().get(operation.name, {})
     if operation.name == "feedback":
         body = {"json": {"events": [{"event_id": "e", "token": "t"}]}}
@@ -185,10 +186,10 @@ def test_without_a_key_or_a_role_or_a_store_the_documented_status_comes(operatio
     client("PUT", "/v1/surfaces/home", json=SURFACE)
     if operation.role is None:
         return
-    engine.away = store.away = True
+    engine.unavailable, store.broken = True, "the disk is full"
     if operation.name not in ("metrics", "get_surface", "list_surfaces"):
         assert client(operation.method, path, **body).status_code == 503
-    store.away = False
+    store.broken = ""
     other = create_key(store, ["ingest" if operation.role != "ingest" else "read"], "", 0)
     client.run(client.service.keyring.load())
     assert client(operation.method, path, **body).status_code == 401

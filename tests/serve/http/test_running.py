@@ -109,7 +109,7 @@ def test_several_workers_say_so_too_if_there_are_no_keys(keys, monkeypatch):
     store = SimpleNamespace(keys=lambda: keys, close=lambda: None)
     monkeypatch.setattr(supervise, "open_store", lambda place, *, read_only: store)
     said = []
-    supervise._tell(said.append, Config(workers=2, store="postgresql://db/shop"), "http://127.0.0.1:8080")
+    supervise.announce_started(said.append, Config(workers=2, store="postgresql://db/shop"), "http://127.0.0.1:8080")
     assert "2 workers at http://127.0.0.1:8080" in said[0]
     assert said[1:] == ([] if keys else [NO_KEYS])
 

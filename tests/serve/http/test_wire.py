@@ -11,9 +11,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from bothworlds.serve.config import Limits
+from bothworlds.serve.http.buffered_transport import MAX_BUFFERED_BYTES, BufferedTransport
 from bothworlds.serve.http.connection import Connection
-from bothworlds.serve.http.response_writer import ENOUGH, Gathering
-from bothworlds.serve.http.responses import send_answer
+from bothworlds.serve.http.responses import send_response
 from bothworlds.serve.observability.metrics import Metrics
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -37,6 +37,9 @@ class Transport:
     def get_extra_info(self, name):
         return None
 
+    def get_write_buffer_size(self):
+        return 0
+
     def pause_reading(self): ...
 
     def resume_reading(self): ...
@@ -53,7 +56,7 @@ def connected(protocol_class, app):
 
 def written_for_an_answer(protocol_class):
     async def app(scope, receive, send):
-        await send_answer(send, 200, b"hello", b"text/plain", [])
+        await send_response(send, 200, b"hello", b"text/plain", [])
 
     async def play():
         protocol, transport = connected(protocol_class, app)
@@ -81,7 +84,7 @@ def test_without_it_an_answer_is_two_writes():
 def gathering():
     loop = asyncio.new_event_loop()
     transport = Transport()
-    yield Gathering(transport, loop), transport
+    yield BufferedTransport(transport, loop), transport
     loop.close()
 
 
@@ -97,11 +100,11 @@ def test_nothing_is_written_to_whoever_has_hung_up(gathering):
     gathered, transport = gathering
     gathered.write(b"unheard")
     transport.closed = True
-    gathered._flush()
+    gathered.flush()
     assert transport.written == []
 
 
 def test_much_is_not_held_back(gathering):
     gathered, transport = gathering
-    gathered.write(bytes(ENOUGH + 1))
+    gathered.write(bytes(MAX_BUFFERED_BYTES + 1))
     assert len(transport.written) == 1

@@ -1,7 +1,7 @@
 """API keys: authentication, roles, and creating, listing and revoking keys.
 
-A key is ``bw_<id>_<secret>``. The store holds only the SHA-256 of the secret. A slow hash would not be safer: it protects
-passwords that people choose, while this secret is 256 random bits, and every request pays for the hash.
+A key is ``bw_<id>_<secret>``. The store holds only the SHA-256 of the secret. A slow hash would not be safer: it
+protects passwords that people choose, while this secret is 256 random bits, and every request pays for the hash.
 """
 
 from __future__ import annotations
@@ -176,12 +176,14 @@ def create_key(store: Store, roles: Sequence[str], note: str, now: int, actor: s
 
 def list_keys(store: Store) -> list[dict[str, Any]]:
     """Return all keys, revoked ones too, without their hashes. Blocks; raises StoreError."""
-    return [{name: value for name, value in key.items() if name != "hash"} for key in store.keys()]
+    stored = store.keys()
+    return [{name: value for name, value in key.items() if name != "hash"} for key in stored]
 
 
 def revoke_key(store: Store, key_id: str, now: int, actor: str = COMMAND_LINE) -> None:
     """Revoke a key; running services refuse it within seconds. Blocks; raises ValueError for an unknown id."""
-    key = next((key for key in store.keys() if key["id"] == key_id), None)
+    stored = store.keys()
+    key = next((key for key in stored if key["id"] == key_id), None)
     if key is None:
         raise ValueError(f"there is no key {key_id!r}; 'bothworlds keys list' lists them")
     store.save_key({**key, "revoked_at": key["revoked_at"] or now})

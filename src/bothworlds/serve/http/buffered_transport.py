@@ -50,9 +50,10 @@ class BufferedTransport:
 class WriteTimeout:
     """Calls ``on_timeout`` once the transport has held unsent bytes for ``seconds`` without sending any.
 
-    The transport sends as fast as the client reads. Progress is checked ``CHECKS_PER_TIMEOUT`` times per timeout while
-    bytes are unsent, also after the transport was closed: it stays open until they are sent. The callback therefore
-    comes up to a quarter of ``seconds`` late.
+    A byte is sent once the system has accepted it, which depends on the client: the system buffers a limited number of
+    bytes that the client has not read. Progress is checked ``CHECKS_PER_TIMEOUT`` times per timeout while bytes are
+    unsent, so that the callback comes up to a quarter of ``seconds`` late. The checks go on after the transport was
+    closed, since it keeps its descriptor until all bytes are sent. Used on the event loop.
     """
 
     def __init__(

@@ -71,9 +71,12 @@ def is_cross_origin(scope: Scope) -> bool:
     The service's own origin is the scheme of the request and its ``Host``. The scheme is that of the connection, which
     is http, or the value of ``X-Forwarded-Proto`` from a trusted proxy. Origins differ if scheme, host or port differ.
     """
-    origin, own = header(scope, b"origin"), b"%s://%s" % (scope["scheme"].encode(), header(scope, b"host"))
-    differs = bool(origin) and _normalised(origin) != _normalised(own)
-    return differs or header(scope, b"sec-fetch-site").lower() in CROSS_ORIGIN_FETCH
+    origin = header(scope, b"origin")
+    if origin:
+        own = b"%s://%s" % (scope["scheme"].encode(), header(scope, b"host"))
+        if _normalised(origin) != _normalised(own):
+            return True
+    return header(scope, b"sec-fetch-site").lower() in CROSS_ORIGIN_FETCH
 
 
 def _normalised(origin: bytes) -> tuple[bytes, bytes]:

@@ -93,17 +93,21 @@ OPERATIONS = (
         "PUT", ITEM, "put_item", "admin", "Add an item", {200: SurfaceView, 201: SurfaceView}, (422, *VERSION_ERRORS)
     ),
     Operation("DELETE", ITEM, "delete_item", "admin", "Remove an item", {200: SurfaceView}, (422, *VERSION_ERRORS)),
-    Operation("POST", ITEM + "/pause", "pause_item", "admin", "Pause an item", {200: SurfaceView}, (422, *VERSION_ERRORS)),
     Operation(
-        "POST", ITEM + "/resume", "resume_item", "admin", "Resume a paused item", {200: SurfaceView}, (422, *VERSION_ERRORS)
+        "POST", ITEM + "/pause", "pause_item", "admin", "Pause an item", {200: SurfaceView}, (422, *VERSION_ERRORS)
+    ),
+    Operation(
+        "POST", ITEM + "/resume", "resume_item", "admin", "Resume a paused item", {200: SurfaceView},
+        (422, *VERSION_ERRORS),
     ),
     Operation(
         "POST", SURFACE + "/reset", "reset", "admin", "Reset what was learned", {204: None}, BODY_ERRORS, Reset, False
     ),
-    Operation("GET", SURFACE + "/segments", "list_segments", "admin", "List the segments of a surface", {200: Segments}),
     Operation(
-        "DELETE", SURFACE + "/segments/{segment}", "delete_segment", "admin",
-        "Delete a segment", {204: None},
+        "GET", SURFACE + "/segments", "list_segments", "admin", "List the segments of a surface", {200: Segments}
+    ),
+    Operation(
+        "DELETE", SURFACE + "/segments/{segment}", "delete_segment", "admin", "Delete a segment", {204: None}
     ),
     Operation(
         "POST", SURFACE + "/warm-start", "warm_start", "admin", "Start from a fitted click model", {204: None},
@@ -118,12 +122,13 @@ OPERATIONS = (
         query={**PERIOD, **SEGMENT},
     ),
     Operation(
-        "GET", SURFACE + "/export", "export", "admin", "Export the log, one row per list and slot", {200: (NDJSON, PARQUET)},
-        (406, 422), query={"format": "ndjson or parquet; without it, the Accept header decides"},
+        "GET", SURFACE + "/export", "export", "admin", "Export the log, one row per list and slot",
+        {200: (NDJSON, PARQUET)}, (406, 422),
+        query={"format": "ndjson or parquet; without it, the Accept header decides"},
     ),
     Operation(
-        "POST", SURFACE + "/import", "import_log", "admin", "Import a log and learn from it", {200: Imported}, BODY_ERRORS,
-        (NDJSON, PARQUET),
+        "POST", SURFACE + "/import", "import_log", "admin", "Import a log and learn from it", {200: Imported},
+        BODY_ERRORS, (NDJSON, PARQUET),
     ),
     Operation("GET", "/v1/keys", "list_keys", "admin", "List all keys", {200: Keys}),
     Operation("POST", "/v1/keys", "create_key", "admin", "Create a key", {201: NewKey}, BODY_ERRORS, KeyRequest),

@@ -110,7 +110,7 @@ class _TooLarge(Exception):
 
 
 async def _check_length(scope: Scope, receive: Receive, max_bytes: int) -> None:
-    """Raise a 413 by the ``Content-Length``: at once for ``Expect: 100-continue`` and for bodies too large to discard."""
+    """Raise a 413 by the ``Content-Length``; the body is not read for ``Expect: 100-continue`` or if it is huge."""
     declared = header(scope, b"content-length")
     length = int(declared[:20]) if declared.isdigit() else 0
     if length > max_bytes:

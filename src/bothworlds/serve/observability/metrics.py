@@ -1,7 +1,7 @@
 """Metrics for Prometheus. No label names a surface, item, segment or visitor, so the number of series is bounded.
 
-With several workers, the metrics are those of all of them: the supervisor sets ``PROMETHEUS_MULTIPROC_DIR``, each worker
-writes to a file there, and the worker that answers /metrics adds the files up.
+With several workers, the metrics are those of all of them: the supervisor sets ``PROMETHEUS_MULTIPROC_DIR``, each
+worker writes to a file there, and the worker that answers /metrics adds the files up.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["CONTENT_TYPE", "Metrics"]
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 RANK = "/v1/surfaces/{surface}/rank"
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-# Read from the engine's health: name, help text, and how the values of several workers are combined. Only living workers
-# count ("live..."): the last value of a killed worker would otherwise stay for ever.
+# Read from the engine's health: name, help text, and how the values of several workers are combined. Only living
+# workers count ("live..."): the last value of a killed worker would otherwise stay for ever.
 GAUGES = (
     ("commit_lag_seconds", "How long the last write to the store took.", "livemax"),
     ("queue_length", "Feedback waiting to be stored.", "livesum"),
@@ -42,7 +42,7 @@ GAUGES = (
 
 
 class Metrics:
-    """The metrics of one process. Methods do not block, except ``exposition`` with several workers, which reads files."""
+    """The metrics of one process. With several workers, ``exposition`` reads files; no other method blocks."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call] # they would double the number of series

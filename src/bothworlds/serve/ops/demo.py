@@ -118,10 +118,10 @@ def run(
 ) -> None:
     """Start a service and simulate ``rate`` visitors a second, until interrupted or for ``seconds``.
 
-    ``world`` defaults to the paper's stochastic world with a gap that is learned within a minute. ``store`` is a file or
-    the address of a PostgreSQL database; ``bothworlds-demo.db`` in the current directory by default. ``say`` receives
-    messages for the user. ``command`` replaces ``bothworlds serve``. Raises ValueError if the port is in use, the store
-    has keys, or the service does not start or stops.
+    ``world`` defaults to the paper's stochastic world with a gap that is learned within a minute. ``store`` is a file
+    or the address of a PostgreSQL database; ``bothworlds-demo.db`` in the current directory by default. ``say``
+    receives messages for the user. ``command`` replaces ``bothworlds serve``. Raises ValueError if the port is in use,
+    the store has keys, or the service does not start or stops.
     """
     simulated = world_named("paper/stochastic", gap=0.1) if world is None else resolve(world)
     place = store or str(Path("bothworlds-demo.db").resolve())

@@ -27,9 +27,10 @@ class Migration(msgspec.Struct, frozen=True):
 def migrate(source: SqlStore, target: SqlStore, progress: Report = lambda amount: None) -> Migration:
     """Copy one snapshot of ``source`` to ``target``, which must be empty, and verify both.
 
-    ``progress`` is called with numbers of rows as they are copied, ``source.count_rows()`` in all. Until the last row is
-    copied, the target is marked as incomplete and no service opens it; after an interruption, migrate again to an empty
-    target. Raises StoreError if the target is not empty, if it differs from the source, or if a store fails. Blocks.
+    ``progress`` is called with numbers of rows as they are copied, ``source.count_rows()`` in all. Until the last row
+    is copied, the target is marked as incomplete and no service opens it; after an interruption, migrate again to an
+    empty target. Raises StoreError if the target is not empty, if it differs from the source, or if a store fails.
+    Blocks.
     """
     if not target.is_empty():
         raise StoreError("the target store is not empty: choose a new file or an empty database")
@@ -46,7 +47,7 @@ def migrate(source: SqlStore, target: SqlStore, progress: Report = lambda amount
 
 
 def _copy(source: SqlStore, target: SqlStore, table: str, progress: Report) -> None:
-    # A new store has rows of its own in these tables. They are replaced in one transaction, which also removes the mark.
+    # A new store has rows of its own in these tables. One transaction replaces them, and with the facts the mark.
     replace = table in ("numbers", "facts")
     columns = source.columns(table)
     copied = source.rows(table, columns)
