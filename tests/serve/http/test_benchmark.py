@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import serving
 
-FAKE = (sys.executable, str(Path(__file__).parent / "serve_fake.py"), "127.0.0.1", "0", "1")
+FAKE = (sys.executable, str(Path(__file__).parent / "fake_engine_server.py"), "127.0.0.1", "0", "1")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import time
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -19,11 +18,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from bothworlds.serve.config import Limits
 from bothworlds.serve.http import descriptors
-from bothworlds.serve.http.buffered_transport import WriteTimeout
+from bothworlds.serve.http.app import CLIENT_CLOSED
 from bothworlds.serve.http.connection import PIECE_BYTES, Connection
 from bothworlds.serve.http.responses import send_response
 from bothworlds.serve.observability.metrics import Metrics
-from tests.serve.listening import listening
+from tests.serve.app_server import listening
 
 from . import attacks
 from .attacks import REQUEST, ask, connect, respond, status
@@ -180,6 +179,9 @@ def test_descriptors_that_ran_out_are_counted_and_logged():
 
 EXPORT = REQUEST.replace(b"/healthz", b"/v1/surfaces/home/export")
 DOCUMENT = REQUEST.replace(b"/healthz", b"/openapi.json")
+UNFINISHED_EXPORTS = (
+    f'bothworlds_requests_total{{method="GET",route="/v1/surfaces/{{surface}}/export",status="{CLIENT_CLOSED}"}}'
+)
 REFUSED = 'bothworlds_connections_refused_total{reason="write_too_slow"}'
 
 
@@ -201,9 +203,7 @@ def test_an_export_that_the_client_does_not_read_is_aborted_and_releases_the_sto
             until(lambda: descriptors_of(process) == before)
             assert counted_by(friend, REFUSED) == 1
             assert b"\r\n0\r\n\r\n" not in attacks.rest(client)  # the client sees that the response is truncated
-        until(
-            lambda: counted_by(friend, 'bothworlds_requests_total{method="GET",route="/v1/surfaces/{surface}/export"')
-        )
+        until(lambda: counted_by(friend, UNFINISHED_EXPORTS) == 1)
         assert {"event": "connection refused", "reason": "write_too_slow"} in logged(process)
 
 
@@ -218,79 +218,6 @@ def test_a_client_that_sends_requests_and_reads_no_response_does_not_keep_its_co
             until(lambda: counted_by(friend, REFUSED) == 1)
             until(lambda: descriptors_of(process) == before)
         assert status(respond(friend)) == 200
-
-
-class StalledTransport:
-    """A transport with ``unsent`` bytes."""
-
-    def __init__(self, unsent=0):
-        self.unsent = unsent
-
-    def get_write_buffer_size(self):
-        return self.unsent
-
-
-class ManualLoop:
-    """A clock and timers that a test advances."""
-
-    def __init__(self):
-        self.now, self.timers = 0.0, []
-
-    def time(self):
-        return self.now
-
-    def call_later(self, delay, callback):
-        timer = SimpleNamespace(at=self.now + delay, callback=callback)
-        timer.cancel = lambda: self.timers.remove(timer)
-        self.timers.append(timer)
-        return timer
-
-    def advance(self, seconds):
-        end = self.now + seconds
-        while due := sorted((timer for timer in self.timers if timer.at <= end), key=lambda timer: timer.at):
-            self.timers.remove(due[0])
-            self.now = due[0].at
-            due[0].callback()
-        self.now = end
-
-
-@pytest.fixture
-def timeout():
-    """A write timeout of 8 seconds, its transport, loop and expirations."""
-    transport, loop, expired = StalledTransport(), ManualLoop(), []
-    made = WriteTimeout(transport, loop, 8.0, lambda: expired.append(loop.now))
-    return SimpleNamespace(write=made.add, cancel=made.cancel, transport=transport, loop=loop, expired=expired)
-
-
-def test_a_stalled_write_times_out_once(timeout):
-    timeout.write(100)
-    timeout.transport.unsent = 100
-    timeout.loop.advance(7.9)
-    assert timeout.expired == []
-    timeout.loop.advance(100)
-    assert timeout.expired == [8.0]
-
-
-def test_progress_resets_the_write_timeout_even_if_more_is_written(timeout):
-    timeout.write(100)
-    for _ in range(10):
-        timeout.write(60)
-        timeout.transport.unsent = 100  # 60 more were sent
-        timeout.loop.advance(6.0)
-    assert timeout.expired == []
-    timeout.loop.advance(10.0)
-    assert len(timeout.expired) == 1
-
-
-def test_a_write_that_was_sent_leaves_no_timer(timeout):
-    timeout.write(100)
-    timeout.loop.advance(2.0)
-    assert timeout.loop.timers == []
-    timeout.write(100)
-    timeout.transport.unsent = 50
-    timeout.cancel()
-    timeout.loop.advance(100)
-    assert timeout.expired == []
 
 
 def counted_by(connection, name):

@@ -91,7 +91,7 @@ def test_every_reference_in_the_description_leads_somewhere(call):
 
 
 # What no single request can bring about, and why it is documented all the same.
-JUSTIFIED = {408: "a body that stops arriving; tested in test_limits"}
+JUSTIFIED = {408: "a body that stops arriving; tested in test_request_body"}
 
 
 def provoked(serving, engine, store):

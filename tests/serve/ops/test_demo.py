@@ -17,8 +17,8 @@ from bothworlds import worlds
 from bothworlds.serve.client.client import Client
 from bothworlds.serve.config import load_config
 from bothworlds.serve.ops import demo
+from tests.serve.app_server import listening
 from tests.serve.fake_service import FakeService
-from tests.serve.listening import listening
 
 
 @pytest.fixture
@@ -99,9 +99,9 @@ def test_a_rate_that_is_none_is_refused(rate):
 
 @pytest.fixture
 def fake_command(monkeypatch):
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), str(root / "src")]))
-    return [sys.executable, "-m", "tests.serve.fake_serving"]
+    return [sys.executable, "-m", "tests.serve.fake_service_server"]
 
 
 def test_the_demo_starts_the_service_sends_visitors_and_starts_again(tmp_path, fake_command):
@@ -114,8 +114,8 @@ def test_the_demo_starts_the_service_sends_visitors_and_starts_again(tmp_path, f
 
 
 def test_a_port_that_is_taken_is_said_plainly(client, service, tmp_path, fake_command, monkeypatch):
-    monkeypatch.setattr(demo, "_falls_silent", lambda address: False)
-    with pytest.raises(ValueError, match="something listens at"):
+    monkeypatch.setattr(demo, "_wait_until_free", lambda address: False)
+    with pytest.raises(ValueError, match="something already listens at"):
         demo.run(store=str(tmp_path / "s"), port=1, command=fake_command)
 
 
@@ -134,7 +134,7 @@ def test_a_store_with_keys_is_not_for_a_demo(tmp_path, fake_command, monkeypatch
 
 
 def test_visitors_of_a_demo_need_no_key():
-    config = load_config(None, demo.SETTINGS)
+    config = load_config(None, demo.ENVIRONMENT)
     assert config.public_rank
     assert config.public_feedback
 
@@ -149,7 +149,7 @@ def watched(tmp_path):
         module.mkdir()
         (module / "__init__.py").write_text("")
         (module / "__main__.py").write_text(program)
-        command, pipe = [sys.executable, "-c", demo._WATCHED, "serve"], subprocess.PIPE
+        command, pipe = [sys.executable, "-c", demo._SERVE_UNTIL_ORPHANED, "serve"], subprocess.PIPE
         child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={"PYTHONPATH": str(tmp_path)})
         started.append(child)
         assert child.stdout.readline() == b"up\n"

@@ -10,8 +10,7 @@ import pytest
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql import SqlStore
-
-from .stores.samples import NOON, a_report, a_surface, an_event
+from tests.serve.stores.samples import NOON, a_report, a_surface, an_event
 
 
 @pytest.fixture

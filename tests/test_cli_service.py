@@ -9,14 +9,15 @@ import pytest
 
 from bothworlds.serve.stores.base import StoreError
 from tests.commands import run
+from tests.serve.fakes import FakeStore
 
 STORES = "bothworlds.serve.stores.factory"
 
 
 @pytest.fixture
-def kept(store, monkeypatch):
-    """The store, wherever it is said to be."""
-    opened = []
+def kept(monkeypatch):
+    """A store in memory, opened for any address except missing.db; ``opened`` lists the calls."""
+    store, opened = FakeStore(), []
 
     def open_store(place, *, read_only=False):
         if place == "missing.db":

@@ -11,7 +11,7 @@ import msgspec
 from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.model import SurfaceSettings
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_table_of_settings_has_every_setting_with_its_default():

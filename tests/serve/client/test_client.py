@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
 from bothworlds.serve.client.client import AsyncClient, Client, ClientError, Page
+from tests.serve.app_server import listening
 from tests.serve.fake_service import FakeService
-from tests.serve.listening import listening
 
 PATIENCE = 60.0  # a machine that is busy with other tests may take long
 

@@ -8,8 +8,7 @@ import pytest
 
 from bothworlds.serve.config import Config
 from bothworlds.serve.ops.run import open_service
-
-from .conftest import Client
+from tests.serve.http.conftest import Client
 
 
 @pytest.fixture

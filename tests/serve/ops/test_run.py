@@ -15,9 +15,8 @@ import pytest
 from bothworlds.serve.config import Config
 from bothworlds.serve.ops import supervise
 from bothworlds.serve.ops.run import NO_KEYS, check_host, check_workers, is_loopback, listen
+from tests.serve.http.service_process import PATIENCE, service
 from tests.serve.workers import workers_of
-
-from .service_process import PATIENCE, service
 
 
 def test_a_service_says_where_it_is_and_stops_when_told_to():

@@ -1,4 +1,4 @@
-"""``python serve_fake.py HOST PORT WORKERS``: serve the engine in memory, for tests."""
+"""``python fake_engine_server.py HOST PORT WORKERS``: serve the engine in memory, for tests."""
 
 from __future__ import annotations
 

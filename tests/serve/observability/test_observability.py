@@ -201,7 +201,7 @@ def test_a_log_that_cannot_be_written_harms_neither_answers_nor_the_stop(serving
     call = serving(Config())
     call.run(call.service.start())
     assert call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a"]}).status_code == 201
-    while call.service.log._lines:
+    while call.service.log.pending:
         call.run(asyncio.sleep(0.001))
     assert not call.service._monitor.done()
     engine.error = RuntimeError("a bug")

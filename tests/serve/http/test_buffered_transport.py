@@ -1,9 +1,10 @@
-"""An answer leaves in one write, and nothing is held back for long."""
+"""A response is one write, bytes are not held back for long, and a stalled write times out."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from uvicorn import Config
@@ -11,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from bothworlds.serve.config import Limits
-from bothworlds.serve.http.buffered_transport import MAX_BUFFERED_BYTES, BufferedTransport
+from bothworlds.serve.http.buffered_transport import MAX_BUFFERED_BYTES, BufferedTransport, WriteTimeout
 from bothworlds.serve.http.connection import Connection
 from bothworlds.serve.http.responses import send_response
 from bothworlds.serve.observability.metrics import Metrics
@@ -108,3 +109,76 @@ def test_much_is_not_held_back(gathering):
     gathered, transport = gathering
     gathered.write(bytes(MAX_BUFFERED_BYTES + 1))
     assert len(transport.written) == 1
+
+
+class StalledTransport:
+    """A transport with ``unsent`` bytes."""
+
+    def __init__(self, unsent=0):
+        self.unsent = unsent
+
+    def get_write_buffer_size(self):
+        return self.unsent
+
+
+class ManualLoop:
+    """A clock and timers that a test advances."""
+
+    def __init__(self):
+        self.now, self.timers = 0.0, []
+
+    def time(self):
+        return self.now
+
+    def call_later(self, delay, callback):
+        timer = SimpleNamespace(at=self.now + delay, callback=callback)
+        timer.cancel = lambda: self.timers.remove(timer)
+        self.timers.append(timer)
+        return timer
+
+    def advance(self, seconds):
+        end = self.now + seconds
+        while due := sorted((timer for timer in self.timers if timer.at <= end), key=lambda timer: timer.at):
+            self.timers.remove(due[0])
+            self.now = due[0].at
+            due[0].callback()
+        self.now = end
+
+
+@pytest.fixture
+def timeout():
+    """A write timeout of 8 seconds, its transport, loop and expirations."""
+    transport, loop, expired = StalledTransport(), ManualLoop(), []
+    made = WriteTimeout(transport, loop, 8.0, lambda: expired.append(loop.now))
+    return SimpleNamespace(write=made.add, cancel=made.cancel, transport=transport, loop=loop, expired=expired)
+
+
+def test_a_stalled_write_times_out_once(timeout):
+    timeout.write(100)
+    timeout.transport.unsent = 100
+    timeout.loop.advance(7.9)
+    assert timeout.expired == []
+    timeout.loop.advance(100)
+    assert timeout.expired == [8.0]
+
+
+def test_progress_resets_the_write_timeout_even_if_more_is_written(timeout):
+    timeout.write(100)
+    for _ in range(10):
+        timeout.write(60)
+        timeout.transport.unsent = 100  # 60 more were sent
+        timeout.loop.advance(6.0)
+    assert timeout.expired == []
+    timeout.loop.advance(10.0)
+    assert len(timeout.expired) == 1
+
+
+def test_a_write_that_was_sent_leaves_no_timer(timeout):
+    timeout.write(100)
+    timeout.loop.advance(2.0)
+    assert timeout.loop.timers == []
+    timeout.write(100)
+    timeout.transport.unsent = 50
+    timeout.cancel()
+    timeout.loop.advance(100)
+    assert timeout.expired == []
