@@ -1,4 +1,4 @@
-"""The Python clients keep their promises when the service does not."""
+"""The Python clients: requests, retries, fallbacks, and batches of clicks, also when the service fails."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_type_hints
 
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
+from bothworlds.serve import schemas
+from bothworlds.serve.client import types
 from bothworlds.serve.client.client import AsyncClient, Client, ClientError, Page
+from bothworlds.serve.model import Arm, Status
 from tests.serve.app_server import listening
 from tests.serve.fake_service import FakeService
 
@@ -52,6 +55,23 @@ def nowhere():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("client_type", "schema"),
+    [
+        (types.FeedbackEvent, schemas.FeedbackEvent),
+        (types.FeedbackResult, schemas.Accepted),
+        (types.PlacedItem, schemas.PlacedItem),
+        (types.Ranking, schemas.Ranking),
+    ],
+)
+def test_the_types_of_the_client_are_those_of_the_schemas(client_type, schema):
+    mine = get_type_hints(client_type, localns={"Arm": Arm, "Status": Status})
+    theirs = get_type_hints(schema)
+    assert list(mine) == list(theirs)
+    for name in mine.keys() - {"slots"}:
+        assert mine[name] == theirs[name], name
 
 
 def test_a_page_has_the_items_of_the_answer_in_order(client):
@@ -124,7 +144,7 @@ def test_nobody_listening_fails_open_too(nowhere):
 
 def test_whoever_waits_for_a_list_waits_once_though_the_connection_was_used_before(client, service):
     client.rank("home")
-    client._idle.queue[0].sock.settimeout(0.1)
+    client._http._idle.queue[0].sock.settimeout(0.1)
     service.failing = [0]
     assert not client.rank("home", fallback=["a"]).learned
 
@@ -140,7 +160,7 @@ def test_an_answer_that_is_none_of_the_service_is_none(said, pauses):
         assert client.rank("home", fallback=["a", "b"]) == Page.own(["a", "b"], "home")
         client.click(Page("home", ["a"], "event", "token"), 0)
         assert not client.flush()
-        assert client._waiting.keys() == {"event"}
+        assert (client.queued, client.dropped) == (1, 0)
         client.close()
         assert client.dropped == 1
 
@@ -188,7 +208,7 @@ def test_clicks_that_the_service_refuses_are_counted_as_dropped(client, service)
 def test_a_batch_that_the_service_refuses_takes_no_other_with_it(client, service, monkeypatch):
     monkeypatch.setattr("bothworlds.serve.client.client.BATCH", 2)
     pages = [client.rank("home", f"r{k}") for k in range(5)]
-    with client._sending:  # a click by itself would send what waits
+    with client._sending:  # otherwise a click would send a full batch
         for page in pages:
             client.click(page, 0)
     service.failing = [422]
@@ -232,7 +252,7 @@ def test_closing_sends_what_waits(address, service):
 def ran(script, address):
     """A program of its own with a client, in which a visitor has clicked once."""
     start = f"""
-import os, time
+import os, threading
 from bothworlds.serve.client.client import Client
 client = Client({address!r}, timeout={PATIENCE}, flush_seconds=3600)
 client.click(client.rank("home", "r1"), 1)
@@ -253,16 +273,35 @@ with client._lock:  # as another thread of the parent might
 if pid:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 else:
-    assert client._idle.qsize() == 0
-    client._flush_seconds = 0.01
+    assert (client.queued, client._http._idle.qsize()) == (0, 0)
+    sent, feedback = threading.Event(), client.feedback
+    def noticed(events):
+        results = feedback(events)
+        sent.set()
+        return results
+    client.feedback, client._flush_seconds = noticed, 0.01
     client.click(client.rank("home", "r2"), 2)
-    while client._waiting or client._sending.locked():
-        time.sleep(0.01)
+    assert sent.wait(60)  # by the timer
+    client.flush()
     os._exit(0)
 """
     ran(forking, address)
     sent = [event["event_id"] for batch in service.batches for event in batch]
     assert sent == ["event of r2", "event of r1"]
+
+
+class NoticedLock:
+    """A lock that counts attempts to take it in ``attempts``."""
+
+    def __init__(self):
+        self._lock, self.attempts = threading.Lock(), threading.Semaphore(0)
+
+    def __enter__(self):
+        self.attempts.release()
+        self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._lock.release()
 
 
 def test_closing_waits_for_a_flush_under_way_and_sends_what_that_could_not(address, service):
@@ -275,11 +314,13 @@ def test_closing_waits_for_a_flush_under_way_and_sends_what_that_could_not(addre
     client = Client(address, timeout=PATIENCE, flush_seconds=3600, tries=2, pause=pause)
     client.click(client.rank("home", "r1"), 1)
     service.failing = [503, 503]
+    client._sending = sending = NoticedLock()
     with ThreadPoolExecutor(2) as threads:
         flushing = threads.submit(client.flush)
         assert paused.wait(PATIENCE)
+        assert sending.attempts.acquire(timeout=PATIENCE)  # by flush
         closing = threads.submit(client.close)
-        time.sleep(0.1)  # a close that does not wait would be over by now
+        assert sending.attempts.acquire(timeout=PATIENCE)  # by close, which waits
         go_on.set()
         assert not flushing.result()
         closing.result()
@@ -325,9 +366,9 @@ def test_a_call_that_must_not_be_repeated_gets_a_connection_of_its_own():
     service = FakeService(more_routes=[Route("/v1/keys", answer, methods=["POST"])])
     with listening(service.app) as address, Client(address, timeout=PATIENCE) as client:
         client.rank("home", "r1")
-        client._idle.queue[0].sock.close()  # on this one, it could not be told whether the call was made
+        client._http._idle.queue[0].sock.close()  # on this one, it could not be told whether the call was made
         client.call("POST", "/v1/keys", {})
-        assert (calls, client._idle.qsize()) == (["POST"], 2)
+        assert (calls, client._http._idle.qsize()) == (["POST"], 2)
 
 
 def test_threads_may_share_a_client(client, service):
@@ -342,7 +383,7 @@ def test_an_idle_connection_that_was_closed_is_replaced(service, pauses):
     with listening(service.app) as address:
         client = Client(address, timeout=PATIENCE, pause=pauses.append)
         client.rank("home", "r1")
-        client._idle.queue[0].sock.close()
+        client._http._idle.queue[0].sock.close()
         assert client.rank("home", "r2").learned
         assert not pauses
         client.close()

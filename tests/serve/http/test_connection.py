@@ -140,7 +140,8 @@ def test_a_request_may_take_longer_than_its_head(impatient):
 
     def attempt(connection):
         connection.sendall(head)
-        time.sleep(0.6)  # longer than a head may take
+        with closing(connect(impatient)) as idle:
+            attacks.rest(idle)  # is closed when the time for a head is over
         return respond(connection, body)
 
     assert status(persistently(impatient, attempt)) == 200

@@ -175,6 +175,11 @@ class Client:
             finally:
                 self._sending.release()
 
+    @property
+    def queued(self) -> int:
+        """How many events wait to be sent."""
+        return len(self._queued)
+
     def done(self, page: Page, *slots: int) -> None:
         """Queue clicks as ``click``; no more clicks on this page will follow."""
         self.click(page, *slots, final=True)
