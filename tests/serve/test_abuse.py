@@ -1,4 +1,4 @@
-"""What anybody can do who has read the key in a page's source, tried on a real service in a process of its own."""
+"""Attacks with the key of a public page, on a real service in its own process."""
 
 from __future__ import annotations
 
@@ -56,17 +56,19 @@ def check_junk_segments(place: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_junk_segments_from_a_public_page_lock_nobody_out(tmp_path: Path) -> None:
+def test_junk_segments_do_not_block_real_ones(tmp_path: Path) -> None:
     check_junk_segments(str(tmp_path / "shop.db"), tmp_path)
 
 
 @pytest.mark.slow
-def test_junk_segments_lock_nobody_out_of_two_workers_on_postgresql(tmp_path: Path, postgres: PostgresServer) -> None:
+def test_junk_segments_do_not_block_real_ones_on_two_workers_with_postgresql(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
     check_junk_segments(postgres.fresh_address(), tmp_path)
 
 
 @pytest.mark.slow
-def test_a_flood_of_exclusion_sets_leaves_others_their_lists(tmp_path: Path) -> None:
+def test_a_flood_of_exclusion_sets_does_not_slow_other_clients(tmp_path: Path) -> None:
     items = [f"item-{k}" for k in range(200)]
     serving = Serving(str(tmp_path / "flood.db"), tmp_path)
     try:

@@ -1,4 +1,4 @@
-"""The real service in processes of its own: what it has acknowledged survives kill -9, and is counted once."""
+"""The real service in its own processes: acknowledged feedback survives kill -9 and is counted once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_two_workers_on_postgresql_lose_nothing_to_kill_9(tmp_path: Path, postgr
     assert 0 < pages < acknowledgements
 
 
-def test_calls_in_sequence_get_along_whichever_worker_they_reach(tmp_path: Path, postgres: PostgresServer) -> None:
+def test_requests_in_sequence_see_each_other_on_any_worker(tmp_path: Path, postgres: PostgresServer) -> None:
     serving = Serving(postgres.fresh_address(), tmp_path)
     try:
         for k in range(8):
@@ -47,6 +47,6 @@ def test_calls_in_sequence_get_along_whichever_worker_they_reach(tmp_path: Path,
         serving.end()
 
 
-def test_a_service_that_acknowledges_too_early_is_caught(tmp_path: Path) -> None:
+def test_the_check_catches_a_service_that_acknowledges_too_early(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"after kill \d+: .* lost: "):
         kill_again_and_again(str(tmp_path / "hasty.db"), tmp_path, 20, seed=1, program=HASTY)

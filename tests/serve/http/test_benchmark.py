@@ -1,4 +1,4 @@
-"""The load generator measures what it says, on the engine in memory."""
+"""The load generator of the benchmark, on the engine in memory."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
 class Transport:
-    """Notes what is done with it."""
+    """Records what is written to it."""
 
     def __init__(self):
         self.written, self.closed = [], False
@@ -47,7 +47,7 @@ class Transport:
 
 
 def connected(protocol_class, app):
-    """A connection to the application, and the transport that notes what comes of it."""
+    """Return a connection to the application and its transport."""
     config, transport = Config(app, log_config=None), Transport()
     config.load()
     protocol = protocol_class(config, ServerState(), {})
@@ -70,44 +70,44 @@ def written_for_an_answer(protocol_class):
     return asyncio.run(play())
 
 
-def test_an_answer_is_one_write():
+def test_a_response_is_one_write():
     (written,) = written_for_an_answer(partial(Connection, limits=Limits(), metrics=Metrics()))
     assert written.startswith(b"HTTP/1.1 200 OK\r\n")
     assert written.endswith(b"\r\n\r\nhello")
 
 
-def test_without_it_an_answer_is_two_writes():
-    """If this fails, Uvicorn has mended it, and the class is not needed any more."""
+def test_without_buffering_a_response_is_two_writes():
+    """If this fails, Uvicorn has fixed it, and the class is no longer needed."""
     assert len(written_for_an_answer(HttpToolsProtocol)) == 2
 
 
 @pytest.fixture
-def gathering():
+def buffering():
     loop = asyncio.new_event_loop()
     transport = Transport()
     yield BufferedTransport(transport, loop), transport
     loop.close()
 
 
-def test_what_is_held_is_written_before_the_end(gathering):
-    gathered, transport = gathering
-    gathered.write(b"last ")
-    gathered.write(b"words")
-    gathered.close()
+def test_closing_writes_the_buffered_bytes(buffering):
+    buffered, transport = buffering
+    buffered.write(b"last ")
+    buffered.write(b"words")
+    buffered.close()
     assert (transport.written, transport.closed) == ([b"last words"], True)
 
 
-def test_nothing_is_written_to_whoever_has_hung_up(gathering):
-    gathered, transport = gathering
-    gathered.write(b"unheard")
+def test_nothing_is_written_to_a_closing_transport(buffering):
+    buffered, transport = buffering
+    buffered.write(b"dropped")
     transport.closed = True
-    gathered.flush()
+    buffered.flush()
     assert transport.written == []
 
 
-def test_much_is_not_held_back(gathering):
-    gathered, transport = gathering
-    gathered.write(bytes(MAX_BUFFERED_BYTES + 1))
+def test_many_bytes_are_not_buffered(buffering):
+    buffered, transport = buffering
+    buffered.write(bytes(MAX_BUFFERED_BYTES + 1))
     assert len(transport.written) == 1
 
 

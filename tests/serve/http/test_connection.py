@@ -1,4 +1,4 @@
-"""Request heads that never end, connections that hold descriptors, clients that pipeline: others are still served."""
+"""Misbehaving clients: endless and slow heads, held descriptors, pipelining, unread responses; Uvicorn's internals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def address():
 
 
 def counted(address, reason):
-    """How many connections were refused for a reason."""
+    """Return how many connections were refused for a reason."""
     name = f'bothworlds_connections_refused_total{{reason="{reason}"}}'
     response = persistently(address, lambda connection: respond(connection, METRICS))
     return metric(response, name)
@@ -73,7 +73,7 @@ def test_a_head_that_never_ends_is_refused(address, kind, before):
 
 
 @pytest.mark.parametrize("start", [CHUNKED + b"0\r\nX-Trailer: ", CHUNKED + b"1;extension="])
-def test_a_body_cannot_smuggle_in_what_a_head_may_not_have(address, start):
+def test_trailers_and_chunk_extensions_have_the_limit_of_heads(address, start):
     refused = counted(address, "head_too_large")
     with closing(connect(address)) as connection:
         attacks.send_endlessly(connection, start, b"a" * attacks.BLOCK)
@@ -95,7 +95,7 @@ def impatient():
 
 
 def persistently(address, attempt):
-    """The first response; the service closes silently if this machine stands still between connecting and sending."""
+    """Return the first response; a busy machine may connect so slowly that the service closes the connection before."""
     for _ in range(20):
         with closing(connect(address)) as connection:
             if response := attempt(connection):
@@ -125,7 +125,7 @@ def test_a_connection_without_a_request_is_closed_without_a_response(impatient):
     assert counted(impatient, "head_too_slow") == refused
 
 
-def test_a_body_that_nobody_reads_does_not_keep_a_connection_open(impatient):
+def test_an_unread_body_does_not_keep_a_connection_open(impatient):
     def attempt(connection):
         response = respond(connection, REQUEST.replace(b"\r\n\r\n", b"\r\nContent-Length: 1000000\r\n\r\n"))
         return response and response + attacks.send_slowly(connection, b"a")
@@ -169,7 +169,7 @@ def test_connections_are_refused_before_descriptors_run_out():
 
 
 @needs_limit
-def test_descriptors_that_ran_out_are_counted_and_logged():
+def test_exhausted_descriptors_are_counted_and_logged():
     with service(descriptors=64) as (process, address), closing(connect(address)) as friend:
         assert status(rank(friend, "hungry")) == 200
         until(lambda: counted_by(friend, "bothworlds_descriptors_exhausted_total") > 0)
@@ -243,7 +243,7 @@ def until(condition):
 
 
 def logged(process):
-    """What the service has logged, once it has stopped."""
+    """Stop the service and return its log."""
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=PATIENCE)
     lines = [json.loads(line) for line in err.splitlines()]
@@ -261,7 +261,7 @@ FLOOD = 20_000
 
 
 class Counting:
-    """An app that answers ``/flood`` and ``/other``, and sends a request for the latter while it is flooded."""
+    """An application that answers ``/flood`` and ``/other``, and requests ``/other`` itself during the flood."""
 
     def __init__(self):
         self.parsed = self.most_waiting = self.answered = 0
@@ -282,7 +282,7 @@ class Counting:
 
 @contextmanager
 def flooded(kind):
-    """The figures of an app on whose connection a client has pipelined many requests."""
+    """Yield the application after one client has pipelined many requests to it."""
     app = Counting()
 
     class Counted(kind):
@@ -307,8 +307,8 @@ def test_a_client_that_pipelines_waits_its_turn():
         assert app.answered_meanwhile <= 5
 
 
-def test_without_turns_thousands_of_requests_are_parsed_first():
-    """If this fails, Uvicorn has mended it, and requests need not be parsed piece by piece."""
+def test_uvicorn_alone_parses_thousands_of_pipelined_requests_first():
+    """If this fails, Uvicorn has fixed it, and requests need not be parsed in pieces."""
     with flooded(HttpToolsProtocol) as app:
         assert app.most_waiting > 1000
 
@@ -345,6 +345,11 @@ def test_a_large_body_arrives_whole(address):
 )
 def test_uvicorn_has_the_methods_that_are_overridden(kind, names):
     assert not [name for name in names.split() if not callable(getattr(kind, name, None))]
+
+
+def test_uvicorn_announces_an_asgi_version_in_which_receive_reports_disconnects():
+    """Starlette stops a streamed response by ``receive`` up to 2.3; from 2.4 on, ``send`` has to raise OSError."""
+    assert '"spec_version": "2.3"' in inspect.getsource(HttpToolsProtocol.on_message_begin)
 
 
 def test_uvicorn_has_the_attributes_that_are_read():

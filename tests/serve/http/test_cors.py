@@ -16,7 +16,7 @@ ORIGIN = {"origin": "https://shop.example"}
 ASKING = {**ORIGIN, "access-control-request-method": "POST", "access-control-request-headers": "content-type"}
 
 
-def test_pages_of_allowed_origins_may_call(serving):
+def test_allowed_origins_get_cors_headers(serving):
     call = serving(Config(allowed_origins=("https://shop.example",), request_log=False))
     before = call("OPTIONS", "/v1/feedback", headers=ASKING)
     assert before.status_code == 204
@@ -29,7 +29,7 @@ def test_pages_of_allowed_origins_may_call(serving):
 
 
 @pytest.mark.parametrize("origins", [(), ("https://other.example",)])
-def test_pages_of_other_origins_may_not(serving, origins):
+def test_other_origins_get_no_cors_headers(serving, origins):
     call = serving(Config(allowed_origins=origins, request_log=False))
     for answer in (
         call("OPTIONS", "/v1/feedback", headers=ASKING),
@@ -38,13 +38,13 @@ def test_pages_of_other_origins_may_not(serving, origins):
         assert "access-control-allow-origin" not in answer.headers
 
 
-def test_administration_is_never_for_pages_of_other_origins(serving):
+def test_only_rank_and_feedback_have_cors_headers(serving):
     call = serving(Config(allowed_origins=("*",), request_log=False))
     answer = call("OPTIONS", "/v1/surfaces/home", headers=ASKING)
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_without_keys_only_loopback_names_are_answered(serving):
+def test_without_keys_only_loopback_hosts_are_answered(serving):
     call = serving(hosts=["localhost", "127.0.0.1", "[::1]"])
     for host, status in (
         ("127.0.0.1:8080", 200),
@@ -78,7 +78,7 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize("origins", [(), ("*",)])
 @pytest.mark.parametrize("headers", ELSEWHERE)
-def test_without_keys_a_page_elsewhere_can_change_nothing(serving, engine, headers, origins):
+def test_without_keys_cross_origin_requests_change_nothing(serving, engine, headers, origins):
     call = serving(Config(allowed_origins=origins, request_log=False))
     call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a", "b", "c"]})
     before = engine.surface("home")
@@ -91,7 +91,7 @@ OWN = {"origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}
 
 
 @pytest.mark.parametrize("headers", [{}, OWN, {"origin": "http://127.0.0.1:80"}, {**OWN, "host": "127.0.0.1:80"}])
-def test_without_keys_programs_and_our_own_pages_can(call, headers):
+def test_without_keys_programs_and_same_origin_pages_can_make_changes(call, headers):
     for method, path, status in CHANGES:
         assert call(method, path, headers=headers).status_code == status
 
@@ -107,7 +107,7 @@ def test_without_keys_rank_and_feedback_are_for_allowed_origins_only(serving, or
     assert call("POST", "/v1/surfaces/home/rank", content=asked, headers=headers).status_code == status
 
 
-def test_with_a_key_it_does_not_matter_where_a_call_is_from(call, store):
+def test_with_a_key_any_origin_is_accepted(call, store):
     call.sign(create_key(store, ["admin"], "", 0))
     assert call("POST", "/v1/surfaces/home/reset", headers=ELSEWHERE[0]).status_code == 204
 
@@ -119,7 +119,7 @@ def test_with_a_key_it_does_not_matter_where_a_call_is_from(call, store):
         ("10.0.0.1", dict.fromkeys([None, "http", "https"], "http")),
     ],
 )
-def test_only_a_trusted_proxy_can_say_that_pages_come_over_tls(proxies, own):
+def test_only_a_trusted_proxy_sets_the_scheme(proxies, own):
     with service(trusted_proxies=proxies) as (_, address):
         for forwarded, scheme in itertools.product(own, ("http", "https")):
             headers = {"origin": f"{scheme}://{address.removeprefix('http://')}"}

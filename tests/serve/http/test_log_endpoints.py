@@ -1,4 +1,4 @@
-"""Logs in and out."""
+"""Export and import of logs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_export_whose_client_disconnects_releases_the_store(call, engine, row
 
 
 @pytest.mark.parametrize("kind", ["ndjson", "parquet"])
-def test_an_empty_log_is_a_log(call, kind):
+def test_an_empty_log_is_exported(call, kind):
     answer = call("GET", EXPORT, params={"format": kind})
     assert answer.status_code == 200
     assert kind == "ndjson" or pq.read_table(io.BytesIO(answer.content)).num_rows == 0
@@ -107,13 +107,13 @@ def test_what_was_exported_can_be_imported(call, engine, rows, kind, written):
         (PARQUET, b""),
     ],
 )
-def test_nothing_is_taken_from_a_file_that_is_broken_anywhere(call, engine, kind, body):
+def test_nothing_is_imported_from_an_invalid_file(call, engine, kind, body):
     answer = call("POST", IMPORT, content=body, headers={"content-type": kind})
     assert answer.status_code == 400
     assert engine.rows == []
 
 
-def test_an_import_may_be_large_but_not_too_large(serving, engine):
+def test_an_import_has_its_own_size_limit(serving, engine):
     call = serving(Config(limits=Limits(body_bytes=1000, import_bytes=10_000), request_log=False))
     call("PUT", "/v1/surfaces/home", json={"slots": 1})
     head = {"content-type": NDJSON}
@@ -123,14 +123,14 @@ def test_an_import_may_be_large_but_not_too_large(serving, engine):
     assert len(engine.rows) == 20
 
 
-def test_a_format_that_does_not_exist_is_refused(call):
+def test_an_unknown_format_is_refused(call):
     assert call("GET", EXPORT, headers={"accept": "text/csv"}).status_code == 406
     assert call("GET", EXPORT, params={"format": "csv"}).status_code == 422
     assert call("POST", IMPORT, content="a,b", headers={"content-type": "text/csv"}).status_code == 415
     assert call("POST", IMPORT, content="x", headers={"content-encoding": "gzip"}).status_code == 415
 
 
-def test_a_log_that_breaks_off_in_the_middle_is_no_whole_answer(call, engine, monkeypatch):
+def test_an_export_that_fails_midway_is_truncated_visibly(call, engine, monkeypatch):
     monkeypatch.setattr(log_endpoints, "ROWS_PER_PIECE", 10)
 
     def broken(surface):

@@ -29,11 +29,11 @@ def signed_in(site, key):
     return answer, {"cookie": answer.headers.get("set-cookie", "").partition(";")[0]}
 
 
-def test_without_keys_everybody_on_the_machine_may_look(site):
+def test_without_keys_pages_need_no_session(site):
     assert site("GET", "/").text == "hello"
 
 
-def test_with_keys_one_has_to_sign_in(site, store):
+def test_with_keys_pages_need_a_session(site, store):
     key = create_key(store, ["read"], "", 0)
     site.run(site.service.keyring.load())
     assert site("GET", "/").status_code == 401
@@ -49,7 +49,7 @@ def test_with_keys_one_has_to_sign_in(site, store):
     assert site("GET", "/", headers={"authorization": f"Bearer {key}"}).text == "hello"
 
 
-def test_the_way_in_looks_like_the_rest_and_there_is_a_way_out(serving, store, engine):
+def test_the_sign_in_page_has_the_style_and_headers_of_the_dashboard(serving, store, engine):
     site = serving(pages=routes(engine))
     key = create_key(store, ["read"], "", 0)
     site.run(site.service.keyring.load())
@@ -62,14 +62,14 @@ def test_the_way_in_looks_like_the_rest_and_there_is_a_way_out(serving, store, e
     assert "not known" in signed_in(site, key + "x")[0].text
 
 
-def test_a_session_opens_no_call_of_the_api(site, store):
+def test_a_session_does_not_authorise_the_api(site, store):
     key = create_key(store, ["admin"], "", 0)
     site.run(site.service.keyring.load())
     _, cookie = signed_in(site, key)
     assert site("GET", "/v1/surfaces", headers=cookie).status_code == 401
 
 
-def test_a_session_ends_with_its_key_and_with_its_time(site, store, monkeypatch):
+def test_a_session_ends_when_its_key_is_revoked_and_when_it_expires(site, store, monkeypatch):
     key = create_key(store, ["read"], "", 0)
     site.run(site.service.keyring.load())
     _, cookie = signed_in(site, key)
@@ -87,7 +87,7 @@ def test_a_session_ends_with_its_key_and_with_its_time(site, store, monkeypatch)
     assert site("GET", "/", headers=cookie).status_code == 401
 
 
-def test_a_forged_or_odd_cookie_opens_nothing(site, store):
+def test_a_forged_or_malformed_cookie_is_refused(site, store):
     key = create_key(store, ["read"], "", 0)
     site.run(site.service.keyring.load())
     key_id = key.split("_")[1]
@@ -103,11 +103,11 @@ def test_a_key_without_the_role_read_cannot_sign_in(site, store):
     assert signed_in(site, "nonsense")[0].status_code == 401
 
 
-def test_signing_out_takes_the_cookie_back(site):
+def test_signing_out_deletes_the_cookie(site):
     assert "max-age=0" in site("POST", "/sign-out").headers["set-cookie"].lower()
 
 
-def test_what_is_not_there_is_a_problem_like_any_other(site):
+def test_unknown_paths_and_methods_are_problems(site):
     for method, path, status in (
         ("GET", "/nowhere", 404),
         ("POST", "/", 405),
@@ -121,7 +121,7 @@ def test_what_is_not_there_is_a_problem_like_any_other(site):
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_over_tls_the_cookie_is_for_tls_only(site, store, scheme):
+def test_over_tls_the_cookie_is_secure(site, store, scheme):
     key = create_key(store, ["read"], "", 0)
     site.run(site.service.keyring.load())
     answer = site("POST", f"{scheme}://127.0.0.1/sign-in", data={"key": key})
