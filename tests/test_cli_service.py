@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import SimpleNamespace
 
 import pytest
 
+from bothworlds.serve.stores import factory
 from bothworlds.serve.stores.base import StoreError
 from tests.commands import run
 from tests.serve.fakes import FakeStore
-
-STORES = "bothworlds.serve.stores.factory"
 
 
 @pytest.fixture
@@ -27,7 +27,8 @@ def kept(monkeypatch):
 
     store.opened = opened
     store.count_rows = lambda: 7
-    monkeypatch.setitem(sys.modules, STORES, SimpleNamespace(open_store=open_store))
+    importlib.import_module("bothworlds.serve.ops.serve")  # imports open_store, which must be the real one
+    monkeypatch.setattr(factory, "open_store", open_store)
     return store
 
 

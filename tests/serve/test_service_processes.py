@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.kill_service import HASTY, Serving, kill_again_and_again
+from tests.serve.kill_service import ACKNOWLEDGES_EARLY, ServiceProcess, kill_repeatedly
 from tests.serve.postgres_server import PostgresServer
 from tests.serve.visiting import piece_of
 
@@ -17,36 +17,36 @@ pytestmark = [
 
 
 def test_a_service_on_a_file_loses_nothing_to_kill_9(tmp_path: Path) -> None:
-    pages, acknowledgements = kill_again_and_again(str(tmp_path / "killed.db"), tmp_path, 2, seed=1)
+    pages, acknowledgements = kill_repeatedly(str(tmp_path / "killed.db"), tmp_path, 2, seed=1)
     assert 0 < pages < acknowledgements
 
 
 def test_two_workers_on_postgresql_lose_nothing_to_kill_9(tmp_path: Path, postgres: PostgresServer) -> None:
-    pages, acknowledgements = kill_again_and_again(postgres.fresh_address(), tmp_path, 3, seed=1)
+    pages, acknowledgements = kill_repeatedly(postgres.fresh_address(), tmp_path, 3, seed=1)
     assert 0 < pages < acknowledgements
 
 
 def test_requests_in_sequence_see_each_other_on_any_worker(tmp_path: Path, postgres: PostgresServer) -> None:
-    serving = Serving(postgres.fresh_address(), tmp_path)
+    service = ServiceProcess(postgres.fresh_address(), tmp_path)
     try:
         for k in range(8):
             surface = f"/v1/surfaces/s{k}"
-            assert serving.call("PUT", surface, {"slots": 2, "items": ["a", "b"]})[0] == 201
+            assert service.call("PUT", surface, {"slots": 2, "items": ["a", "b"]})[0] == 201
             for item in "cd":
-                assert serving.call("PUT", f"{surface}/items/{item}")[0] == 201
-            tag = serving.call("POST", f"{surface}/items/a/pause")[2]
-            assert serving.call("PATCH", surface, {"floor": 0.02}, **{"If-Match": tag})[0] == 200
-            assert serving.call("PATCH", surface, {"floor": 0.03}, **{"If-Match": tag})[0] == 412
-            status, page, _ = serving.call("POST", f"{surface}/rank", {"request_id": "r"})
+                assert service.call("PUT", f"{surface}/items/{item}")[0] == 201
+            tag = service.call("POST", f"{surface}/items/a/pause")[2]
+            assert service.call("PATCH", surface, {"floor": 0.02}, **{"If-Match": tag})[0] == 200
+            assert service.call("PATCH", surface, {"floor": 0.03}, **{"If-Match": tag})[0] == 412
+            status, page, _ = service.call("POST", f"{surface}/rank", {"request_id": "r"})
             assert status == 200
-            assert serving.call("POST", f"{surface}/rank", {"request_id": "r"})[1]["slots"] == page["slots"]
-            told = serving.call("POST", "/v1/feedback", {"events": [piece_of(page, [0], True)]})[1]["results"]
+            assert service.call("POST", f"{surface}/rank", {"request_id": "r"})[1]["slots"] == page["slots"]
+            told = service.call("POST", "/v1/feedback", {"events": [piece_of(page, [0], True)]})[1]["results"]
             assert [result["status"] for result in told] == ["accepted"]
-            assert serving.call("GET", f"/v1/events/{page['event_id']}")[0] == 200
+            assert service.call("GET", f"/v1/events/{page['event_id']}")[0] == 200
     finally:
-        serving.end()
+        service.end()
 
 
 def test_the_check_catches_a_service_that_acknowledges_too_early(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"after kill \d+: .* lost: "):
-        kill_again_and_again(str(tmp_path / "hasty.db"), tmp_path, 20, seed=1, program=HASTY)
+        kill_repeatedly(str(tmp_path / "hasty.db"), tmp_path, 20, seed=1, program=ACKNOWLEDGES_EARLY)

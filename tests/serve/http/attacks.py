@@ -87,7 +87,9 @@ def flood(connection, requests):
 
 
 def open_until_refused(address, most):
-    """Open connections, each with a request and the start of another, until one is refused; return them and the refusal."""
+    """Open connections, each with a request and the start of another, until one is refused; return them and
+    the refusal.
+    """
     held = []
     while len(held) < most:
         connection = connect(address)

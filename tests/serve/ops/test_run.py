@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+import uvicorn
 
 from bothworlds.serve.config import Config
 from bothworlds.serve.ops import supervise
@@ -111,6 +112,11 @@ def test_the_supervisor_announces_that_there_are_no_keys(keys, monkeypatch):
     supervise.announce_started(said.append, Config(workers=2, store="postgresql://db/shop"), "http://127.0.0.1:8080")
     assert "2 workers at http://127.0.0.1:8080" in said[0]
     assert said[1:] == ([] if keys else [NO_KEYS])
+
+
+@pytest.mark.parametrize("name", ["startup", "capture_signals", "handle_exit", "run"])
+def test_uvicorn_has_the_methods_of_the_server_that_are_overridden(name):
+    assert callable(getattr(uvicorn.Server, name, None))
 
 
 def until(condition):

@@ -145,10 +145,10 @@ def _compare(store: Store, rebuilt: dict[tuple[int, str], _Sums]) -> tuple[int, 
             sums = rebuilt.get((surface.id, name), _Sums())
             pairs = [("rounds", -1, -1, stored.rounds if stored else 0, sums.rounds)]
             for k, counter in enumerate(("loss", "shown", "clicked")):
-                kept: dict[tuple[int, int], int] = getattr(stored, counter) if stored else {}
-                for item, slot in sorted(kept.keys() | sums.cells.keys()):
-                    there = kept.get((item, slot), 0)
-                    pairs.append((counter, item, slot, there, sums.cells.get((item, slot), (0, 0, 0))[k]))
+                stored_cells: dict[tuple[int, int], int] = getattr(stored, counter) if stored else {}
+                for item, slot in sorted(stored_cells.keys() | sums.cells.keys()):
+                    value = stored_cells.get((item, slot), 0)
+                    pairs.append((counter, item, slot, value, sums.cells.get((item, slot), (0, 0, 0))[k]))
             count += len(pairs)
             differences += [Difference(surface.name, name, *pair) for pair in pairs if pair[3] != pair[4]]
     return count, differences, n_segments
