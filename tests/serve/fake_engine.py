@@ -1,18 +1,51 @@
-"""An engine that has learned something, without learning: what the pages are tested on."""
+"""An engine in memory for tests of HTTP, the dashboard and the client; mypy checks it against ``EngineProtocol``.
+
+It ranks items in the order in which they were added, learns nothing, and reports figures that are made up.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import math
 import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
-from bothworlds.serve.model import Item, Surface, SurfaceSettings, Unknown
+import msgspec
+
+from bothworlds.serve.engine_protocol import EngineProtocol
+from bothworlds.serve.model import (
+    Conflict,
+    Invalid,
+    Item,
+    NotEnough,
+    Surface,
+    SurfaceSettings,
+    Unavailable,
+    Unknown,
+)
+from bothworlds.serve.schemas import (
+    Accepted,
+    EngineHealth,
+    FeedbackEvent,
+    Imported,
+    PlacedItem,
+    Ranking,
+    SegmentView,
+)
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000
 NAMES = ["Oak desk", "Reading lamp", "Linen sofa", "Wool rug", "Wall shelf", "Bar stool", "Side table", "Plant pot"]
 
 
-def surface_of(names=NAMES, slots=4, name="home", states=None):
+State = Literal["active", "paused", "removed"]
+
+
+def surface_of(
+    names: Sequence[str] = NAMES, slots: int = 4, name: str = "home", states: Mapping[str, State] | None = None
+) -> Surface:
     states = states or {}
     items = tuple(
         Item(name=item, index=i, state=states.get(item, "active"), added_at=NOW - 10**9, changed_at=NOW - 10**9)
@@ -22,14 +55,14 @@ def surface_of(names=NAMES, slots=4, name="home", states=None):
     return Surface(id=1, name=name, version=1, settings=settings, items=items, created_at=NOW, changed_at=NOW)
 
 
-def marginals(n, slots, sharpness):
+def marginals(n: int, slots: int, sharpness: float) -> list[list[float]]:
     """Doubly stochastic enough to look like the real thing: item i prefers slot i."""
     rows = [[math.exp(-sharpness * abs(i - j)) for j in range(slots)] for i in range(n)]
     totals = [sum(row[j] for row in rows) for j in range(slots)]
     return [[value / total for value, total in zip(row, totals)] for row in rows]
 
 
-def item_line(name, i, shows, state="active"):
+def item_line(name: str, i: int, shows: int, state: str = "active") -> dict[str, Any]:
     rate = 0.3 / (1 + i)
     half = 1.0 / math.sqrt(shows + 1)
     return {
@@ -45,22 +78,23 @@ def item_line(name, i, shows, state="active"):
     }
 
 
-def series_of(minutes=90, holdout=True, seed=1):
-    chance, points = random.Random(seed), []
+def series_of(minutes: int = 90, holdout: bool = True, seed: int = 1) -> list[dict[str, Any]]:
+    generator, points = random.Random(seed), []
     for step in range(minutes):
         at = NOW - (minutes - step) * MINUTE
         for arm, pages, rate in (("learner", 900, 0.55 + 0.25 * step / minutes), ("holdout", 100, 0.56)):
             if arm == "learner" or holdout:
-                clicks = round(chance.gauss(pages * rate, math.sqrt(pages * rate)))
+                clicks = round(generator.gauss(pages * rate, math.sqrt(pages * rate)))
                 points.append({"at": at, "arm": arm, "pages": pages, "clicks": clicks})
     return points
 
 
-def report_of(surface, segment=None, holdout=True, **changes):
+def report_of(surface: Surface, segment: str | None = None, holdout: bool = True, **changes: Any) -> dict[str, Any]:
+    """Return a whole report in which ``changes`` replace fields."""
     names, slots = [item.name for item in surface.items], surface.settings.slots
     states = {item.name: item.state for item in surface.items}
     uplift = {"relative": 0.205, "low": 0.17, "high": 0.24, "enough": True, "needed_pages": 2000}
-    report = {
+    report: dict[str, Any] = {
         "surface": surface.name,
         "segment": segment,
         "since": NOW - 90 * MINUTE,
@@ -70,7 +104,7 @@ def report_of(surface, segment=None, holdout=True, **changes):
         "uplift": uplift if holdout else None,
         "items": [item_line(name, i, 90000 // (i + 1), states[name]) for i, name in enumerate(names)],
         "series": series_of(holdout=holdout),
-        "marginals": {"items": names, "slots": slots, "x": marginals(len(names), slots, 1.6)},
+        "marginals": {"items": names, "slots": slots, "x": marginals(len(names), slots, 1.6), "segment": ""},
         "marginals_history": [
             {"at": NOW - (30 - k) * 3 * MINUTE, "x": marginals(len(names), slots, 1.6 * k / 30)} for k in range(30)
         ],
@@ -95,8 +129,8 @@ def report_of(surface, segment=None, holdout=True, **changes):
     return {"recent": {"window_seconds": 3600, "since": NOW - 60 * MINUTE, **window}} | report
 
 
-def audit(surface_id, limit):
-    """What ``Store.audit`` tells."""
+def audit(surface_id: int | None, limit: int) -> list[dict[str, Any]]:
+    """Return two entries, as ``Store.audit`` would."""
     surface_id = surface_id or 1
     return [
         {"id": 2, "surface_id": surface_id, "at": NOW, "actor": "key 3f", "action": "pause", "detail": "Bar stool"},
@@ -104,68 +138,296 @@ def audit(surface_id, limit):
     ][:limit]
 
 
+def event_of(event_id: str, surface: str = "home", segment: str = "mobile") -> dict[str, Any]:
+    """Return a settled event with a late click and a pinned item."""
+    slots = [
+        {"slot": 0, "item": "Oak desk", "p": 0.41, "pinned": False, "learn": True, "clicked": True, "late": True},
+        {"slot": 1, "item": "Wool rug", "p": 1.0, "pinned": True, "learn": False, "clicked": False, "late": False},
+    ]
+    return {
+        "event_id": event_id,
+        "surface": surface,
+        "segment": segment,
+        "arm": "learner",
+        "policy_id": "6b1f",
+        "created_at": NOW,
+        "expires_at": NOW + 1_800_000,
+        "late_until": NOW + 88_200_000,
+        "slots": slots,
+        "absent": [],
+        "settled": True,
+        "settled_at": NOW + 4000,
+        "settled_by": "final",
+        "why": "",
+        "policy": None,
+    }
+
+
+def row(event: str = "e1", position: int = 0, click: int = 0) -> dict[str, Any]:
+    """Return one row of a log."""
+    who = {"event": event, "timestamp": "2026-01-01T00:00:00.000Z", "surface": "home", "segment": "", "arm": "learner"}
+    what = {"policy_id": "p1", "position": position, "item": "a", "click": click, "propensity": 0.5}
+    return {**who, **what, "pinned": False, "learn": True}
+
+
+def sign(event_id: str) -> str:
+    """Return the only token that the engine accepts for an event."""
+    return "t-" + hashlib.sha256(f"secret{event_id}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def check_name(text: str, pointer: str, longest: int) -> None:
+    if not 1 <= len(text) <= longest or not text.isprintable():
+        raise Invalid(f"names have 1 to {longest} printable characters", pointer)
+
+
 class FakeEngine:
-    """Answers as ``Engine`` would; ``changes`` replace parts of its reports."""
+    """Implements ``EngineProtocol`` with dictionaries.
 
-    def __init__(self, surfaces=None, holdout=True, **changes):
+    ``surfaces`` defaults to one surface, "home". ``changes`` replace fields of its reports. ``unavailable`` makes calls
+    raise Unavailable, ``error`` makes them raise that error. ``changed_elsewhere`` are surfaces that another process
+    has changed: ``catch_up`` takes them over.
+    """
+
+    def __init__(self, surfaces: Iterable[Surface] | None = None, holdout: bool = True, **changes: Any) -> None:
         self._surfaces = {s.name: s for s in (surfaces if surfaces is not None else [surface_of()])}
-        self._holdout, self._changes, self.asked = holdout, changes, []
+        self._holdout, self._changes = holdout, changes
+        self._segments: list[str] = changes.get("segments", ["", "mobile", "desktop"])
+        self.events: dict[str, dict[str, Any]] = {"ab" * 16: event_of("ab" * 16)}
+        self.clicks: dict[str, list[int]] = {}
+        self.rows: list[dict[str, Any]] = []
+        self.asked: list[tuple[str, int | None, int | None, str | None]] = []  # arguments of ``report``
+        self.actors: list[str] = []
+        self.rotations: list[bool] = []
+        self.changed_elsewhere: dict[str, Surface] = {}
+        self.unavailable, self.unavailable_reason = False, "the store is away"
+        self.error: Exception | None = None
+        self.started = self.stopped = False
 
-    def surfaces(self):
-        return list(self._surfaces.values())
+    def _check(self) -> None:
+        if self.error is not None:
+            raise self.error
+        if self.unavailable:
+            raise Unavailable(self.unavailable_reason)
 
-    def surface(self, name):
-        if name not in self._surfaces:
-            raise Unknown(f"there is no surface {name!r}")
-        return self._surfaces[name]
+    async def start(self) -> None:
+        self.started = True
 
-    async def report(self, surface, *, since, until, segment=None):
-        self.asked.append((surface, since, until, segment))
-        return report_of(self.surface(surface), segment, self._holdout, **self._changes)
+    async def stop(self) -> None:
+        self.stopped = True
 
-    async def headline(self, surface):
-        whole = report_of(self.surface(surface), None, self._holdout, **self._changes)
-        told, learning = whole["headline"], whole["learning"]
+    def health(self) -> EngineHealth:
         return {
-            "pages": told["pages"],
-            "clicks_per_page": told["clicks_per_page"],
-            "uplift": whole["uplift"],
-            "recent": whole["recent"],
-            **{key: learning[key] for key in ("rounds", "exploration", "settled")},
-        }
-
-    async def segments(self, surface):
-        self.surface(surface)
-        names = self._changes.get("segments", ["", "mobile", "desktop"])
-        seen = {"pages": 1234, "clicks": 30, "used_at": NOW}
-        return [{"name": name, **seen, "expires_at": NOW + 30 * 24 * 60 * MINUTE if name else None} for name in names]
-
-    async def event(self, event_id):
-        if event_id != "ab" * 16:
-            raise Unknown(f"there is no event {event_id!r}")
-        slots = [
-            {"slot": 0, "item": "Oak desk", "p": 0.41, "pinned": False, "learn": True, "clicked": True, "late": True},
-            {"slot": 1, "item": "Wool rug", "p": 1.0, "pinned": True, "learn": False, "clicked": False},
-        ]
-        return {
-            "event_id": event_id,
-            "surface": "home",
-            "segment": "mobile",
-            "arm": "learner",
-            "policy_id": "6b1f",
-            "created_at": NOW,
-            "settled_at": NOW + 4000,
-            "settled_by": "final",
-            "slots": slots,
-        }
-
-    def health(self):
-        return {
-            "ready": True,
-            "reasons": [],
-            "commit_lag_ms": 3.1,
-            "queue_length": 0,
+            "ready": not self.unavailable,
+            "reasons": [self.unavailable_reason] if self.unavailable else [],
+            "commit_lag_ms": 4.0,
+            "queue_length": 3,
             "solver_ms": 1.9,
             "open_events": 37,
             "last_error": None,
         }
+
+    def knows(self, surface: str) -> bool:
+        return True
+
+    async def catch_up(self) -> None:
+        self._surfaces |= self.changed_elsewhere
+        self.changed_elsewhere = {}
+
+    async def rank(
+        self,
+        surface: str,
+        request_id: str,
+        *,
+        segment: str = "",
+        exclude: Sequence[str] = (),
+        pins: Mapping[int, str] | None = None,
+        client: str = "",
+    ) -> Ranking:
+        self._check()
+        known = self.surface(surface)
+        check_name(request_id, "/request_id", 256)
+        event_id = hashlib.blake2b(f"{surface}\0{request_id}".encode(), digest_size=16).hexdigest()
+        pins = pins or {}
+        free = [it.name for it in known.items if it.state == "active" and it.name not in {*exclude, *pins.values()}]
+        count = known.settings.slots
+        if len(free) + len(pins) < count or any(slot >= count for slot in pins):
+            raise NotEnough(f"{count} slots need {count} items; {len(free) + len(pins)} eligible", "/exclude")
+        slots = [
+            PlacedItem(k, pins[k], 1.0, True, False) if k in pins else PlacedItem(k, free.pop(0), 0.5, False, True)
+            for k in range(count)
+        ]
+        self.events.setdefault(event_id, event_of(event_id, surface, segment))
+        return Ranking(event_id, surface, "learner", "p1", NOW, sign(event_id), slots, segment)
+
+    async def feedback(self, events: Sequence[FeedbackEvent]) -> list[Accepted]:
+        self._check()
+        return [self._result(event) for event in events]
+
+    def _result(self, event: FeedbackEvent) -> Accepted:
+        if not hmac.compare_digest(event.token.encode("utf-8", "surrogatepass"), sign(event.event_id).encode()):
+            return Accepted(event.event_id, "rejected", "the token is not ours")
+        self.clicks.setdefault(event.event_id, []).extend(event.clicks)
+        return Accepted(event.event_id, "accepted")
+
+    def surface(self, name: str) -> Surface:
+        if name not in self._surfaces:
+            raise Unknown(f"there is no surface {name!r}")
+        return self._surfaces[name]
+
+    def surfaces(self) -> list[Surface]:
+        return list(self._surfaces.values())
+
+    async def put_surface(
+        self, name: str, body: Mapping[str, Any], *, actor: str, if_version: int | None = None
+    ) -> tuple[Surface, bool]:
+        self._check()
+        check_name(name, "", 128)
+        created, settings = name not in self._surfaces, {key: body[key] for key in body if key != "items"}
+        if created:
+            if "slots" not in settings:
+                raise Invalid("a new surface needs slots", "/slots")
+            self._surfaces[name] = Surface(
+                id=1,
+                name=name,
+                version=0,
+                settings=SurfaceSettings(slots=settings["slots"]),
+                items=(),
+                created_at=NOW,
+                changed_at=NOW,
+            )
+        surface = await self.patch_surface(name, settings, actor=actor, if_version=if_version)
+        for item in body.get("items", ()):
+            surface = self._with_item(surface, item, "active")
+        self._surfaces[name] = surface
+        return surface, created
+
+    async def patch_surface(
+        self, name: str, changes: Mapping[str, Any], *, actor: str, if_version: int | None = None
+    ) -> Surface:
+        self._check()
+        self.actors.append(actor)
+        surface = self.surface(name)
+        if if_version not in (None, surface.version):
+            raise Conflict(f"the surface now has version {surface.version}")
+        if changes.get("slots", 1) < 1:
+            raise Invalid("a surface needs slots", "/slots")
+        settings = msgspec.structs.replace(surface.settings, **changes)
+        self._surfaces[name] = msgspec.structs.replace(surface, version=surface.version + 1, settings=settings)
+        return self._surfaces[name]
+
+    async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        return self._change_item(surface, item, "active", new=True)
+
+    async def delete_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        return self._change_item(surface, item, "removed")
+
+    async def pause_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        return self._change_item(surface, item, "paused")
+
+    async def resume_item(self, surface: str, item: str, *, actor: str) -> Surface:
+        return self._change_item(surface, item, "active")
+
+    def _change_item(self, surface: str, item: str, state: State, new: bool = False) -> Surface:
+        self._check()
+        known = self.surface(surface)
+        check_name(item, "", 128)
+        if not new and item not in {other.name for other in known.items}:
+            raise Unknown(f"there is no item {item!r}")
+        changed = self._with_item(known, item, state)
+        self._surfaces[surface] = msgspec.structs.replace(changed, version=known.version + 1)
+        return self._surfaces[surface]
+
+    def _with_item(self, surface: Surface, name: str, state: State) -> Surface:
+        check_name(name, "/items", 128)
+        others = [item for item in surface.items if item.name != name]
+        item = Item(name=name, index=len(others), state=state, added_at=NOW, changed_at=NOW)
+        return msgspec.structs.replace(surface, items=(*others, item))
+
+    async def segments(self, surface: str) -> list[SegmentView]:
+        self._check()
+        self.surface(surface)
+        expires_at = NOW + 30 * 24 * 60 * MINUTE
+        return [
+            {"name": name, "pages": 1234, "clicks": 30, "used_at": NOW, "expires_at": expires_at if name else None}
+            for name in self._segments
+        ]
+
+    async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
+        self._check()
+        self.surface(surface)
+        if segment not in self._segments:
+            raise Unknown(f"there is no segment {segment!r}")
+
+    async def reset(self, surface: str, *, segment: str | None, actor: str) -> None:
+        self._check()
+        self.surface(surface)
+
+    async def warm_start(
+        self, surface: str, model: Mapping[str, Any], *, rounds: int, segment: str = "", actor: str
+    ) -> None:
+        self._check()
+        self.surface(surface)
+        if "attraction" not in model:
+            raise Invalid("the model has no attraction", "/model")
+
+    async def rotate_secret(self, *, actor: str, forget: bool = False) -> int:
+        self._check()
+        self.rotations.append(forget)
+        return 2
+
+    async def event(self, event_id: str) -> Any:
+        self._check()
+        if event_id not in self.events:
+            raise Unknown(f"there is no event {event_id!r}")
+        return self.events[event_id]
+
+    async def state(self, surface: str, segment: str = "") -> Any:
+        self._check()
+        return {
+            "surface": self.surface(surface).name,
+            "segment": segment,
+            "items": ["a"],
+            "states": ["active"],
+            "rounds": 0,
+            "loss": [[0.0]],
+            "shown": [[0]],
+            "clicked": [[0]],
+            "marginals": {"items": ["a"], "x": [[1.0]]},
+            "policy_id": "p1",
+            "policy_age_seconds": 0.0,
+            "entropy": 0.0,
+            "revision": 0,
+        }
+
+    async def report(
+        self, surface: str, *, since: int | None = None, until: int | None = None, segment: str | None = None
+    ) -> Any:
+        self._check()
+        self.asked.append((surface, since, until, segment))
+        return report_of(self.surface(surface), segment, self._holdout, **self._changes)
+
+    async def headline(self, surface: str) -> Any:
+        self._check()
+        report = report_of(self.surface(surface), None, self._holdout, **self._changes)
+        return {
+            "pages": report["headline"]["pages"],
+            "clicks_per_page": report["headline"]["clicks_per_page"],
+            "uplift": report["uplift"],
+            "recent": report["recent"],
+            **{key: report["learning"][key] for key in ("rounds", "exploration", "settled")},
+        }
+
+    def export(self, surface: str) -> Iterator[dict[str, Any]]:
+        self._check()
+        yield from self.rows
+
+    async def import_rows(self, surface: str, rows: Iterable[Mapping[str, Any]], *, actor: str) -> Imported:
+        self._check()
+        taken = [dict(one) for one in rows]
+        self.rows += taken
+        return Imported(taken=len(taken), known=0, refused=0, reasons={})
+
+
+def as_protocol(engine: FakeEngine) -> EngineProtocol:
+    """Return the same engine; mypy fails here if it does not implement the protocol."""
+    return engine

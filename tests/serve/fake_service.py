@@ -1,4 +1,4 @@
-"""A service of a few lines that clients are tested against: it remembers what it was told, and fails when asked to."""
+"""A small service for tests of the clients: records requests, and fails on demand."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from bothworlds.serve.dashboard.routes import routes as pages
+from bothworlds.serve.http.operations import OPERATIONS
 from tests.serve.fake_engine import FakeEngine, audit
 
 
 class FakeService:
-    """Ranks items in reverse order; ``failing`` is a list of statuses to answer with first (0: no answer in time)."""
+    """Ranks items in reverse order; ``failing`` is a list of statuses to respond with first (0: a timeout)."""
 
     def __init__(self, items=("a", "b", "c", "d"), slots=3, more_routes=(), engine=None):
         self.items, self.slots, self.rejecting = list(items), slots, False
@@ -30,19 +31,19 @@ class FakeService:
                 Route("/healthz", self.healthy),
                 Route("/readyz", self.healthy),
                 *more_routes,
-                *pages(engine or FakeEngine(), audit=audit),
+                *pages(engine or FakeEngine(), audit=audit, operations=OPERATIONS),
             ],
             middleware=[Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])],
         )
 
     @classmethod
     def empty(cls):
-        """One without surfaces."""
+        """Return a service without surfaces."""
         return cls(engine=FakeEngine([]))
 
     @property
     def clicks(self):
-        """What a service that counts each event once knows: the clicks of every event, and whether it is settled."""
+        """The clicks of every event, each counted once, and whether the event is final."""
         known = {}
         for event in (event for batch in self.batches for event in batch):
             clicks, final = known.get(event["event_id"], (frozenset(), False))
@@ -72,7 +73,7 @@ class FakeService:
                              "slots": slots})  # fmt: skip
 
     async def feedback(self, request):
-        events = json.loads(await request.body())["events"]  # a beacon says text/plain
+        events = json.loads(await request.body())["events"]  # a beacon sends text/plain
         if failure := await self.failure(request):
             return failure
         self.batches.append(events)

@@ -227,9 +227,11 @@ class FakeStore:
     def open_events(self) -> int:
         return sum(event.settled_at is None for event in self.log.values())
 
+    @safely
     def keys(self) -> list[dict[str, Any]]:
         return list(self.api_keys.values())
 
+    @safely
     def save_key(self, key: dict[str, Any]) -> None:
         self.api_keys[key["id"]] = key
 

@@ -1,9 +1,9 @@
-"""Floods a real service with exclusion sets that it has never seen, and measures what other clients notice.
+"""Floods a real service with new exclusion sets, and measures the latency of other clients.
 
     python -m tests.serve.flood_exclusions --items 1000 --slots 50 --seconds 10
 
-One client sends a new exclusion set with each request, on several connections; another asks for plain lists, one after
-the other. Prints the latency of the plain lists without and with the flood, and what the flood was answered with.
+One client sends a new exclusion set with each request, on several connections; another requests plain lists, one after
+the other. Prints the latency of the plain lists without and with the flood, and the statuses that the flood got.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from .kill_service import Serving
+from .kill_service import ServiceProcess
 
 RANK = "/v1/surfaces/home/rank"
 HEADERS = {"Content-Type": "application/json"}
 
 
 def exclusion_sets(items: list[str], seed: int, most: int = 20) -> Iterator[list[str]]:
-    """Sets of items to exclude, practically never the same one twice."""
+    """Yield random sets of items to exclude; repetitions are very unlikely."""
     chance = random.Random(seed)
     while True:
         yield chance.sample(items, chance.randrange(1, most + 1))
@@ -64,7 +64,7 @@ def rank(connection: HTTPConnection, body: dict[str, Any]) -> tuple[int, Any]:
 
 
 def latencies(where: tuple[str, int], seconds: float, name: str) -> list[float]:
-    """Seconds that plain lists take, sorted."""
+    """Return the sorted latencies of plain lists, in seconds."""
     connection, found, end = HTTPConnection(*where, timeout=60), [], time.monotonic() + seconds
     for k in count():
         started = time.monotonic()
@@ -82,21 +82,21 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--connections", type=int, default=16)
-    chosen = parser.parse_args()
-    items = [f"item-{k}" for k in range(chosen.items)]
+    options = parser.parse_args()
+    items = [f"item-{k}" for k in range(options.items)]
     with tempfile.TemporaryDirectory() as folder:
-        serving = Serving(str(Path(folder) / "flood.db"), Path(folder))
+        service = ServiceProcess(str(Path(folder) / "flood.db"), Path(folder))
         try:
-            serving.call("PUT", "/v1/surfaces/home", {"slots": chosen.slots, "items": items})
-            quiet = latencies(serving.where, chosen.seconds, "quiet")
-            floods = [Flood(serving.where, items, seed) for seed in range(chosen.connections)]
+            service.call("PUT", "/v1/surfaces/home", {"slots": options.slots, "items": items})
+            quiet = latencies(service.where, options.seconds, "quiet")
+            floods = [Flood(service.where, items, seed) for seed in range(options.connections)]
             for flood in floods:
                 flood.start()
-            flooded = latencies(serving.where, chosen.seconds, "flooded")
+            flooded = latencies(service.where, options.seconds, "flooded")
             for flood in floods:
                 flood.stop()
         finally:
-            serving.end()
+            service.end()
     for name, found in (("without", quiet), ("with", flooded)):
         p50, p99 = (1e3 * found[int(share * (len(found) - 1))] for share in (0.5, 0.99))
         print(f"{name} the flood: {len(found)} plain lists, p50 {p50:.1f} ms, p99 {p99:.1f} ms")

@@ -1,4 +1,4 @@
-"""What anybody can do who has read the key in a page's source, tried on a real service in a process of its own."""
+"""Attacks with the key of a public page, on a real service in its own process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from .flood_exclusions import Flood, rank
 from .junk_segments import Shop
-from .kill_service import Serving, command_line
+from .kill_service import ServiceProcess, command_line
 from .postgres_server import PostgresServer
 from .visiting import piece_of
 
@@ -24,7 +24,7 @@ def verified(place: str) -> bool:
 
 
 def check_junk_segments(place: str, folder: Path) -> None:
-    """Take all places with made-up segments; real visitors are served, and administrators free the places."""
+    """Fill a surface with made-up segments; real visitors are served, and administrators can delete the segments."""
     shop = Shop(place, folder, max_segments=5)
     try:
         shop.visit("r0", "mobile", [0])
@@ -49,32 +49,34 @@ def check_junk_segments(place: str, folder: Path) -> None:
         assert shop.rank("d9", "desktop")[1]["segment"] == "desktop"
         names = [line["name"] for line in shop.as_admin("GET", SEGMENTS)[1]["segments"]]
         assert names == ["", "desktop", "mobile"]
-        assert shop.serving.stop() == 0
+        assert shop.service.stop() == 0
         assert verified(place)
     finally:
-        shop.serving.end()
+        shop.service.end()
 
 
 @pytest.mark.slow
-def test_junk_segments_from_a_public_page_lock_nobody_out(tmp_path: Path) -> None:
+def test_junk_segments_do_not_block_real_ones(tmp_path: Path) -> None:
     check_junk_segments(str(tmp_path / "shop.db"), tmp_path)
 
 
 @pytest.mark.slow
-def test_junk_segments_lock_nobody_out_of_two_workers_on_postgresql(tmp_path: Path, postgres: PostgresServer) -> None:
+def test_junk_segments_do_not_block_real_ones_on_two_workers_with_postgresql(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
     check_junk_segments(postgres.fresh_address(), tmp_path)
 
 
 @pytest.mark.slow
-def test_a_flood_of_exclusion_sets_leaves_others_their_lists(tmp_path: Path) -> None:
+def test_a_flood_of_exclusion_sets_does_not_slow_other_clients(tmp_path: Path) -> None:
     items = [f"item-{k}" for k in range(200)]
-    serving = Serving(str(tmp_path / "flood.db"), tmp_path)
+    service = ServiceProcess(str(tmp_path / "flood.db"), tmp_path)
     try:
-        assert serving.call("PUT", "/v1/surfaces/home", {"slots": 20, "items": items})[0] == 201
-        floods = [Flood(serving.where, items, seed) for seed in range(24)]
+        assert service.call("PUT", "/v1/surfaces/home", {"slots": 20, "items": items})[0] == 201
+        floods = [Flood(service.where, items, seed) for seed in range(24)]
         for flood in floods:
             flood.start()
-        connection = HTTPConnection(*serving.where, timeout=60)
+        connection = HTTPConnection(*service.where, timeout=60)
         for k in range(300):
             assert rank(connection, {"request_id": f"plain-{k}"})[0] == 200
         for flood in floods:
@@ -85,4 +87,4 @@ def test_a_flood_of_exclusion_sets_leaves_others_their_lists(tmp_path: Path) -> 
         assert json.loads(connection.getresponse().read())["ready"]
         connection.close()
     finally:
-        serving.end()
+        service.end()

@@ -12,9 +12,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bothworlds.serve.dashboard.routes import HEADERS
+from tests.serve.app_server import listening
 from tests.serve.browser import CHROMIUM, Browser
 from tests.serve.fake_service import FakeService
-from tests.serve.listening import listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")]
 
@@ -254,7 +254,7 @@ def test_what_is_refused_for_good_is_not_sent_again(shop, service):
     assert service.batches == []
 
 
-def test_clicks_are_sent_by_themselves_after_a_while(shop, service):
+def test_queued_clicks_are_sent_by_the_timer(shop, service):
     ranked(shop)
     shop.run("bw.flushMs = 20; bw.click(1)")
     shop.until("bw._waiting.size === 0")

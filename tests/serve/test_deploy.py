@@ -32,7 +32,7 @@ def unit():
     return parser
 
 
-def test_the_image_runs_as_nobody_in_particular_and_says_whether_it_is_well():
+def test_the_image_does_not_run_as_root_and_has_a_health_check():
     said = dict(instructions())
     assert said["USER"] != "root"
     assert "/readyz" in said["HEALTHCHECK"]
@@ -41,7 +41,7 @@ def test_the_image_runs_as_nobody_in_particular_and_says_whether_it_is_well():
                         "STOPSIGNAL", "CMD"} for kind, _ in instructions())  # fmt: skip
 
 
-def test_what_the_image_copies_is_there_and_let_through():
+def test_files_that_the_image_copies_exist_and_are_not_ignored():
     let_through = (DEPLOY.parent / ".dockerignore").read_text().split()
     for kind, said in instructions():
         if kind == "COPY" and "--from" not in said:
@@ -56,7 +56,7 @@ def test_the_health_check_is_a_program_that_compiles():
     compile(program[2], "health check", "exec")
 
 
-def test_nothing_secret_is_written_down(compose):
+def test_no_secret_is_in_the_files(compose):
     for path in DEPLOY.iterdir():
         if path.is_file():
             assert not re.search(
@@ -77,7 +77,7 @@ def test_the_compose_file_is_closed_by_default(compose):
     assert named == set(compose["volumes"])
 
 
-def test_the_unit_is_hardened_but_lets_loops_compile():
+def test_the_unit_is_hardened_but_allows_compilation():
     service = unit()["Service"]
     assert service["ExecStart"].endswith("bothworlds serve")
     assert service["DynamicUser"] == "yes"

@@ -22,7 +22,7 @@ EVIL = '<script>alert("1")</script>'
 
 class Browsing:
     def __init__(self, engine, **options):
-        self._app = Starlette(routes=routes.routes(engine, audit=audit, **options))
+        self._app = Starlette(routes=routes.routes(engine, audit=audit, operations=OPERATIONS, **options))
 
     def get(self, path, **options):
         return asyncio.run(self._get(path, **options))

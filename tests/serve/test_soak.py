@@ -1,4 +1,4 @@
-"""Memory stays flat, however many requests there are: the real engine under the real HTTP side, in this process."""
+"""Memory does not grow with the number of requests: the real engine and HTTP service, in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bothworlds.serve.http.app import Service
 from bothworlds.serve.stores.factory import open_store
 
 VISITS, PARTS = 400, 14  # growth is measured over the second half
-ALLOWANCE = 60  # bytes a visit: an answer that was kept would take a thousand
+ALLOWANCE = 60  # bytes per visit: a response that was kept would take a thousand
 
 
 async def post(service: Service, path: str, body: Any, method: str = "POST") -> Any:
@@ -43,7 +43,7 @@ async def visit(service: Service, number: int) -> None:
 
 
 def held() -> int:
-    """Bytes that the service holds; other threads of this process may be busy with something else."""
+    """Return the bytes allocated by the service's code."""
     if not tracemalloc.is_tracing():
         return 0
     ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/bothworlds/serve/*")])
@@ -51,7 +51,7 @@ def held() -> int:
 
 
 async def growth(place: Path) -> float:
-    """Bytes that remain of a visit, once all that is bounded has reached its bound."""
+    """Return the bytes that remain allocated per visit, after all caches have reached their bound."""
     store = open_store(str(place))
     service = Service(engine.Engine(store), store, Config(request_log=False))
     await service.start()
@@ -59,7 +59,7 @@ async def growth(place: Path) -> float:
     await post(service, "/v1/surfaces/home", body, "PUT")
     sizes = []
     for part in range(PARTS):
-        if part == 1:  # what was compiled by now is none of our business
+        if part == 1:  # not before: compilation allocates memory too
             tracemalloc.start()
         await asyncio.gather(*(visit(service, part * VISITS + k) for k in range(VISITS)))
         gc.collect()
@@ -83,5 +83,5 @@ def test_memory_does_not_grow_with_requests(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_a_service_that_kept_all_answers_would_be_caught(tmp_path: Path) -> None:
+def test_the_check_catches_a_service_that_keeps_all_responses(tmp_path: Path) -> None:
     assert grown(tmp_path / "soak.db") > ALLOWANCE

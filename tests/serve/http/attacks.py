@@ -16,13 +16,13 @@ STEPS, STEP_SECONDS = 1000, 0.02
 
 
 def connect(address):
-    """A connection to the service at an address."""
+    """Return a connection to the service."""
     host, port = address.removeprefix("http://").split(":")
     return socket.create_connection((host, int(port)), timeout=PATIENCE)
 
 
 def respond(connection, request=REQUEST):
-    """Send a request; the whole response to it, or what came of it before the connection ended."""
+    """Send a request and return the response, truncated if the connection ended."""
     received = b""
     with suppress(ConnectionError):
         connection.sendall(request)
@@ -41,12 +41,12 @@ def complete(received):
 
 
 def status(response):
-    """The status of a response; 0 if there is none."""
+    """Return the status of a response; 0 if there is none."""
     return int(response.split()[1]) if response.startswith(b"HTTP/1.1 ") else 0
 
 
 def rest(connection):
-    """All that still arrives until the service closes the connection; fails if it does not."""
+    """Return all bytes until the service closes the connection; raises TimeoutError if it does not."""
     received = b""
     with suppress(ConnectionError):
         while part := connection.recv(BLOCK):
@@ -55,19 +55,19 @@ def rest(connection):
 
 
 def send_endlessly(connection, start, block):
-    """Send a start, then the same block until the service refuses; how many bytes it took, and its response."""
+    """Send a start, then blocks until the service refuses; return how many bytes were sent, and the response."""
     sent = 0
     with suppress(ConnectionError):
         connection.sendall(start)
         while sent < MOST_BYTES and not select.select([connection], [], [], 0)[0]:
             connection.sendall(block)
             sent += len(block)
-    assert sent < MOST_BYTES, "the service took everything"
+    assert sent < MOST_BYTES, "the service accepted everything"
     return sent, rest(connection)
 
 
 def send_slowly(connection, start, byte=b"a"):
-    """Send a start, then single bytes until the service responds or closes; its response."""
+    """Send a start, then single bytes until the service responds or closes; return its response."""
     connection.sendall(start)
     for _ in range(STEPS):
         if select.select([connection], [], [], STEP_SECONDS)[0]:
@@ -78,7 +78,7 @@ def send_slowly(connection, start, byte=b"a"):
 
 
 def flood(connection, requests):
-    """Send pipelined requests, the last of which ends the connection, and receive at the same time; all responses."""
+    """Send pipelined requests, the last of which closes the connection, and return all responses."""
     with ThreadPoolExecutor(1) as threads:
         sending = threads.submit(connection.sendall, requests)
         received = rest(connection)
@@ -87,7 +87,9 @@ def flood(connection, requests):
 
 
 def open_until_refused(address, most):
-    """Open connections, each with a request and the start of another, until one gets no 200: they, and its response."""
+    """Open connections, each with a request and the start of another, until one is refused; return them and
+    the refusal.
+    """
     held = []
     while len(held) < most:
         connection = connect(address)
@@ -97,10 +99,10 @@ def open_until_refused(address, most):
             return held, response
         connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
         held.append(connection)
-    raise AssertionError("the service refused nobody")
+    raise AssertionError("the service refused no connection")
 
 
 def ask(address, request=REQUEST):
-    """The response to one request on a connection of its own."""
+    """Return the response to one request on a connection of its own."""
     with closing(connect(address)) as connection:
         return respond(connection, request)

@@ -1,4 +1,4 @@
-"""A service on the engine in memory, and a client that calls it without a network."""
+"""Fixtures: a service on the engine in memory, and clients that call it without a network."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from bothworlds.serve.config import Config
 from bothworlds.serve.http.app import Service
-
-from .fakes import FakeEngine, FakeStore
+from tests.serve.fake_engine import FakeEngine
+from tests.serve.fakes import FakeStore
 
 
 class Client:
-    """Calls an ASGI application, one request after the other, in one event loop."""
+    """Sends requests to an ASGI application, one after the other, in one event loop."""
 
     def __init__(self, service, raising=False):
         self.service, self._loop = service, asyncio.new_event_loop()
@@ -25,7 +25,7 @@ class Client:
         return self._loop.run_until_complete(self._client.request(method, path, **options))
 
     def sign(self, key):
-        """Send this key from now on."""
+        """Send this key with all further requests."""
         self.run(self.service.keyring.load())
         self._client.headers["authorization"] = f"Bearer {key}"
 
@@ -40,7 +40,7 @@ class Client:
 
 @pytest.fixture
 def engine():
-    return FakeEngine()
+    return FakeEngine([])
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def store():
 
 @pytest.fixture
 def serving(engine, store):
-    """Make clients of a service with other settings."""
+    """Return a function that makes a client of a service with the given settings."""
     made = []
 
     def make(config=None, **options):

@@ -1,4 +1,4 @@
-"""The service of ``serve_fake.py`` in a process of its own."""
+"""Runs ``fake_engine_server.py`` in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-SCRIPT = Path(__file__).parent / "serve_fake.py"
-PATIENCE = 60.0  # a machine that is busy with other tests may take long
+SCRIPT = Path(__file__).parent / "fake_engine_server.py"
+PATIENCE = 60.0  # seconds; long, since other tests may keep the machine busy
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Keys: who may do what, and what is kept of a key."""
+"""API keys: authentication, roles, and what the store holds of a key."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 from bothworlds.serve.config import Config
 from bothworlds.serve.http import auth
 from bothworlds.serve.http.auth import ROLES, create_key, list_keys, revoke_key
-
-from .fakes import sign
+from tests.serve.fake_engine import sign
 
 CALLS = {
     "serve": ("POST", "/v1/surfaces/home/rank", {"request_id": "r"}),
@@ -24,7 +23,7 @@ CALLS = {
 
 @pytest.fixture
 def asked(call, store):
-    """Make one of the calls with a key."""
+    """Send the request that needs a role, with a key."""
 
     def ask(role, key=None, client=call):
         method, path, body = CALLS[role]
@@ -35,7 +34,7 @@ def asked(call, store):
 
 @pytest.mark.parametrize("held", ROLES)
 @pytest.mark.parametrize("needed", ROLES)
-def test_a_key_opens_what_its_role_allows(held, needed, asked, call, store):
+def test_a_key_authorises_its_roles_only(held, needed, asked, call, store):
     key = create_key(store, [held], "", 0)
     call.run(call.service.keyring.load())
     allowed = held in (needed, "admin")
@@ -51,7 +50,7 @@ def test_a_store_without_keys_is_open_and_the_first_key_closes_it(asked, call, s
     assert refused.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_a_look_into_the_store_that_takes_long_does_not_undo_a_later_one(call, store):
+def test_a_slow_load_of_keys_does_not_undo_a_later_one(call, store):
     keyring, keys, looked, go_on = call.service.keyring, store.keys, threading.Event(), threading.Event()
 
     def slow():
@@ -73,7 +72,7 @@ def test_a_look_into_the_store_that_takes_long_does_not_undo_a_later_one(call, s
     assert keyring.needed
 
 
-def test_revoking_the_last_key_does_not_open_the_door(asked, call, store):
+def test_revoking_the_last_key_does_not_open_the_service(asked, call, store):
     key = create_key(store, ["admin"], "", 0)
     revoke_key(store, key.split("_")[1], 1)
     call.run(call.service.keyring.load())
@@ -81,11 +80,11 @@ def test_revoking_the_last_key_does_not_open_the_door(asked, call, store):
     assert asked("admin").status_code == 401
 
 
-def test_a_service_that_must_have_keys_is_closed_without_any(serving, asked):
+def test_with_keys_required_a_store_without_keys_is_closed(serving, asked):
     assert asked("serve", client=serving(keys_required=True)).status_code == 401
 
 
-def test_a_wrong_secret_is_refused_whatever_it_looks_like(asked, call, store):
+def test_a_wrong_secret_is_refused(asked, call, store):
     key = create_key(store, ["admin"], "", 0)
     call.run(call.service.keyring.load())
     start = key.rpartition("_")[0] if key.count("_") == 2 else "_".join(key.split("_", 2)[:2])
@@ -94,7 +93,9 @@ def test_a_wrong_secret_is_refused_whatever_it_looks_like(asked, call, store):
     assert asked("admin", key).status_code == 200
 
 
-def test_a_key_made_elsewhere_is_known_at_once_and_a_revoked_one_soon_refused(asked, call, store, monkeypatch):
+def test_a_key_created_by_another_process_works_at_once_and_a_revoked_one_is_soon_refused(
+    asked, call, store, monkeypatch
+):
     monkeypatch.setattr(auth, "RETRY_SECONDS", 0.0)
     create_key(store, ["read"], "", 0)
     call.run(call.service.keyring.load())
@@ -102,11 +103,11 @@ def test_a_key_made_elsewhere_is_known_at_once_and_a_revoked_one_soon_refused(as
     assert asked("admin", key).status_code == 200
     revoke_key(store, key.split("_")[1], 1)
     monkeypatch.setattr(auth, "REFRESH_SECONDS", 0.0)
-    answers = (asked("admin", key).status_code for _ in range(1000))  # keys are read again beside the requests
+    answers = (asked("admin", key).status_code for _ in range(1000))  # keys are reloaded in the background
     assert 401 in answers
 
 
-def test_an_administrator_meets_keys_that_another_process_has_made_or_revoked_a_moment_ago(asked, call, store):
+def test_administrators_see_keys_that_another_process_has_just_created_or_revoked(asked, call, store):
     assert asked("admin", None).status_code == 200
     key = create_key(store, ["admin"], "", 0)
     assert asked("admin", None).status_code == 401
@@ -115,18 +116,18 @@ def test_an_administrator_meets_keys_that_another_process_has_made_or_revoked_a_
     assert asked("admin", key).status_code == 401
 
 
-def test_a_store_that_is_away_does_not_lock_out_who_was_known(asked, call, store, monkeypatch):
+def test_cached_keys_work_while_the_store_is_unavailable(asked, call, store, monkeypatch):
     key = create_key(store, ["admin"], "", 0)
     call.run(call.service.keyring.load())
-    store.away = True
+    store.broken = "the disk is full"
     monkeypatch.setattr(auth, "REFRESH_SECONDS", 0.0)
     assert [asked("admin", key).status_code for _ in range(3)] == [200] * 3
 
 
-def test_what_is_kept_of_a_key_does_not_open_anything(store):
+def test_the_store_holds_no_secret_of_a_key(store):
     key = create_key(store, ["read", "serve"], "for the shop", 5)
     secret = key.split("_", 2)[2]
-    assert secret not in json.dumps(store.keys()) + json.dumps(store.audited)
+    assert secret not in json.dumps(store.keys()) + json.dumps(store.entries)
     assert list_keys(store) == [
         {
             "id": key.split("_")[1],
@@ -138,7 +139,7 @@ def test_what_is_kept_of_a_key_does_not_open_anything(store):
     ]
 
 
-def test_a_role_or_a_key_that_does_not_exist_is_refused(store):
+def test_an_unknown_role_or_key_id_is_refused(store):
     with pytest.raises(ValueError, match="roles are serve, ingest, read, admin"):
         create_key(store, ["god"], "", 0)
     with pytest.raises(ValueError, match="there is no key 'nobody'"):
@@ -152,7 +153,7 @@ def test_the_actor_of_a_change_is_the_key(asked, call, engine, store):
     assert engine.actors[-2:] == ["local", key.split("_")[1]]
 
 
-def test_keys_are_made_and_revoked_over_http(call, asked):
+def test_keys_are_created_and_revoked_over_http(call, asked):
     made = call("POST", "/v1/keys", json={"roles": ["admin"], "note": "first"})
     key = made.json()["key"]
     assert made.json()["id"] == key.split("_")[1]
@@ -165,7 +166,7 @@ def test_keys_are_made_and_revoked_over_http(call, asked):
     assert call("GET", "/v1/keys").status_code == 401
 
 
-def test_the_public_may_rank_and_send_feedback_where_settings_say_so(serving, store, asked):
+def test_public_rank_and_feedback_need_no_key(serving, store, asked):
     config = Config(public_rank=True, public_feedback=True, request_log=False)
     client = serving(config)
     client("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a"]})

@@ -1,4 +1,4 @@
-"""The load generator measures what it says, on the engine in memory."""
+"""The load generator of the benchmark, on the engine in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import serving
 
-FAKE = (sys.executable, str(Path(__file__).parent / "serve_fake.py"), "127.0.0.1", "0", "1")
+FAKE = (sys.executable, str(Path(__file__).parent / "fake_engine_server.py"), "127.0.0.1", "0", "1")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Request heads that never end, connections that hold descriptors, clients that pipeline: others are still served."""
+"""Misbehaving clients: endless and slow heads, held descriptors, pipelining, unread responses; Uvicorn's internals."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import closing, contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -17,10 +18,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from bothworlds.serve.config import Limits
 from bothworlds.serve.http import descriptors
+from bothworlds.serve.http.app import CLIENT_CLOSED
 from bothworlds.serve.http.connection import PIECE_BYTES, Connection
-from bothworlds.serve.http.responses import send_answer
+from bothworlds.serve.http.responses import send_response
 from bothworlds.serve.observability.metrics import Metrics
-from tests.serve.listening import listening
+from tests.serve.app_server import listening
 
 from . import attacks
 from .attacks import REQUEST, ask, connect, respond, status
@@ -45,7 +47,7 @@ def address():
 
 
 def counted(address, reason):
-    """How many connections were refused for a reason."""
+    """Return how many connections were refused for a reason."""
     name = f'bothworlds_connections_refused_total{{reason="{reason}"}}'
     response = persistently(address, lambda connection: respond(connection, METRICS))
     return metric(response, name)
@@ -71,7 +73,7 @@ def test_a_head_that_never_ends_is_refused(address, kind, before):
 
 
 @pytest.mark.parametrize("start", [CHUNKED + b"0\r\nX-Trailer: ", CHUNKED + b"1;extension="])
-def test_a_body_cannot_smuggle_in_what_a_head_may_not_have(address, start):
+def test_trailers_and_chunk_extensions_have_the_limit_of_heads(address, start):
     refused = counted(address, "head_too_large")
     with closing(connect(address)) as connection:
         attacks.send_endlessly(connection, start, b"a" * attacks.BLOCK)
@@ -93,7 +95,7 @@ def impatient():
 
 
 def persistently(address, attempt):
-    """The first response; the service closes silently if this machine stands still between connecting and sending."""
+    """Return the first response; a busy machine may connect so slowly that the service closes the connection before."""
     for _ in range(20):
         with closing(connect(address)) as connection:
             if response := attempt(connection):
@@ -123,7 +125,7 @@ def test_a_connection_without_a_request_is_closed_without_a_response(impatient):
     assert counted(impatient, "head_too_slow") == refused
 
 
-def test_a_body_that_nobody_reads_does_not_keep_a_connection_open(impatient):
+def test_an_unread_body_does_not_keep_a_connection_open(impatient):
     def attempt(connection):
         response = respond(connection, REQUEST.replace(b"\r\n\r\n", b"\r\nContent-Length: 1000000\r\n\r\n"))
         return response and response + attacks.send_slowly(connection, b"a")
@@ -138,7 +140,8 @@ def test_a_request_may_take_longer_than_its_head(impatient):
 
     def attempt(connection):
         connection.sendall(head)
-        time.sleep(0.6)  # longer than a head may take
+        with closing(connect(impatient)) as idle:
+            attacks.rest(idle)  # is closed when the time for a head is over
         return respond(connection, body)
 
     assert status(persistently(impatient, attempt)) == 200
@@ -166,13 +169,56 @@ def test_connections_are_refused_before_descriptors_run_out():
 
 
 @needs_limit
-def test_descriptors_that_ran_out_are_counted_and_logged():
+def test_exhausted_descriptors_are_counted_and_logged():
     with service(descriptors=64) as (process, address), closing(connect(address)) as friend:
         assert status(rank(friend, "hungry")) == 200
         until(lambda: counted_by(friend, "bothworlds_descriptors_exhausted_total") > 0)
         assert status(rank(friend, "sated")) == 200
         until(lambda: status(ask(address)) == 200)
         assert {"event": "descriptors exhausted", "reason": None} in logged(process)
+
+
+EXPORT = REQUEST.replace(b"/healthz", b"/v1/surfaces/home/export")
+DOCUMENT = REQUEST.replace(b"/healthz", b"/openapi.json")
+UNFINISHED_EXPORTS = (
+    f'bothworlds_requests_total{{method="GET",route="/v1/surfaces/{{surface}}/export",status="{CLIENT_CLOSED}"}}'
+)
+REFUSED = 'bothworlds_connections_refused_total{reason="write_too_slow"}'
+
+
+def descriptors_of(process):
+    return len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
+
+
+@needs_proc
+def test_an_export_that_the_client_does_not_read_is_aborted_and_releases_the_store():
+    with service("log", limits_write_seconds=0.5) as (process, address), closing(connect(address)) as friend:
+        assert status(respond(friend)) == 200
+        before = descriptors_of(process)
+        with closing(connect(address)) as client:
+            client.sendall(EXPORT)
+            assert "export released\n" in iter(process.stdout.readline, "")
+            until(lambda: descriptors_of(process) == before)
+            assert counted_by(friend, REFUSED) == 1
+            assert b"\r\n0\r\n\r\n" not in attacks.rest(client)  # the client sees that the response is truncated
+        until(lambda: counted_by(friend, UNFINISHED_EXPORTS) == 1)
+        assert {"event": "connection refused", "reason": "write_too_slow"} in logged(process)
+
+
+@needs_proc
+@pytest.mark.parametrize("last", [b"", REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")])
+def test_a_client_that_sends_requests_and_reads_no_response_does_not_keep_its_connection(last):
+    with service(limits_write_seconds=0.5) as (process, address), closing(connect(address)) as friend:
+        assert status(respond(friend)) == 200
+        before = descriptors_of(process)
+        with closing(connect(address)) as client:
+            client.sendall(DOCUMENT * 500 + last)
+            until(lambda: counted_by(friend, REFUSED) == 1)
+            until(lambda: descriptors_of(process) == before)
+        assert status(respond(friend)) == 200
 
 
 def counted_by(connection, name):
@@ -197,7 +243,7 @@ def until(condition):
 
 
 def logged(process):
-    """What the service has logged, once it has stopped."""
+    """Stop the service and return its log."""
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=PATIENCE)
     lines = [json.loads(line) for line in err.splitlines()]
@@ -215,7 +261,7 @@ FLOOD = 20_000
 
 
 class Counting:
-    """An app that answers ``/flood`` and ``/other``, and sends a request for the latter while it is flooded."""
+    """An application that answers ``/flood`` and ``/other``, and requests ``/other`` itself during the flood."""
 
     def __init__(self):
         self.parsed = self.most_waiting = self.answered = 0
@@ -231,12 +277,12 @@ class Counting:
             if self.answered == 10:
                 self._at = self.parsed, self.answered
                 self.other.sendall(b"GET /other HTTP/1.1\r\n\r\n")
-        await send_answer(send, 200, b"", b"text/plain", [])
+        await send_response(send, 200, b"", b"text/plain", [])
 
 
 @contextmanager
 def flooded(kind):
-    """The figures of an app on whose connection a client has pipelined many requests."""
+    """Yield the application after one client has pipelined many requests to it."""
     app = Counting()
 
     class Counted(kind):
@@ -261,8 +307,8 @@ def test_a_client_that_pipelines_waits_its_turn():
         assert app.answered_meanwhile <= 5
 
 
-def test_without_turns_thousands_of_requests_are_parsed_first():
-    """If this fails, Uvicorn has mended it, and requests need not be parsed piece by piece."""
+def test_uvicorn_alone_parses_thousands_of_pipelined_requests_first():
+    """If this fails, Uvicorn has fixed it, and requests need not be parsed in pieces."""
     with flooded(HttpToolsProtocol) as app:
         assert app.most_waiting > 1000
 
@@ -299,6 +345,11 @@ def test_a_large_body_arrives_whole(address):
 )
 def test_uvicorn_has_the_methods_that_are_overridden(kind, names):
     assert not [name for name in names.split() if not callable(getattr(kind, name, None))]
+
+
+def test_uvicorn_announces_an_asgi_version_in_which_receive_reports_disconnects():
+    """Starlette stops a streamed response by ``receive`` up to 2.3; from 2.4 on, ``send`` has to raise OSError."""
+    assert '"spec_version": "2.3"' in inspect.getsource(HttpToolsProtocol.on_message_begin)
 
 
 def test_uvicorn_has_the_attributes_that_are_read():

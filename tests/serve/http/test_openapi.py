@@ -1,4 +1,4 @@
-"""The description of the API is true: of the routes, and of all answers, whatever is sent."""
+"""The OpenAPI document describes all routes and all responses, also to generated requests."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.auth import create_key
 from bothworlds.serve.http.operations import OPERATIONS
 from bothworlds.serve.model import Conflict, Invalid, TooMany
+from tests.serve.fake_engine import FakeEngine, row
+from tests.serve.fakes import FakeStore
 
 from .conftest import Client
-from .fakes import FakeEngine, FakeStore, row
 
 CHECKS = [
     not_a_server_error,
@@ -38,8 +39,8 @@ SURFACE = {"slots": 1, "items": ["a", "b", "c"]}
 
 
 def made():
-    """A service with a surface, and an administrator's key."""
-    engine, store = FakeEngine(), FakeStore()
+    """Return a service with one surface, and an administrator's key."""
+    engine, store = FakeEngine([]), FakeStore()
     service = Service(engine, store, Config(request_log=False, limits=Limits(surfaces=10**9, items=10**6)))
     client = Client(service)
     assert client("PUT", "/v1/surfaces/home", json=SURFACE).status_code == 201
@@ -66,7 +67,7 @@ schema = schemathesis.openapi.from_asgi("/openapi.json", SERVICE)
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_whatever_is_sent_gets_an_answer_that_is_documented(case):
+def test_every_response_is_documented(case):
     if case.path_parameters.get("surface") and len(case.path_parameters["surface"]) % 2:
         case.path_parameters["surface"] = "home"
     case.call_and_validate(headers={"authorization": f"Bearer {KEY}"}, checks=CHECKS)
@@ -82,19 +83,19 @@ def test_every_route_is_documented_and_every_documented_route_exists(call):
         assert {method.upper() for method in methods} == set(allowed) - {"HEAD", "OPTIONS"}
 
 
-def test_every_reference_in_the_description_leads_somewhere(call):
+def test_every_reference_of_the_document_exists(call):
     text = call("GET", "/openapi.json").text
     names = set(json.loads(text)["components"]["schemas"])
     mentioned = {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert mentioned <= names
 
 
-# What no single request can bring about, and why it is documented all the same.
-JUSTIFIED = {408: "a body that stops arriving; tested in test_limits"}
+# Documented statuses that no request of this test causes, and why.
+JUSTIFIED = {408: "a body that stops arriving; tested in test_request_body"}
 
 
 def provoked(serving, engine, store):
-    """Call everything in all the ways that lead to a documented status."""
+    """Call every operation in all ways that lead to a documented status; return the statuses and the client."""
     seen = set()
 
     def note(client, method, path, template, **options):
@@ -107,7 +108,7 @@ def provoked(serving, engine, store):
     event = client("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}).json()["event_id"]
     good = good_bodies()
     for operation in OPERATIONS:
-        filled = operation.path.format(surface="home", item="a", segment="a", event_id=event, key_id=doomed)
+        filled = operation.path.format(surface="home", item="a", segment="mobile", event_id=event, key_id=doomed)
         method, template, body = operation.method, operation.path, good.get(operation.name, {})
         variants = variants_of(operation, body)
         for _ in range(2 if method == "PUT" else 1):
@@ -120,9 +121,9 @@ def provoked(serving, engine, store):
             path = operation.path.format(surface=surface, item=item, segment=item, event_id="", key_id="k")
             note(client, method, path, template)
         for fault in (Conflict("somebody was quicker"), Invalid("this cannot be")):
-            engine.fault = fault
+            engine.error = fault
             note(client, method, filled, template, **body)
-        engine.fault = None
+        engine.error = None
     return seen, client
 
 
@@ -140,7 +141,7 @@ def good_bodies():
 
 
 def variants_of(operation, body):
-    """Requests that go wrong in all known ways."""
+    """Return invalid requests of all known kinds."""
     kind = body.get("headers", {}).get("content-type", "application/json")
     return [
         {"content": "{", "headers": {"content-type": kind}},
@@ -155,15 +156,15 @@ def variants_of(operation, body):
     ]
 
 
-def test_every_documented_status_can_be_seen(serving, engine, store):
+def test_every_documented_status_occurs(serving, engine, store):
     seen, client = provoked(serving, engine, store)
     feedback = {"json": {"events": [{"event_id": "e", "token": "t"}]}}
-    engine.fault = TooMany("the queue is full")
+    engine.error = TooMany("the queue is full")
     seen.add(("POST", "/v1/feedback", client("POST", "/v1/feedback", **feedback).status_code))
     asked = client("POST", "/v1/surfaces/home/rank", json={"request_id": "r"})
     seen.add(("POST", "/v1/surfaces/{surface}/rank", asked.status_code))
     assert int(asked.headers["retry-after"]) > 0
-    engine.fault = None
+    engine.error = None
     documented = {
         (operation.method, operation.path, status)
         for operation in OPERATIONS
@@ -174,9 +175,9 @@ def test_every_documented_status_can_be_seen(serving, engine, store):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_without_a_key_or_a_role_or_a_store_the_documented_status_comes(operation, serving, engine, store):
+def test_without_key_role_or_store_the_documented_status_is_returned(operation, serving, engine, store):
     client = serving(hosts=["localhost"])
-    path = operation.path.format(surface="home", item="a", segment="a", event_id="0" * 32, key_id="k")
+    path = operation.path.format(surface="home", item="a", segment="mobile", event_id="0" * 32, key_id="k")
     body = good_bodies().get(operation.name, {})
     if operation.name == "feedback":
         body = {"json": {"events": [{"event_id": "e", "token": "t"}]}}
@@ -185,10 +186,10 @@ def test_without_a_key_or_a_role_or_a_store_the_documented_status_comes(operatio
     client("PUT", "/v1/surfaces/home", json=SURFACE)
     if operation.role is None:
         return
-    engine.away = store.away = True
+    engine.unavailable, store.broken = True, "the disk is full"
     if operation.name not in ("metrics", "get_surface", "list_surfaces"):
         assert client(operation.method, path, **body).status_code == 503
-    store.away = False
+    store.broken = ""
     other = create_key(store, ["ingest" if operation.role != "ingest" else "read"], "", 0)
     client.run(client.service.keyring.load())
     assert client(operation.method, path, **body).status_code == 401
@@ -197,7 +198,7 @@ def test_without_a_key_or_a_role_or_a_store_the_documented_status_comes(operatio
 
 
 def test_the_checks_can_fail():
-    """A fault of the service, and a status that is not documented, are both noticed."""
+    """They notice a 500 and an undocumented status."""
     service, key = made()
     service.engine.health = lambda: 1 / 0
     described = schemathesis.openapi.from_asgi("/openapi.json", service)

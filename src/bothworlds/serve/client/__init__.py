@@ -1,4 +1,4 @@
-"""Clients of the service for programs in Python. They need the standard library only."""
+"""Clients of the service for Python programs; they need the standard library only."""
 
 from .client import AsyncClient, Client, ClientError, Page
 

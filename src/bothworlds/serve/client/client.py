@@ -1,4 +1,4 @@
-"""Clients for programs in Python: lists to show, and clicks that wait to be sent together."""
+"""Clients for Python programs: lists to show, and clicks that are queued and sent in batches."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
-from .http import Caller, ClientError, worth_another_try
+from .http import ClientError, HttpClient, is_retryable
+
+if TYPE_CHECKING:
+    from .types import FeedbackEvent, FeedbackResult, Ranking
 
 __all__ = ["AsyncClient", "Client", "ClientError", "Page"]
 
@@ -25,12 +28,12 @@ logger = logging.getLogger("bothworlds.client")
 
 T = TypeVar("T")
 BATCH = 500
-MOST_WAITING = 10_000
+MAX_QUEUED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What to show: the items slot by slot, and what feedback on them must carry.
+    """A list to show: the items slot by slot, and the fields that feedback on it needs.
 
     >>> Page.own(["a", "b"]).items, Page.own(["a", "b"]).learned
     (['a', 'b'], False)
@@ -43,33 +46,42 @@ class Page:
     arm: str = "fallback"
     policy_id: str = ""
     p: tuple[float, ...] = ()
-    segment: str = ""  # that the list was drawn for: empty if the service had no place for the one asked for
+    segment: str = ""  # the segment used; empty (the default one) if the surface had no place for the requested one
 
     @property
     def learned(self) -> bool:
-        """Whether this is the service's list, not the page's own order."""
+        """Whether the service chose this list; False for the page's own order."""
         return bool(self.event_id)
 
     @classmethod
     def own(cls, items: Sequence[str], surface: str = "") -> Page:
-        """The page's own order, which nothing is learned from."""
+        """Return a page in its own order; no feedback is sent for it."""
         return cls(surface, list(items))
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Page:
-        """The list in an answer of the service."""
+    def of(cls, answer: Ranking | Mapping[str, Any]) -> Page:
+        """Return the page of a rank response; unknown fields are ignored."""
         slots = answer["slots"]
-        known = {key: answer[key] for key in ("surface", "event_id", "token", "arm", "policy_id")}
-        known["segment"] = answer.get("segment", "")
-        return cls(items=[slot["item"] for slot in slots], p=tuple(slot["p"] for slot in slots), **known)
+        return cls(
+            surface=answer["surface"],
+            items=[slot["item"] for slot in slots],
+            event_id=answer["event_id"],
+            token=answer["token"],
+            arm=answer["arm"],
+            policy_id=answer["policy_id"],
+            p=tuple(slot["p"] for slot in slots),
+            segment=answer.get("segment", ""),
+        )
 
 
-class Client(Caller):
-    """Talks to one service; any number of threads may share it.
+class Client:
+    """A client of one service; thread-safe.
 
-    ``rank`` with ``fallback`` never raises for want of a service: it gives the page's own order instead. Clicks noted
-    with ``click`` and ``done`` are sent in batches, at the latest after ``flush_seconds``, by ``close``, and when the
-    program ends. A process that is forked off begins with a client of its own: what waits is left to its parent.
+    ``key`` is an API key, if the service needs one. ``timeout`` is in seconds per attempt, ``tries`` the number of
+    attempts for requests that may be repeated, ``pause`` is called to sleep between them. Clicks that are queued with
+    ``click`` and ``done`` are sent in batches: after ``flush_seconds`` at the latest, by ``close``, and at the exit of
+    the program. ``rank`` with ``fallback`` does not raise if the service fails. A forked process starts with an empty
+    queue; the events queued before the fork are sent by its parent.
     """
 
     def __init__(
@@ -82,13 +94,14 @@ class Client(Caller):
         flush_seconds: float = 0.5,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        super().__init__(url, key, timeout=timeout, tries=tries, pause=pause)
-        self._waiting: dict[str, dict[str, Any]] = {}
+        self._http = HttpClient(url, key, timeout=timeout, tries=tries, pause=pause)
+        self._queued: dict[str, FeedbackEvent] = {}
         self._lock, self._flush_seconds = threading.Lock(), flush_seconds
-        self._sending = threading.Lock()  # held while events are on their way: they are in nobody's hands then
+        self._sending = threading.Lock()  # held while events are neither queued nor acknowledged
         self._timer: threading.Timer | None = None
-        self.dropped = 0  # events given up: too many were waiting, or the service did not take them, or did not answer
-        _made.add(self)
+        self._closed = False
+        self.dropped = 0  # events lost: the queue was full, or the service refused them or could not be reached
+        _clients.add(self)
 
     def rank(
         self,
@@ -100,15 +113,19 @@ class Client(Caller):
         pins: Mapping[int, str] | None = None,
         fallback: Sequence[str] | None = None,
     ) -> Page:
-        """What to show on a page; with ``fallback``, one try, and the page's own order if it fails."""
+        """Return the list to show; the same ``request_id`` gets the same list, None gets a new one.
+
+        Raises ClientError. With ``fallback``, makes a single attempt and returns these items in their own order,
+        without the excluded ones, if it fails.
+        """
         body: dict[str, Any] = {"request_id": request_id or uuid.uuid4().hex}
         body |= {"segment": segment} if segment else {}
         body |= {"exclude": list(exclude)} if exclude else {}
         body |= {"pins": [{"slot": slot, "item": item} for slot, item in pins.items()]} if pins else {}
         path = f"/v1/surfaces/{quote(surface, safe='')}/rank"
         try:
-            answer = self.call("POST", path, body, tries=self._tries if fallback is None else 1)
-            _expect("slots", answer)
+            answer = self.call("POST", path, body, tries=None if fallback is None else 1)
+            _require("slots", answer)
             return Page.of(answer)
         except ClientError as error:
             if fallback is None:
@@ -116,36 +133,62 @@ class Client(Caller):
             logger.warning("the page's own order is shown: %s", error)
             return Page.own([item for item in fallback if item not in set(exclude)], surface)
 
-    def feedback(self, events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Report clicks now; one result for each event (``event_id``, ``token``, ``clicks``, ``final``)."""
-        results: list[dict[str, Any]] = []
+    def feedback(self, events: Sequence[FeedbackEvent]) -> list[FeedbackResult]:
+        """Send feedback now and return one result per event, in order; accepted events are durable. Raises ClientError.
+
+        More than ``BATCH`` events take several requests; those of requests before a failed one have been sent.
+        """
+        results: list[FeedbackResult] = []
         for start in range(0, len(events), BATCH):
             answer = self.call("POST", "/v1/feedback", {"events": list(events[start : start + BATCH])})
-            results += _expect("results", answer)
+            results += _require("results", answer)
         return results
 
+    def call(self, method: str, path: str, body: Any = None, *, tries: int | None = None) -> Any:
+        """Send any request of the API and return the JSON of the response; raises ClientError.
+
+        Requests that may be repeated are retried; ``tries`` sets the number of attempts for this request.
+        """
+        return self._http.call(method, path, body, tries=tries)
+
     def click(self, page: Page, *slots: int, final: bool = False) -> None:
-        """Note that slots were clicked; sent soon, with others. Nothing is sent for a page in its own order."""
+        """Queue clicks on slots of a page; a no-op for a page in its own order.
+
+        A full batch is sent at once, in this thread, unless another thread is sending.
+        """
         if not page.learned:
             return
         with self._lock:
-            event = {"event_id": page.event_id, "token": page.token, "clicks": [*slots], "final": final}
-            self._waiting[page.event_id] = _merged(self._waiting.pop(page.event_id, event), event)
+            event: FeedbackEvent = {
+                "event_id": page.event_id,
+                "token": page.token,
+                "clicks": [*slots],
+                "final": final,
+            }
+            self._queued[page.event_id] = _merged(self._queued.pop(page.event_id, event), event)
             self._drop_oldest()
-            self._flush_later()
-            full = len(self._waiting) >= BATCH
-        if full and self._sending.acquire(blocking=False):  # who sends already will be followed by the timer
+            self._start_timer()
+            full = len(self._queued) >= BATCH
+        if full and self._sending.acquire(blocking=False):
             try:
                 self._send()
             finally:
                 self._sending.release()
 
+    @property
+    def queued(self) -> int:
+        """How many events wait to be sent."""
+        return len(self._queued)
+
     def done(self, page: Page, *slots: int) -> None:
-        """Note that there will be no more clicks on a page."""
+        """Queue clicks as ``click``; no more clicks on this page will follow."""
         self.click(page, *slots, final=True)
 
     def flush(self) -> bool:
-        """Send what waits; False if the service could not be reached, when it waits on."""
+        """Send all queued events; return False if some were not taken.
+
+        Events that may be taken later stay queued; refused ones are counted as dropped.
+        """
         with self._sending:
             return self._send()
 
@@ -154,42 +197,45 @@ class Client(Caller):
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            events, self._waiting = list(self._waiting.values()), {}
+            events, self._queued = list(self._queued.values()), {}
         taken = True
         for start in range(0, len(events), BATCH):
             batch = events[start : start + BATCH]
             try:
-                self._note_rejected(self.feedback(batch))
+                self._count_rejected(self.feedback(batch))
             except ClientError as error:
                 taken = False
-                if worth_another_try(error):
-                    self._take_back(events[start:])
+                if is_retryable(error):
+                    self._requeue(events[start:])
                     break
                 self.dropped += len(batch)
                 logger.warning("the service refused %d events: %s", len(batch), error)
         return taken
 
-    def _note_rejected(self, results: Sequence[Mapping[str, Any]]) -> None:
-        """The service says so of each event by itself, and whoever has only noted clicks would never hear of it."""
+    def _count_rejected(self, results: Sequence[FeedbackResult]) -> None:
+        """Count and log events that the service rejected one by one: the response itself is a success."""
         rejected = [result for result in results if result["status"] == "rejected"]
         if rejected:
             self.dropped += len(rejected)
             logger.warning("the service rejected %d events: %s", len(rejected), rejected[0].get("reason", ""))
 
     def close(self) -> None:
-        """Send what waits, and what another thread could not send just now; then hang up."""
+        """Send all queued events, drop those that cannot be sent, and close the connections.
+
+        Waits for a flush of another thread and sends what that could not.
+        """
         self._closed = True
         self.flush()
         with self._lock:
-            lost, self._waiting = len(self._waiting), {}
+            lost, self._queued = len(self._queued), {}
         if lost:
             self.dropped += lost
-            logger.warning("%d events are given up: the service could not be reached", lost)
-        self._hang_up()
+            logger.warning("%d events are dropped: the service could not be reached", lost)
+        self._http.close()
 
-    def _begin_anew(self) -> None:
-        super()._begin_anew()
-        self._waiting, self._timer = {}, None
+    def _reset_after_fork(self) -> None:
+        self._http.reset_after_fork()
+        self._queued, self._timer = {}, None
         self._lock, self._sending = threading.Lock(), threading.Lock()
 
     def __enter__(self) -> Self:
@@ -198,48 +244,50 @@ class Client(Caller):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _take_back(self, events: Sequence[dict[str, Any]]) -> None:
+    def _requeue(self, events: Sequence[FeedbackEvent]) -> None:
         with self._lock:
-            newer, self._waiting = self._waiting, {event["event_id"]: event for event in events}
+            newer, self._queued = self._queued, {event["event_id"]: event for event in events}
             for event_id, event in newer.items():
-                self._waiting[event_id] = _merged(self._waiting.get(event_id, event), event)
+                self._queued[event_id] = _merged(self._queued.get(event_id, event), event)
             self._drop_oldest()
-            self._flush_later()
+            self._start_timer()
 
     def _drop_oldest(self) -> None:
-        while len(self._waiting) > MOST_WAITING:
-            self._waiting.pop(next(iter(self._waiting)))
+        while len(self._queued) > MAX_QUEUED:
+            self._queued.pop(next(iter(self._queued)))
             self.dropped += 1
 
-    def _flush_later(self) -> None:
+    def _start_timer(self) -> None:
         if self._timer is None and not self._closed:
             self._timer = threading.Timer(self._flush_seconds, self.flush)
             self._timer.daemon = True
             self._timer.start()
 
 
-def _merged(older: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
-    """What is known of an event from two reports of it."""
+def _merged(older: FeedbackEvent, newer: FeedbackEvent) -> FeedbackEvent:
+    """Return one event with the clicks of both."""
     clicks = sorted({*older["clicks"], *newer["clicks"]})
     return {**newer, "clicks": clicks, "final": older["final"] or newer["final"]}
 
 
-def _expect(field: str, answer: Any) -> Any:
-    """A field of an answer; without it, whoever has answered is not the service, but a proxy before it perhaps."""
+def _require(field: str, answer: Any) -> Any:
+    """Return a field of a response; raises ClientError if it is missing: a proxy may have answered instead."""
     if not isinstance(answer, dict) or field not in answer:
-        raise ClientError(0, f"the answer is none of the service: it has no {field!r}")
+        raise ClientError(
+            0, f"the response has no {field!r}; it did not come from the service: a proxy may have answered"
+        )
     return answer[field]
 
 
 class AsyncClient:
-    """The same for asyncio: each call runs in one of a few threads, so that there is one way of talking HTTP."""
+    """``Client`` for asyncio: each call runs in one of ``connections`` threads. Settings are those of ``Client``."""
 
     def __init__(self, url: str, key: str = "", *, connections: int = 16, **settings: Any) -> None:
         self._client, self._connections = Client(url, key, **settings), connections
-        self._begin_anew()
-        _made.add(self)
+        self._reset_after_fork()
+        _clients.add(self)
 
-    def _begin_anew(self) -> None:
+    def _reset_after_fork(self) -> None:
         self._threads = ThreadPoolExecutor(self._connections, thread_name_prefix="bothworlds-client")
 
     @property
@@ -247,11 +295,24 @@ class AsyncClient:
         """As ``Client.dropped``."""
         return self._client.dropped
 
-    async def rank(self, surface: str, request_id: str | None = None, **options: Any) -> Page:
+    async def rank(
+        self,
+        surface: str,
+        request_id: str | None = None,
+        *,
+        segment: str = "",
+        exclude: Sequence[str] = (),
+        pins: Mapping[int, str] | None = None,
+        fallback: Sequence[str] | None = None,
+    ) -> Page:
         """As ``Client.rank``."""
-        return await self._run(lambda: self._client.rank(surface, request_id, **options))
+        return await self._run(
+            lambda: self._client.rank(
+                surface, request_id, segment=segment, exclude=exclude, pins=pins, fallback=fallback
+            )
+        )
 
-    async def feedback(self, events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    async def feedback(self, events: Sequence[FeedbackEvent]) -> list[FeedbackResult]:
         """As ``Client.feedback``."""
         return await self._run(lambda: self._client.feedback(events))
 
@@ -272,7 +333,7 @@ class AsyncClient:
         return await self._run(self._client.flush)
 
     async def close(self) -> None:
-        """As ``Client.close``."""
+        """As ``Client.close``; also ends the threads."""
         await self._run(self._client.close)
         self._threads.shutdown()
 
@@ -288,20 +349,20 @@ class AsyncClient:
         return await asyncio.get_running_loop().run_in_executor(self._threads, job)
 
 
-_made: weakref.WeakSet[Client | AsyncClient] = weakref.WeakSet()
+_clients: weakref.WeakSet[Client | AsyncClient] = weakref.WeakSet()
 
 
-def _begin_all_anew() -> None:
-    for client in list(_made):
-        client._begin_anew()
+def _reset_all_after_fork() -> None:
+    for client in list(_clients):
+        client._reset_after_fork()
 
 
 def _close_all() -> None:
-    for client in list(_made):
+    for client in list(_clients):
         if isinstance(client, Client):
             client.close()
 
 
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_all_anew)
+    os.register_at_fork(after_in_child=_reset_all_after_fork)

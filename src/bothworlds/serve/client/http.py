@@ -1,8 +1,8 @@
-"""One call of the service after another, over connections that are kept; the standard library is all it needs.
+"""HTTP requests with kept-alive connections, retries and backoff, on the standard library only.
 
-Rank and feedback may be repeated without harm, for a request id always gives the same list and an event is counted
-once; so may GET, PUT and DELETE. Such calls are made again, with growing pauses, if they fail for want of an answer.
-Others are made once: a warm start would count twice, and a key that nobody has read would stay.
+Idempotent requests are retried: GET, HEAD, PUT, DELETE, rank (the same request id gets the same list) and feedback (an
+event is counted once). Other requests are sent once: a retried warm start would count twice, and a retried creation of
+a key would leave behind a key that no one has read.
 """
 
 from __future__ import annotations
@@ -16,27 +16,36 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["Caller", "ClientError", "worth_another_try"]
+__all__ = ["ClientError", "HttpClient", "is_retryable"]
 
-NOT_NOW = (408, 429, 502, 503, 504)
-REPEATABLE_METHODS = ("GET", "HEAD", "PUT", "DELETE")
+RETRYABLE_STATUSES = (408, 429, 502, 503, 504)
+IDEMPOTENT_METHODS = ("GET", "HEAD", "PUT", "DELETE")
+BACKOFF_SECONDS = 0.1  # before the first retry; doubled for each further one
+MAX_RETRY_AFTER = 30
 
 
 class ClientError(Exception):
-    """What the service answered, or that it did not (status 0)."""
+    """An error response of the service, or no response (status 0).
+
+    ``problem`` is the body of the error response (RFC 9457), with ``retry_after`` in seconds if the service sent it.
+    """
 
     def __init__(self, status: int, detail: str, problem: Mapping[str, Any] | None = None) -> None:
         super().__init__(detail)
         self.status, self.detail, self.problem = status, detail, dict(problem or {})
 
 
-def worth_another_try(error: ClientError) -> bool:
-    """Whether the same call may fare better in a moment."""
-    return not error.status or error.status in NOT_NOW
+def is_retryable(error: ClientError) -> bool:
+    """Return whether the same request may succeed later."""
+    return not error.status or error.status in RETRYABLE_STATUSES
 
 
-class Caller:
-    """Calls one service; any number of threads may share it."""
+class HttpClient:
+    """Sends requests to one service; thread-safe.
+
+    ``tries`` is the number of attempts for idempotent requests; ``pause`` is called to sleep between them. Raises
+    ValueError for a malformed URL.
+    """
 
     def __init__(self, url: str, key: str, *, timeout: float, tries: int, pause: Callable[[float], None]) -> None:
         parts = urlsplit(url)
@@ -48,85 +57,98 @@ class Caller:
         self._closed = False
 
     def call(self, method: str, path: str, body: Any = None, *, tries: int | None = None) -> Any:
-        """Any call of the API; the answer's JSON, or ``ClientError``. ``tries`` says how often, if it is up to you."""
-        sent = None if body is None else json.dumps(body).encode()
-        repeatable = _may_be_repeated(method, path)
-        most = tries or (self._tries if repeatable else 1)
-        for attempt in range(most):
-            try:
-                return self._once(method, path, sent, fresh=not repeatable)
-            except ClientError as error:
-                if attempt + 1 == most or not worth_another_try(error):
-                    raise
-                asked = float(error.problem.get("retry_after", 0.0))
-                self._pause(max(asked, 0.1 * 2**attempt * random.uniform(0.5, 1.5)))
-        raise AssertionError("at least one try is made")
+        """Send a request and return the JSON of the response; raises ClientError.
 
-    def _once(self, method: str, path: str, body: bytes | None, *, fresh: bool) -> Any:
-        connection, used = self._connection(fresh)
+        ``tries`` overrides the number of attempts, also for requests that are not idempotent.
+        """
+        content = None if body is None else json.dumps(body).encode()
+        idempotent = _is_idempotent(method, path)
+        attempts = tries or (self._tries if idempotent else 1)
+        for attempt in range(attempts):
+            try:
+                return self._try(method, path, content, fresh=not idempotent)
+            except ClientError as error:
+                if attempt + 1 == attempts or not is_retryable(error):
+                    raise
+                retry_after = float(error.problem.get("retry_after", 0.0))
+                self._pause(max(retry_after, BACKOFF_SECONDS * 2**attempt * random.uniform(0.5, 1.5)))
+        raise AssertionError("at least one attempt is made")
+
+    def close(self) -> None:
+        """Close idle connections, and those in use once their request is done. The client still works."""
+        self._closed = True
+        self._close_idle()
+
+    def reset_after_fork(self) -> None:
+        """Drop the parent's connections in a forked process: two processes would read each other's responses."""
+        for connection in self._idle.queue:  # without its lock, which a thread of the parent may have held
+            connection.close()
+        self._idle = queue.LifoQueue()
+
+    def _try(self, method: str, path: str, body: bytes | None, *, fresh: bool) -> Any:
+        connection, reused = self._connection(fresh)
         try:
             try:
-                answer = self._exchange(connection, method, path, body)
+                response = self._send(connection, method, path, body)
             except (HTTPException, OSError) as error:
                 connection.close()
-                if not used or isinstance(error, TimeoutError):
+                if not reused or isinstance(error, TimeoutError):
                     raise
-                # The service may close a connection that was idle just as it is used again.
-                answer = self._exchange(connection, method, path, body)
-            text = answer.read()
+                # The service may have closed the idle connection just before it was reused.
+                response = self._send(connection, method, path, body)
+            content = response.read()
         except (HTTPException, OSError) as error:
             connection.close()
-            said = str(error) or type(error).__name__
-            raise ClientError(0, f"no answer from {self._parts.netloc}: {said}") from error
+            reason = str(error) or type(error).__name__
+            raise ClientError(0, f"no answer from {self._parts.netloc}: {reason}") from error
         self._idle.put(connection)
-        if self._closed:  # by another thread, in the meantime
-            self._hang_up()
-        return _read(answer, text)
+        if self._closed:  # by another thread meanwhile
+            self._close_idle()
+        return _decode(response, content)
 
-    def _exchange(self, connection: HTTPConnection, method: str, path: str, body: bytes | None) -> HTTPResponse:
+    def _send(self, connection: HTTPConnection, method: str, path: str, body: bytes | None) -> HTTPResponse:
         connection.request(method, self._parts.path.rstrip("/") + path, body, self._headers)
         return connection.getresponse()
 
     def _connection(self, fresh: bool) -> tuple[HTTPConnection, bool]:
-        """A connection, and whether it was used before; one that is fresh fails only if the service does."""
+        """Return a connection and whether it was used before.
+
+        A request that must not be repeated gets a fresh one: on a stale connection, a failure would not show whether
+        the service has received the request.
+        """
         if not fresh:
             with suppress(queue.Empty):
                 return self._idle.get_nowait(), True
-        made = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
-        return made(str(self._parts.hostname), self._parts.port, timeout=self._timeout), False
+        connection_class = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
+        return connection_class(str(self._parts.hostname), self._parts.port, timeout=self._timeout), False
 
-    def _hang_up(self) -> None:
+    def _close_idle(self) -> None:
         try:
             while True:
                 self._idle.get_nowait().close()
         except queue.Empty:
             return
 
-    def _begin_anew(self) -> None:
-        """In a process that was just forked off: two on one connection would read each other's answers."""
-        for connection in self._idle.queue:  # as it is: whoever held a lock is not in this process
-            connection.close()
-        self._idle = queue.LifoQueue()
 
+def _is_idempotent(method: str, path: str) -> bool:
+    """Return whether sending a request twice has the same effect as sending it once.
 
-def _may_be_repeated(method: str, path: str) -> bool:
-    """Whether a call that was made twice comes to the same.
-
-    >>> _may_be_repeated("POST", "/v1/surfaces/home/rank"), _may_be_repeated("POST", "/v1/surfaces/home/warm-start")
+    >>> _is_idempotent("POST", "/v1/surfaces/home/rank"), _is_idempotent("POST", "/v1/surfaces/home/warm-start")
     (True, False)
     """
-    return method in REPEATABLE_METHODS or path == "/v1/feedback" or path.endswith("/rank")
+    return method in IDEMPOTENT_METHODS or path == "/v1/feedback" or path.endswith("/rank")
 
 
-def _read(answer: HTTPResponse, text: bytes) -> Any:
+def _decode(response: HTTPResponse, content: bytes) -> Any:
+    """Return the JSON of a response, ``{}`` if it has none; raises ClientError for an error status."""
     try:
-        said = json.loads(text) if text else {}
+        decoded = json.loads(content) if content else {}
     except ValueError:
-        said = {}
-    if answer.status < 400:
-        return said
-    problem = said if isinstance(said, dict) else {}
-    wait = answer.getheader("Retry-After", "")
-    if wait.isdigit():
-        problem["retry_after"] = min(int(wait), 30)
-    raise ClientError(answer.status, str(problem.get("detail") or problem.get("title") or answer.reason), problem)
+        decoded = {}
+    if response.status < 400:
+        return decoded
+    problem = decoded if isinstance(decoded, dict) else {}
+    retry_after = response.getheader("Retry-After", "")
+    if retry_after.isdigit():
+        problem["retry_after"] = min(int(retry_after), MAX_RETRY_AFTER)
+    raise ClientError(response.status, str(problem.get("detail") or problem.get("title") or response.reason), problem)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -20,13 +20,12 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..http.operations import OPERATIONS
+from ..engine_protocol import EngineProtocol
 from ..model import Invalid, ServiceError, Surface, Unavailable, Unknown
-from ..schemas import Headline, ReportView, SegmentView
 from . import svg, text
 from .view_model import RANGES, View, heat_table, latest_segments, likeliest, pages_of_items, story
 
-__all__ = ["HEADERS", "SESSION", "Observed", "page", "routes"]
+__all__ = ["HEADERS", "SESSION", "page", "routes"]
 
 HERE = Path(__file__).parent
 SESSION = "bothworlds_session"  # the cookie of somebody who has signed in
@@ -44,25 +43,18 @@ Figures = Callable[[], Mapping[str, Any]]
 Audit = Callable[[int | None, int], Sequence[Mapping[str, Any]]]  # of a surface's id, or of all; so many
 
 
-class Observed(Protocol):
-    """What the pages ask of the engine."""
-
-    def surface(self, name: str) -> Surface: ...
-    def surfaces(self) -> list[Surface]: ...
-    def health(self) -> Mapping[str, Any]: ...
-    async def event(self, event_id: str) -> Mapping[str, Any]: ...
-    async def headline(self, surface: str) -> Headline: ...
-    async def segments(self, surface: str) -> list[SegmentView]: ...
-    async def report(
-        self, surface: str, *, since: int | None, until: int | None, segment: str | None = None
-    ) -> ReportView: ...
-
-
-def routes(engine: Observed, *, latency: Figures | None = None, audit: Audit | None = None) -> list[BaseRoute]:
+def routes(
+    engine: EngineProtocol,
+    *,
+    latency: Figures | None = None,
+    audit: Audit | None = None,
+    operations: Sequence[object] = (),
+) -> list[BaseRoute]:
     """The routes of all pages.
 
     ``latency`` adds figures of the HTTP side (``rank_p50_ms``, ...) to the health; ``audit`` is ``Store.audit``, which
-    tells the latest changes of a surface.
+    tells the latest changes of a surface. ``operations`` are those of the API (``http.operations``), for the page that
+    lists them.
     """
 
     async def home(request: Request) -> Response:
@@ -92,7 +84,7 @@ def routes(engine: Observed, *, latency: Figures | None = None, audit: Audit | N
         return page(request, "event.html", event_id=event_id, problem="", **told)
 
     async def api(request: Request) -> Response:
-        return page(request, "api.html", operations=OPERATIONS)
+        return page(request, "api.html", operations=operations)
 
     return [
         Route("/", _said(home)),
@@ -111,7 +103,9 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
     return HTMLResponse(rendered, status, HEADERS)
 
 
-async def _seen(engine: Observed, request: Request, latency: Figures | None, audit: Audit | None) -> dict[str, Any]:
+async def _seen(
+    engine: EngineProtocol, request: Request, latency: Figures | None, audit: Audit | None
+) -> dict[str, Any]:
     surface, view = engine.surface(request.path_params["surface"]), View.of(request.query_params)
     report = await engine.report(surface.name, since=view.since(surface), until=None, segment=view.segment)
     shown = likeliest(report["marginals"], 25)
@@ -130,7 +124,7 @@ async def _seen(engine: Observed, request: Request, latency: Figures | None, aud
     }
 
 
-async def _headline_or_none(engine: Observed, surface: Surface) -> Headline | None:
+async def _headline_or_none(engine: EngineProtocol, surface: Surface) -> Mapping[str, Any] | None:
     """Not the report, which costs so much that a page of all of them would slow ranking."""
     try:
         return await engine.headline(surface.name)

@@ -1,8 +1,7 @@
-"""Who may do what: API keys with roles, and the session of somebody who looks at the dashboard.
+"""API keys: authentication, roles, and creating, listing and revoking keys.
 
-A key is ``bw_<id>_<secret>``. The store keeps only the SHA-256 of the secret. That is enough, and a slow hash would not
-be better: slow hashes protect passwords that people choose, while this secret is 256 random bits that nobody can guess
-however quick the hash is; and every request pays for the hash.
+A key is ``bw_<id>_<secret>``. The store holds only the SHA-256 of the secret. A slow hash would not be safer: it
+protects passwords that people choose, while this secret is 256 random bits, and every request pays for the hash.
 """
 
 from __future__ import annotations
@@ -20,15 +19,17 @@ from starlette.types import Scope
 from ..model import ServiceError, Unavailable
 from ..schemas import Role
 from ..stores.base import Store, StoreError
-from .limits import header
 from .problems import Problem
+from .request_body import header
 
 __all__ = ["ROLES", "Keyring", "create_key", "list_keys", "revoke_key"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
-REFRESH_SECONDS = 1.0  # how soon a key that was revoked elsewhere is refused here
-RETRY_SECONDS = 0.5  # how soon the store is asked again about a key that is not known
-LOCAL, PUBLIC, COMMAND_LINE = "local", "public", "command line"  # who acts, where no key says it
+REFRESH_SECONDS = 1.0  # a key that another process has revoked is refused after about so long
+RETRY_SECONDS = 0.5  # between looks into the store for an unknown key
+LOCAL, PUBLIC, COMMAND_LINE = "local", "public", "command line"  # actors without a key
+CHALLENGE = {"www-authenticate": 'Bearer realm="bothworlds"'}
+NO_DIGEST = bytes(32)
 
 
 class _Key(NamedTuple):
@@ -37,116 +38,120 @@ class _Key(NamedTuple):
 
 
 class Keyring:
-    """The keys of a store, read again every few seconds.
+    """The keys of a store, cached and reloaded about once a second.
 
-    Without any key everybody may do everything, unless ``required``: then nobody may. A key that was revoked still
-    counts as a key, so that revoking the last one does not open the door.
+    Without any key, everyone may do everything; with ``required``, no one may do anything. A revoked key still counts
+    as a key: revoking the last one does not open the service. Methods are called on the event loop; the store is read
+    in threads.
     """
 
     def __init__(self, store: Store, *, required: bool = False) -> None:
         self._store = store
         self._keys: dict[str, _Key] = {}
-        self._closed = required
+        self._needed = required
         self._required = required
-        self._loaded = -1e9
-        self._asked = self._answered = 0  # the numbers of looks into the store
+        self._loaded_at = -1e9
+        self._last_started = self._last_finished = 0  # numbers of loads
         self._loading: asyncio.Task[None] | None = None
 
     @property
     def needed(self) -> bool:
         """Whether requests need a key."""
-        return self._closed
+        return self._needed
 
     async def actor(self, scope: Scope, role: Role, *, public: bool = False) -> str:
-        """The id of the key that the request carries and that allows this role; refuses it otherwise."""
-        await self.refresh()
-        found = await self._known(scope, role, public)
-        if role == "admin":
-            # Another process may have made the first key, or revoked this one, a moment ago.
-            await self._load_quietly()
-            found = await self._known(scope, role, public)
-        return found
+        """Return who makes a request: the id of its key, or ``local`` or ``public``.
 
-    async def _known(self, scope: Scope, role: Role, public: bool) -> str:
-        if not self._closed:
+        Raises a 401 without a valid key and a 403 if the key does not have the role; with ``public``, no key is needed.
+        """
+        await self.refresh()
+        actor = await self._actor(scope, role, public)
+        if role == "admin":
+            # Another process may just have created the first key, or revoked this one.
+            await self._load_or_keep()
+            actor = await self._actor(scope, role, public)
+        return actor
+
+    async def _actor(self, scope: Scope, role: Role, public: bool) -> str:
+        if not self._needed:
             return LOCAL
-        text = header(scope, b"authorization").decode("latin-1")
-        if not text and public:
+        authorization = header(scope, b"authorization").decode("latin-1")
+        if not authorization and public:
             return PUBLIC
-        return await self.owner(text.removeprefix("Bearer "), role)
+        return await self.authenticate(authorization.removeprefix("Bearer "), role)
 
     async def allows(self, scope: Scope, role: Role) -> bool:
-        """Whether the request may see what this role may see."""
+        """Return whether the request is allowed to act in this role."""
         try:
             await self.actor(scope, role)
         except (Problem, ServiceError):
             return False
         return True
 
-    async def owner(self, key: str, role: Role) -> str:
-        """The id of a key that allows this role."""
+    async def authenticate(self, key: str, role: Role) -> str:
+        """Return the id of a key that has this role; raises a 401 or 403 as ``actor`` does."""
         if not key:
-            raise Problem(401, "send a key: Authorization: Bearer bw_...", headers=_CHALLENGE)
-        found = self._match(key)
-        if found is None and time.monotonic() - self._loaded > RETRY_SECONDS:
+            raise Problem(401, "send a key: Authorization: Bearer bw_...", headers=CHALLENGE)
+        key_id = self._match(key)
+        if key_id is None and time.monotonic() - self._loaded_at > RETRY_SECONDS:
             await self.load()
-            found = self._match(key)
-        if found is None:
-            raise Problem(401, "this key is not known, or was revoked", headers=_CHALLENGE)
-        self.check_role(found, role)
-        return found
+            key_id = self._match(key)
+        if key_id is None:
+            raise Problem(401, "this key is not known, or was revoked", headers=CHALLENGE)
+        self.check_role(key_id, role)
+        return key_id
 
     def check_role(self, key_id: str, role: Role) -> None:
-        """Refuse a key that is gone or does not allow this role."""
+        """Raise a 401 if the key was revoked, a 403 if it does not have this role."""
         known = self._keys.get(key_id)
         if known is None:
-            raise Problem(401, "the key of this session was revoked", headers=_CHALLENGE)
+            raise Problem(401, "the key of this session was revoked", headers=CHALLENGE)
         if not known.roles & {role, "admin"}:
             raise Problem(403, f"this key does not have the role {role!r}")
 
     def _match(self, key: str) -> str | None:
-        """The id of a key, if its secret is right; as slow for an id that does not exist as for one that does."""
+        """Return the id of a key if its secret is right; takes as long for an unknown id as for a known one."""
         _, key_id, secret = [*key.split("_", 2), "", "", ""][:3]
         known = self._keys.get(key_id)
-        right = hmac.compare_digest(_digest(secret), known.digest if known else _NOTHING)
+        right = hmac.compare_digest(_digest(secret), known.digest if known else NO_DIGEST)
         return key_id if known and right and key.startswith("bw_") else None
 
     async def load(self) -> None:
-        """Read the keys from the store."""
-        self._asked = asked = self._asked + 1
+        """Read the keys from the store; raises Unavailable if it cannot be read."""
+        self._last_started = number = self._last_started + 1
         try:
-            kept = await asyncio.to_thread(self._store.keys)
+            stored = await asyncio.to_thread(self._store.keys)
         except StoreError as error:
             raise Unavailable(f"the keys cannot be read: {error}") from error
-        if asked < self._answered:  # by now more is known: a key that was made or revoked since
+        if number < self._last_finished:  # a later load was faster, and may have seen a newer or a revoked key
             return
-        self._answered = asked
+        self._last_finished = number
         self._keys = {
             key["id"]: _Key(bytes.fromhex(key["hash"]), frozenset(key["roles"]))
-            for key in kept
+            for key in stored
             if not key["revoked_at"]
         }
-        self._closed = self._required or bool(kept)
-        self._loaded = time.monotonic()
+        self._needed = self._required or bool(stored)
+        self._loaded_at = time.monotonic()
 
     async def refresh(self) -> None:
-        """Read the keys again if it is time: at once at first, in the background later, while those known count."""
-        if time.monotonic() - self._loaded <= REFRESH_SECONDS:
+        """Load the keys if they are older than ``REFRESH_SECONDS``.
+
+        The first load is awaited. Later ones run in the background, and the cached keys are used meanwhile.
+        """
+        if time.monotonic() - self._loaded_at <= REFRESH_SECONDS:
             return
-        if self._loaded < 0:
+        if self._loaded_at < 0:
             await self.load()
         elif self._loading is None or self._loading.done():
-            self._loading = asyncio.create_task(self._load_quietly())
+            self._loading = asyncio.create_task(self._load_or_keep())
 
-    async def _load_quietly(self) -> None:
+    async def _load_or_keep(self) -> None:
+        """Load the keys; keep the cached ones if the store is unavailable, which /readyz reports."""
         try:
             await self.load()
-        except Unavailable:  # the keys known so far still count; /readyz tells that the store is away
-            self._loaded = time.monotonic() - REFRESH_SECONDS + RETRY_SECONDS
-
-
-_CHALLENGE = {"www-authenticate": 'Bearer realm="bothworlds"'}
-_NOTHING = bytes(32)
+        except Unavailable:
+            self._loaded_at = time.monotonic() - REFRESH_SECONDS + RETRY_SECONDS
 
 
 def _digest(secret: str) -> bytes:
@@ -154,7 +159,11 @@ def _digest(secret: str) -> bytes:
 
 
 def create_key(store: Store, roles: Sequence[str], note: str, now: int, actor: str = COMMAND_LINE) -> str:
-    """Make a key and keep its hash; the key itself is told once and never again."""
+    """Create a key and return it; the store holds its hash only, so that it cannot be shown again.
+
+    The key is durable on return, and recorded in the audit log. Raises ValueError for an unknown role or none, and
+    StoreError. Blocks.
+    """
     unknown = sorted(set(roles) - set(ROLES))
     if unknown or not roles:
         raise ValueError(f"{', '.join(unknown) or 'nothing'} is no role; roles are {', '.join(ROLES)}")
@@ -166,16 +175,16 @@ def create_key(store: Store, roles: Sequence[str], note: str, now: int, actor: s
 
 
 def list_keys(store: Store) -> list[dict[str, Any]]:
-    """All keys, without what could be used as one."""
-    kept = store.keys()
-    return [{name: value for name, value in key.items() if name != "hash"} for key in kept]
+    """Return all keys, revoked ones too, without their hashes. Blocks; raises StoreError."""
+    stored = store.keys()
+    return [{name: value for name, value in key.items() if name != "hash"} for key in stored]
 
 
 def revoke_key(store: Store, key_id: str, now: int, actor: str = COMMAND_LINE) -> None:
-    """Make a key useless; running services notice within seconds."""
-    kept = store.keys()
-    found = next((key for key in kept if key["id"] == key_id), None)
-    if found is None:
-        raise ValueError(f"there is no key {key_id!r}; 'bothworlds keys list' shows them")
-    store.save_key({**found, "revoked_at": found["revoked_at"] or now})
+    """Revoke a key; running services refuse it within seconds. Blocks; raises ValueError for an unknown id."""
+    stored = store.keys()
+    key = next((key for key in stored if key["id"] == key_id), None)
+    if key is None:
+        raise ValueError(f"there is no key {key_id!r}; 'bothworlds keys list' lists them")
+    store.save_key({**key, "revoked_at": key["revoked_at"] or now})
     store.write_audit([{"at": now, "actor": actor, "action": "revoke key", "detail": key_id}])

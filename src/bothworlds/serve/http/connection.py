@@ -1,4 +1,8 @@
-"""One HTTP connection: request heads are limited in bytes and seconds, and requests are parsed one after the other."""
+"""One HTTP connection: limits on request heads, fair pipelining, and a timeout for clients that do not read.
+
+This module overrides methods and reads attributes of Uvicorn's protocol that are not part of its public API.
+``tests/serve/http/test_connection.py`` names each of these assumptions; pyproject.toml has the range of versions.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +16,20 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from ..config import Limits
 from ..observability.logs import warn_throttled
 from ..observability.metrics import Metrics
+from .buffered_transport import BufferedTransport, WriteTimeout
 from .descriptors import descriptor_ceiling
 from .problems import Problem
-from .response_writer import Gathering
 from .responses import closing_response
 
 __all__ = ["Connection"]
 
 PIECE_BYTES = 1024  # parsed at a time: bounds how many pipelined requests are parsed before the first is answered
-NOTHING = memoryview(b"")
-BUSY = Problem(503, "the service has too many open connections; send it again later")
+NO_BYTES = memoryview(b"")
+TOO_MANY_CONNECTIONS = Problem(503, "the service has too many open connections; send it again later")
 
 
 class Connection(HttpToolsProtocol):
-    """Uvicorn's protocol with limits on request heads, fair pipelining, and one write per response.
+    """Uvicorn's protocol with limits on request heads, fair pipelining, one write per response, and a write timeout.
 
     The parser receives at most ``PIECE_BYTES`` at a time, and nothing while a complete request waits for its response.
     Until then the received bytes stay unparsed and the transport is paused. Every pipelined request therefore takes at
@@ -33,34 +37,44 @@ class Connection(HttpToolsProtocol):
 
     A head larger than ``limits.head_bytes`` (rounded up to a piece) gets a 431. A head that is not complete
     ``limits.head_seconds`` after its first byte gets a 408; the time for the first head starts with the connection. A
-    connection that has sent nothing is closed without a response. The same limits apply to what else may arrive while
-    no request is being answered: the rest of a body that nobody reads, and its trailers.
+    connection that has sent nothing is closed without a response. The same limits apply to everything else that may
+    arrive while no request is being answered: the rest of a body that no handler reads, and its trailers.
+
+    A connection whose client reads nothing for ``limits.write_seconds`` while part of a response is unsent is aborted,
+    also if it was closed before: until the unsent part is sent, it would keep its descriptor.
 
     A connection that would leave the process fewer descriptors than ``limits.reserved_descriptors`` gets a 503.
+
+    All methods are called on the event loop.
     """
 
     def __init__(self, *args: Any, limits: Limits, metrics: Metrics, **options: Any) -> None:
         super().__init__(*args, **options)
         self._limits, self._metrics = limits, metrics
         self._ceiling = descriptor_ceiling(limits.reserved_descriptors)
-        self._unparsed = NOTHING
+        self._unparsed = NO_BYTES
         self._paused = False
         self._in_head = True
         self._pending_bytes = 0  # received since the last complete head or piece of a body
-        self._deadline: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timeout: WriteTimeout | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast(asyncio.Transport, Gathering(transport, self.loop)))
+        self._write_timeout = WriteTimeout(transport, self.loop, self._limits.write_seconds, self._write_timed_out)
+        buffered = BufferedTransport(transport, self.loop, self._write_timeout)
+        super().connection_made(cast(asyncio.Transport, buffered))
         self.flow = _Flow(self.transport, self._parse_later)
         connected = transport.get_extra_info("socket")
         if connected is not None and connected.fileno() >= self._ceiling:
-            self._refuse(BUSY, "descriptors_low")
+            self._refuse(TOO_MANY_CONNECTIONS, "descriptors_low")
         else:
-            self._start_deadline()
+            self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_deadline()
-        self._unparsed = NOTHING
+        self._stop_head_timer()
+        if self._write_timeout is not None:
+            self._write_timeout.cancel()
+        self._unparsed = NO_BYTES
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -68,7 +82,7 @@ class Connection(HttpToolsProtocol):
         self._parse()
 
     def on_headers_complete(self) -> None:
-        self._stop_deadline()
+        self._stop_head_timer()
         self._in_head, self._pending_bytes = False, 0
         super().on_headers_complete()
 
@@ -89,7 +103,7 @@ class Connection(HttpToolsProtocol):
             self.loop.call_soon(self._parse)
 
     def _parse(self) -> None:
-        """Parse what has arrived as far as requests can be handled, and pause the transport while some is left."""
+        """Parse the received bytes as far as requests can be handled; pause the transport while some are left."""
         while self._unparsed and not self._blocked():
             piece, self._unparsed = self._unparsed[:PIECE_BYTES], self._unparsed[PIECE_BYTES:]
             self._parse_piece(piece)
@@ -108,38 +122,46 @@ class Connection(HttpToolsProtocol):
         if self._pending_bytes > self._limits.head_bytes:
             detail = f"the request line and headers may have {self._limits.head_bytes} bytes at most"
             self._refuse(Problem(431, detail), "head_too_large")
-        elif self._deadline is None and (self.cycle is None or self.cycle.response_complete):
-            self._start_deadline()
+        elif self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
+            self._start_head_timer()
 
-    def _start_deadline(self) -> None:
-        self._deadline = self.loop.call_later(self._limits.head_seconds, self._time_out)
+    def _start_head_timer(self) -> None:
+        self._head_timer = self.loop.call_later(self._limits.head_seconds, self._head_timed_out)
 
-    def _stop_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
-    def _time_out(self) -> None:
+    def _head_timed_out(self) -> None:
         if self._pending_bytes:
             detail = f"the request line and headers did not arrive within {self._limits.head_seconds:g} seconds"
             self._refuse(Problem(408, detail), "head_too_slow")
         else:
             self.transport.close()
 
+    def _write_timed_out(self) -> None:
+        self._record_refusal("write_too_slow")
+        self.transport.abort()
+
     def _refuse(self, problem: Problem, reason: str) -> None:
-        self._metrics.refused(reason)
-        warn_throttled("connection refused", reason=reason)
-        if self._in_head:  # otherwise the response would be taken for that to the request whose body this is
+        """Close the connection, with a response unless one would be taken for that to the request under way."""
+        self._record_refusal(reason)
+        if self._in_head:
             self.transport.write(closing_response(problem))
         self.transport.close()
+
+    def _record_refusal(self, reason: str) -> None:
+        self._metrics.count_refused_connection(reason)
+        warn_throttled("connection refused", reason=reason)
 
 
 class _Flow(FlowControl):
     """Uvicorn's flow control, except that reading is paused and resumed by the connection, which has a buffer."""
 
-    def __init__(self, transport: asyncio.Transport, resumed: Callable[[], None]) -> None:
+    def __init__(self, transport: asyncio.Transport, on_resume: Callable[[], None]) -> None:
         super().__init__(transport)
-        self._resumed = resumed
+        self._on_resume = on_resume
 
     def pause_reading(self) -> None:
         self.read_paused = True
@@ -147,4 +169,4 @@ class _Flow(FlowControl):
     def resume_reading(self) -> None:
         if self.read_paused:
             self.read_paused = False
-            self._resumed()
+            self._on_resume()

@@ -1,4 +1,4 @@
-"""File descriptors: how many connections may use, and noticing when none is left."""
+"""File descriptors: how many connections may use, and a check whether any is left."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ __all__ = ["check_free_descriptor", "descriptor_ceiling"]
 
 
 def descriptor_ceiling(reserved: int) -> float:
-    """The first descriptor number that a connection may not have: ``reserved`` below the limit, at least half of it.
+    """Return the first descriptor number that a connection may not have.
 
-    The system assigns the lowest free number. A connection with a number at or above the ceiling therefore means that
-    at least so many descriptors are open, whatever they are used for. Without a limit the ceiling is infinite.
+    It is ``reserved`` below the limit of the process, and at least half of the limit; infinite without a limit. The
+    system assigns the lowest free number: a connection with a number at or above the ceiling means that at least so
+    many descriptors are open, by connections or by anything else.
     """
     if sys.platform == "win32":
         return math.inf
@@ -28,14 +29,14 @@ def descriptor_ceiling(reserved: int) -> float:
 
 
 def check_free_descriptor(metrics: Metrics) -> None:
-    """Count and log it if the process (EMFILE) or the system (ENFILE) has no file descriptor left.
+    """Count and log it if the process (EMFILE) or the system (ENFILE) has no free file descriptor.
 
-    The event loop accepts connections with libuv, which then resets new ones and reports nothing.
+    Without this check nothing would show it: libuv, which accepts the connections, resets new ones silently.
     """
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise
-        metrics.exhausted()
+        metrics.count_exhausted_descriptors()
         warn_throttled("descriptors exhausted", detail=error.strerror)

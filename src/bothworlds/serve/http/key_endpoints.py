@@ -1,4 +1,8 @@
-"""Calls about keys: a running service owns its SQLite file, so that it must be able to make and revoke keys itself."""
+"""Endpoints for API keys: list, create, revoke.
+
+They exist beside the command line because a running service owns its SQLite file, so that no other process can write
+keys to it.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +18,22 @@ from ..model import Invalid, Unknown
 from ..schemas import KeyRequest, KeyView, NewKey, rfc3339
 from ..stores.base import Store
 from .auth import Keyring, create_key, list_keys, revoke_key
-from .limits import decode, media_type, read_body
-from .surface_endpoints import answer
+from .request_body import decode, media_type, read_body
+from .responses import json_response
 
-__all__ = ["Doorkeeping"]
+__all__ = ["KeyEndpoints"]
 
 _key_request = msgspec.json.Decoder(KeyRequest)
 
 
-class Doorkeeping:
-    """What an administrator can do with keys."""
+class KeyEndpoints:
+    """Handlers for administrators; the store is called in threads. Changes are durable and in force on return."""
 
     def __init__(self, store: Store, keyring: Keyring, limits: Limits) -> None:
         self._store, self._keyring, self._limits = store, keyring, limits
 
     async def list_keys(self, request: Request, actor: str) -> Response:
-        kept = await asyncio.to_thread(list_keys, self._store)
+        stored = await asyncio.to_thread(list_keys, self._store)
         views = [
             KeyView(
                 key["id"],
@@ -38,19 +42,19 @@ class Doorkeeping:
                 rfc3339(key["created_at"]),
                 rfc3339(key["revoked_at"]) if key["revoked_at"] else None,
             )
-            for key in kept
+            for key in stored
         ]
-        return answer({"keys": views})
+        return json_response({"keys": views})
 
     async def create_key(self, request: Request, actor: str) -> Response:
         media_type(request.scope, [b"application/json"])
-        asked = decode(await read_body(request.scope, request.receive, self._limits), _key_request)
-        kept = await asyncio.to_thread(list_keys, self._store)
-        if "admin" not in asked.roles and not any("admin" in key["roles"] and not key["revoked_at"] for key in kept):
-            raise Invalid("the first key must have the role admin: with any other nobody could make another", "/roles")
-        key = await asyncio.to_thread(create_key, self._store, asked.roles, asked.note, _now(), actor)
+        body = decode(await read_body(request.scope, request.receive, self._limits), _key_request)
+        stored = await asyncio.to_thread(list_keys, self._store)
+        if "admin" not in body.roles and not any("admin" in key["roles"] and not key["revoked_at"] for key in stored):
+            raise Invalid("the first key must have the role admin: no other role can create keys", "/roles")
+        key = await asyncio.to_thread(create_key, self._store, body.roles, body.note, _now(), actor)
         await self._keyring.load()
-        return answer(NewKey(key.split("_")[1], key), 201, {"cache-control": "no-store"})
+        return json_response(NewKey(key.split("_")[1], key), 201, {"cache-control": "no-store"})
 
     async def revoke_key(self, request: Request, actor: str) -> Response:
         try:

@@ -1,4 +1,4 @@
-"""Logs in and out, as NDJSON or Parquet, a piece at a time: neither end holds a whole log in memory."""
+"""Endpoints that export and import the log of a surface as NDJSON or Parquet, in pieces of bounded memory."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from typing import IO, Any
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from ..config import Limits
-from .limits import Gone, chunks, media_type
+from ..engine_protocol import EngineProtocol
+from .media_types import NDJSON, PARQUET
 from .problems import Problem
-from .surface_endpoints import answer
+from .request_body import media_type, stream_body
+from .responses import json_response
 
-__all__ = ["NDJSON", "PARQUET", "Transfers"]
+__all__ = ["LogEndpoints"]
 
-NDJSON, PARQUET = "application/x-ndjson", "application/vnd.apache.parquet"
-ROWS_AT_A_TIME = 2000
-BYTES_AT_A_TIME = 1 << 18
-LISTEN_SECONDS = 300.0  # who takes nothing for so long is gone; an export holds a view of the store
+ROWS_PER_PIECE = 2000
+BYTES_PER_PIECE = 1 << 18
+PARQUET_MISSING = "Parquet needs pip install 'bothworlds[parquet]' where the service runs"
 COLUMNS = {
     "event": "string",
     "timestamp": "string",
@@ -46,57 +47,62 @@ COLUMNS = {
 _row = msgspec.json.Decoder(dict[str, Any])
 
 
-class Transfers:
-    """Export and import."""
+class LogEndpoints:
+    """Handlers of export and import.
 
-    def __init__(self, engine: Any, limits: Limits) -> None:
+    An export ends, and releases its view of the store, when the client disconnects or reads nothing for
+    ``limits.write_seconds``, after which the connection is aborted.
+    """
+
+    def __init__(self, engine: EngineProtocol, limits: Limits) -> None:
         self._engine, self._limits = engine, limits
 
     async def export(self, request: Request, actor: str) -> Response:
-        kind = _wanted(request)
+        kind = _requested_format(request)
         self._engine.surface(request.path_params["surface"])
-        pieces = _in_pieces(self._engine.export(request.path_params["surface"]))
-        # The first piece is read before the answer begins, so that a store that is away is an error and not a stump.
+        pieces = _read_in_pieces(self._engine.export(request.path_params["surface"]))
+        # The first piece is read before the response starts: an unavailable store then gives an error response instead
+        # of a truncated one.
         first: list[dict[str, Any]] = await anext(pieces, [])
         if kind == NDJSON:
-            return Streamed(_lines(first, pieces), pieces, NDJSON)
+            return ClosingStream(_ndjson(first, pieces), pieces, NDJSON)
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it has been sent
         try:
             await _write_parquet(file, first, pieces)
         except BaseException:
             file.close()
             raise
-        content = _bytes(file)
-        return Streamed(content, content, PARQUET)
+        content = _file_content(file)
+        return ClosingStream(content, content, PARQUET)
 
     async def import_log(self, request: Request, actor: str) -> Response:
         kind = media_type(request.scope, [NDJSON.encode(), PARQUET.encode()])
         self._engine.surface(request.path_params["surface"])
         with tempfile.TemporaryFile() as file:
-            async for chunk in chunks(
+            async for piece in stream_body(
                 request.scope, request.receive, self._limits.import_bytes, self._limits.body_seconds
             ):
-                file.write(chunk)
+                file.write(piece)
             await asyncio.to_thread(self._check, file, kind)
             rows = self._rows(file, kind)
-            return answer(await self._engine.import_rows(request.path_params["surface"], rows, actor=actor))
+            return json_response(await self._engine.import_rows(request.path_params["surface"], rows, actor=actor))
 
     def _check(self, file: IO[bytes], kind: bytes) -> None:
-        """Read everything once, so that nothing is taken from a file that turns out to be broken at its end."""
+        """Decode all rows once, so that nothing is imported from a file that is invalid anywhere; raises a 400."""
         for _ in self._rows(file, kind):
             pass
 
     def _rows(self, file: IO[bytes], kind: bytes) -> Iterator[dict[str, Any]]:
         file.seek(0)
-        return _from_parquet(file) if kind == PARQUET.encode() else _from_lines(file, self._limits.body_bytes)
+        return _rows_of_parquet(file) if kind == PARQUET.encode() else _rows_of_ndjson(file, self._limits.body_bytes)
 
 
-def _wanted(request: Request) -> str:
-    """The format asked for, by ``?format=`` or by Accept; NDJSON if nothing is said."""
+def _requested_format(request: Request) -> str:
+    """Return the media type requested by ``?format=`` or ``Accept``; NDJSON by default. Raises a 406 or 422."""
     named = request.query_params.get("format")
     if named is not None:
         if named not in ("ndjson", "parquet"):
-            raise Problem(422, f"there is no format {named[:40]!r}; ask for ndjson or parquet")
+            raise Problem(422, f"there is no format {named[:40]!r}; formats are ndjson and parquet")
         return PARQUET if named == "parquet" else NDJSON
     for part in request.headers.get("accept", "*/*").split(","):
         kind = part.partition(";")[0].strip().lower()
@@ -107,32 +113,25 @@ def _wanted(request: Request) -> str:
     raise Problem(406, f"a log is sent as {NDJSON} or {PARQUET}")
 
 
-class Streamed(StreamingResponse):
-    """An answer as it is read; lets go of where it comes from at the end, even if nobody takes it any more."""
+class ClosingStream(StreamingResponse):
+    """A streamed response that closes its source at the end, also if the client disconnects before."""
 
     def __init__(self, content: AsyncIterator[bytes], source: AsyncGenerator[Any], kind: str) -> None:
         super().__init__(content, media_type=kind)
         self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def patiently(message: Message) -> None:
-            try:
-                async with asyncio.timeout(LISTEN_SECONDS):
-                    await send(message)
-            except TimeoutError:
-                raise Gone from None
-
         try:
-            await super().__call__(scope, receive, patiently)
+            await super().__call__(scope, receive, send)
         finally:
             await self._source.aclose()
 
 
-async def _in_pieces(rows: Iterator[dict[str, Any]]) -> AsyncGenerator[list[dict[str, Any]]]:
-    """Rows some at a time; all are read by the same thread, which not every database connection can do without."""
+async def _read_in_pieces(rows: Iterator[dict[str, Any]]) -> AsyncGenerator[list[dict[str, Any]]]:
+    """Yield lists of rows; all are read in one thread, since SQLite connections may not change threads."""
     loop, reader = asyncio.get_running_loop(), ThreadPoolExecutor(1)
     try:
-        while piece := await loop.run_in_executor(reader, lambda: list(islice(rows, ROWS_AT_A_TIME))):
+        while piece := await loop.run_in_executor(reader, lambda: list(islice(rows, ROWS_PER_PIECE))):
             yield piece
     finally:
         with suppress(AttributeError):
@@ -140,7 +139,7 @@ async def _in_pieces(rows: Iterator[dict[str, Any]]) -> AsyncGenerator[list[dict
         reader.shutdown(wait=False)
 
 
-async def _lines(first: list[dict[str, Any]], pieces: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[bytes]:
+async def _ndjson(first: list[dict[str, Any]], pieces: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[bytes]:
     encoder = msgspec.json.Encoder()
     yield encoder.encode_lines(first)
     async for piece in pieces:
@@ -154,7 +153,7 @@ async def _write_parquet(
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
     except ImportError:
-        raise Problem(406, "Parquet needs pip install 'bothworlds[parquet]' where the service runs") from None
+        raise Problem(406, PARQUET_MISSING) from None
     lists = {"list<string>": pa.list_(pa.string())}
     schema = pa.schema([(name, lists.get(kind) or pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
     with ParquetWriter(file, schema) as writer:
@@ -163,38 +162,38 @@ async def _write_parquet(
             await asyncio.to_thread(writer.write_table, pa.Table.from_pylist(piece, schema))
 
 
-async def _bytes(file: IO[bytes]) -> AsyncGenerator[bytes]:
+async def _file_content(file: IO[bytes]) -> AsyncGenerator[bytes]:
     with file:
         file.seek(0)
-        while piece := await asyncio.to_thread(file.read, BYTES_AT_A_TIME):
+        while piece := await asyncio.to_thread(file.read, BYTES_PER_PIECE):
             yield piece
 
 
-def _from_lines(file: IO[bytes], most: int) -> Iterator[dict[str, Any]]:
+def _rows_of_ndjson(file: IO[bytes], max_line_bytes: int) -> Iterator[dict[str, Any]]:
     number = 0
-    while line := file.readline(most + 1):
+    while line := file.readline(max_line_bytes + 1):
         number += 1
-        if len(line) > most:
-            raise Problem(413, f"line {number} has more than {most} bytes")
+        if len(line) > max_line_bytes:
+            raise Problem(413, f"line {number} has more than {max_line_bytes} bytes")
         if line.strip():
-            yield _decoded(line, number)
+            yield _decode_row(line, number)
 
 
-def _decoded(line: bytes, number: int) -> dict[str, Any]:
+def _decode_row(line: bytes, number: int) -> dict[str, Any]:
     try:
         return _row.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, f"line {number} is not a JSON object: {error}", title="Not valid NDJSON") from None
 
 
-def _from_parquet(file: IO[bytes]) -> Iterator[dict[str, Any]]:
+def _rows_of_parquet(file: IO[bytes]) -> Iterator[dict[str, Any]]:
     try:
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        raise Problem(415, "Parquet needs pip install 'bothworlds[parquet]' where the service runs") from None
+        raise Problem(415, PARQUET_MISSING) from None
     try:
-        for batch in ParquetFile(file).iter_batches(ROWS_AT_A_TIME):
+        for batch in ParquetFile(file).iter_batches(ROWS_PER_PIECE):
             yield from batch.to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Problem(400, f"this cannot be read as Parquet: {error}", title="Not valid Parquet") from None

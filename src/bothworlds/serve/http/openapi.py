@@ -1,4 +1,4 @@
-"""The description of the API (OpenAPI 3.1), made from the table of calls and the structs they take and give."""
+"""The OpenAPI 3.1 document, generated from the table of operations and the structs of ``schemas``."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from http import HTTPStatus
 from typing import Any
 
 from ..schemas import ProblemDetails, json_schemas
-from .operations import JSON, OPERATIONS, Operation
+from .media_types import JSON
+from .operations import OPERATIONS, Operation
 from .problems import MEDIA_TYPE
 
 __all__ = ["describe"]
 
 REFERENCE = "#/components/schemas/{name}"
-# An id that exists is not among those made up at random; names are as short as the service allows.
-PATH = {"surface": (1, 128), "item": (1, 128), "segment": (1, 128), "event_id": (1, 64), "key_id": (1, 64)}
+PATH_LENGTHS = {"surface": (1, 128), "item": (1, 128), "segment": (1, 128), "event_id": (1, 64), "key_id": (1, 64)}
 ETAG_HEADER = {"ETag": {"schema": {"type": "string"}, "description": "the version, for If-Match"}}
 RETRY_HEADER = {"Retry-After": {"schema": {"type": "string"}, "description": "seconds to wait"}}
 
 
 def describe(version: str, operations: tuple[Operation, ...] = OPERATIONS) -> dict[str, Any]:
-    """The whole description."""
+    """Return the document as plain data."""
     structs = {struct for operation in operations for struct in _structs(operation)} | {ProblemDetails}
     ordered = sorted(structs, key=lambda struct: struct.__name__)
     references, schemas = json_schemas(ordered, REFERENCE)
     schema_of = dict(zip(ordered, references, strict=True))
     paths: dict[str, Any] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schema_of)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schema_of)
     return {
         "openapi": "3.1.0",
         "info": {"title": "bothworlds", "version": version, "description": _ABOUT, "license": {"name": "MIT"}},
@@ -41,16 +41,17 @@ def describe(version: str, operations: tuple[Operation, ...] = OPERATIONS) -> di
 
 _ABOUT = (
     "Rank items and learn from clicks. Every error is a problem (RFC 9457). A key has roles: serve, ingest, read, or "
-    "admin, which may do all; without any key in the store everything is open, and the service listens on loopback."
+    "admin, which includes all others. Without any key in the store, everything is open and the service listens on "
+    "loopback only."
 )
 
 
 def _structs(operation: Operation) -> set[Any]:
-    said = [operation.body, *operation.answers.values()]
-    return {struct for struct in said if isinstance(struct, type)}
+    bodies = [operation.body, *operation.answers.values()]
+    return {body for body in bodies if isinstance(body, type)}
 
 
-def _described(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any]:
+def _operation(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -62,7 +63,7 @@ def _described(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any
         described["security"] = [{"key": []}, {}]
     if operation.body is not None:
         described["requestBody"] = {
-            "required": operation.body_needed,
+            "required": operation.body_required,
             "content": _content(operation.body, schema_of),
         }
     return described
@@ -75,7 +76,7 @@ def _responses(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any
         if status in operation.answers:
             if operation.answers[status] is not None:
                 response["content"] = _content(operation.answers[status], schema_of)
-            if operation.name in _VERSIONED:
+            if operation.name in _WITH_ETAG:
                 response["headers"] = ETAG_HEADER
         else:
             response["content"] = {MEDIA_TYPE: {"schema": schema_of[ProblemDetails]}}
@@ -85,14 +86,14 @@ def _responses(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any
     return responses
 
 
-_CHANGING = {"put_surface", "patch_surface", "put_item", "delete_item", "pause_item", "resume_item"}
-_VERSIONED = {"get_surface", *_CHANGING}
+_IF_MATCH = {"put_surface", "patch_surface", "put_item", "delete_item", "pause_item", "resume_item"}
+_WITH_ETAG = {"get_surface", *_IF_MATCH}
 
 
-def _content(said: Any, schema_of: dict[Any, Any]) -> dict[str, Any]:
-    if isinstance(said, tuple):
-        return {kind: {"schema": {"type": "string"}} for kind in said}
-    return {JSON: {"schema": schema_of[said]}}
+def _content(body: Any, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    if isinstance(body, tuple):
+        return {media_type: {"schema": {"type": "string"}} for media_type in body}
+    return {JSON: {"schema": schema_of[body]}}
 
 
 def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
@@ -101,7 +102,7 @@ def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
             "name": name,
             "in": "path",
             "required": True,
-            "schema": {"type": "string", "minLength": PATH[name][0], "maxLength": PATH[name][1]},
+            "schema": {"type": "string", "minLength": PATH_LENGTHS[name][0], "maxLength": PATH_LENGTHS[name][1]},
         }
         for name in re.findall(r"{(\w+)}", operation.path)
     ]
@@ -109,8 +110,8 @@ def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
 
 def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "query", "description": what, "schema": _QUERY[name]}
-        for name, what in operation.query.items()
+        {"name": name, "in": "query", "description": description, "schema": _QUERY[name]}
+        for name, description in operation.query.items()
     ]
 
 
@@ -123,6 +124,6 @@ _QUERY: dict[str, dict[str, Any]] = {
 
 
 def _conditions(operation: Operation) -> list[dict[str, Any]]:
-    """The headers by which nobody overwrites what somebody else has changed meanwhile."""
-    names = ["If-Match"] * (operation.name in _CHANGING) + ["If-None-Match"] * (operation.name in _VERSIONED)
+    """Return the parameters of conditional requests, which prevent lost updates."""
+    names = ["If-Match"] * (operation.name in _IF_MATCH) + ["If-None-Match"] * (operation.name in _WITH_ETAG)
     return [{"name": name, "in": "header", "schema": {"type": "string"}} for name in names]

@@ -1,4 +1,4 @@
-"""Errors in one shape: problem details for HTTP (RFC 9457)."""
+"""Error responses: problem details for HTTP (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["MEDIA_TYPE", "Problem", "decoding_problem", "problem_of"]
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = "1"
-AWAY = "the store cannot be read or written to now; send it again"  # where it is, is nobody's business
+# Without the reason, which may name the host of the store: it is in the log.
+STORE_UNAVAILABLE = "the store cannot be read or written to now; send it again"
 
 STATUS_OF: dict[type[Exception], int] = {
     Unknown: 404,
@@ -47,7 +48,11 @@ TITLES = {
 
 
 class Problem(Exception):
-    """An error as it is sent: a status, a sentence, and where in the request it is."""
+    """An error response: a status, a sentence, and JSON pointers to the wrong parts of the request.
+
+    ``title`` defaults to that of the status. It determines the ``type``: changing a title changes the API. A 429 or 503
+    gets a ``Retry-After`` header.
+    """
 
     def __init__(
         self,
@@ -68,13 +73,13 @@ class Problem(Exception):
             self.headers.setdefault("retry-after", RETRY_SECONDS)
 
     def body(self) -> bytes:
-        """The problem as JSON."""
-        said = {"type": self.type, "title": self.title, "status": self.status, "detail": self.detail}
-        return msgspec.json.encode({**said, "errors": self.errors} if self.errors else said)
+        """Return the problem as JSON."""
+        fields = {"type": self.type, "title": self.title, "status": self.status, "detail": self.detail}
+        return msgspec.json.encode({**fields, "errors": self.errors} if self.errors else fields)
 
     @property
     def type(self) -> str:
-        """A name for this kind of problem that programs can compare.
+        """The URN of this kind of problem, which programs can compare.
 
         >>> Problem(404, "there is no surface 'home'").type
         'urn:bothworlds:problem:not-found'
@@ -83,21 +88,21 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """How an error is told to the caller; what nobody foresaw is a fault of the service."""
+    """Convert an exception to a problem; an unexpected one becomes a 500 without details."""
     if isinstance(error, Problem):
         return error
     for kind, status in STATUS_OF.items():
         if isinstance(error, kind):
-            detail = AWAY if status == 503 else str(error) or TITLES[status]
+            detail = STORE_UNAVAILABLE if status == 503 else str(error) or TITLES[status]
             title, errors = getattr(error, "title", None), getattr(error, "errors", ())
             return Problem(status, detail, title=title, errors=errors)
     if isinstance(error, ServiceError):
         return Problem(422, error.detail, title=error.title, errors=error.errors)
-    return Problem(500, "the service failed; its log says more")
+    return Problem(500, "the service failed; its log has the details")
 
 
 def decoding_problem(error: Exception) -> Problem:
-    """What is wrong with a body: 400 if it is no JSON, 422 if it says something else than what is expected.
+    """Return the problem of a body that cannot be decoded: 400 if it is not JSON, 422 if it does not match the schema.
 
     >>> decoding_problem(msgspec.ValidationError("Expected `int`, got `str` - at `$.pins[0].slot`")).errors
     [{'pointer': '/pins/0/slot', 'detail': 'expected `int`, got `str`'}]

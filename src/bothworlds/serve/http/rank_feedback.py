@@ -1,4 +1,4 @@
-"""The two calls that a page makes, rank and feedback: straight from bytes to the engine and back."""
+"""The endpoints that pages call: rank and feedback. They bypass the router, since they are most of the load."""
 
 from __future__ import annotations
 
@@ -9,48 +9,60 @@ import msgspec
 from starlette.types import Receive, Scope
 
 from ..config import Config
+from ..engine_protocol import EngineProtocol
 from ..model import TooMany
 from ..observability.metrics import Metrics
 from ..schemas import Accepted, FeedbackBatch, FeedbackEvent, FeedbackResults, Pin, RankRequest, rfc3339
 from .auth import Keyring
-from .limits import check_count, decode, media_type, read_body
 from .problems import Problem, decoding_problem
+from .request_body import check_count, decode, media_type, read_body
 
-__all__ = ["Hot", "Reply"]
+__all__ = ["RankFeedbackEndpoints", "Reply"]
 
 JSON = (b"application/json",)
-# A page that is being left can send text only (navigator.sendBeacon); tokens protect feedback from forgery.
+# navigator.sendBeacon, which also works while a page is closed, can send only text without a CORS preflight. Tokens
+# protect feedback from forgery.
 JSON_OR_TEXT = (b"application/json", b"text/plain")
+MAX_ECHOED_ID = 64
 
 _rank_request = msgspec.json.Decoder(RankRequest)
 _feedback_batch = msgspec.json.Decoder(FeedbackBatch)
+_any_json = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
 
 class Reply(NamedTuple):
-    """An answer before it is sent."""
+    """A response that has not been sent yet."""
 
     status: int
     body: bytes
-    size: int  # of the request
+    request_bytes: int
 
 
-class Hot:
-    """Rank and feedback."""
+class RankFeedbackEndpoints:
+    """Rank and feedback; each method authorises, validates and answers one request.
 
-    def __init__(self, engine: Any, keyring: Keyring, config: Config, metrics: Metrics) -> None:
+    Both raise ``Problem`` or ``ServiceError``, with 429 if the engine is overloaded.
+    """
+
+    def __init__(self, engine: EngineProtocol, keyring: Keyring, config: Config, metrics: Metrics) -> None:
         self._engine, self._keyring, self._config, self._metrics = engine, keyring, config, metrics
 
     async def rank(self, scope: Scope, receive: Receive, surface: str) -> Reply:
-        """Which items to show."""
+        """Answer with the list for a page view."""
         client = await self._keyring.actor(scope, "serve", public=self._config.public_rank)
         media_type(scope, JSON)
         body = await read_body(scope, receive, self._config.limits)
-        asked = decode(body, _rank_request)
-        pins = _by_slot(asked.pins) if asked.pins else {}
+        request = decode(body, _rank_request)
+        pins = _by_slot(request.pins) if request.pins else {}
         try:
             ranked = await self._engine.rank(
-                surface, asked.request_id, segment=asked.segment, exclude=asked.exclude, pins=pins, client=client
+                surface,
+                request.request_id,
+                segment=request.segment,
+                exclude=request.exclude,
+                pins=pins,
+                client=client,
             )
         except TooMany as error:
             raise Problem(429, str(error)) from error
@@ -67,54 +79,50 @@ class Hot:
         return Reply(200, _encode(answer), len(body))
 
     async def feedback(self, scope: Scope, receive: Receive) -> Reply:
-        """What visitors did; each event is judged alone."""
+        """Answer with one result per event; accepted events are durable. An invalid event is rejected by itself."""
         await self._keyring.actor(scope, "ingest", public=self._config.public_feedback)
         media_type(scope, JSON_OR_TEXT)
         body = await read_body(scope, receive, self._config.limits)
-        events = self._events(body)
-        good = [event for event in events if isinstance(event, FeedbackEvent)]
-        taken = iter(await self._taken(good) if good else ())
-        results = [next(taken) if isinstance(event, FeedbackEvent) else event for event in events]
-        self._metrics.fed_back(results)
+        events = self._decode_batch(body)
+        valid = [event for event in events if isinstance(event, FeedbackEvent)]
+        engine_results = iter(await self._pass_on(valid) if valid else ())
+        results = [next(engine_results) if isinstance(event, FeedbackEvent) else event for event in events]
+        self._metrics.count_feedback(results)
         return Reply(200, _encode(FeedbackResults(results)), len(body))
 
-    async def _taken(self, events: list[FeedbackEvent]) -> list[Accepted]:
+    async def _pass_on(self, events: list[FeedbackEvent]) -> list[Accepted]:
         try:
-            results: list[Accepted] = await self._engine.feedback(events)
-        except TooMany as error:  # not a limit of what may be asked for, but of what can be done now
+            return await self._engine.feedback(events)
+        except TooMany as error:  # here it means overload, not a limit of the request
             raise Problem(429, str(error)) from error
-        return results
 
-    def _events(self, body: bytes) -> Sequence[FeedbackEvent | Accepted]:
-        """The events of a batch; one that is not as expected becomes its own rejection."""
+    def _decode_batch(self, body: bytes) -> Sequence[FeedbackEvent | Accepted]:
+        """Return the events of a batch; an event that does not match the schema becomes its own rejection."""
         try:
             events = _feedback_batch.decode(body).events
             check_count(len(events), self._config.limits.batch, "events", "/events")
             return events
         except msgspec.ValidationError as error:
-            return self._one_by_one(body, error)
+            return self._decode_one_by_one(body, error)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise decoding_problem(error) from None
 
-    def _one_by_one(self, body: bytes, error: msgspec.ValidationError) -> Sequence[FeedbackEvent | Accepted]:
-        batch = decode(body, _anything)
+    def _decode_one_by_one(self, body: bytes, error: msgspec.ValidationError) -> Sequence[FeedbackEvent | Accepted]:
+        batch = decode(body, _any_json)
         if not isinstance(batch, dict) or batch.keys() != {"events"} or not isinstance(batch["events"], list):
             raise decoding_problem(error)
         check_count(len(batch["events"]), self._config.limits.batch, "events", "/events")
-        return [_judged(event) for event in batch["events"]]
+        return [_decode_event(event) for event in batch["events"]]
 
 
-_anything = msgspec.json.Decoder()
-
-
-def _judged(said: Any) -> FeedbackEvent | Accepted:
+def _decode_event(content: Any) -> FeedbackEvent | Accepted:
+    """Return the feedback, or its rejection."""
     try:
-        return msgspec.convert(said, FeedbackEvent)
+        return msgspec.convert(content, FeedbackEvent)
     except msgspec.ValidationError as error:
-        name = said.get("event_id") if isinstance(said, dict) else None
-        reason = decoding_problem(error)
-        event_id = name[:64] if isinstance(name, str) else ""
-        return Accepted(event_id, "rejected", reason.detail.replace("body", "event", 1))
+        event_id = content.get("event_id") if isinstance(content, dict) else None
+        reason = decoding_problem(error).detail.replace("body", "event", 1)
+        return Accepted(event_id[:MAX_ECHOED_ID] if isinstance(event_id, str) else "", "rejected", reason)
 
 
 def _by_slot(pins: Sequence[Pin]) -> dict[int, str]:

@@ -1,7 +1,7 @@
 """The log: JSON lines on stderr, or readable lines on a terminal.
 
-A request is logged by its method, the template of its path, its status, its duration and its size: no ids, no
-addresses, no query, no headers and no bodies, so that nothing personal and no key or token can get in.
+A request is logged by its method, route, status, duration and size: no ids, addresses, queries, headers or bodies, so
+that the log contains no personal data, keys or tokens.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..schemas import rfc3339
 
 __all__ = ["RequestLog", "logger", "set_up_logs", "warn_throttled"]
 
-FLUSH_AFTER = 200
+MAX_BUFFERED_LINES = 200
 THROTTLE_SECONDS = 1.0
 
 logger = structlog.get_logger("bothworlds")
 
 
-class Forgiving:
-    """A stream for logs; a disk that is full, or a pipe that nobody reads any more, is no reason to serve worse."""
+class LossyStream:
+    """A stream that drops what cannot be written: a full disk or a closed pipe must not affect requests."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -42,11 +42,14 @@ class Forgiving:
 
 
 def set_up_logs(kind: Literal["auto", "json", "console"], stream: TextIO | None = None) -> bool:
-    """Send all logs of the process to stderr; says whether they are JSON."""
+    """Send all logs of the process to ``stream`` (stderr); return whether they are JSON.
+
+    ``auto`` means console on a terminal, otherwise JSON.
+    """
     stream = stream or sys.stderr
     json = kind == "json" or (kind == "auto" and not stream.isatty())
-    forgiving: Any = Forgiving(stream)
-    renderer: Any = structlog.processors.JSONRenderer(_dumps) if json else _for_people()
+    lossy: Any = LossyStream(stream)
+    renderer: Any = structlog.processors.JSONRenderer(_dumps) if json else _console_renderer()
     shared: list[Any] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -55,7 +58,7 @@ def set_up_logs(kind: Literal["auto", "json", "console"], stream: TextIO | None 
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(forgiving),
+        logger_factory=structlog.PrintLoggerFactory(lossy),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(stream)
@@ -64,8 +67,8 @@ def set_up_logs(kind: Literal["auto", "json", "console"], stream: TextIO | None 
     return json
 
 
-def _for_people() -> structlog.dev.ConsoleRenderer:
-    # Other tracebacks show the values of variables, and among these are tokens and keys.
+def _console_renderer() -> structlog.dev.ConsoleRenderer:
+    # The default tracebacks show the values of variables, which may be tokens and keys.
     return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 
 
@@ -85,31 +88,39 @@ _last_warnings: dict[tuple[str, Any], float] = {}
 
 
 class RequestLog:
-    """Requests, written some at a time: a line costs about a microsecond, not the thirty of a general logger."""
+    """The log of requests, buffered: a line costs about 1 microsecond instead of the 30 of a general logger.
+
+    Lines are written by ``flush``, or once ``MAX_BUFFERED_LINES`` are buffered. Called on the event loop.
+    """
 
     def __init__(self, enabled: bool, json: bool, clock: Callable[[], int], stream: TextIO | None = None) -> None:
         self._enabled, self._json, self._clock = enabled, json, clock
         self._stream = stream
         self._lines: list[dict[str, Any]] = []
 
-    def answered(self, method: str, route: str, status: int, seconds: float, size: int) -> None:
-        """Note one request."""
+    @property
+    def pending(self) -> int:
+        """How many lines are buffered."""
+        return len(self._lines)
+
+    def record(self, method: str, route: str, status: int, seconds: float, size: int) -> None:
+        """Buffer one request; ``size`` is that of the request in bytes."""
         if not self._enabled:
             return
         entry = {"event": "request", "method": method, "route": route, "status": status}
         self._lines.append({**entry, "ms": round(seconds * 1000, 3), "bytes": size, "at": self._clock()})
-        if len(self._lines) >= FLUSH_AFTER:
+        if len(self._lines) >= MAX_BUFFERED_LINES:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was noted."""
+        """Write all buffered lines; those that cannot be written are dropped."""
         lines, self._lines = self._lines, []
-        stream = Forgiving(self._stream or sys.stderr)
+        stream = LossyStream(self._stream or sys.stderr)
         if lines:
-            stream.write("".join(self._said(line) for line in lines))
+            stream.write("".join(self._formatted(line) for line in lines))
             stream.flush()
 
-    def _said(self, line: dict[str, Any]) -> str:
+    def _formatted(self, line: dict[str, Any]) -> str:
         timestamp = rfc3339(line.pop("at"))
         if self._json:
             return msgspec.json.encode({**line, "level": "info", "timestamp": timestamp}).decode() + "\n"

@@ -1,7 +1,7 @@
-"""The service with simulated visitors: a dashboard that comes alive in a minute.
+"""``bothworlds demo``: the service with simulated visitors.
 
-The service runs as it would for real visitors, in a process of its own, and is only ever spoken to over HTTP. All that
-it knows is in its store, so that a second start goes on where the first one ended.
+The service runs in a process of its own, as for real visitors, and is called over HTTP only. All state is in its store:
+the next start continues from there.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ ITEMS = (
     "Armchair", "Floor mirror", "Coat rack", "Bedside lamp", "Bookcase", "Footstool", "Picture frame", "Throw blanket",
 )  # fmt: skip
 SURFACE = "demo"
-# Somebody may try out keys meanwhile: visitors go on, as those of a page without a key would.
-SETTINGS = {
+# Visitors have no key: they must still be served if the user of the demo creates keys.
+ENVIRONMENT = {
     "BOTHWORLDS_REQUEST_LOG": "false",
     "BOTHWORLDS_PUBLIC_RANK": "true",
     "BOTHWORLDS_PUBLIC_FEEDBACK": "true",
 }
-SILENT = 0.02  # visitors without a click who leave without a word, so that deadlines have something to do
-REPEATED = 0.01  # feedback that is sent twice, as impatient phones do
+NO_FEEDBACK = 0.02  # share of visitors without a click that send no feedback, so that lists settle by their deadline
+SENT_TWICE = 0.01  # share of feedback that is sent twice, as real clients do after a timeout
 
 
 def names_of(count: int) -> list[str]:
-    """So many plausible names.
+    """Return ``count`` different names of items.
 
     >>> names_of(2), names_of(17)[-1]
     (['Oak desk', 'Reading lamp'], 'Oak desk 2')
@@ -50,22 +50,22 @@ def names_of(count: int) -> list[str]:
 
 
 class Visitors:
-    """Visitors of a simulated world, one page view after the other: they ask for a list, click, and say so.
+    """Visitors of a simulated world, one page view after the other: each requests a list and sends its clicks.
 
-    The world's items are shuffled, or the order in which they are listed, which the holdout is shown, would be the
-    best one in most worlds.
+    The world's items are shuffled: in most worlds they are sorted by attraction, and the holdout, which is shown the
+    order of the surface, would get the best list. Methods raise ClientError.
     """
 
     def __init__(self, client: Client, world: World, seed: int = 1, surface: str = SURFACE) -> None:
         self._client, self.surface = client, surface
-        self._chance = np.random.default_rng([seed, time.time_ns()])
+        self._random = np.random.default_rng([seed, time.time_ns()])
         self._world = Relabelled(world, np.random.default_rng(seed).permutation(world.n_items))
         self.items = names_of(world.n_items)
         self._row = {name: row for row, name in enumerate(self.items)}
         self.views = self.clicks = 0
 
     def prepare(self) -> None:
-        """Create the surface, unless it is there, and go on with the world's rounds where they stopped."""
+        """Create the surface unless it exists, and continue with the world's rounds where they stopped."""
         path = f"/v1/surfaces/{quote(self.surface, safe='')}"
         try:
             self._client.call("GET", path)
@@ -83,18 +83,18 @@ class Visitors:
         except ClientError as error:
             if error.status != 404:
                 raise
-            return 0  # nobody has come yet
+            return 0  # there were no visitors yet
 
     def visit(self) -> None:
-        """One page view."""
+        """Simulate one page view."""
         page = self._client.rank(self.surface)
         clicked = self._clicks(page)
         self.views += 1
         self.clicks += len(clicked)
-        if not clicked and self._chance.random() < SILENT:
+        if not clicked and self._random.random() < NO_FEEDBACK:
             return
         self._client.done(page, *clicked)
-        if self._chance.random() < REPEATED:
+        if self._random.random() < SENT_TWICE:
             self._client.flush()
             self._client.done(page, *clicked)
 
@@ -103,7 +103,7 @@ class Visitors:
         chances = [
             probabilities[self._row[item], slot] if item in self._row else 0.0 for slot, item in enumerate(page.items)
         ]
-        return np.flatnonzero(self._chance.random(len(chances)) < chances).tolist()
+        return np.flatnonzero(self._random.random(len(chances)) < chances).tolist()
 
 
 def run(
@@ -116,42 +116,45 @@ def run(
     say: Callable[[str], None] = print,
     command: Sequence[str] | None = None,
 ) -> None:
-    """Serve simulated visitors, ``rate`` a second, until interrupted (or for ``seconds``).
+    """Start a service and simulate ``rate`` visitors a second, until interrupted or for ``seconds``.
 
-    ``world`` is the paper's steady world with items far enough apart to be told apart in a minute, if not given;
-    ``store`` is a file, or the address of a PostgreSQL database; ``bothworlds-demo.db`` here if not given.
+    ``world`` defaults to the paper's stochastic world with a gap that is learned within a minute. ``store`` is a file
+    or the address of a PostgreSQL database; ``bothworlds-demo.db`` in the current directory by default. ``say``
+    receives messages for the user. ``command`` replaces ``bothworlds serve``. Raises ValueError if the port is in use,
+    the store has keys, or the service does not start or stops.
     """
-    found = world_named("paper/stochastic", gap=0.1) if world is None else resolve(world)
-    where = store or str(Path("bothworlds-demo.db").resolve())
+    simulated = world_named("paper/stochastic", gap=0.1) if world is None else resolve(world)
+    place = store or str(Path("bothworlds-demo.db").resolve())
     address = f"http://127.0.0.1:{port}"
-    command = command or [sys.executable, "-c", _WATCHED, "serve"]
+    command = command or [sys.executable, "-c", _SERVE_UNTIL_ORPHANED, "serve"]
     say("starting the service")
-    with _service([*command, "--store", where, "--port", str(port)], address), Client(address, tries=6) as client:
-        # Each world has a surface of its own: its items are liked differently.
-        visitors = Visitors(
-            client, found, surface=SURFACE if world is None else found.name.replace("/", "-") or SURFACE
-        )
+    with _service([*command, "--store", place, "--port", str(port)], address), Client(address, tries=6) as client:
+        # Each world has its own surface: the same items have other click probabilities in it.
+        surface = SURFACE if world is None else simulated.name.replace("/", "-") or SURFACE
+        visitors = Visitors(client, simulated, surface=surface)
         try:
             visitors.prepare()
         except ClientError as error:
             if error.status not in (401, 403):
                 raise
             raise ValueError(
-                f"{where} has keys, and the visitors of a demo have none: choose another --store"
+                f"{place} has keys, and the visitors of a demo have none: choose another --store"
             ) from error
-        say(_greeting(address, where, found, visitors, rate))
+        say(_greeting(address, place, simulated, visitors, rate))
         try:
             for _ in paced(rate, seconds):
                 visitors.visit()
         except KeyboardInterrupt:
-            say(f"stopped after {visitors.views:,} page views; the next start goes on from there")
+            say(f"stopped after {visitors.views:,} page views; the next start continues from there")
         except ClientError as error:
-            raise ValueError(f"the service has gone ({error}); start again, everything acknowledged is kept") from error
+            raise ValueError(
+                f"the service has stopped ({error}); start again, everything acknowledged is kept"
+            ) from error
 
 
-# The service ends with whoever started it, even if that was killed: its standard input then comes to an end. It is read
-# without a buffer, whose lock the thread would still hold when the interpreter shuts down.
-_WATCHED = """
+# The service stops when the demo ends, even by kill -9: its standard input is then closed. os.read is used because a
+# thread inside a buffered read would hold the buffer's lock when the interpreter shuts down.
+_SERVE_UNTIL_ORPHANED = """
 import os, runpy, signal, sys, threading
 def watch():
     while os.read(0, 4096):
@@ -164,7 +167,7 @@ runpy.run_module("bothworlds", run_name="__main__", alter_sys=False)
 
 
 def _greeting(address: str, store: str, world: World, visitors: Visitors, rate: float) -> str:
-    before = f"{visitors.views:,} page views are there already; " if visitors.views else ""
+    before = f"{visitors.views:,} page views are stored already; " if visitors.views else ""
     return (
         f"open {address}/surfaces/{quote(visitors.surface)}\n"
         f"{before}visitors of {world.name or 'the world'} come at about {rate:g} a second. "
@@ -174,7 +177,10 @@ def _greeting(address: str, store: str, world: World, visitors: Visitors, rate: 
 
 
 def paced(rate: float, seconds: float | None = None, clock: Callable[[], float] = time.monotonic) -> Iterator[int]:
-    """Count page views at this rate; what could not be kept up with is not made up for."""
+    """Yield 0, 1, ... at ``rate`` per second, for ``seconds``; delays of more than a second are not made up for.
+
+    Raises ValueError if the rate is not positive.
+    """
     if not rate > 0:
         raise ValueError(f"rate must be a positive number of page views a second; got {rate!r}")
     start = due = clock()
@@ -188,10 +194,12 @@ def paced(rate: float, seconds: float | None = None, clock: Callable[[], float] 
 
 @contextmanager
 def _service(command: Sequence[str], address: str) -> Iterator[None]:
-    """The service as a process of its own; it is asked to stop at the end, and drains."""
-    if not _falls_silent(address):
-        raise ValueError(f"something listens at {address} already; choose another --port, or stop it")
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env={**SETTINGS, **os.environ})
+    """Run the service in a process of its own, ready on entry; stops it with SIGTERM and waits for it."""
+    if not _wait_until_free(address):
+        raise ValueError(f"something already listens at {address}; choose another --port, or stop it")
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, start_new_session=True, env={**ENVIRONMENT, **os.environ}
+    )
     try:
         _wait_until_ready(process, address)
         yield
@@ -208,7 +216,7 @@ def _service(command: Sequence[str], address: str) -> Iterator[None]:
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], address: str, seconds: float = 600.0) -> None:
-    end = time.monotonic() + seconds  # the first start of an installation compiles
+    end = time.monotonic() + seconds  # long, since the first start of an installation compiles
     while time.monotonic() < end:
         if process.poll() is not None:
             raise ValueError(f"the service did not start (exit status {process.returncode}); its own message is above")
@@ -218,8 +226,8 @@ def _wait_until_ready(process: subprocess.Popen[bytes], address: str, seconds: f
     raise ValueError(f"the service was not ready within {seconds:g} seconds")
 
 
-def _falls_silent(address: str, seconds: float = 5.0) -> bool:
-    """Whether the port is free; a service whose demo was killed a moment ago may still be draining."""
+def _wait_until_free(address: str, seconds: float = 5.0) -> bool:
+    """Return whether the port becomes free; the service of a demo that was just killed may still be stopping."""
     end = time.monotonic() + seconds
     while _answers(address):
         if time.monotonic() > end:
@@ -229,6 +237,7 @@ def _falls_silent(address: str, seconds: float = 5.0) -> bool:
 
 
 def _answers(address: str, path: str = "/healthz") -> bool:
+    """Return whether a request succeeds; for /healthz any response will do."""
     with Client(address, tries=1, timeout=1.0) as client:
         try:
             client.call("GET", path)

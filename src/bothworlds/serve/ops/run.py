@@ -1,4 +1,4 @@
-"""Starting the service: one process, or several that share a port and a PostgreSQL store."""
+"""Running one process of the service: checks, sockets, assembly, and the Uvicorn server."""
 
 from __future__ import annotations
 
@@ -12,113 +12,111 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, NamedTuple, cast
 
 import uvicorn
 
 from ..config import Config
+from ..dashboard.routes import routes
+from ..http.app import Service
 from ..http.connection import Connection
+from ..http.operations import OPERATIONS
 from ..observability.logs import set_up_logs
+from ..observability.metrics import Metrics
 from ..stores.base import Store
+from ..stores.factory import open_store
 
-if TYPE_CHECKING:
-    from ..http.app import Service
-
-__all__ = ["Opened", "listen", "open_service", "run", "serve"]
+__all__ = ["Announce", "OpenService", "listen", "open_service", "run"]
 
 BACKLOG = 2048
-PATIENCE_SECONDS = 4.0
+SLOW_START_SECONDS = 4.0
 COMPILING = "Still starting: the first start of an installation compiles for 15 seconds or longer, later ones do not."
-NO_KEYS = "The store has no keys: everybody on this machine may do everything, and nobody else can connect."
+NO_KEYS = "The store has no keys: everyone on this machine may do everything, and no other machine can connect."
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-Announce = Callable[[str], None]
+Announce = Callable[[str], None]  # called with a sentence for the terminal
 
 
-class Opened:
-    """A service with the store that it needs; close it when it has stopped."""
+class OpenService(NamedTuple):
+    """A service and its store, which the caller closes after the service has stopped."""
 
-    def __init__(self, service: Service, store: Store) -> None:
-        self.service, self.store = service, store
-
-
-def serve(config: Config, announce: Announce) -> None:
-    """Run the service until it is told to stop; says where it listens."""
-    if config.workers > 1:
-        from .supervise import supervise
-
-        check_workers(config)
-        supervise(config, announce)
-    else:
-        run(config, listen(config), announce)
+    service: Service
+    store: Store
 
 
 def run(
-    config: Config, listener: socket.socket, announce: Announce, opening: Callable[..., Opened] | None = None
+    config: Config,
+    listener: socket.socket,
+    announce: Announce,
+    factory: Callable[[Config, bool], OpenService] | None = None,
 ) -> None:
-    """Run one process on a socket."""
-    json = set_up_logs(config.log)
+    """Run one process on a socket until SIGTERM or SIGINT; closes the socket and the store.
+
+    ``factory`` makes the service; ``open_service`` by default. Raises ValueError if the service cannot start.
+    """
+    json_log = set_up_logs(config.log)
     with contextlib.closing(listener):
-        opened = (opening or open_service)(config, json)
+        opened = (factory or open_service)(config, json_log)
         try:
-            server = _Server(opened.service, config, announce, lambda: _tell(announce, config, listener, opened))
+            server = _Server(
+                opened.service, config, announce, lambda: _announce_started(announce, config, listener, opened)
+            )
             server.run(sockets=[listener])
         finally:
             opened.store.close()
 
 
-def open_service(config: Config, json_log: bool) -> Opened:
-    """Open the store, and put an engine and the pages around it."""
-    from ..dashboard.routes import routes
-    from ..engine.engine import Engine
-    from ..http.app import Service
-    from ..observability.metrics import Metrics
-    from ..stores.factory import open_store
+def open_service(config: Config, json_log: bool) -> OpenService:
+    """Open the store and assemble engine, pages and HTTP service, which is not started.
+
+    Raises StoreError if the store cannot be opened, ValueError if the host needs keys and the store has none.
+    """
+    from ..engine.engine import Engine  # here, so that a supervisor, which only imports this module, loads no Numba
 
     store = open_store(config.store)
     try:
         keyed = check_host(config, bool(store.keys()))
         shared = is_postgres(config.store)
-        engine: Any = Engine(store, refresh_ms=config.refresh_ms, refresh_events=config.refresh_events, shared=shared)
+        engine = Engine(store, refresh_ms=config.refresh_ms, refresh_events=config.refresh_events, shared=shared)
         metrics = Metrics()
-        pages = routes(engine, latency=metrics.latency, audit=store.audit)
-        hosts = () if keyed else own_names(config.host)
+        pages = routes(engine, latency=metrics.latency, audit=store.audit, operations=OPERATIONS)
+        hosts = () if keyed else loopback_names(config.host)
         service = Service(
             engine, store, config, keys_required=keyed, pages=pages, hosts=hosts, json_log=json_log, metrics=metrics
         )
     except BaseException:
         store.close()
         raise
-    return Opened(service, store)
+    return OpenService(service, store)
 
 
 def is_postgres(store: str) -> bool:
-    """Whether a store is a PostgreSQL database, which several processes may share."""
+    """Return whether a store is a PostgreSQL database, which several processes may share."""
     return store.startswith(("postgresql://", "postgres://"))
 
 
 def check_workers(config: Config) -> None:
-    """Refuse several processes where the store or the system does not allow them."""
+    """Raise ValueError if the store or the system does not allow several processes."""
     if not is_postgres(config.store):
         raise ValueError(
             f"{config.workers} workers need PostgreSQL, since one process owns a SQLite file: "
-            "give --store postgresql://..., or leave out --workers"
+            "use --store postgresql://..., or leave out --workers"
         )
     if not hasattr(socket, "SO_REUSEPORT"):
         raise ValueError("this system cannot share a port between workers: leave out --workers")
 
 
 def check_host(config: Config, keyed: bool) -> bool:
-    """Refuse to listen to the world while everybody may do everything; says whether keys are needed."""
+    """Return ``keyed``, whether the store has keys; raise ValueError if it has none and the host is not loopback."""
     if not keyed and not is_loopback(config.host):
         raise ValueError(
             f"the store has no keys, so the service listens on loopback only and not on {config.host}: "
-            f"make a key first with 'bothworlds keys create --role admin --store {_without_password(config.store)}'"
+            f"create a key first with 'bothworlds keys create --role admin --store {_without_password(config.store)}'"
         )
     return keyed
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host.
+    """Return whether only this machine can reach a host.
 
     >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("shop.example")
     (True, False, False)
@@ -129,18 +127,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def own_names(host: str) -> set[str]:
-    """The names under which a service on loopback answers.
+def loopback_names(host: str) -> set[str]:
+    """Return the values of ``Host`` that a service on loopback accepts.
 
-    >>> sorted(own_names("127.0.0.2") - own_names("localhost")), sorted(own_names("::1") - own_names("localhost"))
-    (['127.0.0.2'], [])
+    >>> loopback_names("127.0.0.2") - loopback_names("localhost")
+    {'127.0.0.2'}
+    >>> loopback_names("::1") == loopback_names("localhost")
+    True
     """
     bare = host.strip("[]").lower()
     return {*LOOPBACK_NAMES, f"[{bare}]" if ":" in bare else bare}
 
 
 def listen(config: Config, *, shared: bool = False) -> socket.socket:
-    """A socket on the host and port; other processes can open theirs beside it if ``shared``."""
+    """Return a bound socket; with ``shared``, other processes can bind the same port (SO_REUSEPORT).
+
+    Raises ValueError if the host is unknown or the port is in use.
+    """
     host = config.host.strip("[]")
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, config.port, type=socket.SOCK_STREAM)[0]
@@ -164,14 +167,14 @@ def listen(config: Config, *, shared: bool = False) -> socket.socket:
     return listener
 
 
-def where(config: Config, listener: socket.socket) -> str:
-    """The address at which the service is found."""
+def address_of(config: Config, listener: socket.socket) -> str:
+    """Return the URL of the service."""
     host = config.host.strip("[]")
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
-def _tell(announce: Announce, config: Config, listener: socket.socket, opened: Opened) -> None:
-    address = where(config, listener)
+def _announce_started(announce: Announce, config: Config, listener: socket.socket, opened: OpenService) -> None:
+    address = address_of(config, listener)
     announce(f"bothworlds serves {_without_password(config.store)} at {address}; dashboard: {address}/")
     if not opened.service.keyring.needed:
         announce(NO_KEYS)
@@ -184,21 +187,21 @@ def _without_password(store: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
 
 
-def _keep_for_good() -> None:
-    """Let the garbage collector pass over what was loaded and compiled: looking at all of it holds up every visitor."""
+def _freeze_garbage_collector() -> None:
+    """Exclude all that was loaded and compiled from garbage collection: scanning it would delay requests."""
     gc.collect()
     gc.freeze()
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, quiet, and with an end that counts as success."""
+    """Uvicorn without its own log, whose stop by a signal is a success and whose failed start is a ValueError."""
 
-    def __init__(self, app: Any, config: Config, tell: Announce, started: Callable[[], None]) -> None:
+    def __init__(self, app: Service, config: Config, announce: Announce, on_started: Callable[[], None]) -> None:
         loop = "asyncio" if sys.platform == "win32" else "uvloop"
         connection = partial(Connection, limits=config.limits, metrics=app.metrics)
         super().__init__(
             uvicorn.Config(
-                self._remembering(app),
+                self._recording_failure(app),
                 loop=loop,
                 http=cast(type[asyncio.Protocol], connection),
                 ws="none",
@@ -212,13 +215,13 @@ class _Server(uvicorn.Server):
                 timeout_graceful_shutdown=config.stop_seconds,
             )
         )
-        self._tell, self._tell_started = tell, started
+        self._announce, self._on_started = announce, on_started
         self.failure = ""
 
-    def _remembering(self, app: Any) -> Any:
-        """The application; if it does not start, why is remembered, to be told in one line."""
+    def _recording_failure(self, app: Service) -> Any:
+        """Return the application, wrapped to record why it does not start."""
 
-        async def remembering(scope: Any, receive: Any, send: Any) -> None:
+        async def recording(scope: Any, receive: Any, send: Any) -> None:
             try:
                 await app(scope, receive, send)
             except Exception as error:
@@ -226,34 +229,34 @@ class _Server(uvicorn.Server):
                     self.failure = str(error) or type(error).__name__
                 raise
 
-        return remembering
+        return recording
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         try:
             super().run(sockets)
         finally:
-            if self.failure:  # instead of the exit that Uvicorn makes of it
+            if self.failure:  # Uvicorn would call sys.exit
                 raise ValueError(self.failure)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._tell, COMPILING)
+        slow_start = asyncio.get_running_loop().call_later(SLOW_START_SECONDS, self._announce, COMPILING)
         try:
             await super().startup(sockets)
         finally:
-            patience.cancel()
+            slow_start.cancel()
         if self.started:
-            _keep_for_good()
-            self._tell_started()
+            _freeze_garbage_collector()
+            self._on_started()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop at SIGTERM and SIGINT. Uvicorn would raise them again at the end; a stop as asked for is no failure."""
+        """Stop at SIGTERM and SIGINT. Uvicorn would raise the signal again at the end, as if the process had failed."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {sign: signal.signal(sign, self.handle_exit) for sign in (signal.SIGTERM, signal.SIGINT)}
+        previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
-            for sign, handler in before.items():
-                signal.signal(sign, handler)
+            for number, handler in previous.items():
+                signal.signal(number, handler)

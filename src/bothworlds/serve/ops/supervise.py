@@ -1,4 +1,4 @@
-"""Several workers on one port: each has its own socket there, and the system spreads connections over them."""
+"""Several workers on one port: each has its own socket, and the system spreads connections over them."""
 
 from __future__ import annotations
 
@@ -21,32 +21,38 @@ from ..config import Config
 from ..model import ServiceError
 from ..stores.base import StoreError
 from ..stores.factory import open_store
-from .run import COMPILING, NO_KEYS, is_postgres, listen, run, where
+from .run import COMPILING, NO_KEYS, Announce, address_of, is_postgres, listen, run
 
 __all__ = ["supervise"]
 
-AGAIN_SECONDS = 1.0
+RESTART_SECONDS = 1.0
 POLL_SECONDS = 0.2
 
 
-def supervise(
-    config: Config, announce: Callable[[str], None], work: Callable[[Config, Any], None] | None = None
-) -> None:
-    """Keep that many workers running until told to stop; then let all of them finish."""
-    with tempfile.TemporaryDirectory(prefix="bothworlds-") as folder, listen(config, shared=True) as holder:
+Work = Callable[[Config, Any], None]  # called in a worker with the settings and an event to set when it serves
+
+
+def supervise(config: Config, announce: Announce, work: Work | None = None) -> None:
+    """Run ``config.workers`` workers until SIGTERM or SIGINT, and replace those that die; then stop all of them.
+
+    ``announce`` is called once all workers serve. ``work`` replaces what a worker runs, for tests. Raises ValueError if
+    a worker cannot start. Must run in the main thread.
+    """
+    with tempfile.TemporaryDirectory(prefix="bothworlds-") as folder, listen(config, shared=True) as reservation:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        held = msgspec.structs.replace(config, port=holder.getsockname()[1])
-        crew = _Crew(held, work or _work, folder)
-        before = {sign: signal.signal(sign, crew.stop) for sign in (signal.SIGTERM, signal.SIGINT)}
+        bound = msgspec.structs.replace(config, port=reservation.getsockname()[1])
+        workers = _WorkerPool(bound, work or _work, folder)
+        previous = {number: signal.signal(number, workers.stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            crew.run(lambda: _tell(announce, held, where(held, holder)))
+            workers.run(lambda: announce_started(announce, bound, address_of(bound, reservation)))
         finally:
-            for sign, handler in before.items():
-                signal.signal(sign, handler)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
             del os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
 
-def _tell(announce: Callable[[str], None], config: Config, address: str) -> None:
+def announce_started(announce: Announce, config: Config, address: str) -> None:
+    """Announce the address, and that there are no keys if the store has none."""
     kind = "PostgreSQL" if is_postgres(config.store) else config.store
     announce(f"bothworlds serves {kind} with {config.workers} workers at {address}; dashboard: {address}/")
     if is_postgres(config.store):
@@ -56,22 +62,22 @@ def _tell(announce: Callable[[str], None], config: Config, address: str) -> None
 
 
 def _work(config: Config, ready: Any) -> None:
-    """What a worker does; what it refuses is told in one line."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor hears it too, and tells the workers
+    """Run one worker; exits with a message in one line if it cannot start."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes; the supervisor stops the workers
     try:
-        run(config, listen(config, shared=True), lambda said: None if said is COMPILING else ready.set())
+        run(config, listen(config, shared=True), lambda text: None if text is COMPILING else ready.set())
     except (ValueError, OSError, ServiceError, StoreError) as error:
         sys.exit(f"bothworlds: {error}")
 
 
-def _begin(work: Callable[[Config, Any], None], config: Config, ready: Any) -> None:
-    """Where a worker begins: it is watched over even while it starts."""
-    threading.Thread(target=_end_with_supervisor, name="bothworlds watch", daemon=True).start()
+def _start_work(work: Work, config: Config, ready: Any) -> None:
+    """The entry point of a worker process."""
+    threading.Thread(target=_stop_with_supervisor, name="bothworlds watch", daemon=True).start()
     work(config, ready)
 
 
-def _end_with_supervisor() -> None:
-    """Stop as if told to once the supervisor is gone, even by kill -9: nobody else would ever stop this worker."""
+def _stop_with_supervisor() -> None:
+    """Stop this worker once the supervisor is gone: after a kill -9 no other process would stop it."""
     supervisor = multiprocessing.parent_process()
     if supervisor is not None:
         supervisor.join()
@@ -80,54 +86,54 @@ def _end_with_supervisor() -> None:
 
 class _Worker(NamedTuple):
     process: BaseProcess
-    ready: Any  # an event that says that it serves
+    ready: Any  # an event, set once it serves
 
 
-class _Crew:
-    """The workers: started, watched, replaced if one dies, stopped together."""
+class _WorkerPool:
+    """The worker processes: starts them, replaces those that die, stops them together."""
 
-    def __init__(self, config: Config, work: Callable[[Config, Any], None], folder: str) -> None:
+    def __init__(self, config: Config, work: Work, folder: str) -> None:
         self._config, self._work, self._folder = config, work, Path(folder)
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[_Worker] = []
-        self._told = self._stopping = False
+        self._announced = self._stopping = False
 
     def stop(self, *_: Any) -> None:
-        """Begin to stop."""
+        """Make ``run`` stop the workers and return; a signal handler."""
         self._stopping = True
 
-    def run(self, tell: Callable[[], None]) -> None:
-        """Work until told to stop, or until it turns out that workers cannot start."""
+    def run(self, on_started: Callable[[], None]) -> None:
+        """Run the workers until ``stop``; raises ValueError if one dies before all have served."""
         self._workers = [self._start() for _ in range(self._config.workers)]
         try:
             while not self._stopping:
-                if not self._told and all(worker.ready.is_set() for worker in self._workers):
-                    tell()
-                    self._told = True
-                self._workers = [self._watched(worker) for worker in self._workers]
+                if not self._announced and all(worker.ready.is_set() for worker in self._workers):
+                    on_started()
+                    self._announced = True
+                self._workers = [self._alive(worker) for worker in self._workers]
                 time.sleep(POLL_SECONDS)
         finally:
-            self._finish()
+            self._stop_all()
 
     def _start(self) -> _Worker:
         ready = self._context.Event()
-        process = self._context.Process(target=_begin, args=(self._work, self._config, ready))
+        process = self._context.Process(target=_start_work, args=(self._work, self._config, ready))
         process.start()
         return _Worker(process, ready)
 
-    def _watched(self, worker: _Worker) -> _Worker:
-        """The worker, or another in its place; one that fails once all have served may be better off a second later."""
+    def _alive(self, worker: _Worker) -> _Worker:
+        """Return the worker, or a new one if it has died; waits before the restart if it died before it served."""
         if worker.process.is_alive() or self._stopping:
             return worker
-        if not self._told:
-            raise ValueError("a worker could not start; what it said is above")
+        if not self._announced:
+            raise ValueError("a worker could not start; its message is above")
         for file in self._folder.glob(f"gauge_live*_{worker.process.pid}.db"):
-            file.unlink(missing_ok=True)  # what was true of a process that is gone
+            file.unlink(missing_ok=True)  # gauges of the dead process
         if not worker.ready.is_set():
-            time.sleep(AGAIN_SECONDS)
+            time.sleep(RESTART_SECONDS)
         return self._start()
 
-    def _finish(self) -> None:
+    def _stop_all(self) -> None:
         for worker in self._workers:
             if worker.process.is_alive():
                 worker.process.terminate()

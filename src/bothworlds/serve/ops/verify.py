@@ -1,4 +1,4 @@
-"""Is what has been counted what has happened? Rebuilds all counters from the log and compares them bit for bit."""
+"""Verifying a store: rebuilds all counters from the log and compares them exactly with the stored ones."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..stores.base import Store
 __all__ = ["Difference", "Verification", "verify"]
 
 Cells = dict[tuple[int, int], list[int]]
-OBSERVED = 10_000  # losses that are kept before they are spread_loss over items
-LISTED = 1000  # differences told one by one; all are counted
+MAX_OBSERVED = 10_000  # sums of losses held before they are spread over items
+MAX_LISTED = 1000  # differences returned; all are counted
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A counter that is not the sum of what has happened; ``item`` and ``slot`` are -1 for rounds."""
+    """A stored counter that differs from the log; ``item`` and ``slot`` are -1 for rounds."""
 
     surface: str
     segment: str
@@ -38,7 +38,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What was compared, and where it differs."""
+    """How much was compared, and the differences: the first ``MAX_LISTED`` of ``n_differences``."""
 
     events: int
     adjustments: int
@@ -53,7 +53,7 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 class _Sums:
-    """Counters of one segment, rebuilt."""
+    """The counters of one segment, rebuilt from the log."""
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -73,15 +73,15 @@ class _Sums:
         return changed
 
     def observe(self, eligibility: Eligibility, losses: Iterable[tuple[int, int]]) -> None:
-        """Add the losses of slots, to be charged to items that could not be shown there."""
+        """Add losses observed at slots, which are charged to the items that could not be shown there."""
         for slot, loss in losses:
             key = (eligibility, slot)
             self.observed[key] = self.observed.get(key, 0) + loss
-        if len(self.observed) > OBSERVED:
+        if len(self.observed) > MAX_OBSERVED:
             self.charge()
 
     def charge(self) -> None:
-        """Spread what was observed over items; summed first, since most events have the same eligibility."""
+        """Spread the observed losses over items; they are summed first, since most events have the same eligibility."""
         for (eligibility, slot), loss in self.observed.items():
             self.add((item, slot, charged, 0, 0) for item, slot, charged in spread_loss(eligibility, slot, loss))
         self.observed.clear()
@@ -90,16 +90,21 @@ class _Sums:
 def verify(store: Store) -> Verification:
     """Rebuild loss, shows, clicks and rounds from settled events and adjustments, and compare with the counters.
 
-    Reads the log once, in a stream; what is kept meanwhile is one number per counter. A service may go on writing: all
-    that is read is of one moment, where the store can do that.
+    Streams the log once and needs memory for one number per counter. A service may write meanwhile: all reads see one
+    snapshot, if the store has snapshots. Blocks; raises StoreError.
     """
     with getattr(store, "snapshot", nullcontext)():
         rebuilt: dict[tuple[int, str], _Sums] = {}
         n_events = _add_events(store, rebuilt)
         n_adjustments = _add_adjustments(store, rebuilt)
-        n_counters, differences, n_segments = _compared(store, rebuilt)
+        n_counters, differences, n_segments = _compare(store, rebuilt)
     return Verification(
-        n_events, n_adjustments, n_segments, n_counters, len(differences), tuple(sorted(differences, key=str)[:LISTED])
+        n_events,
+        n_adjustments,
+        n_segments,
+        n_counters,
+        len(differences),
+        tuple(sorted(differences, key=str)[:MAX_LISTED]),
     )
 
 
@@ -129,7 +134,7 @@ def _add_adjustments(store: Store, rebuilt: dict[tuple[int, str], _Sums]) -> int
     return count
 
 
-def _compared(store: Store, rebuilt: dict[tuple[int, str], _Sums]) -> tuple[int, list[Difference], int]:
+def _compare(store: Store, rebuilt: dict[tuple[int, str], _Sums]) -> tuple[int, list[Difference], int]:
     count, differences, n_segments = 0, [], 0
     for surface in store.surfaces():
         segments = {segment.name: segment for segment in store.segments(surface.id)}
@@ -140,10 +145,10 @@ def _compared(store: Store, rebuilt: dict[tuple[int, str], _Sums]) -> tuple[int,
             sums = rebuilt.get((surface.id, name), _Sums())
             pairs = [("rounds", -1, -1, stored.rounds if stored else 0, sums.rounds)]
             for k, counter in enumerate(("loss", "shown", "clicked")):
-                kept: dict[tuple[int, int], int] = getattr(stored, counter) if stored else {}
-                for item, slot in sorted(kept.keys() | sums.cells.keys()):
-                    there = kept.get((item, slot), 0)
-                    pairs.append((counter, item, slot, there, sums.cells.get((item, slot), (0, 0, 0))[k]))
+                stored_cells: dict[tuple[int, int], int] = getattr(stored, counter) if stored else {}
+                for item, slot in sorted(stored_cells.keys() | sums.cells.keys()):
+                    value = stored_cells.get((item, slot), 0)
+                    pairs.append((counter, item, slot, value, sums.cells.get((item, slot), (0, 0, 0))[k]))
             count += len(pairs)
             differences += [Difference(surface.name, name, *pair) for pair in pairs if pair[3] != pair[4]]
     return count, differences, n_segments

@@ -1,4 +1,4 @@
-"""The service as ``bothworlds serve`` puts it together: store, engine, pages, names."""
+"""The service as ``bothworlds serve`` assembles it: store, engine, pages, hosts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import pytest
 
 from bothworlds.serve.config import Config
 from bothworlds.serve.ops.run import open_service
-
-from .conftest import Client
+from tests.serve.http.conftest import Client
 
 
 @pytest.fixture
 def opened(tmp_path):
-    """Open a service on a file of its own; it is stopped at the end."""
+    """Return a function that opens a service on a new file; services are stopped at the end."""
     made = []
 
     def make(**settings):
@@ -32,13 +31,13 @@ def opened(tmp_path):
 @pytest.mark.parametrize(
     ("host", "said"), [("127.0.0.2", "127.0.0.2:8080"), ("127.0.0.2", "localhost"), ("::1", "[::1]:80")]
 )
-def test_a_service_answers_under_the_address_that_it_listens_on(opened, host, said):
+def test_only_loopback_hosts_are_answered_without_keys(opened, host, said):
     call = opened(host=host)
     assert call("GET", "/healthz", headers={"host": said}).status_code == 200
     assert call("GET", "/healthz", headers={"host": "evil.example"}).status_code == 403
 
 
-def test_the_dashboard_tells_who_changed_what(opened):
+def test_the_dashboard_shows_the_audit_log(opened):
     call = opened()
     call.run(call.service.start())
     call("PUT", "/v1/surfaces/home", json={"slots": 2, "items": ["a", "b", "c"]})
@@ -49,7 +48,7 @@ def test_the_dashboard_tells_who_changed_what(opened):
     assert "No changes." not in shown.text
 
 
-def test_the_first_page_shows_what_the_engine_says_of_each_surface(opened):
+def test_the_first_page_shows_the_headline_of_each_surface(opened):
     call = opened()
     call.run(call.service.start())
     call("PUT", "/v1/surfaces/home", json={"slots": 2, "items": ["a", "b", "c"]})

@@ -1,4 +1,4 @@
-"""Logs in and out."""
+"""Export and import of logs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 
 from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.http import log_endpoints
-from bothworlds.serve.http.app import HUNG_UP
-from bothworlds.serve.http.log_endpoints import COLUMNS, NDJSON, PARQUET
+from bothworlds.serve.http.app import CLIENT_CLOSED
+from bothworlds.serve.http.log_endpoints import COLUMNS
+from bothworlds.serve.http.media_types import NDJSON, PARQUET
+from tests.serve.fake_engine import row
 
 from .conftest import Client
-from .fakes import row
 
 EXPORT, IMPORT = "/v1/surfaces/home/export", "/v1/surfaces/home/import"
 ROWS = [row(f"e{k // 2}", k % 2, k % 3 == 0) for k in range(5000)]
@@ -55,31 +56,33 @@ def test_a_log_is_exported_as_parquet(call, rows, how):
     assert table.column_names == list(COLUMNS)
 
 
-def test_an_export_that_nobody_takes_is_given_up_and_lets_go_of_the_store(call, engine, rows, monkeypatch):
-    monkeypatch.setattr(log_endpoints, "LISTEN_SECONDS", 0.01)
-    let_go = threading.Event()
+def test_an_export_whose_client_disconnects_releases_the_store(call, engine, rows):
+    released = threading.Event()
 
     def exported(surface):
         try:
             yield from rows
         finally:
-            let_go.set()
+            released.set()
 
-    async def never(message=None):
-        await asyncio.sleep(3600)
+    async def receive():
+        return {"type": "http.disconnect"}
 
-    async def ask():
+    async def send(message):
+        await asyncio.Event().wait()  # a client that does not read
+
+    async def disconnect():
         scope = {"type": "http", "method": "GET", "path": EXPORT, "raw_path": EXPORT.encode(), "query_string": b""}
-        await call.service({**scope, "headers": [(b"host", b"127.0.0.1")]}, never, never)
-        assert await asyncio.to_thread(let_go.wait, 60)
+        await call.service({**scope, "headers": [(b"host", b"127.0.0.1")]}, receive, send)
+        assert await asyncio.to_thread(released.wait, 60)
 
     engine.export = exported
-    call.run(ask())
-    assert f'status="{HUNG_UP}"' in call("GET", "/metrics").text
+    call.run(disconnect())
+    assert f'status="{CLIENT_CLOSED}"' in call("GET", "/metrics").text
 
 
 @pytest.mark.parametrize("kind", ["ndjson", "parquet"])
-def test_an_empty_log_is_a_log(call, kind):
+def test_an_empty_log_is_exported(call, kind):
     answer = call("GET", EXPORT, params={"format": kind})
     assert answer.status_code == 200
     assert kind == "ndjson" or pq.read_table(io.BytesIO(answer.content)).num_rows == 0
@@ -104,13 +107,13 @@ def test_what_was_exported_can_be_imported(call, engine, rows, kind, written):
         (PARQUET, b""),
     ],
 )
-def test_nothing_is_taken_from_a_file_that_is_broken_anywhere(call, engine, kind, body):
+def test_nothing_is_imported_from_an_invalid_file(call, engine, kind, body):
     answer = call("POST", IMPORT, content=body, headers={"content-type": kind})
     assert answer.status_code == 400
     assert engine.rows == []
 
 
-def test_an_import_may_be_large_but_not_too_large(serving, engine):
+def test_an_import_has_its_own_size_limit(serving, engine):
     call = serving(Config(limits=Limits(body_bytes=1000, import_bytes=10_000), request_log=False))
     call("PUT", "/v1/surfaces/home", json={"slots": 1})
     head = {"content-type": NDJSON}
@@ -120,15 +123,15 @@ def test_an_import_may_be_large_but_not_too_large(serving, engine):
     assert len(engine.rows) == 20
 
 
-def test_a_format_that_does_not_exist_is_refused(call):
+def test_an_unknown_format_is_refused(call):
     assert call("GET", EXPORT, headers={"accept": "text/csv"}).status_code == 406
     assert call("GET", EXPORT, params={"format": "csv"}).status_code == 422
     assert call("POST", IMPORT, content="a,b", headers={"content-type": "text/csv"}).status_code == 415
     assert call("POST", IMPORT, content="x", headers={"content-encoding": "gzip"}).status_code == 415
 
 
-def test_a_log_that_breaks_off_in_the_middle_is_no_whole_answer(call, engine, monkeypatch):
-    monkeypatch.setattr(log_endpoints, "ROWS_AT_A_TIME", 10)
+def test_an_export_that_fails_midway_is_truncated_visibly(call, engine, monkeypatch):
+    monkeypatch.setattr(log_endpoints, "ROWS_PER_PIECE", 10)
 
     def broken(surface):
         yield from ROWS[:15]

@@ -1,4 +1,4 @@
-"""Settings: where they come from, and what is said of wrong ones."""
+"""Settings: sources, precedence and errors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import pytest
 from bothworlds.serve.config import Config, load_config
 
 
-def test_nothing_said_means_the_defaults():
+def test_defaults():
     assert load_config(None, {}) == Config()
     assert (Config().store, Config().host, Config().port) == ("bothworlds.db", "127.0.0.1", 8080)
 
 
-def test_options_beat_the_environment_which_beats_the_file(tmp_path):
+def test_options_override_the_environment_which_overrides_the_file(tmp_path):
     path = tmp_path / "settings.toml"
     path.write_text(
         'port = 1\nhost = "a"\nstore = "x"\nallowed_origins = ["https://a"]\n[limits]\nbatch = 5\nitems = 6\n'
@@ -24,7 +24,7 @@ def test_options_beat_the_environment_which_beats_the_file(tmp_path):
     assert found.allowed_origins == ("https://a",)
 
 
-def test_lists_and_switches_can_come_from_the_environment():
+def test_lists_and_booleans_from_the_environment():
     said = {"BOTHWORLDS_ALLOWED_ORIGINS": "https://a, https://b", "BOTHWORLDS_PUBLIC_FEEDBACK": "true"}
     found = load_config(None, said)
     assert (found.allowed_origins, found.public_feedback) == (("https://a", "https://b"), True)
@@ -35,14 +35,14 @@ def test_lists_and_switches_can_come_from_the_environment():
     ("text", "what"),
     [("prot = 1", "prot"), ("port = 'x'", "port"), ("port = ", "cannot read"), ("[limits]\nbatch = 0", "limits.batch")],
 )
-def test_a_wrong_file_is_refused_with_what_is_wrong_in_it(tmp_path, text, what):
+def test_an_invalid_file_is_refused_with_the_reason(tmp_path, text, what):
     path = tmp_path / "settings.toml"
     path.write_text(text)
     with pytest.raises(ValueError, match=what):
         load_config(path, {})
 
 
-def test_a_missing_file_and_a_wrong_variable_are_refused(tmp_path):
+def test_a_missing_file_and_an_invalid_variable_are_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no file"):
         load_config(tmp_path / "nothing.toml", {})
     for variable in ("BOTHWORLDS_PORT", "BOTHWORLDS_LIMITS_BATCH"):

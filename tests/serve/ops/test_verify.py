@@ -1,4 +1,4 @@
-"""Verifying finds every counter that is not the sum of the log."""
+"""Verification reports every counter that differs from the log."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql_store import SqlStore
-
-from .stores.samples import NOON, a_surface, an_event, feedback_on
+from tests.serve.stores.samples import NOON, a_surface, an_event, feedback_on
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def test_a_sound_store_is_clean(store: SqlStore) -> None:
         ("UPDATE segments SET rounds = rounds + 1 WHERE segment = 'phone'", "rounds"),
     ],
 )
-def test_one_unit_too_many_is_found_and_named(store: SqlStore, damage: str, counter: str) -> None:
+def test_a_wrong_counter_is_reported(store: SqlStore, damage: str, counter: str) -> None:
     store.database.write(lambda session: session.run(damage))
     (difference,) = verify(store).differences
     assert difference.counter == counter
@@ -51,6 +50,6 @@ def test_one_unit_too_many_is_found_and_named(store: SqlStore, damage: str, coun
 @pytest.mark.parametrize(
     "damage", ["DELETE FROM segments", "DELETE FROM counters", "DELETE FROM events WHERE clicks = 3"]
 )
-def test_what_is_missing_is_found(store: SqlStore, damage: str) -> None:
+def test_missing_rows_are_reported(store: SqlStore, damage: str) -> None:
     store.database.write(lambda session: session.run(damage))
     assert not verify(store).clean

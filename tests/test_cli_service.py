@@ -1,22 +1,23 @@
-"""The commands around the service, on a store in memory."""
+"""The commands of the service (serve, demo, verify, migrate, keys), on a store in memory."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import SimpleNamespace
 
 import pytest
 
+from bothworlds.serve.stores import factory
 from bothworlds.serve.stores.base import StoreError
 from tests.commands import run
-
-STORES = "bothworlds.serve.stores.factory"
+from tests.serve.fakes import FakeStore
 
 
 @pytest.fixture
-def kept(store, monkeypatch):
-    """The store, wherever it is said to be."""
-    opened = []
+def kept(monkeypatch):
+    """A store in memory, opened for any address except missing.db; ``opened`` lists the calls."""
+    store, opened = FakeStore(), []
 
     def open_store(place, *, read_only=False):
         if place == "missing.db":
@@ -26,11 +27,12 @@ def kept(store, monkeypatch):
 
     store.opened = opened
     store.count_rows = lambda: 7
-    monkeypatch.setitem(sys.modules, STORES, SimpleNamespace(open_store=open_store))
+    importlib.import_module("bothworlds.serve.ops.serve")  # imports open_store, which must be the real one
+    monkeypatch.setattr(factory, "open_store", open_store)
     return store
 
 
-def test_keys_are_made_listed_and_revoked(kept):
+def test_keys_are_created_listed_and_revoked(kept):
     made = run("keys", "create", "--role", "serve", "--role", "ingest", "--note", "shop", "--store", "a.db")
     key = made.output.strip()
     key_id, secret = key.split("_", 2)[1:]
@@ -55,7 +57,7 @@ def test_keys_are_made_listed_and_revoked(kept):
         (("serve", "--config", "nothing.toml"), "there is no file nothing.toml"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(kept, arguments, said, monkeypatch):
+def test_errors_are_one_line(kept, arguments, said, monkeypatch):
     monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.verify", SimpleNamespace(verify=None))
     result = run(*arguments)
     assert result.exit_code == 2
@@ -64,7 +66,7 @@ def test_what_cannot_be_done_is_said_in_one_line(kept, arguments, said, monkeypa
 
 
 @pytest.mark.parametrize(("differences", "status"), [((), 0), (("L of item 3 is 4, and the log gives 5",), 1)])
-def test_verify_says_what_it_compared_and_fails_if_anything_differs(kept, monkeypatch, differences, status):
+def test_verify_prints_what_it_compared_and_fails_if_anything_differs(kept, monkeypatch, differences, status):
     found = SimpleNamespace(events=10, adjustments=2, segments=3, counters=40, n_differences=len(differences))
     found.differences, found.clean = differences, not differences
     monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.verify", SimpleNamespace(verify=lambda store: found))
@@ -86,7 +88,7 @@ def test_migrate_copies_from_one_store_to_the_other(kept, monkeypatch):
     assert kept.opened == [("a.db", True), ("postgresql://db/shop", False)]
 
 
-def test_migrate_does_not_call_a_store_verified_whose_counters_differ(kept, monkeypatch):
+def test_migrate_fails_if_counters_differ_from_the_log(kept, monkeypatch):
     target = SimpleNamespace(counters=40, clean=False, n_differences=1, differences=("L of item 3 is 4",))
     moved = SimpleNamespace(rows=7, target=target)
     monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.migrate", SimpleNamespace(migrate=lambda *_: moved))
@@ -97,12 +99,12 @@ def test_migrate_does_not_call_a_store_verified_whose_counters_differ(kept, monk
     assert "verified" not in result.output
 
 
-def test_a_store_without_keys_says_so(kept):
+def test_keys_list_of_a_store_without_keys(kept):
     said = run("keys", "list", "--store", "a.db").output
-    assert "'bothworlds keys create --role admin --store a.db' makes the first" in said
+    assert "'bothworlds keys create --role admin --store a.db' creates the first" in said
 
 
-def test_demo_hands_on_what_was_asked_for(monkeypatch):
+def test_demo_passes_its_options_on(monkeypatch):
     asked = []
     demo = SimpleNamespace(run=lambda world, **options: asked.append((world, options)))
     monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.demo", demo)
@@ -111,7 +113,7 @@ def test_demo_hands_on_what_was_asked_for(monkeypatch):
     assert asked[0][1]["port"] == 9
 
 
-def test_a_missing_extra_is_named(monkeypatch):
+def test_a_missing_extra_is_named_in_the_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "bothworlds.serve.stores.base", None)
     result = run("serve")
     assert result.exit_code == 2

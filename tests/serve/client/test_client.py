@@ -1,4 +1,4 @@
-"""The Python clients keep their promises when the service does not."""
+"""The Python clients: requests, retries, fallbacks, and batches of clicks, also when the service fails."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_type_hints
 
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
-from bothworlds.serve.client.client.client import AsyncClient, Client, ClientError, Page
+from bothworlds.serve import schemas
+from bothworlds.serve.client import types
+from bothworlds.serve.client.client import AsyncClient, Client, ClientError, Page
+from bothworlds.serve.model import Arm, Status
+from tests.serve.app_server import listening
 from tests.serve.fake_service import FakeService
-from tests.serve.listening import listening
 
 PATIENCE = 60.0  # a machine that is busy with other tests may take long
 
@@ -54,56 +57,73 @@ def nowhere():
         yield f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
+@pytest.mark.parametrize(
+    ("client_type", "schema"),
+    [
+        (types.FeedbackEvent, schemas.FeedbackEvent),
+        (types.FeedbackResult, schemas.Accepted),
+        (types.PlacedItem, schemas.PlacedItem),
+        (types.Ranking, schemas.Ranking),
+    ],
+)
+def test_the_types_of_the_client_are_those_of_the_schemas(client_type, schema):
+    mine = get_type_hints(client_type, localns={"Arm": Arm, "Status": Status})
+    theirs = get_type_hints(schema)
+    assert list(mine) == list(theirs)
+    for name in mine.keys() - {"slots"}:
+        assert mine[name] == theirs[name], name
+
+
 def test_a_page_has_the_items_of_the_answer_in_order(client):
     page = client.rank("home", "r1")
     assert (page.items, page.event_id, page.p, page.learned) == (["d", "c", "b"], "event of r1", (0.5, 0.5, 0.5), True)
 
 
-def test_a_page_knows_the_segment_it_was_drawn_for(client):
+def test_a_page_has_the_segment_that_was_used(client):
     slots = [{"slot": 0, "item": "a", "p": 1.0, "pinned": False, "learn": True}]
     answer = {"surface": "home", "event_id": "e", "token": "t", "arm": "learner", "policy_id": "p", "slots": slots}
     assert Page.of({**answer, "segment": "mobile", "later": 1}).segment == "mobile"
     assert Page.of(answer).segment == ""  # a service that does not say
 
 
-def test_what_is_asked_for_is_sent_as_documented(client, service):
+def test_rank_sends_the_documented_fields(client, service):
     client.rank("home", "r1", segment="mobile", exclude=["d"], pins={0: "c"})
     assert service.ranks == [
         {"request_id": "r1", "segment": "mobile", "exclude": ["d"], "pins": [{"slot": 0, "item": "c"}]}
     ]
 
 
-def test_a_surface_with_an_odd_name_is_reached(client):
+def test_names_of_surfaces_are_percent_encoded(client):
     assert client.rank("für dich?", "r").surface == "für dich?"
 
 
-def test_the_key_goes_with_every_call(address, service):
+def test_the_key_is_sent_with_every_request(address, service):
     with Client(address, "bw_1_secret", timeout=PATIENCE) as client:
         client.rank("home")
     assert service.headers[0]["authorization"] == "Bearer bw_1_secret"
 
 
-def test_request_ids_are_made_up_and_differ(client, service):
+def test_request_ids_are_generated_and_unique(client, service):
     client.rank("home")
     client.rank("home")
     assert len({asked["request_id"] for asked in service.ranks}) == 2
 
 
-def test_a_service_that_is_away_for_a_moment_is_asked_again_with_the_same_request(client, service, pauses):
+def test_an_unavailable_service_is_retried_with_the_same_request(client, service, pauses):
     service.failing = [503, 503]
     assert client.rank("home", "r1").event_id == "event of r1"
     assert len(pauses) == 2
     assert pauses[1] > pauses[0] / 3
 
 
-def test_an_answer_that_does_not_come_is_asked_for_again(address, service, pauses):
+def test_a_timeout_is_retried(address, service, pauses):
     service.failing = [0]
     with Client(address, timeout=1.0, tries=20, pause=pauses.append) as client:
         assert client.rank("home", "r1").learned
     assert pauses
 
 
-def test_what_the_service_refuses_is_not_asked_again(client, service, pauses):
+def test_a_refused_request_is_not_retried(client, service, pauses):
     service.failing = [422]
     with pytest.raises(ClientError, match="not now") as refused:
         client.rank("home")
@@ -111,26 +131,26 @@ def test_what_the_service_refuses_is_not_asked_again(client, service, pauses):
     assert not pauses
 
 
-def test_a_fallback_makes_rank_fail_open_at_once(client, service, pauses):
+def test_with_a_fallback_rank_is_not_retried(client, service, pauses):
     service.failing = [503]
     page = client.rank("home", exclude=["b"], fallback=["a", "b", "c"])
     assert (page.items, page.learned, pauses) == (["a", "c"], False, [])
 
 
-def test_nobody_listening_fails_open_too(nowhere):
+def test_the_fallback_is_used_if_the_connection_is_refused(nowhere):
     with Client(nowhere, timeout=0.5) as client:
         assert client.rank("home", fallback=["a", "b"]) == Page.own(["a", "b"], "home")
 
 
-def test_whoever_waits_for_a_list_waits_once_though_the_connection_was_used_before(client, service):
+def test_with_a_fallback_a_reused_connection_times_out_once(client, service):
     client.rank("home")
-    client._idle.queue[0].sock.settimeout(0.1)
+    client._http._idle.queue[0].sock.settimeout(0.1)
     service.failing = [0]
     assert not client.rank("home", fallback=["a"]).learned
 
 
 @pytest.mark.parametrize("said", ["<html>Sign in to the network</html>", "", "[]"])
-def test_an_answer_that_is_none_of_the_service_is_none(said, pauses):
+def test_a_response_of_a_proxy_is_an_error(said, pauses):
     async def proxy(request):
         return PlainTextResponse(said)
 
@@ -140,12 +160,12 @@ def test_an_answer_that_is_none_of_the_service_is_none(said, pauses):
         assert client.rank("home", fallback=["a", "b"]) == Page.own(["a", "b"], "home")
         client.click(Page("home", ["a"], "event", "token"), 0)
         assert not client.flush()
-        assert client._waiting.keys() == {"event"}
+        assert (client.queued, client.dropped) == (1, 0)
         client.close()
         assert client.dropped == 1
 
 
-def test_without_a_fallback_no_answer_is_an_error(nowhere):
+def test_without_a_fallback_no_response_is_an_error(nowhere):
     with Client(nowhere, tries=1, timeout=0.5) as client, pytest.raises(ClientError, match="no answer from") as error:
         client.rank("home")
     assert error.value.status == 0
@@ -161,13 +181,13 @@ def test_clicks_are_sent_together_and_merged(client, service):
     assert service.clicks == {"event of r1": ({0, 2}, False), "event of r2": (set(), True)}
 
 
-def test_nothing_is_reported_of_a_page_in_its_own_order(client, service):
+def test_no_feedback_is_sent_for_a_page_in_its_own_order(client, service):
     client.done(Page.own(["a"]), 0)
     assert client.flush()
     assert service.batches == []
 
 
-def test_clicks_that_could_not_be_sent_wait_and_merge_with_later_ones(client, service):
+def test_clicks_that_could_not_be_sent_stay_queued_and_merge_with_later_ones(client, service):
     page = client.rank("home", "r1")
     client.click(page, 0)
     service.failing = [503] * 4
@@ -185,10 +205,10 @@ def test_clicks_that_the_service_refuses_are_counted_as_dropped(client, service)
     assert client.dropped == 1
 
 
-def test_a_batch_that_the_service_refuses_takes_no_other_with_it(client, service, monkeypatch):
+def test_a_refused_batch_does_not_affect_the_others(client, service, monkeypatch):
     monkeypatch.setattr("bothworlds.serve.client.client.BATCH", 2)
     pages = [client.rank("home", f"r{k}") for k in range(5)]
-    with client._sending:  # a click by itself would send what waits
+    with client._sending:  # otherwise a click would send a full batch
         for page in pages:
             client.click(page, 0)
     service.failing = [422]
@@ -205,7 +225,7 @@ def test_clicks_that_the_service_rejects_one_by_one_are_counted_as_dropped(clien
     assert "rejected 1 events" in caplog.text
 
 
-def test_clicks_are_sent_by_themselves_after_a_while(address, service):
+def test_queued_clicks_are_sent_by_the_timer(address, service):
     arrived = threading.Event()
     service.batches = Noticed(arrived)
     with Client(address, timeout=PATIENCE, flush_seconds=0.01) as client:
@@ -223,7 +243,7 @@ class Noticed(list):
         self._event.set()
 
 
-def test_closing_sends_what_waits(address, service):
+def test_closing_sends_queued_clicks(address, service):
     with Client(address, timeout=PATIENCE, flush_seconds=3600) as client:
         client.click(client.rank("home", "r1"), 1)
     assert service.clicks == {"event of r1": ({1}, False)}
@@ -232,7 +252,7 @@ def test_closing_sends_what_waits(address, service):
 def ran(script, address):
     """A program of its own with a client, in which a visitor has clicked once."""
     start = f"""
-import os, time
+import os, threading
 from bothworlds.serve.client.client import Client
 client = Client({address!r}, timeout={PATIENCE}, flush_seconds=3600)
 client.click(client.rank("home", "r1"), 1)
@@ -240,24 +260,29 @@ client.click(client.rank("home", "r1"), 1)
     subprocess.run([sys.executable, "-c", start + script], check=True, timeout=PATIENCE)
 
 
-def test_a_program_that_ends_sends_what_waits(address, service):
+def test_queued_clicks_are_sent_at_exit(address, service):
     ran("", address)
     assert service.clicks == {"event of r1": ({1}, False)}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_process_that_is_forked_off_has_connections_and_clicks_of_its_own(address, service):
+def test_a_forked_process_has_its_own_connections_and_queue(address, service):
     forking = """
 with client._lock:  # as another thread of the parent might
     pid = os.fork()
 if pid:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 else:
-    assert client._idle.qsize() == 0
-    client._flush_seconds = 0.01
+    assert (client.queued, client._http._idle.qsize()) == (0, 0)
+    sent, feedback = threading.Event(), client.feedback
+    def noticed(events):
+        results = feedback(events)
+        sent.set()
+        return results
+    client.feedback, client._flush_seconds = noticed, 0.01
     client.click(client.rank("home", "r2"), 2)
-    while client._waiting or client._sending.locked():
-        time.sleep(0.01)
+    assert sent.wait(60)  # by the timer
+    client.flush()
     os._exit(0)
 """
     ran(forking, address)
@@ -265,7 +290,21 @@ else:
     assert sent == ["event of r2", "event of r1"]
 
 
-def test_closing_waits_for_a_flush_under_way_and_sends_what_that_could_not(address, service):
+class NoticedLock:
+    """A lock that counts attempts to take it in ``attempts``."""
+
+    def __init__(self):
+        self._lock, self.attempts = threading.Lock(), threading.Semaphore(0)
+
+    def __enter__(self):
+        self.attempts.release()
+        self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._lock.release()
+
+
+def test_closing_waits_for_a_running_flush_and_sends_what_that_could_not(address, service):
     paused, go_on = threading.Event(), threading.Event()
 
     def pause(_):
@@ -275,18 +314,20 @@ def test_closing_waits_for_a_flush_under_way_and_sends_what_that_could_not(addre
     client = Client(address, timeout=PATIENCE, flush_seconds=3600, tries=2, pause=pause)
     client.click(client.rank("home", "r1"), 1)
     service.failing = [503, 503]
+    client._sending = sending = NoticedLock()
     with ThreadPoolExecutor(2) as threads:
         flushing = threads.submit(client.flush)
         assert paused.wait(PATIENCE)
+        assert sending.attempts.acquire(timeout=PATIENCE)  # by flush
         closing = threads.submit(client.close)
-        time.sleep(0.1)  # a close that does not wait would be over by now
+        assert sending.attempts.acquire(timeout=PATIENCE)  # by close, which waits
         go_on.set()
         assert not flushing.result()
         closing.result()
     assert service.clicks == {"event of r1": ({1}, False)}
 
 
-def test_a_click_does_not_wait_for_others_that_are_being_sent(address, service, monkeypatch):
+def test_a_click_does_not_wait_for_a_running_flush(address, service, monkeypatch):
     monkeypatch.setattr("bothworlds.serve.client.client.BATCH", 1)
     with Client(address, timeout=PATIENCE, flush_seconds=3600) as client:
         page = client.rank("home", "r1")
@@ -308,7 +349,7 @@ def counting(statuses):
 
 
 @pytest.mark.parametrize(("method", "often"), [("GET", 3), ("PUT", 3), ("DELETE", 3), ("POST", 1), ("PATCH", 1)])
-def test_only_calls_that_come_to_the_same_are_made_again(method, often):
+def test_only_idempotent_requests_are_retried(method, often):
     calls, answer = counting([503, 503, 200])
     service = FakeService(more_routes=[Route("/v1/thing", answer, methods=[method])])
     with listening(service.app) as address, Client(address, timeout=PATIENCE, pause=lambda _: None) as client:
@@ -320,17 +361,17 @@ def test_only_calls_that_come_to_the_same_are_made_again(method, often):
     assert calls == [method] * often
 
 
-def test_a_call_that_must_not_be_repeated_gets_a_connection_of_its_own():
+def test_a_request_that_is_not_idempotent_gets_a_fresh_connection():
     calls, answer = counting([200])
     service = FakeService(more_routes=[Route("/v1/keys", answer, methods=["POST"])])
     with listening(service.app) as address, Client(address, timeout=PATIENCE) as client:
         client.rank("home", "r1")
-        client._idle.queue[0].sock.close()  # on this one, it could not be told whether the call was made
+        client._http._idle.queue[0].sock.close()  # on this one, it could not be told whether the call was made
         client.call("POST", "/v1/keys", {})
-        assert (calls, client._idle.qsize()) == (["POST"], 2)
+        assert (calls, client._http._idle.qsize()) == (["POST"], 2)
 
 
-def test_threads_may_share_a_client(client, service):
+def test_a_client_is_thread_safe(client, service):
     with ThreadPoolExecutor(8) as threads:
         pages = list(threads.map(lambda i: client.rank("home", f"r{i}"), range(100)))
         list(threads.map(lambda page: client.done(page, 1), pages))
@@ -338,23 +379,23 @@ def test_threads_may_share_a_client(client, service):
     assert service.clicks == {f"event of r{i}": ({1}, True) for i in range(100)}
 
 
-def test_an_idle_connection_that_was_closed_is_replaced(service, pauses):
+def test_a_stale_connection_is_replaced(service, pauses):
     with listening(service.app) as address:
         client = Client(address, timeout=PATIENCE, pause=pauses.append)
         client.rank("home", "r1")
-        client._idle.queue[0].sock.close()
+        client._http._idle.queue[0].sock.close()
         assert client.rank("home", "r2").learned
         assert not pauses
         client.close()
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8080", "ftp://x", "http://"])
-def test_an_address_that_is_none_is_refused(url):
+def test_a_malformed_url_is_refused(url):
     with pytest.raises(ValueError, match="url must be like"):
         Client(url)
 
 
-def test_the_asynchronous_client_does_the_same(address, service):
+def test_the_asynchronous_client(address, service):
     async def visits():
         async with AsyncClient(address, timeout=PATIENCE, flush_seconds=3600) as client:
             pages = await asyncio.gather(*(client.rank("home", f"r{i}") for i in range(20)))

@@ -1,4 +1,4 @@
-"""Simulated visitors behave like the world they come from."""
+"""The demo: simulated visitors, and the process of the service."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from bothworlds import worlds
-from bothworlds.serve.client.client.client import Client
+from bothworlds.serve.client.client import Client
 from bothworlds.serve.config import load_config
 from bothworlds.serve.ops import demo
+from tests.serve.app_server import listening
 from tests.serve.fake_service import FakeService
-from tests.serve.listening import listening
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def a_free_port():
         return free.getsockname()[1]
 
 
-def test_a_surface_is_made_once_with_plausible_names(client, service):
+def test_the_surface_is_created_once(client, service):
     visitors = demo.Visitors(client, worlds.world("paper/stochastic"))
     visitors.prepare()
     made = dict(service.surfaces["demo"])
@@ -49,13 +49,13 @@ def test_a_surface_is_made_once_with_plausible_names(client, service):
     assert service.surfaces["demo"]["items"] == ["changed since"]
 
 
-def test_a_second_start_goes_on_with_the_rounds_of_the_world(client):
+def test_a_second_start_continues_the_rounds_of_the_world(client):
     visitors = demo.Visitors(client, worlds.world("paper/stochastic"))
     visitors.prepare()
     assert visitors.views == 7
 
 
-def test_visitors_click_as_the_world_says_and_report_it(client, service):
+def test_visitors_click_with_the_probabilities_of_the_world(client, service):
     world = worlds.stochastic([1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0])
     visitors = demo.Visitors(client, world)
     visitors.prepare()
@@ -71,14 +71,14 @@ def test_visitors_click_as_the_world_says_and_report_it(client, service):
     assert told[0][0] == {slot for slot, name in enumerate(shown) if name in liked}
 
 
-def test_the_order_of_the_items_is_not_the_best_one(client):
+def test_the_items_of_the_world_are_shuffled(client):
     world = worlds.world("paper/stochastic", gap=0.1)
     shuffled = demo.Visitors(client, world)._world.click_probabilities(0)
     assert sorted(shuffled[:, 0]) == sorted(world.click_probabilities(0)[:, 0])
     assert np.trace(shuffled[:5]) < 0.95 * np.trace(world.click_probabilities(0)[:5])
 
 
-def test_views_come_at_the_rate_asked_for():
+def test_page_views_are_paced_at_the_rate():
     now, slept = [0.0], []
 
     def sleep(seconds):
@@ -92,16 +92,16 @@ def test_views_come_at_the_rate_asked_for():
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan")])
-def test_a_rate_that_is_none_is_refused(rate):
+def test_a_rate_that_is_not_positive_is_refused(rate):
     with pytest.raises(ValueError, match="rate must be"):
         next(demo.paced(rate))
 
 
 @pytest.fixture
 def fake_command(monkeypatch):
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), str(root / "src")]))
-    return [sys.executable, "-m", "tests.serve.fake_serving"]
+    return [sys.executable, "-m", "tests.serve.fake_service_server"]
 
 
 def test_the_demo_starts_the_service_sends_visitors_and_starts_again(tmp_path, fake_command):
@@ -113,18 +113,18 @@ def test_the_demo_starts_the_service_sends_visitors_and_starts_again(tmp_path, f
     assert store.read_text() == "xx"
 
 
-def test_a_port_that_is_taken_is_said_plainly(client, service, tmp_path, fake_command, monkeypatch):
-    monkeypatch.setattr(demo, "_falls_silent", lambda address: False)
-    with pytest.raises(ValueError, match="something listens at"):
+def test_a_port_in_use_is_refused(client, service, tmp_path, fake_command, monkeypatch):
+    monkeypatch.setattr(demo, "_wait_until_free", lambda address: False)
+    with pytest.raises(ValueError, match="something already listens at"):
         demo.run(store=str(tmp_path / "s"), port=1, command=fake_command)
 
 
-def test_a_service_that_does_not_start_is_said_plainly(tmp_path):
+def test_a_service_that_does_not_start_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="did not start"):
         demo.run(store=str(tmp_path / "s"), port=a_free_port(), command=[sys.executable, "-c", "raise SystemExit(3)"])
 
 
-def test_a_store_with_keys_is_not_for_a_demo(tmp_path, fake_command, monkeypatch):
+def test_a_store_with_keys_is_refused(tmp_path, fake_command, monkeypatch):
     def refused(visitors):
         raise demo.ClientError(401, "send a key")
 
@@ -134,7 +134,7 @@ def test_a_store_with_keys_is_not_for_a_demo(tmp_path, fake_command, monkeypatch
 
 
 def test_visitors_of_a_demo_need_no_key():
-    config = load_config(None, demo.SETTINGS)
+    config = load_config(None, demo.ENVIRONMENT)
     assert config.public_rank
     assert config.public_feedback
 
@@ -149,7 +149,7 @@ def watched(tmp_path):
         module.mkdir()
         (module / "__init__.py").write_text("")
         (module / "__main__.py").write_text(program)
-        command, pipe = [sys.executable, "-c", demo._WATCHED, "serve"], subprocess.PIPE
+        command, pipe = [sys.executable, "-c", demo._SERVE_UNTIL_ORPHANED, "serve"], subprocess.PIPE
         child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={"PYTHONPATH": str(tmp_path)})
         started.append(child)
         assert child.stdout.readline() == b"up\n"
@@ -163,13 +163,13 @@ def watched(tmp_path):
             pipe.close()
 
 
-def test_the_service_ends_with_the_program_that_started_it(watched):
+def test_the_service_stops_when_the_demo_is_gone(watched):
     child = watched("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     child.stdin.close()
     assert child.wait(60) == -signal.SIGTERM
 
 
-def test_a_service_that_is_told_to_stop_ends_in_peace(watched):
+def test_the_service_of_a_demo_stops_cleanly(watched):
     child = watched(
         "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
         "print('up', flush=True)\ntime.sleep(600)\n"

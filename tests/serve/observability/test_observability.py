@@ -1,4 +1,4 @@
-"""Metrics, logs and health: they tell the truth, and nothing that is nobody's business."""
+"""Metrics, logs and health: what they contain, and what they must not reveal."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from bothworlds.serve.model import Unavailable
 from bothworlds.serve.observability.logs import RequestLog, logger, set_up_logs
 from bothworlds.serve.observability.metrics import GAUGES
 from bothworlds.serve.stores.base import StoreError
+from tests.serve.fake_engine import NOW, sign
 
-from .fakes import NOW, sign
 
-
-def test_health_is_alive_even_when_it_is_not_ready(call, engine):
+def test_healthz_is_ok_while_readyz_is_not(call, engine):
     assert call("GET", "/healthz").json() == {"alive": True}
     assert call("GET", "/readyz").json() == {"ready": True, "reasons": []}
-    engine.away = True
+    engine.unavailable = True
     assert call("GET", "/healthz").status_code == 200
     answer = call("GET", "/readyz")
     assert answer.status_code == 503
@@ -32,7 +31,7 @@ def test_health_is_alive_even_when_it_is_not_ready(call, engine):
     assert answer.json()["detail"] == "the store is away"
 
 
-def test_health_is_told_though_all_threads_wait_for_the_store(call):
+def test_health_responds_while_all_threads_wait_for_the_store(call):
     answered = threading.Event()
 
     async def ask():
@@ -50,10 +49,10 @@ def test_health_is_told_though_all_threads_wait_for_the_store(call):
 PLACE = "postgresql://shop@10.1.2.3/ranking is away"
 
 
-def test_only_those_who_may_read_are_told_why_it_is_not_ready(call, engine, store):
+def test_only_the_role_read_sees_why_the_service_is_not_ready(call, engine, store):
     key = create_key(store, ["read"], "", 0)
     call.run(call.service.keyring.load())
-    engine.away, engine.reason = True, PLACE
+    engine.unavailable, engine.unavailable_reason = True, PLACE
     stranger, reader = call("GET", "/readyz"), call("GET", "/readyz", headers={"authorization": f"Bearer {key}"})
     assert (stranger.status_code, reader.status_code) == (503, 503)
     assert "10.1.2.3" not in stranger.text
@@ -61,11 +60,11 @@ def test_only_those_who_may_read_are_told_why_it_is_not_ready(call, engine, stor
 
 
 @pytest.mark.parametrize("kind", [StoreError, Unavailable])
-def test_callers_are_not_told_where_a_store_is_that_is_away(call, engine, kind, restored_logs, monkeypatch):
+def test_responses_do_not_name_the_host_of_an_unavailable_store(call, engine, kind, restored_logs, monkeypatch):
     monkeypatch.setattr("bothworlds.serve.observability.logs._last_warnings", {})
     stream = io.StringIO()
     set_up_logs("json", stream)
-    engine.fault = kind(PLACE)
+    engine.error = kind(PLACE)
     answers = [
         call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}),
         call("POST", "/v1/feedback", json={"events": [{"event_id": "e", "token": "t"}]}),
@@ -80,7 +79,7 @@ def test_callers_are_not_told_where_a_store_is_that_is_away(call, engine, kind, 
     assert (line["event"], line["level"], line["detail"]) == ("unavailable", "warning", PLACE)
 
 
-def test_a_service_that_stops_is_not_ready(call, engine):
+def test_a_stopping_service_is_not_ready(call, engine):
     call.run(call.service.start())
     assert engine.started
     call.run(call.service.stop())
@@ -110,14 +109,14 @@ def test_requests_feedback_and_health_are_counted(call):
     assert not [word for word in ("home", "nowhere", event, "visitor-7", "_created") if word in text]
 
 
-def test_the_latest_rankings_are_timed_for_the_dashboard(call):
+def test_latency_of_the_latest_rank_requests(call):
     assert call.service.metrics.latency() == {"rank_p50_ms": None, "rank_p99_ms": None}
     call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"})
     latency = call.service.metrics.latency()
     assert 0 < latency["rank_p50_ms"] <= latency["rank_p99_ms"]
 
 
-def test_the_request_log_holds_nothing_personal_and_nothing_secret(serving, store, capsys):
+def test_the_request_log_has_no_personal_data_and_no_secrets(serving, store, capsys):
     call = serving(Config())
     call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["item-9"]})
     key = create_key(store, ["admin"], "", 0)
@@ -138,23 +137,23 @@ def test_the_request_log_holds_nothing_personal_and_nothing_secret(serving, stor
     assert not [word for word in secrets if word in written]
 
 
-def test_a_log_on_a_terminal_is_for_people():
+def test_the_request_log_for_a_terminal():
     stream = io.StringIO()
     log = RequestLog(True, False, lambda: NOW, stream)
-    log.answered("GET", "/healthz", 200, 0.0012345, 0)
+    log.record("GET", "/healthz", 200, 0.0012345, 0)
     log.flush()
     assert stream.getvalue() == "2023-11-14T22:13:20.000Z 200 GET    /healthz 1.234 ms 0 bytes\n"
 
 
-def test_a_log_that_is_turned_off_is_silent():
+def test_a_disabled_request_log_writes_nothing():
     stream = io.StringIO()
     log = RequestLog(False, True, lambda: NOW, stream)
-    log.answered("GET", "/healthz", 200, 0.001, 0)
+    log.record("GET", "/healthz", 200, 0.001, 0)
     log.flush()
     assert stream.getvalue() == ""
 
 
-def test_figures_of_workers_are_of_those_that_live():
+def test_gauges_count_living_workers_only():
     assert {mode for _, _, mode in GAUGES} <= {"livesum", "livemin", "livemax"}
 
 
@@ -170,11 +169,11 @@ def restored_logs():
     structlog.reset_defaults()
 
 
-def test_faults_are_logged_as_json_with_their_traceback(serving, engine, restored_logs):
+def test_unexpected_errors_are_logged_as_json_with_their_traceback(serving, engine, restored_logs):
     stream = io.StringIO()
     assert set_up_logs("auto", stream)
     call = serving()
-    engine.fault = RuntimeError("a bug")
+    engine.error = RuntimeError("a bug")
     answer = call("POST", "/v1/surfaces/home/reset")
     assert answer.status_code == 500
     assert "bug" not in answer.text
@@ -183,7 +182,7 @@ def test_faults_are_logged_as_json_with_their_traceback(serving, engine, restore
     assert "RuntimeError: a bug" in line["exception"]
 
 
-def test_logs_for_people_are_lines(restored_logs):
+def test_console_logs_are_lines(restored_logs):
     stream = io.StringIO()
     assert not set_up_logs("console", stream)
     logger.info("hello", count=3)
@@ -195,17 +194,19 @@ class FullDisk(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_log_that_cannot_be_written_harms_neither_answers_nor_the_stop(serving, engine, restored_logs, monkeypatch):
-    monkeypatch.setattr("bothworlds.serve.http.app.LOOK_SECONDS", 0.0)
+def test_a_log_that_cannot_be_written_affects_neither_responses_nor_the_stop(
+    serving, engine, restored_logs, monkeypatch
+):
+    monkeypatch.setattr("bothworlds.serve.http.app.MONITOR_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", FullDisk())
     set_up_logs("json", sys.stderr)
     call = serving(Config())
     call.run(call.service.start())
     assert call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a"]}).status_code == 201
-    while call.service.log._lines:
+    while call.service.log.pending:
         call.run(asyncio.sleep(0.001))
-    assert not call.service._looking.done()
-    engine.fault = RuntimeError("a bug")
+    assert not call.service._monitor.done()
+    engine.error = RuntimeError("a bug")
     assert call("POST", "/v1/surfaces/home/reset").json()["title"] == "A fault in the service"
     call.run(call.service.stop())
     assert engine.stopped

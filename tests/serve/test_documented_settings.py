@@ -1,4 +1,4 @@
-"""What the documents say about settings is what the code does."""
+"""The documented settings are those of the code, with the same defaults."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import msgspec
 from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.model import SurfaceSettings
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_table_of_settings_has_every_setting_with_its_default():
+def test_the_settings_of_a_surface_are_documented_with_their_defaults():
     text = (DOCS / "service.md").read_text()
     table = text.partition("| setting | default |")[2].partition("\n\n")[0]
     documented = dict(re.findall(r"^\| `(\w+)` \| *`?([^|`]*?)`? *\|", table, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""The calls of the API, on the shapes that are pinned."""
+"""The endpoints of the API: fields of requests and responses, errors, versions, limits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from bothworlds.serve.config import Config, Limits
-
-from .fakes import sign
+from bothworlds.serve.http.operations import OPERATIONS
+from bothworlds.serve.model import Conflict
+from tests.serve.fake_engine import sign
 
 RANK = "/v1/surfaces/home/rank"
 
@@ -16,7 +17,11 @@ def ranked(call, **more):
     return call("POST", RANK, json={"request_id": "r1", **more})
 
 
-def test_a_list_has_the_pinned_shape(call):
+def test_every_operation_has_a_handler(call):
+    assert call.service.handlers().keys() == {operation.name for operation in OPERATIONS} - {"rank", "feedback"}
+
+
+def test_rank_has_the_documented_fields(call):
     answer = ranked(call, segment="mobile", exclude=["d"], pins=[{"slot": 0, "item": "c"}])
     said = answer.json()
     assert answer.status_code == 200
@@ -28,7 +33,7 @@ def test_a_list_has_the_pinned_shape(call):
     assert said["expires_at"] == "2023-11-14T22:13:20.000Z"
 
 
-def test_an_error_has_the_pinned_shape(call):
+def test_a_problem_has_the_documented_fields(call):
     answer = ranked(call, exclude=["a", "b"])
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json() == {
@@ -50,21 +55,21 @@ def test_an_error_has_the_pinned_shape(call):
         ({"pins": [{"slot": 0, "item": "a"}, {"slot": 0, "item": "b"}]}, "/pins"),
     ],
 )
-def test_an_error_points_to_what_is_wrong(call, more, pointer):
+def test_a_problem_points_to_the_wrong_field(call, more, pointer):
     answer = ranked(call, **more)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == pointer
 
 
-def test_feedback_is_accepted_and_says_so_in_the_pinned_shape(call, engine):
+def test_feedback_has_the_documented_fields(call, engine):
     said = ranked(call).json()
     event = {"event_id": said["event_id"], "token": said["token"], "clicks": [1], "final": True}
     answer = call("POST", "/v1/feedback", json={"events": [event]})
     assert answer.json() == {"results": [{"event_id": said["event_id"], "status": "accepted"}]}
-    assert engine.events[said["event_id"]]["clicks"] == [1]
+    assert engine.clicks[said["event_id"]] == [1]
 
 
-def test_one_bad_event_does_not_spoil_the_others(call):
+def test_an_invalid_event_is_rejected_alone(call):
     good = ranked(call).json()
     good = {"event_id": good["event_id"], "token": good["token"], "clicks": [1]}
     bad = [{"event_id": "x", "token": 7}, 3, {**good, "clicks": [-1]}, {**good, "token": "forged"}, {}]
@@ -75,18 +80,18 @@ def test_one_bad_event_does_not_spoil_the_others(call):
 
 
 @pytest.mark.parametrize("body", ['{"events": 3}', "[]", '{"event": []}', "{}", '{"events": [], "more": 1}'])
-def test_a_batch_of_another_shape_is_refused_as_a_whole(call, body):
+def test_a_malformed_batch_is_refused_as_a_whole(call, body):
     answer = call("POST", "/v1/feedback", content=body)
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"events": [NaN]}', b'{"events": ["\xff"]}', b'{"x":' + b"[" * 100_000])
-def test_what_is_no_json_is_refused_as_a_whole(call, body):
+def test_a_body_that_is_not_json_is_refused(call, body):
     assert call("POST", "/v1/feedback", content=body).status_code in (400, 422)
     assert call("POST", RANK, content=body).status_code in (400, 422)
 
 
-def test_deep_nesting_where_anything_is_allowed_is_refused(call):
+def test_deep_nesting_is_refused(call):
     for opening in (b'{"events": ', b'{"slots": 1, "policy_settings": {"a": ', b'{"model": {"a": '):
         for path, method in (
             ("/v1/feedback", "POST"),
@@ -96,14 +101,14 @@ def test_deep_nesting_where_anything_is_allowed_is_refused(call):
             assert call(method, path, content=opening + b"[" * 100_000).status_code in (400, 422)
 
 
-def test_a_beacon_may_send_text(call):
+def test_feedback_may_be_sent_as_text_by_a_beacon(call):
     said = ranked(call).json()
     body = f'{{"events": [{{"event_id": "{said["event_id"]}", "token": "{sign(said["event_id"])}"}}]}}'
     answer = call("POST", "/v1/feedback", content=body, headers={"content-type": "text/plain;charset=UTF-8"})
     assert answer.json()["results"][0]["status"] == "accepted"
 
 
-def test_the_surface_comes_back_with_its_settings_and_items(call):
+def test_a_surface_has_its_settings_and_items(call):
     said = call("GET", "/v1/surfaces/home").json()
     assert (said["name"], said["slots"], said["version"]) == ("home", 3, 1)
     assert [item["name"] for item in said["items"]] == ["a", "b", "c", "d"]
@@ -123,13 +128,13 @@ def test_settings_change_one_at_a_time(call):
 
 
 @pytest.mark.parametrize("body", [{"holdot": 0.1}, {"items": ["x"]}, {"holdout": "a lot"}, {"slots": 0}])
-def test_settings_that_do_not_exist_or_make_no_sense_are_refused(call, body):
+def test_unknown_and_invalid_settings_are_refused(call, body):
     answer = call("PATCH", "/v1/surfaces/home", json=body)
     assert answer.status_code == 422
     assert call("GET", "/v1/surfaces/home").json()["version"] == 1
 
 
-def test_a_change_for_another_version_is_refused(call):
+def test_a_change_of_an_outdated_version_is_refused(call):
     tag = call("GET", "/v1/surfaces/home").headers["etag"]
     change = {"json": {"floor": 0.1}, "headers": {"if-match": tag}}
     assert call("PATCH", "/v1/surfaces/home", **change).status_code == 200
@@ -141,21 +146,19 @@ def test_a_change_for_another_version_is_refused(call):
     assert call("PUT", "/v1/surfaces/home", json={}, headers={"if-none-match": "*"}).status_code == 412
 
 
-def test_a_conflict_that_only_the_engine_sees_is_told_as_well(call, engine):
-    from bothworlds.serve.model import Conflict
-
-    engine.fault = Conflict("somebody was quicker")
+def test_a_conflict_raised_by_the_engine_is_409_or_412(call, engine):
+    engine.error = Conflict("somebody was quicker")
     tag = {"if-match": '"1"'}
     assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1}).status_code == 409
     assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1}, headers=tag).status_code == 412
 
 
-def test_nothing_is_sent_again_to_those_who_have_it(call):
+def test_an_unchanged_surface_is_304(call):
     tag = call("GET", "/v1/surfaces/home").headers["etag"]
     assert call("GET", "/v1/surfaces/home", headers={"if-none-match": tag}).status_code == 304
 
 
-def test_items_come_and_go(call):
+def test_items_are_added_paused_resumed_and_removed(call):
     item = "/v1/surfaces/home/items/e"
     assert call("PUT", item).status_code == 201
     assert call("PUT", item).status_code == 200
@@ -165,7 +168,7 @@ def test_items_come_and_go(call):
     assert call("POST", "/v1/surfaces/home/items/nobody/pause").status_code == 404
 
 
-def test_names_may_hold_anything_printable(call):
+def test_names_may_contain_any_printable_character(call):
     assert call("PUT", "/v1/surfaces/menu%2Fleft%20%C3%A9", json={"slots": 1, "items": ["x/y"]}).status_code == 201
     assert call("GET", "/v1/surfaces/menu%2Fleft%20%C3%A9").json()["name"] == "menu/left é"
     answer = call("POST", "/v1/surfaces/menu%2Fleft%20%C3%A9/rank", json={"request_id": "1"})
@@ -174,7 +177,7 @@ def test_names_may_hold_anything_printable(call):
     assert call("GET", "/v1/surfaces/%FF").status_code == 404
 
 
-def test_learning_can_be_reset_and_started_warm(call):
+def test_reset_and_warm_start(call):
     assert call("POST", "/v1/surfaces/home/reset").status_code == 204
     assert call("POST", "/v1/surfaces/home/reset", json={"segment": "mobile"}).status_code == 204
     model = {"model": {"attraction": {"a": 0.5}}, "rounds": 1000}
@@ -182,11 +185,12 @@ def test_learning_can_be_reset_and_started_warm(call):
     assert call("POST", "/v1/surfaces/home/warm-start", json={**model, "rounds": 0}).status_code == 422
 
 
-def test_an_event_and_a_report_have_times_that_people_can_read(call):
+def test_times_are_rfc_3339_in_requests_and_responses(call, engine):
     event = ranked(call).json()["event_id"]
     assert call("GET", f"/v1/events/{event}").json()["created_at"] == "2023-11-14T22:13:20.000Z"
-    said = call("GET", "/v1/surfaces/home/report?since=2026-01-01T00:00:00%2B01:00&segment=x").json()
-    assert said["since"] == "2025-12-31T23:00:00.000Z"
+    report = call("GET", "/v1/surfaces/home/report?since=2026-01-01T00:00:00%2B01:00&segment=x").json()
+    assert engine.asked == [("home", 1_767_222_000_000, None, "x")]
+    assert report["until"] == "2023-11-14T22:13:20.000Z"
     assert call("GET", "/v1/surfaces/home/state").json()["rounds"] == 0
 
 
@@ -203,13 +207,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize("query", WRONG)
-def test_a_query_that_makes_no_sense_is_refused(call, query):
+def test_an_invalid_query_is_refused(call, query):
     answer = call("GET", f"/v1/surfaces/home/report?{query}")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"].startswith("?")
 
 
-def test_limits_are_kept(serving):
+def test_limits_of_surfaces_and_batches(serving):
     call = serving(Config(limits=Limits(body_bytes=300, batch=2, items=3, slots=2, surfaces=2)))
     event = {"event_id": "e", "token": "t"}
     assert call("PUT", "/v1/surfaces/home", json={"slots": 2, "items": ["a", "b", "c"]}).status_code == 201
@@ -225,7 +229,7 @@ def test_limits_are_kept(serving):
     assert call("POST", RANK, content=b" " * 301).status_code == 413
 
 
-def test_a_secret_is_rotated_and_the_old_ones_are_forgotten_if_asked_for(call, engine):
+def test_a_secret_is_rotated_and_old_ones_are_forgotten_on_request(call, engine):
     for body in (None, {}, {"forget": True}):
         options = {} if body is None else {"json": body}
         assert call("POST", "/v1/secret/rotate", **options).status_code == 204
@@ -234,6 +238,6 @@ def test_a_secret_is_rotated_and_the_old_ones_are_forgotten_if_asked_for(call, e
 
 
 @pytest.mark.parametrize("made_for", [{"headers": {"if-match": '"7"'}, "json": {}}, {"json": {"version": 7}}])
-def test_a_change_made_by_another_worker_is_known_to_who_builds_on_it(call, engine, made_for):
-    engine.elsewhere["home"] = msgspec.structs.replace(engine.surface("home"), version=7)
+def test_a_version_that_another_worker_has_just_made_is_known(call, engine, made_for):
+    engine.changed_elsewhere["home"] = msgspec.structs.replace(engine.surface("home"), version=7)
     assert call("PATCH", "/v1/surfaces/home", **made_for).status_code == 200

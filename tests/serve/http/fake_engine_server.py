@@ -1,4 +1,4 @@
-"""``python serve_fake.py HOST PORT WORKERS``: serve the engine in memory, for tests."""
+"""``python fake_engine_server.py HOST PORT WORKERS``: serve the engine in memory, for tests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from bothworlds.serve.config import load_config
 from bothworlds.serve.http.app import Service
-from bothworlds.serve.ops.run import Opened, listen, run
+from bothworlds.serve.ops.run import OpenService, listen, run
 from bothworlds.serve.ops.supervise import supervise
-from tests.serve.http.fakes import FakeEngine, FakeStore
+from tests.serve.fake_engine import FakeEngine, row
+from tests.serve.fakes import FakeStore
 
 
 def all_descriptors():
@@ -27,7 +28,7 @@ def all_descriptors():
 
 
 class SlowEngine(FakeEngine):
-    """Takes its time, or all descriptors, for a request that asks for it, and says when it has stopped."""
+    """Takes long, or takes all descriptors, for certain request ids, and prints when it has stopped."""
 
     async def rank(self, surface, request_id, **options):
         if request_id == "slow":
@@ -39,6 +40,14 @@ class SlowEngine(FakeEngine):
             for descriptor in self.taken:
                 os.close(descriptor)
         return await super().rank(surface, request_id, **options)
+
+    def export(self, surface):
+        """Export rows without end, and print when the export was released."""
+        try:
+            while True:
+                yield row()
+        finally:
+            print("export released", flush=True)
 
     async def start(self):
         if "broken" in sys.argv:
@@ -54,7 +63,7 @@ class SlowEngine(FakeEngine):
 
 def opened(config, json):
     store = FakeStore()
-    return Opened(Service(SlowEngine(), store, config, json_log=json), store)
+    return OpenService(Service(SlowEngine([]), store, config, json_log=json), store)
 
 
 def say(sentence):

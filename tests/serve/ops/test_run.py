@@ -1,4 +1,4 @@
-"""The service as a process: where it listens, how it stops, and what it refuses."""
+"""The processes of the service: address, signals, workers, and errors at the start."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+import uvicorn
 
 from bothworlds.serve.config import Config
 from bothworlds.serve.ops import supervise
 from bothworlds.serve.ops.run import NO_KEYS, check_host, check_workers, is_loopback, listen
+from tests.serve.http.service_process import PATIENCE, service
 from tests.serve.workers import workers_of
 
-from .service_process import PATIENCE, service
 
-
-def test_a_service_says_where_it_is_and_stops_when_told_to():
+def test_a_service_announces_its_address_and_stops_on_sigterm():
     with service() as (process, address):
         assert httpx.get(f"{address}/healthz", timeout=PATIENCE).json() == {"alive": True}
         assert "no keys" in process.stdout.readline()
@@ -29,7 +29,7 @@ def test_a_service_says_where_it_is_and_stops_when_told_to():
         assert (process.returncode, out.strip(), err) == (0, "stopped", "")
 
 
-def test_a_request_under_way_is_answered_before_the_service_stops():
+def test_an_open_request_is_answered_before_the_service_stops():
     answers = []
 
     def ask():
@@ -45,14 +45,14 @@ def test_a_request_under_way_is_answered_before_the_service_stops():
         assert process.wait(PATIENCE) == 0
 
 
-def test_garbage_is_not_looked_for_in_what_was_loaded():
+def test_loaded_objects_are_excluded_from_garbage_collection():
     with service("kept") as (process, _):
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=PATIENCE)
         assert int(out.partition("kept ")[2].split()[0]) > 10_000
 
 
-def test_an_interrupt_is_a_stop_as_well():
+def test_sigint_stops_the_service():
     with service() as (process, _):
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
@@ -73,18 +73,18 @@ def test_a_port_in_use_is_refused_in_one_line():
             listen(Config(port=port))
 
 
-def test_an_engine_that_does_not_start_is_told_in_one_line():
+def test_an_engine_that_does_not_start_is_reported_in_one_line():
     with service("broken") as (process, _):
         _, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err) == (1, "refused: the engine does not start\n")
 
 
-def test_a_host_that_does_not_exist_is_refused():
+def test_an_unknown_host_is_refused():
     with pytest.raises(ValueError, match="there is no host 'no host'"):
         listen(Config(host="no host"))
 
 
-def test_without_keys_only_loopback_will_do():
+def test_without_keys_the_host_must_be_loopback():
     assert check_host(Config(host="localhost"), keyed=False) is False
     assert check_host(Config(host="0.0.0.0"), keyed=True) is True
     with pytest.raises(ValueError, match=r"no keys.*loopback only and not on 0\.0\.0\.0") as refused:
@@ -105,13 +105,18 @@ def test_several_workers_need_postgresql():
 
 
 @pytest.mark.parametrize("keys", [[], [{"id": "k"}]])
-def test_several_workers_say_so_too_if_there_are_no_keys(keys, monkeypatch):
+def test_the_supervisor_announces_that_there_are_no_keys(keys, monkeypatch):
     store = SimpleNamespace(keys=lambda: keys, close=lambda: None)
     monkeypatch.setattr(supervise, "open_store", lambda place, *, read_only: store)
     said = []
-    supervise._tell(said.append, Config(workers=2, store="postgresql://db/shop"), "http://127.0.0.1:8080")
+    supervise.announce_started(said.append, Config(workers=2, store="postgresql://db/shop"), "http://127.0.0.1:8080")
     assert "2 workers at http://127.0.0.1:8080" in said[0]
     assert said[1:] == ([] if keys else [NO_KEYS])
+
+
+@pytest.mark.parametrize("name", ["startup", "capture_signals", "handle_exit", "run"])
+def test_uvicorn_has_the_methods_of_the_server_that_are_overridden(name):
+    assert callable(getattr(uvicorn.Server, name, None))
 
 
 def until(condition):
@@ -122,7 +127,7 @@ def until(condition):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
-def test_workers_share_a_port_and_their_figures_and_one_that_dies_is_replaced():
+def test_workers_share_port_and_metrics_and_a_dead_one_is_replaced():
     with service(workers=2) as (process, address):
         until(lambda: requests_counted(address) >= 20)
         first = workers_of(process)
@@ -136,7 +141,7 @@ def test_workers_share_a_port_and_their_figures_and_one_that_dies_is_replaced():
         assert "stopped" in out
 
 
-def test_workers_end_in_peace_when_their_supervisor_is_killed():
+def test_workers_stop_when_their_supervisor_is_killed():
     with service(workers=2) as (process, address):
         assert httpx.get(f"{address}/healthz", timeout=PATIENCE).status_code == 200
         process.kill()
@@ -152,7 +157,7 @@ def requests_counted(address):
     return sum(float(line.split()[-1]) for line in lines if line.startswith(wanted))
 
 
-def test_workers_that_cannot_start_are_not_started_for_ever():
+def test_workers_that_cannot_start_are_not_restarted():
     with service("broken", workers=2) as (process, _):
         process.communicate(timeout=PATIENCE)
         assert process.returncode == 1

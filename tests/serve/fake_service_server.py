@@ -1,4 +1,4 @@
-"""The fake service as a program, in the place of ``bothworlds serve``: its store is a file that counts starts."""
+"""The fake service as a program, in place of ``bothworlds serve``; its store is a file that counts starts."""
 
 from __future__ import annotations
 
