@@ -67,9 +67,9 @@ async def answer(engine: Engine, ranked: Ranking, clicks: list[int], final: bool
     return result
 
 
-async def visit(engine: Engine, request: str, likes: set[str], **asked: Any) -> Ranking:
+async def visit(engine: Engine, request: str, likes: set[str], **arguments: Any) -> Ranking:
     """A visitor who clicks what she likes."""
-    ranked = await engine.rank("home", request, **asked)
+    ranked = await engine.rank("home", request, **arguments)
     await answer(engine, ranked, [slot.slot for slot in ranked.slots if slot.item in likes])
     return ranked
 

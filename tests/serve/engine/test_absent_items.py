@@ -26,24 +26,26 @@ EXAMINED = (1.0, 0.7)
 BEST = 0.78
 PAGES = 3_000
 
-Asked = Callable[[int], dict[str, Any]]  # what the page numbered k asks for
+Restriction = Callable[[int], dict[str, Any]]  # the arguments of rank for page k
 
 
-def on(share: float, **asked: Any) -> Asked:
-    """Ask for something on a share of the pages, spread evenly."""
-    return lambda k: asked if int(share * (k + 1)) > int(share * k) else {}
+def on(share: float, **restriction: Any) -> Restriction:
+    """Returns a restriction of a share of the pages, spread evenly."""
+    return lambda k: restriction if int(share * (k + 1)) > int(share * k) else {}
 
 
 async def open_shop(engine: Engine, **settings: Any) -> None:
     await engine.put_surface("home", {"slots": 2, "items": list(RATES), **settings}, actor="shop")
 
 
-async def visitors(engine: Engine, pages: int, asked: Asked, *, seed: int = 1, name: str = "v") -> dict[str, int]:
-    """Let visitors come, who click as their rates say; how often each item was shown on pages without restrictions."""
+async def visitors(
+    engine: Engine, pages: int, restriction: Restriction, *, seed: int = 1, name: str = "v"
+) -> dict[str, int]:
+    """Simulates visitors; returns how often each item was shown on pages without restrictions."""
     rng = np.random.default_rng(seed)
     shown = dict.fromkeys(RATES, 0)
     for k in range(pages):
-        restricted = asked(k)
+        restricted = restriction(k)
         ranked = await engine.rank("home", f"{name}{k}", **restricted)
         clicks = [s.slot for s in ranked.slots if rng.random() < RATES[s.item] * EXAMINED[s.slot]]
         await answer(engine, ranked, clicks)
@@ -56,20 +58,20 @@ async def visitors(engine: Engine, pages: int, asked: Asked, *, seed: int = 1, n
 
 
 async def earned(engine: Engine) -> float:
-    """Expected clicks per page of lists without restrictions, as they are drawn now."""
+    """Returns the expected clicks per page of lists without restrictions that are drawn now."""
     marginals = (await engine.state("home"))["marginals"]
     rates = np.array([RATES[item] for item in marginals["items"]])
     return float((np.array(marginals["x"]) * np.outer(rates, EXAMINED)).sum())
 
 
 async def share_of(engine: Engine, item: str) -> float:
-    """On what share of pages without restrictions an item is shown."""
+    """Returns the share of pages without restrictions that show an item."""
     marginals = (await engine.state("home"))["marginals"]
     return float(np.array(marginals["x"])[marginals["items"].index(item)].sum())
 
 
 def in_a_shop(test: Callable[..., Any], **settings: Any) -> FakeStore:
-    """Run a test with an engine that serves the shop."""
+    """Runs a test with an engine that serves the shop."""
 
     async def whole() -> FakeStore:
         store = FakeStore()
@@ -91,10 +93,10 @@ RESTRICTED = {
 
 
 @pytest.mark.parametrize("policy", ["ftrl-pbm", "hybrid"])
-@pytest.mark.parametrize("asked", RESTRICTED.values(), ids=RESTRICTED)
-def test_excluded_and_pinned_items_are_learned_about_without_bias(asked: Asked, policy: str) -> None:
+@pytest.mark.parametrize("restriction", RESTRICTED.values(), ids=RESTRICTED)
+def test_excluded_and_pinned_items_are_learned_about_without_bias(restriction: Restriction, policy: str) -> None:
     async def shop(engine: Engine) -> None:
-        await visitors(engine, PAGES, asked)
+        await visitors(engine, PAGES, restriction)
         assert await earned(engine) > 0.9 * BEST
         assert await share_of(engine, "worst") < 0.25
         assert await share_of(engine, "best") > 0.75
@@ -104,7 +106,7 @@ def test_excluded_and_pinned_items_are_learned_about_without_bias(asked: Asked, 
 
 
 def test_the_test_shop_detects_a_bias(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broken twin: nobody is charged for having been absent, and the worst item comes to look best."""
+    """Without the charge for absence, the worst item comes to look best."""
     monkeypatch.setattr("bothworlds.serve.settlement.observed_losses", lambda event: ())
 
     async def shop(engine: Engine) -> None:
@@ -143,7 +145,7 @@ def test_an_item_comes_back_from_a_pause_with_what_was_learned_of_it() -> None:
 
 @pytest.mark.parametrize("away", ["pause", "remove"])
 def test_a_reset_while_the_best_item_is_away_does_not_spoil_it(away: str) -> None:
-    """The reset is one transaction: there is nothing else that a crash could separate from it."""
+    """The reset is one transaction, so that a crash cannot split it."""
 
     async def before(engine: Engine) -> None:
         await open_shop(engine)
@@ -170,7 +172,7 @@ def test_a_reset_while_the_best_item_is_away_does_not_spoil_it(away: str) -> Non
 
 
 def test_which_items_were_eligible_is_fixed_when_the_list_is_made() -> None:
-    """An event charges those that were away when it was decided, whatever has become of them when it settles."""
+    """An event charges the items that were absent at decision time, regardless of their state when it settles."""
 
     async def shop(engine: Engine) -> None:
         await engine.pause_item("home", "worst", actor="shop")
@@ -181,8 +183,8 @@ def test_which_items_were_eligible_is_fixed_when_the_list_is_made() -> None:
         for ranked in (second, first):
             await answer(engine, ranked, [0])
         await eventually(lambda: len(list(engine._store.settled())) == 2)
-        told = await engine.event(first.event_id)
-        assert told["absent"] == ["worst"]
+        view = await engine.event(first.event_id)
+        assert view["absent"] == ["worst"]
         assert (await engine.event(second.event_id))["absent"] == []
 
     store = in_a_shop(shop)

@@ -24,7 +24,7 @@ async def test_the_same_request_gives_the_same_list_though_the_policy_has_moved_
         await visit(engine, f"v{k}", {"a"})
     await refreshed(engine)
     assert await engine.rank("home", "r1") == first
-    engine.clear_recent()  # as after a while, or a new start
+    engine.clear_recent()  # as after many other requests, or a restart
     assert await engine.rank("home", "r1") == first
     assert (await engine.rank("home", "r1", segment="other", exclude=["a", "b"])).slots == first.slots
     assert (await engine.rank("home", "r2")).event_id != first.event_id
@@ -49,10 +49,13 @@ def test_a_restarted_engine_has_all_counters_and_surfaces():
 @with_engine()
 async def test_feedback_counts_once_however_often_it_is_sent(engine, store, clock):
     ranked = await engine.rank("home", "r1")
-    said = [(await answer(engine, ranked, clicks, final)).status for clicks, final in (([1], False), ([1], False))]
-    said += [(await answer(engine, ranked, [1, 2], True)).status, (await answer(engine, ranked, [1, 2], True)).status]
-    said += [(await answer(engine, ranked, [0], True)).status]
-    assert said == ["accepted", "duplicate", "accepted", "duplicate", "accepted"]
+    statuses = [(await answer(engine, ranked, clicks, final)).status for clicks, final in (([1], False), ([1], False))]
+    statuses += [
+        (await answer(engine, ranked, [1, 2], True)).status,
+        (await answer(engine, ranked, [1, 2], True)).status,
+    ]
+    statuses += [(await answer(engine, ranked, [0], True)).status]
+    assert statuses == ["accepted", "duplicate", "accepted", "duplicate", "accepted"]
     rounds, loss, shown, clicked = store.totals()[1, ""]
     assert (rounds, loss, sum(shown.values()), sum(clicked.values())) == (1, {}, 3, 3)
     assert store.totals() == store.rebuilt()
@@ -169,7 +172,7 @@ async def test_segments_learn_apart(engine, store, clock):
 
 @with_engine()
 async def test_limits_and_bad_requests_are_refused_with_reasons(engine, store, clock):
-    for kind, asked in (
+    for kind, arguments in (
         (Unknown, {"surface": "away"}),
         (Invalid, {"request_id": ""}),
         (Invalid, {"request_id": "x" * 257}),
@@ -184,7 +187,7 @@ async def test_limits_and_bad_requests_are_refused_with_reasons(engine, store, c
         (Invalid, {"exclude": ["a"] * 1001}),
     ):
         with pytest.raises(kind) as caught:
-            await engine.rank(**{"surface": "home", "request_id": "r9", **asked})
+            await engine.rank(**{"surface": "home", "request_id": "r9", **arguments})
         assert caught.value.detail
     with pytest.raises(Invalid, match="3 slots need 3 items; 2 eligible") as caught:
         await engine.rank("home", "new", exclude=["a", "b", "c", "d", "someone else"])
@@ -241,13 +244,13 @@ async def test_the_cache_limit_is_shared_by_the_segments_of_a_surface(engine, st
 @with_engine()
 async def test_an_event_can_be_looked_up(engine, store, clock):
     ranked = await visit(engine, "r1", {"a", "b", "c", "d", "e", "f"}, pins={0: "a"})
-    told = await engine.event(ranked.event_id)
-    assert [slot["item"] for slot in told["slots"]] == [slot.item for slot in ranked.slots]
-    assert told["settled_by"] == "final"
-    assert told["slots"][0]["pinned"]
-    assert "the request pinned some slots" in told["why"]
+    view = await engine.event(ranked.event_id)
+    assert [slot["item"] for slot in view["slots"]] == [slot.item for slot in ranked.slots]
+    assert view["settled_by"] == "final"
+    assert view["slots"][0]["pinned"]
+    assert "the request pinned some slots" in view["why"]
     assert "pinned" not in (await engine.event((await visit(engine, "r2", set())).event_id))["why"]
-    assert all(slot["clicked"] for slot in told["slots"])
+    assert all(slot["clicked"] for slot in view["slots"])
     for nonsense in ("", "zz", "0" * 32, "é"):
         with pytest.raises(Unknown):
             await engine.event(nonsense)
@@ -273,7 +276,7 @@ def test_several_engines_on_one_store_give_one_list():
 
 
 def two_engines(test):
-    """Run a test with two engines on one store, of which neither looks at the store by itself."""
+    """Runs a test with two engines on one store; neither refreshes by itself."""
 
     def run():
         async def whole():
@@ -385,8 +388,8 @@ async def test_pins_are_the_same_in_the_first_and_in_a_repeated_answer(engine, s
     for k, page in pages.items():
         assert [slot.pinned for slot in page.slots] == [False, True, False]
         assert await engine.rank("home", f"r{k}") == page
-        told = await engine.event(page.event_id)
-        assert [slot["pinned"] for slot in told["slots"]] == [False, True, False]
+        view = await engine.event(page.event_id)
+        assert [slot["pinned"] for slot in view["slots"]] == [False, True, False]
         await answer(engine, page, [])
     assert {(row["position"], row["pinned"]) for row in engine.export("home")} == {(0, False), (1, True), (2, False)}
 

@@ -43,8 +43,8 @@ async def test_a_log_teaches_another_surface_of_the_same_store_once(engine, stor
     await engine.put_surface("twin", {"slots": 3, "items": ITEMS}, actor="test")
     rows = list(engine.export("home"))
     for taken, known in ((30, 0), (0, 30)):
-        told = await engine.import_rows("twin", iter(rows), actor="test")
-        assert (told.taken, told.known, told.refused) == (taken, known, 0)
+        imported = await engine.import_rows("twin", iter(rows), actor="test")
+        assert (imported.taken, imported.known, imported.refused) == (taken, known, 0)
         assert (await engine.state("twin"))["loss"] == (await engine.state("home"))["loss"]
     assert (await engine.import_rows("home", iter(rows), actor="test")).known == 30
     assert store.totals() == store.rebuilt()
@@ -60,8 +60,10 @@ async def test_a_log_that_counts_positions_from_one_is_learned_from(engine, stor
     assert (await engine.import_rows("home", rows, actor="test")).taken == 2
     assert np.diag((await engine.state("home"))["loss"]).tolist() == [4.0, 4.0, 4.0]
     from_zero = [{**row, "event": f"{row['event']}-", "position": row["position"] - 1} for row in rows]
-    told = await engine.import_rows("home", [*from_zero, *({**row, "event": "x"} for row in rows[:2])], actor="test")
-    assert (told.taken, told.reasons) == (2, {"positions of an event must be 0, 1, 2, ... in this order": 1})
+    imported = await engine.import_rows(
+        "home", [*from_zero, *({**row, "event": "x"} for row in rows[:2])], actor="test"
+    )
+    assert (imported.taken, imported.reasons) == (2, {"positions of an event must be 0, 1, 2, ... in this order": 1})
 
 
 @with_engine(max_segments=2)
@@ -104,7 +106,7 @@ async def test_a_warm_start_adds_the_losses_of_a_click_model(engine, store, cloc
     loss = np.array(state["loss"])
     assert state["rounds"] == 5000
     assert np.isclose(loss[0, 1], 5000 * (1 - 0.9 * 0.6), atol=1e-5)
-    assert np.allclose(loss[3], loss[1], atol=1e-5)  # what the model does not know is taken for average
+    assert np.allclose(loss[3], loss[1], atol=1e-5)  # an item that is not in the model gets the median
     x = np.array(state["marginals"]["x"])
     assert x[0].sum() > 2 * x[2].sum()
     assert store.totals() == store.rebuilt()

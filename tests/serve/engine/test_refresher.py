@@ -13,7 +13,7 @@ from bothworlds.serve.model import VerifiedFeedback
 from ..fakes import FakeStore
 from ..running import ITEMS, Clock, answer, refreshed, running, visit
 
-NEVER = {"refresh_ms": 3_600_000, "refresh_events": 1_000_000}  # by itself: tests refresh when they mean to
+NEVER = {"refresh_ms": 3_600_000, "refresh_events": 1_000_000}  # the tests call refresh themselves
 
 
 def with_idle_refresher(test):
@@ -37,11 +37,11 @@ async def test_a_surface_that_is_changed_while_events_settle_is_served_by_the_la
     read, refreshing = store.segments, threading.Thread(target=engine.refresher.refresh)
 
     def overtaken(*given):
-        """Between reading counters and serving by them, an event settles, and others refresh."""
+        """Between reading and installing the counters, an event settles and another thread refreshes."""
         found, store.segments = read(*given), read
         store.apply_feedback([VerifiedFeedback(event=event, clicks=0, final=True)], clock())
         refreshing.start()
-        refreshing.join(1.0)  # it may have to wait for whoever has read before
+        refreshing.join(1.0)  # it may have to wait for the other reader
         return found
 
     store.segments = overtaken

@@ -36,25 +36,25 @@ async def test_a_segment_that_is_not_admitted_is_served_as_the_default_one(engin
     assert (await engine.event(page.event_id))["segment"] == ""
     assert await engine.rank("home", "r3", segment="three") == page
     engine.clear_recent()
-    assert (await engine.rank("home", "r3")).segment == ""  # told from the store
+    assert (await engine.rank("home", "r3")).segment == ""  # answered from the store
     assert (await engine.rank("home", "r4", segment="one")).segment == "one"
 
 
 @with_engine(max_segments=3)
 async def test_a_flood_of_segments_costs_neither_memory_nor_calls_of_the_store(engine, store, clock):
-    asked, admit = [], store.admit_segment
-    store.admit_segment = lambda *place: asked.append(place) or admit(*place)
+    calls, admit = [], store.admit_segment
+    store.admit_segment = lambda *place: calls.append(place) or admit(*place)
     pages = await asyncio.gather(*(engine.rank("home", f"r{k}", segment=f"junk{k}") for k in range(200)))
     assert sorted({page.segment for page in pages}) == ["", "junk0", "junk1"]
     assert names(engine) == {"", "junk0", "junk1"}
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
 @with_engine(max_segments=2)
 async def test_an_invalid_request_does_not_create_a_segment(engine, store, clock):
-    for asked in ({"exclude": ITEMS}, {"pins": {0: "nobody"}}):
+    for constraints in ({"exclude": ITEMS}, {"pins": {0: "nobody"}}):
         with pytest.raises(Invalid):
-            await engine.rank("home", "r1", segment="one", **asked)
+            await engine.rank("home", "r1", segment="one", **constraints)
     assert names(engine) == {""}
     assert (await engine.rank("home", "r1", segment="two")).segment == "two"
 
@@ -102,7 +102,7 @@ async def test_a_deleted_segment_makes_room_for_another(engine, store, clock):
     assert not any(any(map(any, totals[1:])) or totals[0] for totals in store.rebuilt().values())
     clock.at += DAY
     await refreshed(engine)
-    assert names(engine) == {""}  # what was open when it was deleted does not bring it back
+    assert names(engine) == {""}  # its open events do not create it again
     assert (await engine.rank("home", "r4", segment="two")).segment == "two"
 
 
@@ -147,7 +147,7 @@ async def test_segments_are_listed_with_their_last_use(engine, store, clock):
 
 
 async def expired(engine, clock, to):
-    """The segments that are left when it is so late."""
+    """Sets the clock, expires segments and returns the names of those left."""
     clock.at = to
     await written(engine)
     await refreshed(engine)
@@ -159,20 +159,20 @@ async def expired(engine, clock, to):
 async def test_segments_that_nobody_uses_expire_and_those_without_a_click_soon(engine, store, clock):
     await visit(engine, "r1", {*ITEMS}, segment="clicked")
     await visit(engine, "r2", set(), segment="shown")
-    await engine.rank("home", "r3", segment="asked for")
+    await engine.rank("home", "r3", segment="requested")
     await engine.warm_start("home", MODEL, rounds=100, segment="started", actor="test")
     await refreshed(engine)
-    start, everything = clock.at, {"clicked", "shown", "asked for", "started"}
+    start, everything = clock.at, {"clicked", "shown", "requested", "started"}
     assert await expired(engine, clock, start + WINDOW) == everything
     await eventually(lambda: store.open_events() == 0)
     await refreshed(engine)  # a deadline is a use: something was learned
-    assert await expired(engine, clock, start + WINDOW + USE_RESOLUTION + 1) == {"clicked", "started", "asked for"}
+    assert await expired(engine, clock, start + WINDOW + USE_RESOLUTION + 1) == {"clicked", "started", "requested"}
     assert await expired(engine, clock, start + 2 * WINDOW + USE_RESOLUTION + 1) == {"clicked", "started"}
     assert await expired(engine, clock, start + 10 * DAY) == {"clicked", "started"}
     assert await expired(engine, clock, start + 10 * DAY + 2 * USE_RESOLUTION + 1) == set()
-    said = [(e["actor"], e["action"], e["detail"]) for e in store.entries if e["action"] == "expire segment"]
-    assert said[0] == ("expiry", "expire segment", "'shown': 1 pages learned from, 0 clicks")
-    assert len(said) == 4
+    entries = [(e["actor"], e["action"], e["detail"]) for e in store.entries if e["action"] == "expire segment"]
+    assert entries[0] == ("expiry", "expire segment", "'shown': 1 pages learned from, 0 clicks")
+    assert len(entries) == 4
     assert store.totals() == {}
 
 

@@ -18,7 +18,7 @@ PAIRS = [list(pair) for pair in combinations(ITEMS, 2)]
 
 
 class Gate:
-    """Holds every solve back until it is opened, and notes the thread of each."""
+    """Blocks every solve until it is opened, and records the thread of each."""
 
     def __init__(self, patch):
         self.threads, self.opened = [], threading.Event()
@@ -34,7 +34,7 @@ class Gate:
 
 @pytest.fixture
 def gated(monkeypatch):
-    """Run a test with an engine whose solves wait for a gate; refreshes happen when the test asks for them."""
+    """Runs a test with an engine whose solves wait for a gate and that does not refresh by itself."""
 
     def run(test, **body):
         async def whole():
@@ -51,14 +51,14 @@ def gated(monkeypatch):
     return run
 
 
-def asked(engine, exclude, request="", **options):
-    request = request or "-".join(exclude)
-    return asyncio.create_task(engine.rank("home", request, exclude=exclude, **options))
+def request(engine, exclude, request_id="", **options):
+    request_id = request_id or "-".join(exclude)
+    return asyncio.create_task(engine.rank("home", request_id, exclude=exclude, **options))
 
 
 def test_other_requests_are_answered_during_a_solve(gated):
     async def test(engine, gate):
-        waiting = asked(engine, ["a"])
+        waiting = request(engine, ["a"])
         await eventually(lambda: gate.threads)
         assert (await engine.rank("home", "plain")).slots
         assert (await engine.rank("home", "other", segment="mobile")).segment == "mobile"
@@ -75,10 +75,10 @@ def test_other_requests_are_answered_during_a_solve(gated):
 
 def test_the_same_exclusion_set_is_solved_once_for_all_who_wait(gated):
     async def test(engine, gate):
-        waiting = [asked(engine, ["a", "b"], f"r{k}") for k in range(50)]
-        waiting += [asked(engine, ["b", "a"], f"s{k}") for k in range(50)]
+        waiting = [request(engine, ["a", "b"], f"r{k}") for k in range(50)]
+        waiting += [request(engine, ["b", "a"], f"s{k}") for k in range(50)]
         await eventually(lambda: gate.threads)
-        waiting[0].cancel()  # who goes away takes the answer from nobody
+        waiting[0].cancel()  # a cancelled request does not cancel the others
         gate.opened.set()
         pages = await asyncio.gather(*waiting[1:])
         assert len(pages) == 99
@@ -92,10 +92,10 @@ def test_solves_that_wait_are_bounded_in_all_and_for_each_client(gated, monkeypa
     monkeypatch.setattr(solver, "MAX_PENDING_PER_CLIENT", 3)
 
     async def test(engine, gate):
-        flood = [asked(engine, pair, client="page") for pair in PAIRS[:8]]
+        flood = [request(engine, pair, client="page") for pair in PAIRS[:8]]
         await eventually(lambda: sum(task.done() for task in flood) == 5)
         assert {type(task.exception()) for task in flood if task.done()} == {TooMany}
-        others = [asked(engine, pair, client="shop") for pair in PAIRS[8:12]]
+        others = [request(engine, pair, client="shop") for pair in PAIRS[8:12]]
         await eventually(lambda: sum(task.done() for task in others) == 2)
         assert (await engine.rank("home", "plain", client="page")).slots
         gate.opened.set()
@@ -103,14 +103,14 @@ def test_solves_that_wait_are_bounded_in_all_and_for_each_client(gated, monkeypa
         assert sum(isinstance(result, TooMany) for result in results) == 7
         assert not engine.solver.pending
         assert not engine.solver.pending_clients
-        assert await asked(engine, PAIRS[7], client="page")
+        assert await request(engine, PAIRS[7], client="page")
 
     gated(test)
 
 
 def test_a_policy_solved_while_counters_changed_is_not_kept(gated):
     async def test(engine, gate):
-        waiting = asked(engine, ["a"])
+        waiting = request(engine, ["a"])
         await eventually(lambda: gate.threads)
         served = engine.refresher.surfaces["home"]
         old = served.segments[""]
@@ -127,7 +127,7 @@ def test_a_policy_solved_while_counters_changed_is_not_kept(gated):
 
 def test_a_waiting_solve_uses_the_latest_counters(gated):
     async def test(engine, gate):
-        first, second = asked(engine, ["a"]), asked(engine, ["b"])
+        first, second = request(engine, ["a"]), request(engine, ["b"])
         await eventually(lambda: gate.threads)
         served = engine.refresher.surfaces["home"]
         served.segments[""] = new = served.segments[""].copy(0)
@@ -161,7 +161,7 @@ def test_an_item_that_is_paused_while_its_pin_is_solved_is_not_shown(gated):
 def test_a_segment_that_is_deleted_while_it_is_solved_for_is_admitted_again(gated):
     async def test(engine, gate):
         await engine.rank("home", "r0", segment="mobile")
-        first, second = (asked(engine, exclude, segment="mobile") for exclude in (["a"], ["b"]))
+        first, second = (request(engine, exclude, segment="mobile") for exclude in (["a"], ["b"]))
         await eventually(lambda: gate.threads)
         await engine.delete_segment("home", "mobile", actor="test")
         gate.opened.set()

@@ -29,7 +29,7 @@ def segment(losses, name=""):
 
 
 @pytest.mark.parametrize(
-    ("body", "pointer", "said"),
+    ("body", "pointer", "message"),
     [
         ({"slots": 0}, "/slots", "from 1 to 50"),
         ({"slots": 51}, "/slots", "from 1 to 50"),
@@ -63,8 +63,8 @@ def segment(losses, name=""):
         ({"policy": "pbm-ucb", "policy_settings": {"examination": [1.0]}}, "/policy_settings", "examination"),
     ],
 )
-def test_an_invalid_setting_is_refused_with_a_pointer(body, pointer, said):
-    with pytest.raises(Invalid, match=said) as caught:
+def test_an_invalid_setting_is_refused_with_a_pointer(body, pointer, message):
+    with pytest.raises(Invalid, match=message) as caught:
         surface(**body)
     assert caught.value.errors[0]["pointer"] == pointer
 
@@ -208,7 +208,7 @@ def test_no_change_of_settings_or_items_loses_learning(changes):
 
 
 async def shown_to(engine, visitors):
-    """What a hundred visitors see."""
+    """Returns the lists of a hundred visitors."""
     return {slot.item for k in range(100) for slot in (await engine.rank("home", f"{visitors}{k}")).slots}
 
 
@@ -282,7 +282,7 @@ async def test_a_reset_is_audited(engine, store, clock):
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "settings"),
     [
         ("comb-ts", {}),
         ("uniform", {}),
@@ -291,8 +291,8 @@ async def test_a_reset_is_audited(engine, store, clock):
         ("pbm-ucb", {"examination": [1.0, 0.7, 0.5]}),
     ],
 )
-def test_every_policy_that_can_serve_does_so_in_the_same_way(policy, told):
-    @with_engine(policy=policy, policy_settings=told, floor=0.1)
+def test_every_policy_that_can_serve_does_so_in_the_same_way(policy, settings):
+    @with_engine(policy=policy, policy_settings=settings, floor=0.1)
     async def serve(engine, store, clock):
         for k in range(30):
             await visit(engine, f"v{k}", {"a"}, pins={1: "c"} if k % 3 == 0 else {})

@@ -179,7 +179,7 @@ async def test_a_token_is_not_rejected_while_its_secret_cannot_be_read(engine, s
 @with_engine()
 async def test_a_token_signed_while_its_secret_is_deleted_is_not_returned_again(engine, store, clock):
     class Overtaken:
-        """Signs, and before that is told, all secrets are forgotten."""
+        """Signs a token, and deletes all secrets before the token is returned."""
 
         def __init__(self, signer):
             self.numbers, self.sign = signer.numbers, lambda event: (signer.sign(event), forget())[0]
@@ -201,7 +201,7 @@ def test_a_retired_secret_signs_nothing_new():
     rotate_secret(store, now=1000)
     signer, _ = open_secrets(store)
     at = 1000 + GRACE
-    assert signer.read(leaked.sign(moved(at)))  # another process may not have heard of it
+    assert signer.read(leaked.sign(moved(at)))  # within the grace period another process may still sign with it
     with pytest.raises(InvalidToken, match="retired"):
         signer.read(leaked.sign(moved(at + 1)))
     assert signer.read(signer.sign(moved(at + 1)))

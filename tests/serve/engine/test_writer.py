@@ -27,7 +27,7 @@ async def test_nothing_is_lost_while_the_store_fails(engine, store, clock):
     store.broken = "the disk is full"
     results = await asyncio.gather(*(answer(engine, page, [0]) for page in ranked), return_exceptions=True)
     assert {type(result) for result in results} == {Unavailable}
-    assert "the disk is full" not in str(results[0])  # no concern of whoever sends clicks
+    assert "the disk is full" not in str(results[0])  # senders do not learn about the store
     assert "the disk is full" in engine.health()["last_error"]
     assert not engine.health()["ready"]
     for call in (
@@ -63,7 +63,7 @@ async def test_a_fault_in_the_store_does_not_end_the_writer(engine, store, clock
 
 
 class ReadOnly(FakeStore):
-    """A store whose disk is full, while it is ``full``: it can be read as before."""
+    """A store that can be read but not written while it is ``full``."""
 
     full = False
     refusals = 0
@@ -107,7 +107,7 @@ def test_a_service_that_cannot_write_is_not_ready_until_it_can():
 async def test_a_service_whose_store_hangs_is_not_ready(engine, store, clock):
     ranked = await engine.rank("home", "r1")
     await written(engine)
-    with pytest.MonkeyPatch.context() as patch, store.lock:  # no error, and no answer
+    with pytest.MonkeyPatch.context() as patch, store.lock:  # the store hangs without an error
         patch.setattr(writer, "HANG_SECONDS", 0.05)
         answering = asyncio.create_task(answer(engine, ranked, [0]))
         await eventually(lambda: not engine.health()["ready"])
@@ -193,7 +193,7 @@ async def test_decisions_beyond_the_backlog_are_refused(engine, store, clock):
 
 
 def counting_decisions():
-    """A store, and how many decisions were written together each time."""
+    """Returns a store and the list of the sizes of its batches of decisions."""
     store, sizes = FakeStore(), []
     save_events = store.save_events
     store.save_events = lambda events: sizes.append(len(events)) or save_events(events)

@@ -35,7 +35,7 @@ def check(function: Callable[[Store], None]) -> Callable[[Store], None]:
 
 
 def counters(store: Store, surface_id: int = 1) -> dict[str, Any]:
-    """All that has been counted, without zeros and without revisions."""
+    """Returns all counters without zeros and revisions."""
     return {
         segment.name: (
             segment.rounds,
@@ -46,7 +46,7 @@ def counters(store: Store, surface_id: int = 1) -> dict[str, Any]:
 
 
 def counted(events: Sequence[Event]) -> dict[str, Any]:
-    """What the counters must be when exactly these events are settled: slow and obvious."""
+    """Computes the counters after exactly these events have settled; slow and simple."""
     sums: dict[str, Any] = {}
     for event in events:
         increments = increments_of(event)
@@ -106,7 +106,7 @@ def check_segments_are_admitted_up_to_the_limit(store: Store) -> None:
         True
     ] * 2
     assert store.segment_names(1) - {""} == {"a", "b"}
-    assert {one.name for one in store.segments(1, before)} == {"a", "b"}  # other processes hear of them
+    assert {one.name for one in store.segments(1, before)} == {"a", "b"}  # other processes see them
     assert counters(store) == {"a": (0, {}, {}, {}), "b": (0, {}, {}, {})}
     assert clean(store)
 
@@ -278,9 +278,9 @@ def check_a_saved_decision_is_not_overwritten(store: Store) -> None:
     assert store.save_events([other, an_event(3)]) == [first, an_event(3)]
     assert store.find_events([other.id, b"\x00" * 16]) == {first.id: first}
     assert store.open_events() == 3
-    forged = feedback_on(1)
-    forged.event = other
-    store.apply_feedback([forged], NOON)
+    other_list = feedback_on(1)
+    other_list.event = other
+    store.apply_feedback([other_list], NOON)
     assert store.find_events([first.id])[first.id].items == first.items
     assert clean(store)
 

@@ -37,7 +37,7 @@ def sqlite_store(tmp_path: Path) -> Iterator[SqlStore]:
 
 
 def reconnected_with(store: SqlStore, pragma: str) -> object:
-    """While this lasts, the file is as the pragma makes it, however often it is opened."""
+    """Inside the block, every connection to the file runs the pragma."""
 
     def limited(self: SqliteDatabase) -> sqlite3.Connection:
         connection = connect(self)
@@ -52,7 +52,7 @@ def reconnected_with(store: SqlStore, pragma: str) -> object:
 
 
 def fill_until_refused(store: SqlStore) -> int:
-    """Report until the store refuses; the number of the first report that was not acknowledged."""
+    """Sends feedback until the store refuses; returns the number of the first piece that was not acknowledged."""
     for first in range(0, 1_000_000, 50):
         try:
             store.apply_feedback([feedback_on(number) for number in range(first, first + 50)], NOON)
@@ -90,7 +90,7 @@ def test_a_file_without_write_access_is_refused_in_one_sentence(tmp_path: Path) 
     for entry in (*tmp_path.iterdir(), tmp_path):
         entry.chmod(0o555 if entry.is_dir() else 0o444)
     if user == 0:
-        # Nobody must be able to come as far as this folder, or the refusal would be about another one.
+        # The user nobody must be able to reach this folder, or the error would be about another one.
         for folder in tmp_path.parents:
             if folder.stat().st_mode & 0o005 != 0o005:
                 folder.chmod(0o755)
@@ -163,7 +163,7 @@ def _reporting_through_restarts(server: PostgresServer, store: SqlStore) -> tupl
         for mode in ("fast", "immediate"):
             wait_for_more(acknowledged, 40)
             server.stop(mode)
-            wait_for_more(sentences, 2)  # one may be of a call that was under way
+            wait_for_more(sentences, 2)  # one may belong to a call that was already running
             server.start()
             wait_for_more(acknowledged, 80)
     finally:

@@ -56,7 +56,7 @@ def test_shuffled_duplicated_and_split_feedback_gives_the_same_counters(
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store beside a dictionary of events: whatever is done, both agree, and so do the counters and the log."""
+    """Compares a store with a dictionary of events, and its counters with its log, after random operations."""
 
     postgres: PostgresServer | None = None
     folder: Path

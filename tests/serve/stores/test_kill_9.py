@@ -30,9 +30,9 @@ def test_several_processes_on_one_database_count_exactly(postgres: PostgresServe
     children = [kills.started_child(place, 1000 * k, count) for k in range(4)]
     acknowledged = kills.Acknowledged()
     for k, child in enumerate(children):
-        said, _ = child.communicate()
+        printed, _ = child.communicate()
         assert child.returncode == 0
-        assert said.split()[1:] == [b"%d" % seed for seed in range(1000 * k, 1000 * k + count)]
+        assert printed.split()[1:] == [b"%d" % seed for seed in range(1000 * k, 1000 * k + count)]
         for seed in range(1000 * k, 1000 * k + count):
             acknowledged.add(kills.batch_of(seed))
     assert acknowledged.problems(store, []) == []

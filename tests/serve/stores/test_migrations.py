@@ -69,7 +69,7 @@ OPEN_TOKEN = (
 
 
 def write_version_3(place: str) -> None:
-    """Make a store as version 3 had it, when notes were kept of items that are away: a is paused and d removed."""
+    """Make a store as version 3 had it, when facts were stored on absent items: a is paused and d removed."""
     sql = Path(__file__).with_name("version3.sqlite.sql").read_text(encoding="utf-8")
     if not place.startswith("postgres"):
         with closing(sqlite3.connect(place)) as connection:

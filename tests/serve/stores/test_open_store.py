@@ -108,7 +108,7 @@ def test_a_file_with_two_names_is_refused_under_both_and_can_be_read(tmp_path: P
 
 
 def test_a_refused_owner_leaves_the_locks_of_the_first_alone(tmp_path: Path) -> None:
-    """Closing any descriptor of a file drops the locks of the process; a reader would then remove the log of writes."""
+    """Closing a descriptor of a file releases the locks of the process; a reader would then delete the WAL."""
     path = tmp_path / "store.db"
     store = open_store(str(path))
     store.save_surface(a_surface(), [], [])

@@ -39,10 +39,10 @@ def test_a_migrated_store_is_identical_and_usable(direction: str, tmp_path: Path
     places = [str(tmp_path / "store.db"), postgres.fresh_address()]
     source, target = map(open_store, places if direction == "to postgres" else reversed(places))
     filled(source)
-    told: list[int] = []
-    moved = migrate(source, target, told.append)
+    progress: list[int] = []
+    moved = migrate(source, target, progress.append)
     assert everything(source) == everything(target)
-    assert sum(told) == moved.rows == source.count_rows()
+    assert sum(progress) == moved.rows == source.count_rows()
     assert moved.target.clean
     assert moved.target.events == 500
     for store in (source, target):
