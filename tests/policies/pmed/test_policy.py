@@ -63,7 +63,7 @@ def next_queue(state, alpha=1.0):
         if any(state.counts.shown[i, j] < alpha * sqrt(log_t) for j, i in enumerate(cyclic)):
             lists.append(cyclic)
     left = {(i, j): inf if base[j] == i else state.counts.shown[i, j] for i in range(n) for j in range(m)}
-    for k in range(state.plan.found[0]):
+    for k in range(state.plan.n_lists[0]):
         ranking = tuple(state.planned[state.plan.lists[k]].tolist())
         need, pairs = state.plan.weights[k] * log_t, [(i, j) for j, i in enumerate(ranking)]
         have = min(left[pair] for pair in pairs)
@@ -90,7 +90,7 @@ def test_every_pass_is_the_one_of_the_definition(n, m):
 
 @pytest.mark.parametrize("learner", [PMED, policy("pmed", alpha=3.0)], ids=["alpha=1", "alpha=3"])
 @pytest.mark.parametrize(("n", "m"), [*SHAPES, (12, 3)])
-def test_the_queue_never_outgrows_its_room_and_says_how_likely_pairs_are(learner, n, m):
+def test_the_queue_never_exceeds_its_capacity_and_gives_the_propensities(learner, n, m):
     rng = np.random.default_rng(1)
     state = learner.init(n, m)
     for _ in range(200):
@@ -112,13 +112,13 @@ def test_every_pair_is_shown_often_enough(n, m):
             assert state.counts.shown.min() >= sqrt(log(t - 1)) - 1.0
 
 
-def test_alpha_asks_for_more():
+def test_a_larger_alpha_explores_more():
     few, many = (trained(policy("pmed", alpha=alpha), 6, 3, 800).counts.shown.min() for alpha in (1.0, 10.0))
     assert few < 10.0 * sqrt(log(800.0)) - 1.0 <= many
 
 
 @pytest.mark.parametrize("world", ["paper/stochastic", "yandex/stochastic"])
-def test_the_fit_is_the_most_likely_one_with_positions_in_order(world):
+def test_the_fit_has_the_maximum_likelihood_with_positions_in_order(world):
     passes = 0
     for t, state, _, _ in rounds_of(PMED, bothworlds.world(world), 400):
         if t % 20 == 1 and t > 20 and state.fit.a.any():
@@ -138,7 +138,7 @@ def test_the_fit_is_the_most_likely_one_with_positions_in_order(world):
     assert passes > 5
 
 
-def test_the_plan_tells_every_alternative_apart_at_the_least_cost():
+def test_the_plan_distinguishes_every_alternative_at_the_least_cost():
     state = trained(PMED, 5, 3, 500)
     theta, kappa = np.exp(state.planner.alternative.log_theta), np.exp(state.planner.alternative.log_kappa)
     np.testing.assert_allclose(theta, np.exp(state.planned_a[state.planned]), rtol=0.01)
@@ -148,7 +148,7 @@ def test_the_plan_tells_every_alternative_apart_at_the_least_cost():
     assert cost == pytest.approx(reference.least_exploration(theta, kappa)[0], rel=1e-3)
 
 
-def test_a_plan_is_made_anew_only_when_the_fit_has_moved():
+def test_a_plan_is_recomputed_only_when_the_fit_has_moved():
     plans = {}
     for refit in (0.0, 0.01, 0.1):
         state = trained(policy("pmed", refit=refit), 5, 3, 500)

@@ -63,21 +63,22 @@ def make_bench(rows: int, groups: int, m: int) -> Bench:
 
 @inner_kernel
 def _of_group(bench: Bench, g: int, first: int, last: int) -> Workspace:
+    """Return the workspace of one group, as views of the arrays of all groups."""
     return Workspace(
-        bench.a[first:last],
-        bench.b[g],
-        bench.items[0, first:last],
-        bench.room[0],
-        bench.items[1, first:last],
-        bench.room[1],
-        bench.items[2, first:last],
-        bench.room[2],
-        bench.curvature[first:last],
-        bench.edges,
-        bench.room[3],
-        bench.room[4],
-        bench.fitted[first:last],
-        bench.block[g],
+        a=bench.a[first:last],
+        b=bench.b[g],
+        gain_a=bench.items[0, first:last],
+        gain_b=bench.room[0],
+        weight_a=bench.items[1, first:last],
+        weight_b=bench.room[1],
+        step_a=bench.items[2, first:last],
+        step_b=bench.room[2],
+        curvature=bench.curvature[first:last],
+        edges=bench.edges,
+        row=bench.room[3],
+        drive=bench.room[4],
+        fitted=bench.fitted[first:last],
+        block=bench.block[g],
     )
 
 
