@@ -31,7 +31,7 @@ ROW_CHECKS: dict[int, tuple[str, str]] = {
     7: ("impressions", "must be a whole number from 0 up"),
     8: ("clicks", "must be a whole number from 0 up"),
     9: ("clicks", "must not be more than impressions"),
-    10: ("", "the line has a column of this format that the first lines lack; add it to the first line, as null if necessary"),
+    10: ("", "the line has a column of this format that the first lines lack; add it there, as null if necessary"),
     11: ("learn", "must be true or false"),
     12: ("position", f"must be at most {LAST_POSITION:,}"),
 }
