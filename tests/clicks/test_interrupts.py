@@ -1,4 +1,4 @@
-"""Ctrl-C ends the commands that work on click logs, without a traceback and without half-written files."""
+"""Ctrl+C ends the commands that work on click logs, without a traceback and without half-written files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.clicks import evaluate, generate
+from bothworlds.clicks import evaluate, generate, replay
 from bothworlds.clicks.offpolicy import pages, policy_training
+from bothworlds.clicks.offpolicy import replay as replay_module
 from bothworlds.clicks.offpolicy.impressions import open_impressions
 from bothworlds.clicks.reading import duckdb_relations
 from bothworlds.clicks.reading.duckdb_relations import connect, run
@@ -77,10 +78,8 @@ def test_a_policy_learns_and_decides_a_little_at_a_time(monkeypatch, rng):
 
 
 def test_replay_reports_every_page(monkeypatch, rng):
-    from bothworlds.clicks.offpolicy import replay
-
     monkeypatch.setattr(pages, "PAGES", 70)
-    seen = reports(monkeypatch, replay)
+    seen = reports(monkeypatch, replay_module)
     replay(
         as_log(*draw_pages(rng, UNIFORM, np.full((3, 2), 0.5), 500), UNIFORM.marginals), bothworlds.policy("uniform")
     )
@@ -131,7 +130,7 @@ def test_a_figure_that_is_interrupted_leaves_the_one_before(tmp_path, monkeypatc
 
 
 def interrupt_at(words, *command, folder):
-    """Run a command on a terminal, press Ctrl-C once it shows these words: its exit status and all it showed."""
+    """Run a command on a terminal, press Ctrl+C once it shows these words: its exit status and all it showed."""
     ours, theirs = os.openpty()
     arguments = [sys.executable, "-m", "bothworlds", *map(str, command)]
     environment = {**os.environ, "COLUMNS": "100", "TMPDIR": str(folder)}

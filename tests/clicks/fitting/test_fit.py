@@ -213,14 +213,14 @@ def test_threads_change_nothing(monkeypatch):
         np.testing.assert_array_equal(several[name].position_spread.error, one[name].position_spread.error)
 
 
-# What is wrong with what was asked for
+# Invalid options
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"method": "svd"}, "method must be"),
-        ({"iterations": 5}, "passes of method 'em'"),
+        ({"iterations": 5}, "only for method 'em'"),
         ({"method": "em", "iterations": 0}, "at least 1"),
         ({"method": "em", "ordered": True}, "needs method 'newton'"),
         ({"prior": -1.0}, "prior must be"),
@@ -232,7 +232,7 @@ def test_threads_change_nothing(monkeypatch):
         ({"replications": 1}, "replications must be"),
     ],
 )
-def test_impossible_settings_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         fit(generated(), **options)
 

@@ -36,7 +36,7 @@ def test_estimates_equal_their_formulas(logged, paged):
         assert found.estimate(name).value == pytest.approx(values.sum())
 
 
-def test_the_error_of_the_whole_page_is_that_of_page_sums(logged):
+def test_the_message_the_whole_page_is_that_of_page_sums(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(TARGET))
     w = (TARGET / logging.marginals)[ranking, np.arange(2)]
@@ -207,10 +207,10 @@ def test_the_table_has_a_row_for_every_estimate(logged):
 
 
 @pytest.mark.parametrize(
-    ("target", "error_of"),
+    ("target", "message"),
     [
         (list("abc"), "3 items and the log 2 positions"),
-        (list("aa"), "every item once"),
+        (list("aa"), "must not repeat an item"),
         (["a", "nobody"], "never shows item 'nobody'"),
         ("ab", "target must be"),
         (7, "target must be"),
@@ -221,9 +221,9 @@ def test_the_table_has_a_row_for_every_estimate(logged):
         ({"a": [float("nan"), 0.0]}, "at most 1"),
     ],
 )
-def test_targets_that_make_no_sense_are_refused(logged, target, error_of):
+def test_targets_that_make_no_sense_are_refused(logged, target, message):
     logging, ranking, clicks = logged
-    with pytest.raises(ValueError, match=error_of):
+    with pytest.raises(ValueError, match=message):
         evaluate(as_log(ranking, clicks, logging.marginals), target)
 
 
@@ -277,7 +277,7 @@ def test_a_model_that_clicks_do_not_follow_is_doubted(rng):
     logging = logging_policy(4, 2, rng)
     for rates, doubted in ((RATES, False), (wild, True)):
         found = evaluate(as_log(*pages(rng, logging, rates, 20_000), logging.marginals), list("ab"))
-        assert any("do not follow its model" in warning for warning in found.warnings) == doubted
+        assert any("do not follow the model" in warning for warning in found.warnings) == doubted
 
 
 def test_a_model_that_is_wrong_at_positions_is_doubted_though_its_errors_cancel_out(rng):
@@ -341,7 +341,7 @@ def test_warnings_use_the_names_of_tables_for_estimators(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), {"a": [0.5, 0], "b": [0, 1], "new": [0.5, 0]})
     message = " ".join(found.warnings)
-    assert "Inverse propensity and clipped know no clicks there" in message
+    assert "Inverse propensity and clipped count no clicks there" in message
     assert not any(f"{name} " in message for name in ("ips", "snips", "dr"))
 
 

@@ -50,11 +50,11 @@ def test_feedback_without_names_and_positions_is_one_position_of_numbered_items(
 
 
 @pytest.mark.parametrize(
-    ("feedback", "error_of"),
+    ("feedback", "message"),
     [
         ({"action": [0]}, "reward is missing"),
         ({"action": [0.5], "reward": [0]}, "whole numbers"),
-        ({"action": [0, 1], "reward": [0]}, "as long"),
+        ({"action": [0, 1], "reward": [0]}, "the same length"),
         ({"action": [0], "reward": [0.5]}, "0 or 1"),
         ({"action": [-1], "reward": [0]}, "from 0"),
         ({"action": [2], "reward": [0], "action_names": ["a", "b"]}, "from 0 to 1"),
@@ -63,8 +63,8 @@ def test_feedback_without_names_and_positions_is_one_position_of_numbered_items(
         ([0, 1], "must be a dictionary of fields; got list"),
     ],
 )
-def test_feedback_that_makes_no_sense_is_refused(feedback, error_of):
-    with pytest.raises(ValueError, match=error_of):
+def test_feedback_that_makes_no_sense_is_refused(feedback, message):
+    with pytest.raises(ValueError, match=message):
         from_obp(feedback)
 
 

@@ -193,7 +193,7 @@ def test_items_are_numbered_in_the_order_of_their_names():
 
 def test_a_policy_that_learns_with_propensities_needs_a_log_that_has_them(logged):
     logging, ranking, clicks = logged
-    with pytest.raises(ValueError, match="ftrl-pbm learns with propensities, and the log has none"):
+    with pytest.raises(ValueError, match="ftrl-pbm needs propensities, and the log has none"):
         evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), bothworlds.policy("ftrl-pbm"))
 
 

@@ -83,10 +83,10 @@ def test_a_log_of_rotations_is_refused_though_its_propensities_are_uniform(rng):
 
 @pytest.mark.parametrize("target", ["uniform", ["a", "b"], None])
 def test_only_policies_are_replayed(target):
-    with pytest.raises(ValueError, match=r"replay plays a policy, as bothworlds\.policy"):
+    with pytest.raises(ValueError, match=r"replay needs a policy, such as bothworlds\.policy"):
         replay({"item": ["a"], "position": [1], "click": [0], "propensity": [1.0]}, target)
 
 
 def test_a_log_without_propensities_is_refused(rng):
-    with pytest.raises(ValueError, match="without propensity"):
+    with pytest.raises(ValueError, match="have no propensity"):
         replay(uniform_log(rng, 60, propensity=False), bothworlds.policy("uniform"))
