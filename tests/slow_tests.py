@@ -42,6 +42,17 @@ SLOW_TESTS = frozenset(
         "test_names_with_commas_are_quoted_as_in_csv_or_in_a_json_list",
         "test_no_other_optimiser_finds_more",
         "test_whatever_has_named_columns_is_a_log",
+        # policies
+        "test_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds",
+        "test_decided_lists_follow_the_marginals",
+        "test_every_possible_shape_is_played",
+        "test_every_round_is_one_step_from_the_last",
+        "test_every_round_is_that_of_the_plain_twin",
+        "test_it_shows_the_leader_once_in_a_cycle_and_the_best_neighbour_otherwise",
+        "test_kl_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds",
+        "test_lists_are_drawn_from_that_law",
+        "test_propensities_are_the_frequencies_of_many_draws",
+        "test_the_law_of_the_chain_is_the_posterior",
         # service
         "test_a_client_that_pipelines_waits_its_turn",
         "test_a_log_that_breaks_off_in_the_middle_is_no_whole_answer",
