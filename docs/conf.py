@@ -68,7 +68,7 @@ def _drop_field_numbers(app, what, name, obj, options, lines):
 
 
 # Paragraphs that the docstring of every policy has.
-_HEADINGS = re.compile(r"^(Needs to be told|Needs to know|Needs|Guarantee|Known failure): ?(.*)$")
+_HEADINGS = re.compile(r"^(Requires|Needs to be told|Guarantee|Known failure): ?(.*)$")
 
 
 def _start_paragraphs_at_headings(app, what, name, obj, options, lines):
@@ -125,7 +125,7 @@ def _policy_page(name):
     path = policy_class.__module__.replace(".", "/")
     directive = f".. autoclass:: {policy_class.__module__}.{policy_class.__qualname__}\n   :no-members:"
     needs = ", ".join(described.needs) or "nothing"
-    return f"# {name}\n\n*Needs to know:* {needs}. *Source:* `src/{path}.py`\n\n```{{eval-rst}}\n{directive}\n```\n"
+    return f"# {name}\n\n*Requires:* {needs}. *Source:* `src/{path}.py`\n\n```{{eval-rst}}\n{directive}\n```\n"
 
 
 def _fill_tables(app, docname, source):
