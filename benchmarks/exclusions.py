@@ -18,7 +18,7 @@ import numpy as np
 from bothworlds import policies
 from bothworlds.arena.figures import PALETTE, drawing
 from bothworlds.serve.engine.engine import surface_rules
-from bothworlds.serve.engine.engine.learner import policy_of, served, sums_of
+from bothworlds.serve.engine.learner import policy_of, served, sums_of
 from bothworlds.serve.model import EVERYBODY, Event, Segment, Surface
 from bothworlds.serve.settlement import increments_of
 from bothworlds.serve.stores.additions import Additions

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any
 
-from bothworlds.serve.engine.engine.engine import Engine
-from bothworlds.serve.engine.engine.tokens import DRAW_KEY
+from bothworlds.serve.engine.engine import Engine
+from bothworlds.serve.engine.tokens import DRAW_KEY
 from bothworlds.serve.engine_types import Feedback, Ranked, Result
 
 from .fakes import FakeStore

@@ -9,8 +9,8 @@ import pytest
 
 from bothworlds.serve.dashboard import text
 from bothworlds.serve.dashboard.view_model import likeliest
-from bothworlds.serve.engine.engine.learner import Sums, policy_of
-from bothworlds.serve.engine.engine.served_surface import Display, Shelf
+from bothworlds.serve.engine.learner import Sums, policy_of
+from bothworlds.serve.engine.served_surface import Display, Shelf
 from bothworlds.serve.model import ONE, Item, Surface, SurfaceSettings
 from bothworlds.serve.reports.exploration_cost import LITTLE, cost_of, is_settled
 from bothworlds.serve.reports.item_rates import MINUTE
