@@ -422,7 +422,7 @@ async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engi
         await visit(engine, f"v{k}", {"a", "b"})
     report = await engine.report("home", until=clock() + 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(item_rates, "latest", None)
+        patch.setattr(item_rates, "latest_events", None)
         headline = await engine.headline("home")
     assert headline["uplift"] == report["uplift"]
     assert headline["pages"] == report["headline"]["pages"] > 0
@@ -434,9 +434,9 @@ async def test_a_headline_tells_the_same_as_a_report_without_reading_events(engi
 @with_engine()
 async def test_those_who_watch_a_dashboard_do_not_read_the_log_again_and_again(engine, store, clock):
     await visit(engine, "v", {"a"})
-    read, latest = [], item_rates.latest
+    read, latest = [], item_rates.latest_events
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(item_rates, "latest", lambda *arguments: read.append(arguments) or latest(*arguments))
+        patch.setattr(item_rates, "latest_events", lambda *arguments: read.append(arguments) or latest(*arguments))
         for _ in range(5):
             clock.at += 1000
             await engine.report("home")

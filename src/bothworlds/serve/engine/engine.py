@@ -20,12 +20,14 @@ from ..engine_types import Feedback, Invalid, Ranked, Result, Slot, Unavailable,
 from ..ids import REQUEST_LENGTH, checked_name, event_id_of, now_ms, parse_event_id, seed_of
 from ..model import EVERYBODY, Event, Report, Surface
 from ..reports import report as reports
-from ..reports.item_rates import Asked, Rates
-from ..reports.report_types import SegmentLine
+from ..reports.inputs import DAY, ReportRequest
+from ..reports.item_rates import ItemRateCache
+from ..reports.report_types import Headline, SegmentLine, SurfaceReport
 from ..stores.base import Store, StoreError
 from . import log_rows, views
 from .learner import rehearse, sums_of
 from .refresher import Refresher
+from .report_inputs import surface_state
 from .segments import SegmentRegistry
 from .served_surface import Choice, Display, signature_of
 from .solver import Solver
@@ -75,7 +77,7 @@ class Engine(Administration):
         self._writer = Writer(store, clock, self._refresher.changed)
         self._recent: dict[bytes, Ranked] = {}
         self._results: Counter[tuple[int, str]] = Counter()
-        self._rates = Rates()
+        self._rates = ItemRateCache()
         self._running = False
         self._secrets_read = self._secrets_followed = -math.inf
         self._secrets_guard = threading.Lock()  # who has read them first is first to use them
@@ -388,23 +390,27 @@ class Engine(Administration):
 
     async def report(
         self, surface: str, *, since: int | None = None, until: int | None = None, segment: str | None = None
-    ) -> dict[str, Any]:
-        """How a surface does: learner against holdout, items, learning, and whether visitors have changed."""
+    ) -> SurfaceReport:
+        """Return how a surface does: learner against holdout, items, learning, and whether visitors have changed."""
         display = self._display(surface)
         if segment is not None and segment not in display.shelves:
             raise Unknown(f"surface {surface!r} has no segment {segment!r}")
         now = self._clock()
-        asked = Asked(display, segment, since if since is not None else now - reports.DAY, until or now, now)
-        if asked.since >= asked.until:
+        since, until = since if since is not None else now - DAY, until or now
+        if since >= until:
             raise Invalid("since must be before until", "/since")
-        report = await self._in_thread(reports.report_of, self._store, asked, self._rates, self._results)
+        report = await self._in_thread(self._make_report, display, segment, since, until, now)
         report["warnings"] += self._complaints()
         return report
 
-    async def headline(self, surface: str) -> dict[str, Any]:
-        """The pages, clicks per page and uplift of the last day, and the uplift now: what fits on one line."""
+    def _make_report(self, display: Display, segment: str | None, since: int, until: int, now: int) -> SurfaceReport:
+        state = surface_state(display, segment, self._results[display.surface.id, "duplicate"])
+        return reports.surface_report(self._store, ReportRequest(state, segment, since, until, now), self._rates)
+
+    async def headline(self, surface: str) -> Headline:
+        """Return pages, clicks per page and uplift of the last day, and the uplift now; reads no events."""
         display, now = self._display(surface), self._clock()
-        return await self._in_thread(reports.headline_of, self._store, display, now)
+        return await self._in_thread(lambda: reports.headline(self._store, surface_state(display), now))
 
     def health(self) -> dict[str, Any]:
         """Whether it is ready, and how it is doing."""

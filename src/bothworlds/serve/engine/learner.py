@@ -20,7 +20,7 @@ from ...core import Ledger
 from ...geometry.uniform_mixture import mixed
 from ...kernels import Floats, Ints
 from ...policies import Policy
-from ...policies.marginals import counted_marginals, known_marginals
+from ...policies.marginals import counted_marginals, entropy_of, known_marginals
 from ..engine_types import Slot
 from ..model import EVERYBODY, MOST_EVER, ONE, Eligibility, Item, Segment, Surface, SurfaceSettings
 from .list_sampler import Wheel, make_wheel, spin
@@ -135,10 +135,7 @@ class Served:
     @property
     def entropy(self) -> float:
         """How undecided the lists are, in nats for every free slot: log n if uniform, 0 if always the same."""
-        if not self.free:
-            return 0.0
-        x = self.marginals[self.marginals > 0.0]
-        return float(-(x * np.log(x)).sum() / len(self.free))
+        return entropy_of(self.marginals)
 
 
 def policy_of(settings: SurfaceSettings) -> Policy:

@@ -18,7 +18,7 @@ from tests.serve.listening import listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "page"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "page"
 LIST = "".join(f'<li data-bw-item="{name}"><a href="#{name}">{name}</a></li>' for name in "abcd")
 PAGE = f'<!doctype html><script src="/static/bothworlds.js"></script><ul id="list">{LIST}</ul>'
 
