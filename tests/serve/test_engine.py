@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from bothworlds.serve.engine.engine import surface_rules
+from bothworlds.serve.engine import surface_rules
 from bothworlds.serve.engine_types import Conflict, Feedback, Invalid, Unknown
 from bothworlds.serve.reports import item_rates
 
