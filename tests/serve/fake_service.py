@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from bothworlds.serve.dashboard.routes import routes as pages
+from bothworlds.serve.http.operations import OPERATIONS
 from tests.serve.fake_engine import FakeEngine, audit
 
 
@@ -30,7 +31,7 @@ class FakeService:
                 Route("/healthz", self.healthy),
                 Route("/readyz", self.healthy),
                 *more_routes,
-                *pages(engine or FakeEngine(), audit=audit),
+                *pages(engine or FakeEngine(), audit=audit, operations=OPERATIONS),
             ],
             middleware=[Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])],
         )

@@ -12,7 +12,7 @@ from bothworlds.geometry.uniform_mixture import mixed
 from bothworlds.policies import policy
 from bothworlds.policies.marginals import known_marginals
 from bothworlds.serve.dashboard import text
-from bothworlds.serve.dashboard.view_model import likeliest
+from bothworlds.serve.dashboard.view_model import most_likely_rows
 from bothworlds.serve.reports.exploration_cost import MAX_COST, exploration_cost, is_settled
 from bothworlds.serve.reports.inputs import MINUTE, SegmentState
 from tests.serve.running import ITEMS, answer, refreshed, with_engine
@@ -34,7 +34,7 @@ async def visits(engine, clock, rng, numbers, apart_ms):
 
 
 def texts(report, headline):
-    verdicts = (text.verdict(report), text.in_short(headline))
+    verdicts = (text.surface_verdict(report), text.headline_verdict(headline))
     return [f"{verdict.sentence} {verdict.meaning}" for verdict in verdicts]
 
 
@@ -43,7 +43,7 @@ async def test_a_young_surface_is_still_learning_and_is_compared_once_it_has_set
     rng = np.random.default_rng(5)
     await visits(engine, clock, rng, range(600), 20)
     report, headline = await engine.report("home", until=clock.at + 1), await engine.headline("home")
-    assert [ITEMS[row] for row in likeliest(report["marginals"], 2)] == OWN_ORDER
+    assert [ITEMS[row] for row in most_likely_rows(report["marginals"], 2)] == OWN_ORDER
     assert report["uplift"]["enough"]
     assert report["uplift"]["high"] < 0.0  # exploration is averaged in
     assert not report["learning"]["settled"]
@@ -62,7 +62,7 @@ async def test_a_young_surface_is_still_learning_and_is_compared_once_it_has_set
     assert report["recent"]["since"] >= start - MINUTE
     assert report["recent"]["headline"]["pages"] <= report["learning"]["rounds"] - 1000
     for shown in texts(report, headline):
-        assert text.against_holdout(report["recent"]["uplift"]) in shown
+        assert text.compared_with_holdout(report["recent"]["uplift"]) in shown
         assert "Still learning" not in shown
 
 

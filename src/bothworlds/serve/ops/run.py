@@ -71,6 +71,7 @@ def open_service(config: Config, json_log: bool) -> Opened:
     from ..dashboard.routes import routes
     from ..engine.engine import Engine
     from ..http.app import Service
+    from ..http.operations import OPERATIONS
     from ..observability.metrics import Metrics
     from ..stores.factory import open_store
 
@@ -80,7 +81,7 @@ def open_service(config: Config, json_log: bool) -> Opened:
         shared = is_postgres(config.store)
         engine: Any = Engine(store, refresh_ms=config.refresh_ms, refresh_events=config.refresh_events, shared=shared)
         metrics = Metrics()
-        pages = routes(engine, latency=metrics.latency, audit=store.audit)
+        pages = routes(engine, latency=metrics.latency, audit=store.audit, operations=OPERATIONS)
         hosts = () if keyed else own_names(config.host)
         service = Service(
             engine, store, config, keys_required=keyed, pages=pages, hosts=hosts, json_log=json_log, metrics=metrics
