@@ -174,7 +174,7 @@ def test_without_a_holdout_no_uplift_is_shown():
 
 def test_every_part_of_the_report_is_on_the_page():
     page = dashboard()
-    for expected in (*NAMES, "30.0%", "29.7% to 30.3%", "27,000", "2.90 of 8.10", "6b1f0c9a2e4d", "240",
+    for expected in (*NAMES, "30.0%", "29.7% to 30.3%", "27,000", "2.90 of at most 8.10 nats", "6b1f0c9a2e4d", "240",
                  "The order has settled after 810,000 pages; exploration costs about 1% of the clicks",
                  "Visitors click as usual", "pause: Bar stool", "key 3f", "commit lag"):  # fmt: skip
         assert expected.lower() in page.text.lower()
@@ -327,6 +327,8 @@ def test_one_page_is_singular():
 def test_the_page_states_what_it_leaves_out_and_how_slots_count():
     page = dashboard(surfaces=[surface_of([f"item {i}" for i in range(12)])])
     assert "The charts have the 10 most likely of 12 items." in page.text
+    many = dashboard(surfaces=[surface_of([f"item {i}" for i in range(30)])])
+    assert "The table has the 25 most likely of 30 items. Each segment has its own order." in many.text
     assert "Slots count from 1 here and from 0 in the API." in page.text
     assert "Duplicate feedback since the service started" in page.text
     assert "Pages waiting on all surfaces (counted every 5 s)" in page.text
