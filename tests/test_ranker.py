@@ -84,7 +84,7 @@ def test_items_may_be_any_names(items):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"items": ["a", "b", "a"]}, "items must be different; 'a' is there twice"),
+        ({"items": ["a", "b", "a"]}, "items must be different; 'a' occurs twice"),
         ({"items": [["a"], ["b"]]}, "items must be"),
         ({"items": None}, "items must be"),
         ({"items": 5}, "items must be"),
@@ -199,7 +199,7 @@ def test_repeated_feedback_is_refused():
     ranker = Ranker(PAGES, 3, seed=0)
     shown = ranker.rank()
     ranker.feedback(shown.id, [])
-    with pytest.raises(ValueError, match=f"id {shown.id} has had its feedback already"):
+    with pytest.raises(ValueError, match=f"id {shown.id} had its feedback already"):
         ranker.feedback(shown.id, [])
 
 
@@ -260,13 +260,13 @@ def test_a_batch_is_learned_as_a_whole_or_not_at_all():
     assert future(ranker) == future(untouched)
 
 
-def test_the_oldest_of_too_many_rankings_is_forgotten():
+def test_the_oldest_of_too_many_rankings_is_dropped():
     ranker = Ranker(PAGES, 3, seed=0, max_pending=3)
     shown = [ranker.rank() for _ in range(5)]
     assert ranker.pending == 3
-    for forgotten in shown[:2]:
-        with pytest.raises(ValueError, match=f"id {forgotten.id} .*forgotten with more than 3 waiting"):
-            ranker.feedback(forgotten.id, [])
+    for dropped in shown[:2]:
+        with pytest.raises(ValueError, match=f"id {dropped.id} .*was dropped: at most 3 wait"):
+            ranker.feedback(dropped.id, [])
     for kept in shown[2:]:
         ranker.feedback(kept.id, [])
     assert ranker.pending == 0

@@ -1,4 +1,4 @@
-"""The public checks: ours pass, correct ones of others pass, broken ones are caught by the check meant for them."""
+"""The public checks: correct policies and worlds pass, and each broken one fails the check meant for it."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def test_a_failure_names_the_policy():
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        (RollsItsOwnDice, "it draws randomness of its own instead of from the rng it is given"),
-        (DrawsFromItsOwnGenerator, "it draws randomness of its own instead of from the rng it is given"),
-        (LearnsAtRandom, "learn draws randomness of its own, or something is kept outside the state"),
-        (LearnsOnItself, "learn draws randomness of its own, or something is kept outside the state"),
-        (CountsQuestions, "deciding must leave no trace in the state"),
+        (RollsItsOwnDice, "decide must draw from the rng that is passed, not from its own"),
+        (DrawsFromItsOwnGenerator, "decide must draw from the rng that is passed, not from its own"),
+        (LearnsAtRandom, "learn draws random numbers, or something is stored outside the state"),
+        (LearnsOnItself, "learn draws random numbers, or something is stored outside the state"),
+        (CountsQuestions, "decide must not change the state"),
         (ReturnsAList, r"decide must return a Decision of two arrays, ranking and propensity; got \["),
         (ReturnsNothing, r"decide must return a Decision of two arrays, ranking and propensity; got None"),
         (RanksWithAList, r"decide must return a Decision of two arrays, .* got Decision\(ranking=\["),
