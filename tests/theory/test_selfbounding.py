@@ -76,7 +76,7 @@ def test_where_all_is_equal_there_is_nothing_to_bound():
 
 
 def test_too_many_lists_are_refused():
-    with pytest.raises(ValueError, match=r"20 items at 10 positions make .* too many"):
+    with pytest.raises(ValueError, match=r"20 items at 10 positions make .* more than the limit"):
         self_bounding_constant(np.linspace(0.1, 0.9, 20), np.linspace(0.1, 0.9, 10))
 
 
