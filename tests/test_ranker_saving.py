@@ -90,7 +90,7 @@ def test_settled_and_dropped_rankings_stay_so_after_loading(tmp_path):
 @pytest.mark.parametrize(
     "items", [["a", "b"], [1, 2, 3], [-5, 10**30], ["ü", "日本", "a b", "", "\ud800"], ["1", 1]], ids=repr
 )
-def test_names_come_back_as_they_were(items, tmp_path):
+def test_names_are_restored_with_their_types(items, tmp_path):
     Ranker(items, 2, seed=0).save(tmp_path / "ranker")
     loaded = Ranker.load(tmp_path / "ranker")
     assert loaded.items == tuple(items)
@@ -157,7 +157,7 @@ class Trap:
         return (Path.touch, (self.path,))
 
 
-def test_a_file_with_a_trap_is_refused_and_the_trap_stays_shut(tmp_path):
+def test_a_file_with_a_pickle_is_refused_and_not_executed(tmp_path):
     for name in ("header", "state/loss"):
         np.savez(tmp_path / "trap.npz", allow_pickle=True, **{name: np.array([Trap(tmp_path / "sprung")])})
         with pytest.raises(ValueError, match="not a saved ranker"):
@@ -209,7 +209,7 @@ def test_a_wrong_file_is_refused_by_name(make, tmp_path):
         Ranker.load(tmp_path / "wrong")
 
 
-def test_a_missing_file_is_missing(tmp_path):
+def test_a_missing_file_raises_file_not_found(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         Ranker.load(tmp_path / "nowhere")
 
@@ -247,7 +247,7 @@ def test_the_state_of_another_policy_is_refused(tmp_path):
         Ranker.load(tmp_path / "ranker", policy=policy("ftrl-pbm"))
 
 
-def test_a_policy_that_nobody_registered_has_to_be_passed_again(tmp_path):
+def test_an_unregistered_policy_must_be_passed_to_load(tmp_path):
     experienced(policy=EpsilonGreedy()).save(tmp_path / "ranker")
     with pytest.raises(ValueError, match="policy"):
         Ranker.load(tmp_path / "ranker")
@@ -287,7 +287,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("make", STATES.values(), ids=STATES.keys())
-def test_a_state_may_be_made_of_what_one_likes(make, tmp_path):
+def test_a_state_may_have_any_structure(make, tmp_path):
     class Plain(Stranger):
         """Uniform lists, whatever the state."""
 
@@ -342,7 +342,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(owner, verb, failure
     assert (tmp_path / "ranker").read_bytes() != before
 
 
-def test_a_missing_folder_is_missing(tmp_path):
+def test_a_missing_folder_raises_file_not_found(tmp_path):
     with pytest.raises(FileNotFoundError):
         experienced(1).save(tmp_path / "nowhere" / "ranker")
 
