@@ -1,4 +1,4 @@
-"""The ranker: what a program sees, and what it may say and when."""
+"""The ranker: rankings, feedback, learned probabilities, threads, and invalid arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ranker leaves on disk, and what comes back from there."""
+"""Saving and loading a ranker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three theorems, number by number, and against play."""
+"""The three theorems: their numbers, and simulations that respect them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaps, the best list and what is at stake, against the definitions written out."""
+"""Gaps, the best list and the largest regret, compared with their definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's Lemmas 1 and 2 by brute force, and that the check would notice if they were false."""
+"""The paper's Lemmas 1 and 2 by brute force, and that wrong gaps would be detected."""
 
 from __future__ import annotations
 
