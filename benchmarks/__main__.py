@@ -1,4 +1,4 @@
-"""``python -m benchmarks [SECTION ...]``: run all sections, or those named, and print their tables."""
+"""``python -m benchmarks [NAME ...]``: run all benchmarks, or those named, and print their tables."""
 
 from __future__ import annotations
 
@@ -7,61 +7,67 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 
-from . import counting, fitting, policies, rounds, sampling, serving, start
+from .measurement import Measurement
 
-SECTIONS = {
-    "rounds": rounds.measure,
-    "policies": policies.measure,
-    "sampling": sampling.measure,
-    "fitting": fitting.measure,
-    "start": start.measure,
-    "counting": counting.measure,
+# Name on the command line: module. The modules are imported when they are run, since some need extras.
+DEFAULT = {
+    "rounds": "ftrl_round",
+    "policies": "policy_rounds",
+    "sampling": "ranking_draw",
+    "fitting": "model_fit",
+    "start": "startup_time",
+    "counting": "click_log_counts",
 }
-
-
-def _exclusions() -> tuple[str, list[dict[str, Any]], list[str]]:
-    from . import exclusions  # needs the extra service
-
-    return exclusions.measure()
-
-
-ON_DEMAND = {"serving": serving.measure, "exclusions": _exclusions}  # take minutes, and need the extra service
+ON_REQUEST = {"serving": "service_load", "exclusions": "excluded_items"}  # take minutes, and need the extra "service"
+BENCHMARKS = DEFAULT | ON_REQUEST
 
 
 def main() -> None:
-    """Run, print, and leave the numbers in out/bench.json."""
+    """Run the benchmarks, print their tables, and write the numbers to a JSON file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    names = f"from {', '.join(SECTIONS | ON_DEMAND)}; default: all but {', '.join(ON_DEMAND)}"
-    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, *ON_DEMAND, []], help=names)
-    parser.add_argument("--out", type=Path, default=Path("out/bench.json"))
-    chosen = parser.parse_args()
+    names = f"from {', '.join(BENCHMARKS)}; default: all but {', '.join(ON_REQUEST)}"
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []], help=names)
+    parser.add_argument("--out", type=Path, default=Path("out/bench.json"), help="file for the numbers")
+    arguments = parser.parse_args()
     console = Console() if sys.stdout.isatty() else Console(width=200)
     machine = f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"
     console.print(f"{machine}, load {os.getloadavg()[0]:.1f}")
-    found: dict[str, Any] = {}
-    for name in chosen.sections or SECTIONS:
-        title, rows, remarks = (SECTIONS | ON_DEMAND)[name]()
-        found[name] = {"rows": rows, "remarks": remarks}
-        first, *others = rows[0]
-        table = Table(Column(first, no_wrap=True), *others, title=title, title_justify="left", pad_edge=False)
-        for row in rows:
-            table.add_row(*(_said(value) for value in row.values()))
-        console.print(table)
-        for remark in remarks:
-            console.print(remark)
-        console.print()
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(found, indent=1) + "\n")
-    console.print(f"{chosen.out}")
+    results: dict[str, Any] = {}
+    for name in arguments.names or DEFAULT:
+        measured = benchmark(name)()
+        results[name] = {"rows": measured.rows, "notes": measured.notes}
+        _print(measured, console)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+    console.print(f"{arguments.out}")
 
 
-def _said(value: Any) -> str:
+def benchmark(name: str) -> Callable[[], Measurement]:
+    """Return the function ``measure`` of a benchmark; raises ImportError if an extra is not installed."""
+    measure: Callable[[], Measurement] = import_module(f".{BENCHMARKS[name]}", __package__).measure
+    return measure
+
+
+def _print(measured: Measurement, console: Console) -> None:
+    first, *others = measured.rows[0]
+    table = Table(Column(first, no_wrap=True), *others, title=measured.title, title_justify="left", pad_edge=False)
+    for row in measured.rows:
+        table.add_row(*(_format(value) for value in row.values()))
+    console.print(table)
+    for note in measured.notes:
+        console.print(note)
+    console.print()
+
+
+def _format(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:.3g}" if value < 100 else f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""The paper's Algorithms 1 to 3, written straightforwardly on SciPy, with only what must be repaired repaired.
+"""The paper's Algorithms 1 to 3 on SciPy, as printed except for necessary corrections.
 
 Each round: Frank-Wolfe with K = 100 assignments for the leader, completion to a doubly stochastic matrix, full
 Birkhoff decomposition by bipartite matching, one permutation drawn from it.

@@ -1,4 +1,4 @@
-"""How fast stores take feedback: ``python -m benchmarks.stores [PATH | postgresql://...] [--events N]``."""
+"""Throughput of a store: ``python -m benchmarks.stores [PATH | postgresql://...] [--events N]``."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ NOW = 1_700_000_000_000
 ITEMS, SLOTS = 20, 5
 
 
-def a_surface() -> Surface:
+def make_surface() -> Surface:
+    """Return a surface with a random name."""
     items = tuple(Item(name=f"i{k}", index=k, state="active", added_at=NOW, changed_at=NOW) for k in range(ITEMS))
     settings = SurfaceSettings(slots=SLOTS)
     name = f"bench {os.urandom(4).hex()}"
     return Surface(id=0, name=name, version=1, settings=settings, items=items, created_at=NOW, changed_at=NOW)
 
 
-def some_reports(surface_id: int, count: int) -> Iterator[VerifiedFeedback]:
-    chance, salt = random.Random(1), os.urandom(8)
+def make_reports(surface_id: int, count: int) -> Iterator[VerifiedFeedback]:
+    """Yield final feedback on new events."""
+    rng, salt = random.Random(1), os.urandom(8)
     for k in range(count):
         event = Event(
             id=hashlib.blake2b(k.to_bytes(8, "big"), key=salt, digest_size=16).digest(),
@@ -39,14 +41,15 @@ def some_reports(surface_id: int, count: int) -> Iterator[VerifiedFeedback]:
             created_at=NOW + k // 10,
             expires_at=NOW + k // 10 + 1_800_000,
             late_until=NOW + k // 10 + 86_400_000,
-            items=tuple(chance.sample(range(ITEMS), SLOTS)),
-            p=tuple(chance.uniform(0.01, 1.0) for _ in range(SLOTS)),
+            items=tuple(rng.sample(range(ITEMS), SLOTS)),
+            p=tuple(rng.uniform(0.01, 1.0) for _ in range(SLOTS)),
             learn=(1 << SLOTS) - 1,
         )
-        yield VerifiedFeedback(event=event, clicks=chance.choice((0, 0, 0, 1, 4)), final=True)
+        yield VerifiedFeedback(event=event, clicks=rng.choice((0, 0, 0, 1, 4)), final=True)
 
 
-def rate(work: Callable[[list[VerifiedFeedback]], object], reports: list[VerifiedFeedback], size: int) -> float:
+def per_second(work: Callable[[list[VerifiedFeedback]], object], reports: list[VerifiedFeedback], size: int) -> float:
+    """Return how many reports per second are processed in batches of this size."""
     start = time.perf_counter()
     for first in range(0, len(reports), size):
         work(reports[first : first + size])
@@ -54,13 +57,14 @@ def rate(work: Callable[[list[VerifiedFeedback]], object], reports: list[Verifie
 
 
 def measure(store: SqlStore, count: int) -> None:
-    surface = store.save_surface(a_surface(), [], [])
+    """Print the throughput for several batch sizes, and the time to verify the store."""
+    surface = store.save_surface(make_surface(), [], [])
     for size in (64, 256, 512):
-        unknown, known = (list(some_reports(surface.id, count)) for _ in range(2))
+        unknown, known = (list(make_reports(surface.id, count)) for _ in range(2))
         figures = (
-            rate(lambda batch: store.apply_feedback(batch, NOW), unknown, size),
-            rate(lambda batch: store.save_events([report.event for report in batch]), known, size),
-            rate(lambda batch: store.apply_feedback(batch, NOW), known, size),
+            per_second(lambda batch: store.apply_feedback(batch, NOW), unknown, size),
+            per_second(lambda batch: store.save_events([report.event for report in batch]), known, size),
+            per_second(lambda batch: store.apply_feedback(batch, NOW), known, size),
         )
         print(
             "batches of {}: {:,.0f} reports/s on tokens, {:,.0f} remembered/s, then {:,.0f} reports/s".format(
@@ -68,18 +72,19 @@ def measure(store: SqlStore, count: int) -> None:
             )
         )
     start = time.perf_counter()
-    found = verify(store)
-    print(f"verify: {found.events:,} events in {time.perf_counter() - start:.1f} s, clean: {found.clean}")
+    result = verify(store)
+    print(f"verify: {result.events:,} events in {time.perf_counter() - start:.1f} s, clean: {result.clean}")
 
 
 def main() -> None:
+    """Measure one store."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stores", description=__doc__)
-    parser.add_argument("store", nargs="?", help="default: a file in a temporary folder")
-    parser.add_argument("--events", type=int, default=20_000)
-    chosen = parser.parse_args()
+    parser.add_argument("store", nargs="?", help="default: a SQLite file in a temporary folder")
+    parser.add_argument("--events", type=int, default=20_000, help="events per batch size")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        store = open_store(chosen.store or str(Path(folder) / "store.db"))
-        measure(store, chosen.events)
+        store = open_store(arguments.store or str(Path(folder) / "store.db"))
+        measure(store, arguments.events)
         store.close()
 
 

@@ -1,4 +1,4 @@
-"""The command line, called in this process on a terminal of a certain width."""
+"""Run commands of the command line in this process, on a terminal of a given width."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from bothworlds.cli import app
 
 
 def run(*arguments, width=200):
-    """What comes of a command, whatever that is."""
+    """Run a command; return its result, whatever the exit status."""
     plain = {"COLUMNS": str(width), "TERM": "dumb", "NO_COLOR": "1"}
     return CliRunner(env=plain).invoke(app, list(map(str, arguments)))
 
 
 def answer(*arguments, **options):
-    """What a command prints that must succeed."""
+    """Run a command that must succeed; return its output."""
     result = run(*arguments, **options)
     assert result.exit_code == 0, result.output
     return result.output

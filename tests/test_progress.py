@@ -1,4 +1,4 @@
-"""Long work says how far it is, and ends when it is told to."""
+"""Progress of long work is shown, and an interrupt ends it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bothworlds import compete, progress
-from bothworlds.progress import hear_interrupts, progress_bar
+from bothworlds.progress import install_interrupt_handler, progress_bar
 
 
 @pytest.fixture(autouse=True)
-def _as_before():
+def _restore_interrupts():
     before, hook = signal.signal(signal.SIGINT, signal.default_int_handler), sys.unraisablehook
     yield
     signal.signal(signal.SIGINT, before)
@@ -23,29 +23,29 @@ def _as_before():
     progress._interrupted.clear()
 
 
-def test_an_interrupt_that_was_swallowed_ends_the_work_at_its_next_report():
-    hear_interrupts()
+def test_a_swallowed_interrupt_ends_the_work_at_its_next_report():
+    install_interrupt_handler()
     with progress_bar("work", 2) as report:
         report(1)
-        with pytest.raises(KeyboardInterrupt):  # as code does that is in the way when it comes
+        with pytest.raises(KeyboardInterrupt):  # as if other code swallowed it
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             report(1)
 
 
-def test_where_interrupts_are_ignored_they_still_are():
+def test_ignored_interrupts_stay_ignored():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    hear_interrupts()
+    install_interrupt_handler()
     signal.raise_signal(signal.SIGINT)
     with progress_bar("work", 1) as report:
         assert report(1) is None
-    assert not progress._interrupted.is_set()
+    assert not progress.interrupted()
 
 
 def test_an_interrupt_in_a_callback_from_c_prints_no_traceback(monkeypatch):
     ignored = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: ignored.append(unraisable.exc_type))
-    hear_interrupts()
+    install_interrupt_handler()
 
     @ctypes.CFUNCTYPE(None)
     def callback():
@@ -61,11 +61,11 @@ def test_an_interrupt_in_a_callback_from_c_prints_no_traceback(monkeypatch):
     assert ignored == [ZeroDivisionError]
 
 
-# Where standard error is no terminal
+# Standard error is not a terminal
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that tests advance."""
 
     now = 1000.0
 
@@ -79,7 +79,7 @@ def clock(monkeypatch):
     return progress.time
 
 
-def test_long_work_writes_a_line_now_and_then(clock, capsys):
+def test_long_work_writes_a_line_every_half_minute(clock, capsys):
     with progress_bar("counting", 400) as report:
         for _ in range(300):
             clock.now += 1.0
@@ -92,7 +92,7 @@ def test_long_work_writes_a_line_now_and_then(clock, capsys):
     assert len(lines) == 10
 
 
-def test_lines_become_rarer(clock, capsys):
+def test_lines_become_less_frequent(clock, capsys):
     with progress_bar("counting", 100_000) as report:
         for _ in range(100_000):
             clock.now += 1.0
@@ -108,7 +108,7 @@ def test_short_work_writes_nothing(clock, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_who_wants_no_progress_gets_none(clock, capsys):
+def test_show_false_writes_nothing(clock, capsys):
     with progress_bar("counting", 100, False) as report:
         for _ in range(100):
             clock.now += 1.0
@@ -116,7 +116,7 @@ def test_who_wants_no_progress_gets_none(clock, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_work_of_several_threads_is_added_up(clock, capsys):
+def test_work_of_several_threads_is_summed(clock, capsys):
     clock.now += 0.0
     with progress_bar("counting", 1000) as report, ThreadPoolExecutor(4) as pool:
         list(pool.map(report, [1] * 999))
@@ -128,14 +128,14 @@ def test_work_of_several_threads_is_added_up(clock, capsys):
 
 
 @pytest.mark.parametrize("total", [0, 10])
-def test_a_total_that_is_wrong_is_no_error(total, clock, capsys):
+def test_a_wrong_total_is_not_an_error(total, clock, capsys):
     with progress_bar("counting", total) as report:
         clock.now += 60.0
         report(20)
     assert "100%" in capsys.readouterr().err
 
 
-def test_a_long_arena_says_how_far_it_is(clock, capsys, monkeypatch):
+def test_a_long_arena_writes_its_progress(clock, capsys, monkeypatch):
     """Each game alone is too short for a line."""
     games = []
 

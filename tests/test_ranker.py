@@ -1,4 +1,4 @@
-"""The ranker: what a program sees, and what it may say and when."""
+"""The ranker: rankings, feedback, learned probabilities, threads, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_every_ranking_has_an_id_of_its_own():
     assert ranker.pending == 100
 
 
-def test_what_is_shown_cannot_be_changed_by_accident():
+def test_a_shown_list_is_immutable():
     shown = Ranker(PAGES, 2, seed=0).rank()
     with pytest.raises(AttributeError):
         shown.items = ()
 
 
-def test_a_seed_makes_every_choice_repeatable():
+def test_a_seed_makes_rankings_reproducible():
     one, same, other = (Ranker(PAGES, 3, seed=seed) for seed in (4, 4, 5))
     first = future(one)
     assert future(same) == first
@@ -67,7 +67,7 @@ def test_a_ranker_is_the_policy_with_names():
 
 
 @pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy(), Stranger()], ids=called)
-def test_what_is_clicked_is_shown_more(player):
+def test_clicked_items_are_shown_more_often(player):
     ranker = Ranker(PAGES, 2, policy=player, seed=2)
     for _ in range(400):
         shown = ranker.rank()
@@ -76,7 +76,7 @@ def test_what_is_clicked_is_shown_more(player):
 
 
 @pytest.mark.parametrize("items", [range(5), ("a", "b"), iter(["a", "b", "c"]), {"a": 1, "b": 2}, [("a", 1), ("b", 2)]])
-def test_items_may_be_any_names(items):
+def test_items_may_be_any_hashable_names(items):
     ranker = Ranker(items, 2, seed=0)
     assert set(ranker.rank().items) <= set(ranker.items)
 
@@ -84,7 +84,7 @@ def test_items_may_be_any_names(items):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"items": ["a", "b", "a"]}, "items must be different; 'a' is there twice"),
+        ({"items": ["a", "b", "a"]}, "items must be different; 'a' occurs twice"),
         ({"items": [["a"], ["b"]]}, "items must be"),
         ({"items": None}, "items must be"),
         ({"items": 5}, "items must be"),
@@ -107,12 +107,12 @@ def test_items_may_be_any_names(items):
     ],
     ids=str,
 )
-def test_a_ranker_that_cannot_be_is_refused(arguments, sentence):
+def test_invalid_arguments_raise_value_error(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
         Ranker(**({"items": PAGES, "slots": 2} | arguments))
 
 
-def test_options_go_by_name():
+def test_options_are_keyword_only():
     with pytest.raises(TypeError):
         Ranker(PAGES, 2, "uniform")
 
@@ -128,7 +128,7 @@ def test_feedback_may_be_any_collection_of_shown_items():
     assert ranker.pending == 0
 
 
-def test_no_click_is_an_answer_too():
+def test_feedback_without_a_click_is_learned_from():
     ranker = Ranker(PAGES, 3, seed=0)
     shown = ranker.rank()
     ranker.feedback(shown.id, [])
@@ -174,7 +174,7 @@ def test_a_batch_is_the_same_as_one_after_the_other():
     assert future(single) == future(batched)
 
 
-def test_an_empty_batch_is_nothing():
+def test_an_empty_batch_changes_nothing():
     ranker = Ranker(PAGES, 3, seed=0)
     ranker.feedback_many([])
     assert future(ranker) == future(Ranker(PAGES, 3, seed=0))
@@ -199,7 +199,7 @@ def test_repeated_feedback_is_refused():
     ranker = Ranker(PAGES, 3, seed=0)
     shown = ranker.rank()
     ranker.feedback(shown.id, [])
-    with pytest.raises(ValueError, match=f"id {shown.id} has had its feedback already"):
+    with pytest.raises(ValueError, match=f"id {shown.id} had its feedback already"):
         ranker.feedback(shown.id, [])
 
 
@@ -231,7 +231,7 @@ def test_impossible_clicks_are_refused(clicked, sentence):
     ranker.feedback(shown.id, [])
 
 
-def test_a_click_on_what_was_not_shown_is_refused():
+def test_a_click_on_an_item_that_was_not_shown_is_refused():
     ranker = Ranker(PAGES, 3, seed=0)
     shown, hidden = shown_and_not(ranker)
     with pytest.raises(ValueError, match=f"'{hidden}' was not shown with id {shown.id}"):
@@ -260,19 +260,19 @@ def test_a_batch_is_learned_as_a_whole_or_not_at_all():
     assert future(ranker) == future(untouched)
 
 
-def test_the_oldest_of_too_many_rankings_is_forgotten():
+def test_the_oldest_of_too_many_rankings_is_dropped():
     ranker = Ranker(PAGES, 3, seed=0, max_pending=3)
     shown = [ranker.rank() for _ in range(5)]
     assert ranker.pending == 3
-    for forgotten in shown[:2]:
-        with pytest.raises(ValueError, match=f"id {forgotten.id} .*forgotten with more than 3 waiting"):
-            ranker.feedback(forgotten.id, [])
+    for dropped in shown[:2]:
+        with pytest.raises(ValueError, match=f"id {dropped.id} .*was dropped: at most 3 wait"):
+            ranker.feedback(dropped.id, [])
     for kept in shown[2:]:
         ranker.feedback(kept.id, [])
     assert ranker.pending == 0
 
 
-def test_answered_rankings_make_room():
+def test_feedback_frees_places_for_pending_rankings():
     ranker = Ranker(PAGES, 3, seed=0, max_pending=2)
     early = ranker.rank()
     for _ in range(100):
@@ -318,7 +318,7 @@ def test_a_policy_is_never_used_by_two_threads_at_a_time():
         assert len(list(threads.map(lambda _: visited(ranker, range(20)), range(4)))) == 4
 
 
-def test_the_ranker_is_at_hand():
+def test_the_ranker_is_importable_from_the_package():
     assert bothworlds.Ranker is Ranker
 
 
@@ -333,7 +333,7 @@ def taught(player, rounds=200):
     return ranker
 
 
-def test_a_ranker_says_what_it_is():
+def test_repr_names_items_slots_and_policy():
     ranker = Ranker(PAGES, 2, policy=policy("ftrl-pbm", rate=0.25), seed=0)
     ranker.feedback(ranker.rank().id, [])
     ranker.rank()
@@ -342,7 +342,7 @@ def test_a_ranker_says_what_it_is():
 
 
 @pytest.mark.parametrize("player", PLAYERS, ids=called)
-def test_what_was_learned_is_a_table_of_probabilities(player):
+def test_learned_is_a_table_of_probabilities(player):
     learned = taught(player, 50).learned()
     assert learned.items == tuple(PAGES)
     assert np.asarray(learned).shape == (5, 2)
@@ -377,14 +377,14 @@ def test_other_probabilities_are_the_shares_of_many_decisions(player):
 
 
 @pytest.mark.parametrize("player", PLAYERS, ids=called)
-def test_asking_what_was_learned_changes_nothing(player):
+def test_learned_changes_nothing(player):
     one, other = taught(player, 20), taught(player, 20)
     first = one.learned()
     assert np.array_equal(np.asarray(first), np.asarray(one.learned()))
     assert future(one) == future(other)
 
 
-def test_what_was_learned_stays_as_it_was_when_more_is_learned():
+def test_learned_is_a_snapshot():
     ranker = taught("ftrl-pbm", 10)
     learned = ranker.learned()
     before = np.array(learned)
@@ -393,7 +393,7 @@ def test_what_was_learned_stays_as_it_was_when_more_is_learned():
     assert not np.array_equal(np.asarray(ranker.learned()), before)
 
 
-def test_what_was_learned_can_be_read():
+def test_repr_of_learned_is_a_table():
     lines = repr(taught("ftrl-pbm", 400).learned()).splitlines()
     assert lines[0].split() == ["item", "slot", "1", "slot", "2"]
     assert len(lines) == 6
@@ -401,7 +401,7 @@ def test_what_was_learned_can_be_read():
     assert len({len(line) for line in lines}) == 1
 
 
-def test_of_many_items_the_likeliest_are_printed():
+def test_repr_of_learned_has_the_most_likely_items():
     learned = Ranker(range(1000), 3, seed=0).learned()
     lines = repr(learned).splitlines()
     assert len(lines) == 22

@@ -1,4 +1,4 @@
-"""What a ranker leaves on disk, and what comes back from there."""
+"""Saving and loading a ranker."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ def test_settings_of_the_policy_are_kept(tmp_path):
     assert future(loaded) == future(experienced(policy=policy("ftrl-pbm", rate=0.125)))
 
 
-def test_what_was_answered_or_forgotten_stays_so(tmp_path):
+def test_settled_and_dropped_rankings_stay_so_after_loading(tmp_path):
     ranker = Ranker(PAGES, 3, seed=0, max_pending=2)
     shown = [ranker.rank() for _ in range(4)]
     ranker.feedback(shown[3].id, [])
     ranker.save(tmp_path / "ranker")
     loaded = Ranker.load(tmp_path / "ranker")
-    with pytest.raises(ValueError, match="forgotten with more than 2"):
+    with pytest.raises(ValueError, match="was dropped: at most 2 wait"):
         loaded.feedback(shown[0].id, [])
-    with pytest.raises(ValueError, match="has had its feedback already"):
+    with pytest.raises(ValueError, match="had its feedback already"):
         loaded.feedback(shown[3].id, [])
     loaded.feedback(shown[2].id, [])
     assert loaded.rank().id not in {one.id for one in shown}
@@ -90,7 +90,7 @@ def test_what_was_answered_or_forgotten_stays_so(tmp_path):
 @pytest.mark.parametrize(
     "items", [["a", "b"], [1, 2, 3], [-5, 10**30], ["ü", "日本", "a b", "", "\ud800"], ["1", 1]], ids=repr
 )
-def test_names_come_back_as_they_were(items, tmp_path):
+def test_names_are_restored_with_their_types(items, tmp_path):
     Ranker(items, 2, seed=0).save(tmp_path / "ranker")
     loaded = Ranker.load(tmp_path / "ranker")
     assert loaded.items == tuple(items)
@@ -105,7 +105,7 @@ def test_names_come_back_as_they_were(items, tmp_path):
 def test_other_names_are_refused_when_saving(items, tmp_path):
     ranker = Ranker(items, 2, seed=0)
     ranker.rank()
-    with pytest.raises(ValueError, match="strings and whole numbers"):
+    with pytest.raises(ValueError, match="strings or whole numbers"):
         ranker.save(tmp_path / "ranker")
     assert list(tmp_path.iterdir()) == []
     ranker.rank()
@@ -157,7 +157,7 @@ class Trap:
         return (Path.touch, (self.path,))
 
 
-def test_a_file_with_a_trap_is_refused_and_the_trap_stays_shut(tmp_path):
+def test_a_file_with_a_pickle_is_refused_and_not_executed(tmp_path):
     for name in ("header", "state/loss"):
         np.savez(tmp_path / "trap.npz", allow_pickle=True, **{name: np.array([Trap(tmp_path / "sprung")])})
         with pytest.raises(ValueError, match="not a saved ranker"):
@@ -209,7 +209,7 @@ def test_a_wrong_file_is_refused_by_name(make, tmp_path):
         Ranker.load(tmp_path / "wrong")
 
 
-def test_a_missing_file_is_missing(tmp_path):
+def test_a_missing_file_raises_file_not_found(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         Ranker.load(tmp_path / "nowhere")
 
@@ -247,7 +247,7 @@ def test_the_state_of_another_policy_is_refused(tmp_path):
         Ranker.load(tmp_path / "ranker", policy=policy("ftrl-pbm"))
 
 
-def test_a_policy_that_nobody_registered_has_to_be_passed_again(tmp_path):
+def test_an_unregistered_policy_must_be_passed_to_load(tmp_path):
     experienced(policy=EpsilonGreedy()).save(tmp_path / "ranker")
     with pytest.raises(ValueError, match="policy"):
         Ranker.load(tmp_path / "ranker")
@@ -287,7 +287,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("make", STATES.values(), ids=STATES.keys())
-def test_a_state_may_be_made_of_what_one_likes(make, tmp_path):
+def test_a_state_may_have_any_structure(make, tmp_path):
     class Plain(Stranger):
         """Uniform lists, whatever the state."""
 
@@ -342,7 +342,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(owner, verb, failure
     assert (tmp_path / "ranker").read_bytes() != before
 
 
-def test_a_missing_folder_is_missing(tmp_path):
+def test_a_missing_folder_raises_file_not_found(tmp_path):
     with pytest.raises(FileNotFoundError):
         experienced(1).save(tmp_path / "nowhere" / "ranker")
 

@@ -1,4 +1,4 @@
-// Everything a page needs: one object, one call. If the service is away, the script too, the page stays as it is.
+// A page needs one object and one call. If the service or the script cannot be loaded, the page keeps its own order.
 "use strict";
 
 (async function () {
@@ -9,5 +9,5 @@
   const page = await bw.attach(document.querySelector("[data-carousel]"), { segment });
   document.querySelector("[data-note]").textContent = page.learned
     ? `Ranked by the service (${page.arm}).`
-    : "The service did not answer: this is the page's own order.";
+    : "The service did not respond: this is the page's own order.";
 })();

@@ -1,4 +1,4 @@
-"""Progress of long work on standard error, and its end when the user interrupts it."""
+"""Progress bars on standard error, and interrupts (Ctrl+C) that reliably end long work."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NoReturn
 
-__all__ = ["Report", "announce", "hear_interrupts", "interrupted", "progress_bar"]
+__all__ = ["Report", "announce", "install_interrupt_handler", "interrupted", "progress_bar"]
 
-Report = Callable[[int], None]
+Report = Callable[[int], None]  # reports the amount done since the last call
 
 LINE_INTERVAL = 30.0  # seconds between two lines of progress, at least
-COMPILING = "compiling, once for every install"
+COMPILING = "compiling, once per install"
 
 _interrupted = threading.Event()
 
 
-def hear_interrupts() -> None:
-    """Let Ctrl-C end long work even if the code that it fell into made light of it, as imports and callbacks may.
+def install_interrupt_handler() -> None:
+    """Make Ctrl+C end long work even if the interrupted code swallows the KeyboardInterrupt, as imports may.
 
-    Where Python cannot pass the KeyboardInterrupt on, as in a callback from C, it would print a traceback and go on;
-    that traceback is left out, since the work ends at its next report of progress.
+    In a callback from C, Python cannot propagate the KeyboardInterrupt: it would print a traceback and go on. The
+    handler suppresses that traceback, because the work ends at its next report of progress. Call it on the main thread.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it is to be ignored
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in a background process SIGINT is ignored
         signal.signal(signal.SIGINT, _interrupt)
         sys.unraisablehook = _without_interrupts(sys.unraisablehook)
 
 
 def interrupted() -> bool:
-    """Whether the user has asked the program to stop; only known after ``hear_interrupts``."""
+    """Return whether the user has pressed Ctrl+C; requires ``install_interrupt_handler``. Any thread may call it."""
     return _interrupted.is_set()
 
 
@@ -43,7 +43,7 @@ def _interrupt(number: int, frame: Any) -> NoReturn:
 
 
 def _without_interrupts(hook: Callable[[Any], object]) -> Callable[[Any], None]:
-    """A hook for exceptions that cannot be raised: that of before, but silent about interrupts."""
+    """Return a ``sys.unraisablehook`` that ignores interrupts and passes everything else to ``hook``."""
 
     def filtered(unraisable: Any) -> None:
         if not (interrupted() and issubclass(unraisable.exc_type, KeyboardInterrupt)):
@@ -53,33 +53,33 @@ def _without_interrupts(hook: Callable[[Any], object]) -> Callable[[Any], None]:
 
 
 def announce(sentence: str) -> None:
-    """Say what is going on where a bar cannot be shown, if somebody is looking."""
+    """Print a sentence to standard error if it is a terminal, for work that has no progress bar."""
     if sys.stderr.isatty():
         print(sentence, file=sys.stderr)
 
 
 @contextmanager
 def progress_bar(title: str, total: int, show: bool | None = None, *, first: str = COMPILING) -> Iterator[Report]:
-    """Yield a function to call with the amount done since the last call; it may be called from several threads.
+    """Yield a function to call with the amount done since the last call; any thread may call it.
 
-    A terminal gets a bar with the share done and the time left; ``first`` is shown beside the title until the first
-    call. Where standard error is not a terminal, a line is written now and then, the first after half a minute. With
-    ``show`` True there is a bar in any case, with False there is nothing.
+    A terminal shows a bar with the share done and the time left; ``first`` is shown beside the title until the first
+    call. If standard error is not a terminal, a line is written from time to time, the first after half a minute.
+    ``show`` True forces a bar, False shows nothing.
 
-    The function raises KeyboardInterrupt once the user has interrupted the program.
+    The function raises KeyboardInterrupt after the user has interrupted the program.
     """
-    with _display(title, total, show, first) as report:
+    with _bar_or_lines(title, total, show, first) as report:
 
-        def reported(amount: int) -> None:
+        def report_or_stop(amount: int) -> None:
             if interrupted():
                 raise KeyboardInterrupt
             report(amount)
 
-        yield reported
+        yield report_or_stop
 
 
 @contextmanager
-def _display(title: str, total: int, show: bool | None, first: str) -> Iterator[Report]:
+def _bar_or_lines(title: str, total: int, show: bool | None, first: str) -> Iterator[Report]:
     if show is False:
         yield lambda amount: None
     elif show or sys.stderr.isatty():
@@ -90,7 +90,7 @@ def _display(title: str, total: int, show: bool | None, first: str) -> Iterator[
 
 
 def _lines(title: str, total: int) -> Report:
-    """Write a line at most every LINE_INTERVAL seconds, and more rarely the longer the work takes."""
+    """Return a function that writes a line every LINE_INTERVAL seconds at most, less often in long work."""
     started = written = time.monotonic()
     done = 0
     lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""A ranker for a program of one's own: rank, feedback, save, load."""
+"""A ranker to embed in a program: rank, feedback, save, load."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from .core import Decision, check_shape, leaves, save_arrays, with_leaves
 from .kernels import Floats
 from .policies import Policy
+from .policies import policy as policy_by_name
 from .policies import resolve as resolve_policy
 from .policies.marginals import counted_marginals, known_marginals
 from .policies.saved_states import with_current_fields
@@ -21,13 +22,13 @@ from .policies.saved_states import with_current_fields
 __all__ = ["Learned", "Ranker", "Shown"]
 
 FORMAT = "bothworlds ranker 1"
-DECISIONS = 1000  # of a policy that does not know its marginals, to estimate them
-ROWS = 20  # of what was learned, when it is printed
+DECISIONS = 1000  # to estimate the marginals of a policy that does not know them
+MAX_ROWS = 20  # in the repr of Learned
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What to show: ``items`` in the order of slots, how likely each was put there, and an ``id`` for the feedback."""
+    """A list to show: ``items`` by slot, the probability of each at its slot, and an ``id`` for the feedback."""
 
     id: int
     items: tuple[Any, ...]
@@ -36,10 +37,10 @@ class Shown:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Learned:
-    """How likely each item is to be shown in each slot by the next ranking.
+    """The probability of each item at each slot in the next ranking.
 
     ``probabilities`` (items, slots) has a row for every item, in the order of ``items``, and a column for every slot;
-    columns sum to 1. ``exact`` is False where they are shares of a thousand decisions, with an error of about 0.01.
+    columns sum to 1. ``exact`` is False if they are estimated from a thousand decisions, with an error of about 0.01.
     ``learned[item]`` is the row of an item, and ``numpy.asarray(learned)`` the whole array.
     """
 
@@ -56,44 +57,44 @@ class Learned:
         return np.array(self.probabilities, dtype=dtype)
 
     def to_dict(self) -> dict[Any, list[float]]:
-        """The probabilities of every item, one for each slot."""
+        """Return the probabilities of every item, one per slot."""
         return dict(zip(self.items, self.probabilities.tolist()))
 
     def __repr__(self) -> str:
-        """A table, items that are shown most often first."""
+        """Return a table; items that are shown most often come first."""
         slots = self.probabilities.shape[1]
-        order = np.argsort(-self.probabilities.sum(axis=1), kind="stable")[:ROWS].tolist()
+        order = np.argsort(-self.probabilities.sum(axis=1), kind="stable")[:MAX_ROWS].tolist()
         names = [str(self.items[i]) for i in order]
         width = max(len(name) for name in ("item", *names))
         lines = [f"{'item':{width}}" + "".join(f"{f'slot {j + 1}':>9}" for j in range(slots))]
         for name, i in zip(names, order):
             lines.append(f"{name:{width}}" + "".join(f"{p:9.3f}" for p in self.probabilities[i]))
-        if len(self.items) > ROWS:
-            lines.append(f"and {len(self.items) - ROWS:,} more items")
+        if len(self.items) > MAX_ROWS:
+            lines.append(f"and {len(self.items) - MAX_ROWS:,} more items")
         if not self.exact:
             lines.append(f"estimated from {DECISIONS:,} decisions")
         return "\n".join(lines)
 
 
 class Ranker:
-    """Fills slots from a pool of items and learns from the clicks.
+    """Fills slots from a pool of items and learns from clicks.
 
     Parameters
     ----------
     items
-        The names of the items, all different; strings or whole numbers if the ranker is to be saved.
+        The names of the items, all different. To save the ranker, they must be strings or whole numbers.
     slots
-        How many of them to show at a time.
+        The number of items to show at a time.
     policy
-        Name of a policy, or a policy.
+        The name of a policy, or a policy object.
     seed
-        Makes every choice repeatable; drawn from the operating system if not given.
+        Makes all rankings reproducible; random if None.
     max_pending
-        How many rankings may wait for feedback. Beyond that the oldest is forgotten, and feedback on it refused.
+        How many rankings may wait for feedback. Beyond that the oldest is dropped: feedback on it raises ValueError.
 
     Examples
     --------
-    Visitors who click on the weather, wherever it is shown:
+    Visitors who click on the weather at any slot:
 
     >>> ranker = Ranker(["news", "sport", "weather", "music"], slots=2, seed=3)
     >>> for _ in range(500):
@@ -102,8 +103,8 @@ class Ranker:
     >>> sum("weather" in ranker.rank().items for _ in range(100)) > 90
     True
 
-    Feedback may come late and in any order; what was not clicked when feedback is given counts as seen and left.
-    A ranker may be used from several threads.
+    Feedback may come late and in any order. Items without a click count as not clicked once feedback is given.
+    All methods are thread-safe.
     """
 
     def __init__(
@@ -121,10 +122,10 @@ class Ranker:
         try:
             self._index = {item: i for i, item in enumerate(self.items)}
         except TypeError as error:
-            raise ValueError(f"items must be names that can be told apart: {error}") from error
+            raise ValueError(f"items must be hashable: {error}") from error
         if len(self._index) < len(self.items):
             repeated = next(item for i, item in enumerate(self.items) if self._index[item] != i)
-            raise ValueError(f"items must be different; {repeated!r} is there twice")
+            raise ValueError(f"items must be different; {repeated!r} occurs twice")
         if isinstance(slots, bool) or not isinstance(slots, (int, np.integer)) or not 1 <= slots <= len(self.items):
             raise ValueError(f"slots must be from 1 to the number of items, {len(self.items)}; got {slots!r}")
         if isinstance(max_pending, bool) or not isinstance(max_pending, (int, np.integer)) or max_pending < 1:
@@ -139,23 +140,25 @@ class Ranker:
         self._max_pending = max_pending
         self._pending: dict[int, Decision] = {}
         self._last_id = 0
-        self._forgotten = 0  # ids up to this one may have been forgotten
+        self._dropped = 0  # ids up to this one may have been dropped
         self._lock = threading.Lock()
 
     def rank(self) -> Shown:
-        """Choose what to show next."""
+        """Return the next list to show, which then waits for feedback."""
         with self._lock:
             decision = self.policy.decide(self._state, self._rng)
             self._last_id += 1
             self._pending[self._last_id] = decision
             if len(self._pending) > self._max_pending:
-                self._forgotten = next(iter(self._pending))
-                del self._pending[self._forgotten]
+                self._dropped = next(iter(self._pending))
+                del self._pending[self._dropped]
             names = tuple(self.items[i] for i in decision.ranking.tolist())
             return Shown(self._last_id, names, tuple(decision.propensity.tolist()))
 
     def feedback(self, id: int, clicked: Iterable[Hashable]) -> None:
-        """Tell which items of a ranking were clicked; none is an answer too.
+        """Learn from the clicked items of a ranking, which may be none.
+
+        Raises ValueError, and learns nothing, if the id does not wait for feedback or an item was not shown.
 
         >>> ranker = Ranker(["a", "b", "c"], slots=2, seed=0)
         >>> shown = ranker.rank()
@@ -163,12 +166,14 @@ class Ranker:
         >>> ranker.feedback(shown.id, [])
         Traceback (most recent call last):
         ...
-        ValueError: id 1 has had its feedback already
+        ValueError: id 1 had its feedback already
         """
         self.feedback_many([(id, clicked)])
 
     def feedback_many(self, batch: Iterable[tuple[int, Iterable[Hashable]]]) -> None:
-        """Feedback on several rankings: pairs of id and clicked items. All of it is learned, or none if any is wrong.
+        """Learn from several rankings: pairs of id and clicked items.
+
+        Raises ValueError if any pair is invalid; then nothing is learned.
 
         >>> ranker = Ranker(["a", "b", "c"], slots=2, seed=0)
         >>> first, second = ranker.rank(), ranker.rank()
@@ -188,10 +193,10 @@ class Ranker:
                 del self._pending[id]
 
     def learned(self) -> Learned:
-        """How likely each item is to be shown in each slot next, given the feedback so far; nothing is changed by it.
+        """Return the probability of each item at each slot in the next ranking; the state is not changed.
 
-        Exact for policies that know their probabilities, such as ``ftrl-pbm``; for others estimated from a thousand
-        decisions, which are the same whenever it is asked.
+        It is exact for policies that know their marginals, such as ``ftrl-pbm``. For others it is estimated from a
+        thousand decisions with a fixed seed.
 
         >>> ranker = Ranker(["news", "sport", "weather"], slots=2, seed=3)
         >>> for _ in range(200):
@@ -218,20 +223,20 @@ class Ranker:
 
     @property
     def pending(self) -> int:
-        """How many rankings are waiting for feedback."""
+        """The number of rankings that wait for feedback."""
         return len(self._pending)
 
     def _decision(self, id: int) -> Decision:
-        whole = isinstance(id, (int, np.integer)) and not isinstance(id, bool)
-        if whole and id in self._pending:
+        is_integer = isinstance(id, (int, np.integer)) and not isinstance(id, bool)
+        if is_integer and id in self._pending:
             return self._pending[id]
-        if whole and 1 <= id <= self._last_id:
-            if id <= self._forgotten:
+        if is_integer and 1 <= id <= self._last_id:
+            if id <= self._dropped:
                 raise ValueError(
-                    f"id {id} has had its feedback already, or was forgotten with more than {self._max_pending} waiting"
+                    f"id {id} had its feedback already, or was dropped: at most {self._max_pending} wait for feedback"
                 )
-            raise ValueError(f"id {id} has had its feedback already")
-        raise ValueError(f"id must be one that rank() gave; got {id!r}")
+            raise ValueError(f"id {id} had its feedback already")
+        raise ValueError(f"id must be one that rank() returned; got {id!r}")
 
     def _clicks(self, decision: Decision, id: int, clicked: Iterable[Hashable]) -> Floats:
         if isinstance(clicked, (str, bytes)) or not isinstance(clicked, Iterable):
@@ -247,20 +252,21 @@ class Ranker:
         return clicks
 
     def save(self, path: str | Path) -> None:
-        """Write everything to a file, from which :meth:`load` goes on as if nothing had happened.
+        """Write the whole state to a file; a loaded ranker behaves the same from then on.
 
-        The file is a NumPy archive of plain arrays with a JSON header; nothing in it is executed when it is read.
+        The file is a NumPy archive of plain arrays with a JSON header; loading it executes no code. Raises ValueError
+        if the items or the policy cannot be saved, and FileNotFoundError if the folder does not exist.
         """
         other = [item for item in self.items if type(item) not in (str, int)]
         if other:
-            raise ValueError(f"only items that are strings and whole numbers can be saved; got {other[0]!r}")
+            raise ValueError(f"items must be strings or whole numbers to be saved; got {other[0]!r}")
         if not Path(path).parent.is_dir():
-            raise FileNotFoundError(f"no folder {Path(path).parent} to save the ranker in")
+            raise FileNotFoundError(f"there is no folder {Path(path).parent} to save the ranker in")
         with self._lock:
             arrays = {f"state/{name}": np.asarray(value) for name, value in leaves(self._state)}
-            unsuitable = [name for name, value in arrays.items() if value.dtype.hasobject]
-            if unsuitable:
-                raise ValueError(f"policy {self.policy!r} has a state that is not made of arrays: {unsuitable[0]}")
+            not_arrays = [name for name, value in arrays.items() if value.dtype.hasobject]
+            if not_arrays:
+                raise ValueError(f"policy {self.policy!r} has a state that is not made of arrays: {not_arrays[0]}")
             header = {
                 "format": FORMAT,
                 "policy": getattr(self.policy, "name", "") or type(self.policy).__name__,
@@ -269,7 +275,7 @@ class Ranker:
                 "slots": self.slots,
                 "rng": self._rng.bit_generator.state,
                 "last_id": self._last_id,
-                "forgotten": self._forgotten,
+                "forgotten": self._dropped,
                 "max_pending": self._max_pending,
             }
             arrays["pending/id"] = np.array(list(self._pending), dtype=np.int64)
@@ -284,7 +290,9 @@ class Ranker:
 
     @classmethod
     def load(cls, path: str | Path, *, policy: Policy | None = None) -> Self:
-        """The ranker that was saved there. A policy that no package registers has to be passed again.
+        """Return the ranker that was saved to a file; a policy that is not registered must be passed again.
+
+        Raises FileNotFoundError, or ValueError if the file is not a saved ranker or has the state of another policy.
 
         >>> import tempfile, pathlib
         >>> ranker = Ranker(["a", "b", "c"], slots=2, seed=0)
@@ -296,25 +304,23 @@ class Ranker:
         """
         arrays, header = _read(Path(path))
         if policy is None:
-            from .policies import policy as named
-
-            policy = named(header["policy"], **header["settings"])
+            policy = policy_by_name(header["policy"], **header["settings"])
         ranker = cls(header["items"], header["slots"], policy=policy, max_pending=header["max_pending"])
         saved = {name.removeprefix("state/"): value for name, value in arrays.items() if name.startswith("state/")}
         fresh = dict(leaves(ranker._state))
         saved = with_current_fields(saved, fresh)
         if saved.keys() != fresh.keys() or any(saved[name].shape != np.shape(fresh[name]) for name in fresh):
-            raise ValueError(f"{path} holds the state of another policy than {policy!r}")
+            raise ValueError(f"{path} has the state of another policy than {policy!r}")
         ranker._state = with_leaves(ranker._state, {name: _like(old, saved[name]) for name, old in fresh.items()})
         ranker._rng.bit_generator.state = header["rng"]
-        ranker._last_id, ranker._forgotten = header["last_id"], header["forgotten"]
+        ranker._last_id, ranker._dropped = header["last_id"], header["forgotten"]
         decisions = map(Decision, arrays["pending/ranking"].astype(np.int64), arrays["pending/propensity"])
         ranker._pending = dict(zip(arrays["pending/id"].tolist(), decisions))
         return ranker
 
 
 def _like(old: Any, saved: np.ndarray[Any, Any]) -> Any:
-    """A saved array as the array, list or number it was."""
+    """Convert a saved array to the type of the original: array, list or number."""
     if isinstance(old, np.ndarray):
         return saved.copy()
     return saved.tolist() if isinstance(old, list) else type(old)(saved.item())
@@ -331,9 +337,9 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     except Exception as error:  # a damaged archive can fail in any way
         raise ValueError(f"{path} is not a saved ranker: {error}") from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        found = header.get("format") if isinstance(header, dict) else header
-        raise ValueError(f"{path} is not a saved ranker that this version reads ({FORMAT!r}); it is {found!r}")
+        format = header.get("format") if isinstance(header, dict) else header
+        raise ValueError(f"{path} is not a saved ranker that this version reads ({FORMAT!r}); it is {format!r}")
     missing = {"policy", "settings", "items", "slots", "rng", "last_id", "forgotten", "max_pending"} - header.keys()
     if missing or not {f"pending/{part}" for part in ("id", *Decision._fields)} <= arrays.keys():
-        raise ValueError(f"{path} is not a saved ranker: parts of it are missing")
+        raise ValueError(f"{path} is not a saved ranker: parts are missing")
     return arrays, header

@@ -1,4 +1,4 @@
-"""A real browser for tests: Chromium without a window, spoken to over two pipes in the DevTools protocol."""
+"""A browser for tests: headless Chromium, driven by the DevTools protocol over two pipes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLAGS = [
     "--remote-debugging-pipe",
 ]
 
-# The browser reads commands from descriptor 3 and writes answers to 4. They are first moved out of each other's way.
+# The browser reads commands from descriptor 3 and writes responses to 4. Ours may have these numbers: move them first.
 LAUNCH = """
 import fcntl, os, sys
 kept = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
@@ -37,7 +37,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 class Browser:
-    """One page in a fresh profile; ``errors`` collects what scripts threw and what the page's policy blocked."""
+    """One page in a new profile; ``errors`` collects exceptions of scripts and violations of the content policy."""
 
     def __init__(self):
         self._profile = tempfile.mkdtemp(prefix="browser-")
@@ -59,7 +59,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def call(self, method, **params):
-        """One command and its answer."""
+        """Send a command; return its result."""
         number = next(self._ids)
         message = {"id": number, "method": method, "params": params}
         if self._session:
@@ -77,7 +77,7 @@ class Browser:
         while b"\0" not in self._rest:
             piece = os.read(self._read, 1 << 16)
             if not piece:
-                raise RuntimeError("the browser has gone")
+                raise RuntimeError("the browser has exited")
             self._rest += piece
         message, self._rest = self._rest.split(b"\0", 1)
         return json.loads(message)
@@ -92,19 +92,19 @@ class Browser:
             self.requests.append(params["request"]["url"])
 
     def show(self, width=1200, height=900, scheme="light"):
-        """Be a screen of that size, light or dark."""
+        """Set the size of the screen, and the light or dark scheme."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def open(self, url):
-        """Go there and wait until everything is loaded."""
+        """Open an address, and wait until it is loaded."""
         self.call("Page.navigate", url=url)
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def run(self, script):
-        """What an expression comes to; promises are waited for."""
+        """Evaluate a JavaScript expression, await it if it is a promise, and return its value."""
         result = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True, userGesture=True
         )
@@ -113,19 +113,19 @@ class Browser:
         return result["result"].get("value")
 
     def until(self, script, seconds=60):
-        """Wait until an expression is true."""
+        """Wait until a JavaScript expression is true."""
         end = time.monotonic() + seconds
         while not self.run(script):
             assert time.monotonic() < end, f"never true: {script}"
             time.sleep(0.05)
 
     def screenshot(self, path, whole=True):
-        """The page as a picture."""
+        """Write a screenshot of the page."""
         picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(picture["data"]))
 
     def close(self):
-        """End this browser, and only this one."""
+        """End this browser."""
         os.close(self._write)
         os.close(self._read)
         self._process.terminate()

@@ -1,4 +1,4 @@
-"""A strict reader of HTML: what a browser would repair in silence is a fault here."""
+"""A strict HTML checker: it reports faults that a browser would repair silently."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VOID = {"meta", "link", "input", "br", "hr", "img"}
 
 
 class Markup(HTMLParser):
-    """The words, tags and faults of a page."""
+    """Parses a page; ``text`` has its words, ``faults`` its errors."""
 
     def __init__(self, text):
         super().__init__()
@@ -30,9 +30,9 @@ class Markup(HTMLParser):
             self.faults.append(f"inline <{tag}>")
         for name in ("src", "href", "action"):
             if re.match(r"(?:[a-z]+:)?//|javascript:|data:", attributes.get(name) or "", re.I):
-                self.faults.append(f"{name} leads elsewhere: {attributes[name]}")
+                self.faults.append(f"{name} points to another host: {attributes[name]}")
         if attributes.get("id") in self.ids:
-            self.faults.append(f"id {attributes['id']} is there twice")
+            self.faults.append(f"id {attributes['id']} occurs twice")
         self.ids |= {attributes["id"]} if attributes.get("id") else set()
         if tag == "th" and "scope" not in attributes:
             self.faults.append("a table header without scope")
@@ -49,5 +49,5 @@ class Markup(HTMLParser):
 
 
 def drawings(text):
-    """Every SVG of a page, parsed as XML."""
+    """Return every SVG of a page, parsed as XML."""
     return [ET.fromstring(found) for found in re.findall(r"<svg.*?</svg>", text, re.S)]

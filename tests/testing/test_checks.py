@@ -1,4 +1,4 @@
-"""The public checks: ours pass, correct ones of others pass, broken ones are caught by the check meant for them."""
+"""The public checks: correct policies and worlds pass, and each broken one fails the check meant for it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_broken_policy_is_caught_by_the_check_meant_for_it(check, broken):
 
 
 @pytest.mark.parametrize("broken", [policies[0] for policies in BROKEN_POLICIES.values()])
-def test_a_broken_policy_does_not_pass_as_a_whole(broken):
+def test_check_policy_fails_for_a_broken_policy(broken):
     with pytest.raises(CheckFailed):
         check_policy(broken(), strict=True)
 
@@ -60,7 +60,7 @@ def test_every_registered_policy_passes(name):
 
 
 @pytest.mark.parametrize("policy", [EpsilonGreedy(), Patient(), Popular(), Stranger()], ids=called)
-def test_a_correct_policy_of_somebody_else_passes(policy):
+def test_a_correct_third_party_policy_passes(policy):
     check_policy(policy)
 
 
@@ -79,11 +79,11 @@ def test_a_failure_names_the_policy():
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        (RollsItsOwnDice, "it draws randomness of its own instead of from the rng it is given"),
-        (DrawsFromItsOwnGenerator, "it draws randomness of its own instead of from the rng it is given"),
-        (LearnsAtRandom, "learn draws randomness of its own, or something is kept outside the state"),
-        (LearnsOnItself, "learn draws randomness of its own, or something is kept outside the state"),
-        (CountsQuestions, "deciding must leave no trace in the state"),
+        (RollsItsOwnDice, "decide must draw from the rng that is passed, not from its own"),
+        (DrawsFromItsOwnGenerator, "decide must draw from the rng that is passed, not from its own"),
+        (LearnsAtRandom, "learn draws random numbers, or something is stored outside the state"),
+        (LearnsOnItself, "learn draws random numbers, or something is stored outside the state"),
+        (CountsQuestions, "decide must not change the state"),
         (ReturnsAList, r"decide must return a Decision of two arrays, ranking and propensity; got \["),
         (ReturnsNothing, r"decide must return a Decision of two arrays, ranking and propensity; got None"),
         (RanksWithAList, r"decide must return a Decision of two arrays, .* got Decision\(ranking=\["),
@@ -102,12 +102,12 @@ def test_a_failure_names_its_cause(broken, sentence, strict):
     ("broken", "sentence"),
     [(ForgetsToRegisterDecide, r"put @decides\(Undecided\)"), (ForgetsToRegisterLearn, r"put @learns\(Ignorant\)")],
 )
-def test_play_says_how_to_register_what_is_missing(broken, sentence):
+def test_play_names_the_missing_registration(broken, sentence):
     with pytest.raises(TypeError, match=sentence):
         bothworlds.play(broken(), "paper/stochastic", 10, seeds=1)
 
 
-def test_what_is_no_policy_is_refused():
+def test_objects_that_are_not_policies_are_refused():
     with pytest.raises(ValueError, match="no policy named 'nobody'"):
         check_policy("nobody")
     with pytest.raises(ValueError, match="policy must be a name or an object"):
@@ -131,7 +131,7 @@ def test_every_named_world_passes(name):
         check_world(bothworlds.world(name, phase=7))
 
 
-def test_a_correct_world_of_somebody_else_passes():
+def test_a_correct_third_party_world_passes():
     check_world(Sound())
 
     class Stranger:
@@ -150,7 +150,7 @@ def test_a_broken_world_is_caught(broken):
 
 
 @pytest.mark.parametrize("probabilities", [np.full((3, 2), 1.5), np.full((2, 3), 0.5), np.full((3, 2), np.nan)])
-def test_a_broken_world_of_a_stranger_is_caught(probabilities):
+def test_a_broken_third_party_world_is_caught(probabilities):
     class Stranger:
         n_items, n_positions = 3, 2
 
@@ -161,7 +161,7 @@ def test_a_broken_world_of_a_stranger_is_caught(probabilities):
         check_world(Stranger())
 
 
-def test_what_is_no_world_is_refused():
+def test_objects_that_are_not_worlds_are_refused():
     with pytest.raises(ValueError, match="no world named 'nowhere'"):
         check_world("nowhere")
     with pytest.raises(ValueError, match="world must be a name or an object"):

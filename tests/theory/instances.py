@@ -1,4 +1,4 @@
-"""Instances to try, and the paper's definition of gaps written out."""
+"""Random instances, and the paper's definition of gaps as a reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BETA = 1.0 / np.arange(1.0, 6.0)
 
 @st.composite
 def instances(draw, most_items=5):
-    """Attraction and examination in any order, with ties now and then."""
+    """Attraction and examination in any order, sometimes with ties."""
     n = draw(st.integers(1, most_items))
     m = draw(st.integers(1, n))
     chance = st.integers(0, 20).map(lambda k: k / 20) | st.floats(0.0, 1.0)

@@ -1,4 +1,4 @@
-"""The three theorems, number by number, and against play."""
+"""The three theorems: their numbers, and simulations that respect them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_conditions_are_met_exactly_here(n, m):
 
 
 @pytest.mark.parametrize(("n", "m", "T"), [(3, 5, 10), (0, 1, 10), (3, 2, 0), (3, 2, "long"), (3, True, 10)])
-def test_impossible_games_have_no_adversarial_bound(n, m, T):
+def test_invalid_shapes_have_no_adversarial_bound(n, m, T):
     with pytest.raises(ValueError, match="must be"):
         adversarial_bound(n, m, T)
 
@@ -122,7 +122,7 @@ def test_the_hidden_list_is_uniform():
 
 
 @pytest.mark.parametrize("rng", [None, 3, np.random.RandomState])
-def test_only_a_generator_hides_a_list(rng):
+def test_the_hard_instance_requires_a_generator(rng):
     with pytest.raises(ValueError, match=r"^rng must be"):
         hard_instance(10, 5, 600, rng)
 
@@ -136,7 +136,7 @@ def test_play_keeps_between_the_bounds_in_the_hard_instance(policy):
     assert least < regret < 2 * least
 
 
-def test_ftrl_keeps_its_promises():
+def test_the_regret_of_ftrl_is_below_its_bounds():
     rounds = 10_000
     steady = bothworlds.play("ftrl-pbm", "paper/stochastic", rounds, seeds=4).regret()[:, -1].mean()
     assert steady < min(stochastic_bound(ALPHA, BETA, rounds), adversarial_bound(10, 5, rounds))

@@ -1,4 +1,4 @@
-"""Gaps, the best list and what is at stake, against the definitions written out."""
+"""Gaps, the best list and the largest regret, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_only_items_that_can_be_shown_matter_for_the_gap():
     assert delta([0.9, 0.6], 2) == pytest.approx(0.3)  # as many positions as items
 
 
-def test_the_most_that_can_be_lost_in_the_papers_experiment():
+def test_the_largest_regret_of_the_papers_experiment():
     assert largest_regret(ALPHA, BETA, 10**6) == pytest.approx(453_500)
 
 
@@ -89,19 +89,19 @@ def test_the_most_that_can_be_lost_in_the_papers_experiment():
         ([0.5, 0.4], [1.0, 0.9, 0.8], "examination"),
     ],
 )
-def test_what_is_no_instance_is_refused_by_name(function, attraction, examination, named):
+def test_invalid_instances_are_refused_with_the_argument_name(function, attraction, examination, named):
     with pytest.raises(ValueError, match=f"^{named} must "):
         function(attraction, examination)
 
 
 @pytest.mark.parametrize("given", [[], None, "x", [0.5, 2.0], [[0.5, 0.4]], [0.5, [0.4, 0.3]], 0.5])
-def test_what_is_no_examination_is_refused_by_name(given):
+def test_invalid_examination_is_refused_with_its_name(given):
     with pytest.raises(ValueError, match=r"^examination must be"):
         delta_beta(given)
 
 
 @pytest.mark.parametrize("given", [[], None, "x", [0.5, 2.0], [[0.5, 0.4]], [0.5], 0.5])
-def test_what_has_no_gaps_in_attraction_is_refused_by_name(given):
+def test_invalid_attraction_is_refused_with_its_name(given):
     with pytest.raises(ValueError, match=r"^attraction must be"):
         delta(given)
 

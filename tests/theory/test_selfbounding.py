@@ -1,4 +1,4 @@
-"""The paper's Lemmas 1 and 2 by brute force, and that the check would notice if they were false."""
+"""The paper's Lemmas 1 and 2 by brute force, and that wrong gaps would be detected."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_the_constant_is_one_half_by_brute_force(rng):
         assert self_bounding_constant(rng.random(n), rng.random(m)) == pytest.approx(0.5, abs=1e-9)
 
 
-def test_it_is_one_with_a_single_position(rng):
+def test_the_constant_is_one_with_a_single_position(rng):
     assert self_bounding_constant(rng.random(5), rng.random(1)) == pytest.approx(1.0)
 
 
-def test_it_holds_for_lotteries(rng):
+def test_the_inequality_holds_for_distributions_over_lists(rng):
     alpha, beta = rng.random(6), rng.random(3)
     for _ in range(20):
         lottery = leader(5.0 * rng.random((6, 3)), rate=1.0).marginals
@@ -71,12 +71,12 @@ def test_a_wrong_gap_is_noticed(broken, monkeypatch):
     assert min(slack) < -1e-4
 
 
-def test_where_all_is_equal_there_is_nothing_to_bound():
+def test_equal_items_have_no_gap():
     assert self_bounding_constant([0.5, 0.5, 0.5], [1.0, 0.5]) == np.inf
 
 
 def test_too_many_lists_are_refused():
-    with pytest.raises(ValueError, match=r"20 items at 10 positions make .* too many"):
+    with pytest.raises(ValueError, match=r"20 items at 10 positions make .* more than the limit"):
         self_bounding_constant(np.linspace(0.1, 0.9, 20), np.linspace(0.1, 0.9, 10))
 
 
@@ -92,6 +92,6 @@ def test_too_many_lists_are_refused():
         None,
     ],
 )
-def test_what_are_no_marginals_is_refused_by_name(marginals):
+def test_invalid_marginals_are_refused_with_their_name(marginals):
     with pytest.raises(ValueError, match=r"^marginals must"):
         self_bounding([0.9, 0.5, 0.1], [1.0, 0.5], marginals)

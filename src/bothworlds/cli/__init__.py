@@ -1,4 +1,4 @@
-"""The command line: play policies in worlds, put the paper to the test, work on click logs."""
+"""The command line: simulate policies in worlds, reproduce the paper, work on click logs, run the service."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
-# Importing a module adds its commands; help lists them in this order.
+# Importing a module registers its commands; the help lists them in this order.
 # isort: off
 from . import simulation, bounds, generate, fit, evaluate, service  # noqa: F401
 
 # isort: on
-from ..progress import hear_interrupts, interrupted
-from .common import INTERRUPTED, app, say_stopped
+from ..progress import install_interrupt_handler, interrupted
+from .common import INTERRUPTED, app, print_stopped
 
 __all__ = ["app", "main"]
 
@@ -35,23 +35,23 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line. Ctrl+C ends every command with one sentence and the exit status 130."""
-    hear_interrupts()
+    """Run the command line. Ctrl+C ends every command with the word "stopped" and exit status 130."""
+    install_interrupt_handler()
     try:
         app()
     except BaseException as error:
         if not interrupted():
             raise
-        _exit_interrupted(said=isinstance(error, SystemExit) and error.code == INTERRUPTED)
+        _exit_interrupted(printed=isinstance(error, SystemExit) and error.code == INTERRUPTED)
 
 
-def _exit_interrupted(said: bool) -> NoReturn:
+def _exit_interrupted(printed: bool) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl+C would only add a traceback
-    if not said:
-        say_stopped()
+    if not printed:
+        print_stopped()
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
     if others:
-        # Python waits for its threads before it exits, and a thread that compiles cannot be stopped.
+        # Python would wait for these threads, and a thread that compiles cannot be stopped.
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()

@@ -1,4 +1,4 @@
-"""The command that prints what theorems say."""
+"""The command ``bounds``: print the regret bounds of theorems for an instance."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ def print_bounds(
     ] = None,
     world: Annotated[
         str | None,
-        typer.Option(
-            "--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="Take both from a world that is steady."
-        ),
+        typer.Option("--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="Take both from a stochastic world."),
     ] = None,
     rounds: Annotated[
         int, typer.Option("--rounds", "-T", parser=count(1), metavar="N", help="Rounds of the game, such as 1e5.")
     ] = 100_000,
 ) -> None:
-    """Print what theorems say about an instance: upper and lower bounds on regret.
+    """Print upper and lower bounds on the regret of an instance.
 
     These are the rows of the paper's table of bounds, with numbers where the constants are known.
 
@@ -45,25 +43,25 @@ def print_bounds(
 
 
 def _instance(attraction: str | None, examination: str | None, world: str | None) -> tuple[list[float], list[float]]:
-    """Attraction and examination, as they are given or as a world has them."""
+    """Return attraction and examination from the options or from a world; raises ValueError if they are missing."""
     from ..worlds import Stochastic
 
     if world is None and attraction and examination:
         return _numbers(attraction, "--attraction"), _numbers(examination, "--examination")
     if world is None:
-        raise ValueError("give --attraction and --examination, or a --world that has them: --world paper/stochastic")
+        raise ValueError("give --attraction and --examination, or a --world such as paper/stochastic")
     if attraction or examination:
         raise ValueError("give --world, or --attraction and --examination, but not both")
-    found = world_of(world)
-    if not isinstance(found, Stochastic):
+    named = world_of(world)
+    if not isinstance(named, Stochastic):
         raise ValueError(
-            f"world {parse(world)[0]!r} has no fixed attraction and examination; paper/stochastic is one that has"
+            f"world {parse(world)[0]!r} has no fixed attraction and examination; use one like paper/stochastic"
         )
-    return found.attraction.tolist(), found.examination.tolist()
+    return named.attraction.tolist(), named.examination.tolist()
 
 
 def _numbers(text: str, option: str) -> list[float]:
-    """Read numbers between commas; a fraction is a number.
+    """Parse numbers or fractions separated by commas; raises ValueError.
 
     >>> _numbers("1, 1/2,0.25", "--examination")
     [1.0, 0.5, 0.25]
@@ -79,11 +77,11 @@ def _numbers(text: str, option: str) -> list[float]:
 def _print_bounds(rows: Sequence[Any], largest: float, rounds: int) -> None:
     from rich.table import Table
 
-    table = Table("bound by", "users", "side", "order", title=f"regret in {rounds:,} rounds", title_justify="left")
+    table = Table("source", "users", "side", "order", title=f"regret in {rounds:,} rounds", title_justify="left")
     table.add_column("number", justify="right")
     for row in rows:
         number = "-" if row.bound is None else f"{row.bound:,.0f}" if row.bound < float("inf") else "infinite"
         table.add_row(row.source, row.users, row.side, row.order, number)
     table.add_section()
-    table.add_row("the worst list, always shown", "stochastic", "equal", "T", f"{largest:,.0f}")
+    table.add_row("always the worst list", "stochastic", "equal", "T", f"{largest:,.0f}")
     console().print(table)

@@ -1,4 +1,4 @@
-"""What all commands share: the application, one-line errors, settings after a colon, files to write, a console."""
+"""Shared by all commands: the Typer application, one-line errors, parsers of options, output files, the console."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
     "parse",
     "plainly",
     "policy_of",
-    "say_stopped",
+    "print_stopped",
     "warn",
     "world_of",
 ]
@@ -53,20 +53,23 @@ app = typer.Typer(
 
 
 def plainly(command: F) -> F:
-    """Say what is wrong with what was asked for in one line, instead of how the program found out; warnings too."""
+    """Decorate a command: errors are printed in one line without a traceback, and warnings as sentences.
+
+    ValueError, ImportError and OSError end the program with status 2, Ctrl+C with 130, a closed pipe with 141.
+    """
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         try:
             with warnings_as_sentences():
                 return command(*arguments, **options)
-        except BrokenPipeError:  # whoever reads the output has seen enough
+        except BrokenPipeError:  # the reader, such as head, has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
         except (ValueError, ImportError, OSError) as error:
-            if interrupted():  # an import that is interrupted may end in another exception
+            if interrupted():  # an interrupted import may raise another exception
                 _stop()
-            _refuse(str(error))
+            _fail(str(error))
         except KeyboardInterrupt:
             _stop()
 
@@ -74,7 +77,7 @@ def plainly(command: F) -> F:
 
 
 def count(least: int) -> Callable[[str | int], int]:
-    """A parser of whole numbers of at least ``least``, for options: ``typer.Option(parser=count(1))``.
+    """Return a parser of whole numbers of at least ``least``, for options: ``typer.Option(parser=count(1))``.
 
     >>> count(1)("1e5"), count(1)("100_000"), count(0)("0")
     (100000, 100000, 0)
@@ -93,20 +96,20 @@ def count(least: int) -> Callable[[str | int], int]:
 
 
 def _whole(text: str | int) -> int:
-    """The whole number that a text like 1e5 stands for, or -1."""
+    """Return the whole number that a text like 1e5 denotes, or -1."""
     from decimal import Decimal, InvalidOperation
 
     try:
         value = Decimal(text)
     except InvalidOperation:
         return -1
-    # Without the limit, 1e999999999 would be written out.
+    # int() of 1e999999999 would take for ever.
     return int(value) if value.is_finite() and value.adjusted() < 19 and value == int(value) else -1
 
 
 @contextmanager
 def warnings_as_sentences() -> Iterator[None]:
-    """Write our own warnings to standard error as sentences, each of them once; those of others as Python does."""
+    """Write each BothworldsWarning once, as a sentence; other warnings are shown as usual."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", BothworldsWarning)
         shown, show_others = set(), warnings.showwarning
@@ -128,7 +131,9 @@ def warn(sentence: str) -> None:
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
-    """Split ``name:setting=value,...``; values are Python literals, but the query of a model is taken as it stands.
+    """Split ``name:setting=value,...``; values are Python literals, except the query of a model, which is a text.
+
+    Raises ValueError if the settings cannot be parsed.
 
     >>> parse("paper/stochastic:gap=0.01,phase=20000")
     ('paper/stochastic', {'gap': 0.01, 'phase': 20000})
@@ -153,7 +158,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def world_of(text: str) -> World:
-    """The world that ``name:setting=value,...`` or the file of a fitted model stands for."""
+    """Return the world of ``name:setting=value,...`` or of the file of a fitted model; raises ValueError."""
     from ..worlds import world
 
     name, settings = parse(text)
@@ -161,7 +166,7 @@ def world_of(text: str) -> World:
 
 
 def policy_of(text: str) -> Policy:
-    """The policy that ``name:setting=value,...`` stands for."""
+    """Return the policy of ``name:setting=value,...``; raises ValueError."""
     from ..policies import policy
 
     name, settings = parse(text)
@@ -169,7 +174,7 @@ def policy_of(text: str) -> Policy:
 
 
 def column_names(text: str | None) -> dict[str, str] | None:
-    """Which column stands for which name, from ``name=column,...``.
+    """Parse ``name=column,...`` into a mapping from our names to columns; raises ValueError.
 
     >>> column_names("item=product, click=was clicked")
     {'item': 'product', 'click': 'was clicked'}
@@ -181,12 +186,15 @@ def column_names(text: str | None) -> dict[str, str] | None:
         raise ValueError(f"--columns is written like item=product,click=clicked; got {text!r}")
     names = [name.strip() for name, _, _ in pairs]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"--columns says {twice[0]} twice; got {text!r}")
+        raise ValueError(f"--columns has {twice[0]} twice; got {text!r}")
     return {name.strip(): column.strip() for name, _, column in pairs}
 
 
 def check_outputs(plot: Path | None, other: Path | None, endings: tuple[str, ...]) -> None:
-    """Refuse a figure or another file that could not be written, before anything is computed for it."""
+    """Check the endings of output files and that matplotlib is installed, before anything is computed.
+
+    Raises ValueError or ImportError.
+    """
     for path, known in ((plot, FIGURES), (other, endings)):
         if path is not None and path.suffix not in known:
             raise ValueError(f"{path} must end in {' or '.join(known)}")
@@ -195,22 +203,23 @@ def check_outputs(plot: Path | None, other: Path | None, endings: tuple[str, ...
 
 
 def console() -> Any:
+    """Return a Rich console for standard output."""
     from rich.console import Console
 
-    # Where nobody looks at a screen, nothing is folded to fit one.
+    # Output to a file or a pipe is not wrapped.
     return Console() if sys.stdout.isatty() else Console(width=500)
 
 
-def say_stopped() -> None:
-    """Say on standard error that the command was interrupted."""
+def print_stopped() -> None:
+    """Write to standard error that the command was interrupted."""
     typer.secho("stopped", err=True)
 
 
 def _stop() -> NoReturn:
-    say_stopped()
+    print_stopped()
     raise SystemExit(INTERRUPTED) from None
 
 
-def _refuse(message: str) -> NoReturn:
+def _fail(message: str) -> NoReturn:
     typer.secho(f"bothworlds: {message}", err=True, fg="red")
     raise SystemExit(2)

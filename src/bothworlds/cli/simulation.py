@@ -1,4 +1,4 @@
-"""The commands that simulate: play a policy in a world, let policies compete, put the paper to the test, list."""
+"""The commands that simulate: ``play``, ``arena``, ``reproduce``, and the lists of policies and worlds."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..arena import Result
     from ..experiments import Verdict
 
-DEFAULT_ROUNDS = 200_000  # two phases of the worlds that take turns
-ARENA_STEADY = ("paper/stochastic", "paper/stochastic:gap=0.01", "yandex/stochastic")
+DEFAULT_ROUNDS = 200_000  # two phases of the periodic worlds
+ARENA_STOCHASTIC = ("paper/stochastic", "paper/stochastic:gap=0.01", "yandex/stochastic")
 ARENA_PERIODIC = ("paper/periodic-items", "paper/periodic-both")
 
 Policies = Annotated[
@@ -34,8 +34,8 @@ Policies = Annotated[
         "--policy",
         "-p",
         metavar="NAME[:SETTING=VALUE,...]",
-        help="Policy to play; give it several times to compare. Settings follow a colon: ftrl-pbm:rate=0.25; "
-        "a list is written in brackets: 'fixed:ranking=[4,3,2,1,0]'",
+        help="Policy to play; repeat the option to compare policies. Settings follow a colon: ftrl-pbm:rate=0.25; "
+        "a list is in brackets: 'fixed:ranking=[4,3,2,1,0]'",
     ),
 ]
 Worlds = Annotated[
@@ -44,7 +44,7 @@ Worlds = Annotated[
         "--world",
         "-w",
         metavar="NAME[:SETTING=VALUE,...]",
-        help="World to play in; may be given several times: paper/periodic-items:gap=0.01,phase=20000; or the file "
+        help="World to play in; repeat the option for several: paper/periodic-items:gap=0.01,phase=20000; or the file "
         "of a fitted model: model.json:query=news",
     ),
 ]
@@ -53,15 +53,18 @@ Rounds = Annotated[
 ]
 Seeds = Annotated[
     int,
-    typer.Option("--seeds", "-n", parser=count(1), metavar="N", help="Replications, each with users of its own."),
+    typer.Option("--seeds", "-n", parser=count(1), metavar="N", help="Replications, each with its own users."),
 ]
-Seed = Annotated[int, typer.Option("--seed", parser=count(0), metavar="N", help="Where the randomness starts.")]
-Checkpoints = Annotated[int, typer.Option("--checkpoints", parser=count(1), metavar="N", help="Points on the curves.")]
+Seed = Annotated[int, typer.Option("--seed", parser=count(0), metavar="N", help="Seed of the random numbers.")]
+Checkpoints = Annotated[
+    int, typer.Option("--checkpoints", parser=count(1), metavar="N", help="Number of points on the curves.")
+]
 Tell = Annotated[
-    bool, typer.Option("--tell", help="Tell policies what they need to know of the world, such as its examination.")
+    bool,
+    typer.Option("--tell", help="Give policies the facts that they need about the world, such as its examination."),
 ]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, help="Replications at a time; all cores if not given.")
+    int | None, typer.Option("--jobs", "-j", min=1, help="Replications in parallel; one per core if omitted.")
 ]
 
 
@@ -79,9 +82,9 @@ def play(
     plot: Annotated[Path | None, typer.Option(help="Draw the curves to this file: .svg, .png or .pdf.")] = None,
     save: Annotated[Path | None, typer.Option(help="Save every checkpoint to this file: .parquet or .csv.")] = None,
 ) -> None:
-    """Let policies rank in worlds and print what they earn.
+    """Play policies in worlds and print their rewards.
 
-    Rewards are expected clicks per round, averaged over all rounds. All policies meet the same users.
+    Rewards are expected clicks per round, averaged over all rounds. All policies face the same users.
 
     [bold]bothworlds play -p ftrl-pbm -p uniform -w paper/periodic-both --rounds 200000 --plot curves.svg[/bold]
     """
@@ -94,10 +97,10 @@ def play(
 @app.command()
 @plainly
 def arena(
-    policy: Annotated[list[str] | None, typer.Option("--policy", "-p", help="Only these; all if not given.")] = None,
+    policy: Annotated[list[str] | None, typer.Option("--policy", "-p", help="Only these; all if omitted.")] = None,
     world: Annotated[
         list[str] | None,
-        typer.Option("--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="Only in these; five if not given."),
+        typer.Option("--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="Only in these; five if omitted."),
     ] = None,
     rounds: Rounds = DEFAULT_ROUNDS,
     seeds: Seeds = 10,
@@ -105,18 +108,18 @@ def arena(
     jobs: Jobs = None,
     out: Annotated[Path, typer.Option(help="Folder for results and figures.")] = Path("out"),
 ) -> None:
-    """Every policy in every world: a table in the terminal, and the table, results and figures in a folder.
+    """Play every policy in every world; print a table, and write the table, results and figures to a folder.
 
-    The table shows average expected rewards per round with standard errors, and what a round costs.
+    The table shows average expected rewards per round with standard errors, and the time per round.
     The best learning policy of each world is in bold.
-    Policies that need to know the examination of positions are told what it is at the start.
-    In two of the five worlds users change every 100,000 rounds, or half way through if there are no more than that.
+    Policies that need the examination of positions get it at the start.
+    In two of the five worlds users change every 100,000 rounds, or half way through in shorter games.
     """
     from .. import policies
     from ..arena import save_table, standings
 
-    places = world or arena_worlds(rounds)
-    results = _compete(policy or policies.names(), places, rounds, seeds, seed, 100, jobs, tell=True)
+    worlds = world or arena_worlds(rounds)
+    results = _compete(policy or policies.names(), worlds, rounds, seeds, seed, 100, jobs, tell=True)
     _print_table(results)
     typer.echo(f"table:   {save_table(standings(results), out / 'arena.md')}")
     _write(results, _results_path(out), out / "arena.svg")
@@ -124,23 +127,23 @@ def arena(
 
 
 def arena_worlds(rounds: int) -> list[str]:
-    """The worlds of the arena; in a game too short for the usual phase, users change half way through.
+    """Return the worlds of the arena; in a game shorter than the default phase, users change half way through.
 
     >>> arena_worlds(200_000)[-1], arena_worlds(20_000)[-1]
     ('paper/periodic-both', 'paper/periodic-both:phase=10000')
     """
     from .. import worlds
 
-    usual = worlds.describe(ARENA_PERIODIC[0])[1]["phase"]
-    phase = "" if rounds > usual else f":phase={max(rounds // 2, 1)}"
-    return [*ARENA_STEADY, *(f"{name}{phase}" for name in ARENA_PERIODIC)]
+    default = worlds.describe(ARENA_PERIODIC[0])[1]["phase"]
+    phase = "" if rounds > default else f":phase={max(rounds // 2, 1)}"
+    return [*ARENA_STOCHASTIC, *(f"{name}{phase}" for name in ARENA_PERIODIC)]
 
 
 @app.command()
 @plainly
 def reproduce(
     size: Annotated[str, typer.Option(help="quick (minutes) or paper (hours).")] = "quick",
-    only: Annotated[str | None, typer.Option(help="Only this question, such as figure-1.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only this experiment, such as figure-1.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report, figures and results.")] = Path("out"),
     jobs: Jobs = None,
     seed: Seed = 0,
@@ -150,31 +153,31 @@ def reproduce(
             "--world",
             "-w",
             metavar="MODEL.json[:query=NAME]",
-            help="A fitted model that takes the place of the paper's search log.",
+            help="A fitted model, used instead of the paper's search log.",
         ),
     ] = None,
 ) -> None:
-    """Put the paper to the test: its figures, those it should have had, and a verdict on every claim.
+    """Reproduce the paper: its figures, additional figures, and a verdict on every claim.
 
-    What is finished is kept in the folder: an interrupted run goes on where it was.
+    Finished results are kept in the folder: an interrupted run resumes.
     """
     from .. import experiments
 
-    place = None if world is None else world_of(world)
+    replacement = None if world is None else world_of(world)
     if world is not None:
-        _warn_of(*parse(world))
-    answer = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=place)
-    _print_verdicts(answer.verdicts)
-    typer.echo(f"report:  {answer.report}")
+        _print_warnings(*parse(world))
+    reproduction = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=replacement)
+    _print_verdicts(reproduction.verdicts)
+    typer.echo(f"report:  {reproduction.report}")
 
 
 @app.command("policies")
 @plainly
 def list_policies() -> None:
-    """List the policies: what they do, what they must be told, and what settings they have.
+    """List the policies: what they do, which facts they need, and their settings.
 
-    A horizon is told by play and arena; elsewhere give it as a setting, or the policy plans for longer and longer.
-    The order of positions is: the first is examined most, then the second.
+    The commands play and arena give the horizon; elsewhere it is a setting; without it the policy doubles its horizon.
+    The order of positions means: the first position is examined most, then the second.
     """
     from rich.table import Table
 
@@ -182,16 +185,16 @@ def list_policies() -> None:
 
     table = Table("policy", "what it does", "needs to know", "settings", box=None, pad_edge=False, show_lines=False)
     for name in policies.names():
-        what = policies.describe(name)
-        said = ", ".join(f"{key}={value!r}" for key, value in what.settings.items())
-        table.add_row(name, what.sentence, ", ".join(what.needs) or "-", said or "-")
+        description = policies.describe(name)
+        settings = ", ".join(f"{key}={value!r}" for key, value in description.settings.items())
+        table.add_row(name, description.sentence, ", ".join(description.needs) or "-", settings or "-")
     console().print(table)
 
 
 @app.command("worlds")
 @plainly
 def list_worlds() -> None:
-    """List the worlds: what they are and what settings they have."""
+    """List the worlds: their users and their settings."""
     from rich.table import Table
 
     from .. import worlds
@@ -217,14 +220,23 @@ def _compete(
 ) -> list[Result]:
     from ..arena import compete
 
-    players, places = [policy_of(text) for text in policies], [world_of(text) for text in worlds]
+    resolved_policies, resolved_worlds = [policy_of(text) for text in policies], [world_of(text) for text in worlds]
     for text in worlds:
-        _warn_of(*parse(text))
-    return compete(players, places, rounds, seeds=seeds, seed=seed, checkpoints=checkpoints, jobs=jobs, tell=tell)
+        _print_warnings(*parse(text))
+    return compete(
+        resolved_policies,
+        resolved_worlds,
+        rounds,
+        seeds=seeds,
+        seed=seed,
+        checkpoints=checkpoints,
+        jobs=jobs,
+        tell=tell,
+    )
 
 
-def _warn_of(world: str, settings: Mapping[str, Any]) -> None:
-    """Repeat what a fitted model says against itself."""
+def _print_warnings(world: str, settings: Mapping[str, Any]) -> None:
+    """Print the warnings that are saved in a fitted model."""
     from ..worlds.fitted import read_document, warnings_in
 
     for warning in warnings_in(read_document(world), settings.get("query")) if world.endswith(".json") else ():
@@ -236,12 +248,12 @@ def _print_table(results: Sequence[Result]) -> None:
 
     from ..arena import standings
 
-    found = standings(results)
-    table = Table(Column("policy", no_wrap=True), title=found.title, title_justify="left", pad_edge=False)
-    for world in found.worlds:
+    ranked = standings(results)
+    table = Table(Column("policy", no_wrap=True), title=ranked.title, title_justify="left", pad_edge=False)
+    for world in ranked.worlds:
         table.add_column(world.replace("/", "/\n", 1).replace("(", "\n("), justify="right", no_wrap=True)
     table.add_column("µs per\nround", justify="right")
-    for row in found.rows:
+    for row in ranked.rows:
         cells = ["" if cell is None else f"[bold]{cell.text}" if cell.best else cell.text for cell in row.cells]
         cost = "" if row.cost is None else f"{row.cost:.2f}"
         table.add_row(row.name, *cells, cost, style="dim" if row.reference else None)
@@ -253,7 +265,7 @@ def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
 
     colours = {"holds": "green", "fails": "red", "cannot be decided": "yellow"}
     table = Table(
-        "statement", "verdict", "measured", title="What holds of the paper", title_justify="left", show_lines=True
+        "statement", "verdict", "measured", title="Claims of the paper", title_justify="left", show_lines=True
     )
     for verdict in verdicts:
         colour = colours[verdict.outcome]
@@ -272,7 +284,7 @@ def _write(results: Sequence[Result], save: Path | None, plot: Path | None) -> N
 
 
 def _results_path(out: Path) -> Path:
-    """Parquet where it can be written, CSV otherwise."""
+    """Return a path for Parquet if pyarrow is installed, else for CSV."""
     from importlib.util import find_spec
 
     return out / ("arena.parquet" if find_spec("pyarrow") else "arena.csv")

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..kernels import Floats
 
-__all__ = ["counted_marginals", "known_marginals"]
+__all__ = ["counted_marginals", "entropy_of", "known_marginals"]
 
 
 def known_marginals(policy: Any, state: Any) -> Floats | None:
@@ -31,3 +31,19 @@ def counted_marginals(
     for _ in range(decisions):
         counts[policy.decide(state, rng).ranking, positions] += 1.0
     return counts / decisions
+
+
+def entropy_of(marginals: Floats) -> float:
+    """Return the entropy of (n_items, n_positions) marginals, in nats per position.
+
+    It is log(n_items) for uniform lists, and 0 if the list is always the same or there is no position.
+
+    >>> round(entropy_of(np.full((4, 2), 0.25)), 12) == round(float(np.log(4.0)), 12)
+    True
+    >>> entropy_of(np.ones((3, 0)))
+    0.0
+    """
+    if marginals.shape[1] == 0:
+        return 0.0
+    x = marginals[marginals > 0.0]
+    return float(-(x * np.log(x)).sum() / marginals.shape[1])

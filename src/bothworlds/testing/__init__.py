@@ -1,4 +1,4 @@
-"""Public checks for policies and worlds: ours pass them, and so should yours."""
+"""Public checks for policies and worlds; those of this package pass them, and third-party ones should, too."""
 
 from .checks import CheckFailed, check_policy, check_world, policy_checks
 

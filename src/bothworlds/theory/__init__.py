@@ -1,6 +1,6 @@
-"""What can be proved: gaps, upper and lower bounds on regret, each citing its theorem.
+"""Theory: gaps, upper and lower bounds on regret, each with its theorem.
 
-All logarithms are natural, and regret is against the best fixed list. "The paper" is Chen, Zhao, Li: Simultaneously
+All logarithms are natural. Regret is relative to the best fixed list. "The paper" is Chen, Zhao, Li: Simultaneously
 Learning Stochastic and Adversarial Bandits under the Position-Based Model, AAAI 2022.
 """
 

@@ -1,4 +1,4 @@
-"""What FTRL-PBM loses at most, and what every policy loses at least: the paper's three theorems."""
+"""Regret bounds: upper bounds of FTRL-PBM and a lower bound for every policy, the paper's three theorems."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["adversarial_bound", "hard_instance", "lower_bound", "stochastic_boun
 
 
 def stochastic_bound(attraction: ArrayLike, examination: ArrayLike, rounds: int) -> float:
-    r"""The most that FTRL-PBM can be expected to lose to users who never change, the paper's Theorem 2.
+    r"""Return an upper bound on the expected regret of FTRL-PBM with stochastic users, the paper's Theorem 2.
 
     .. math:: R(T) \le \left( 18 \sum_{j=1}^m \sum_{i \ne j} \frac{1}{\Delta_{ij}} + 4m \right) \log T + 6m
 
-    with the :func:`gaps` of the instance. The theorem needs
+    with the :func:`gaps` of the instance. The theorem requires
     :math:`\alpha_1 > \ldots > \alpha_m > \alpha_{m+1}` and :math:`\beta_1 > \ldots > \beta_m > 0`: where any of these
-    are tied, a gap is 0 and the bound is infinite, though FTRL-PBM works all the same.
+    are tied, a gap is 0 and the bound is infinite; FTRL-PBM still works.
 
-    The printed proof replaces :math:`\sum_{t \le T} 1/t` by :math:`\log T`, which is smaller. The statement is right
-    nevertheless: in the first round all marginals are 1/n, so that this round adds at most 2m(n - 1), and for T of at
+    The printed proof replaces :math:`\sum_{t \le T} 1/t` by :math:`\log T`, which is smaller. The statement still
+    holds: in the first round all marginals are 1/n, so that this round adds at most 2m(n - 1), and for T of at
     least 2 the other rounds leave :math:`18 \, (\log 2 - \frac{1}{2}) \sum 1/\Delta_{ij}` unused, which is more.
 
     Examples
     --------
-    The bound grows with the logarithm of the rounds: ten times as many cost the same again and again.
+    The bound grows with the logarithm of the rounds: each factor of ten adds the same amount.
 
     >>> cost = [stochastic_bound([0.9, 0.5, 0.1], [1.0, 0.5], T) for T in (10**4, 10**5, 10**6)]
     >>> [round(later - sooner) for sooner, later in zip(cost, cost[1:])]
@@ -49,16 +49,16 @@ def stochastic_bound(attraction: ArrayLike, examination: ArrayLike, rounds: int)
 
 
 def adversarial_bound(n_items: int, n_positions: int, rounds: int) -> float:
-    r"""The most that FTRL-PBM can be expected to lose to any users, the paper's Theorem 1 with its constants repaired.
+    r"""Return an upper bound on the expected regret of FTRL-PBM with any users: Theorem 1 with corrected constants.
 
     .. math:: R(T) \le 3m + 2m \, (1 + \log T) + 6m \sqrt{nT}
 
-    The last line of the printed proof drops all but the last term, and takes :math:`\log T` for
-    :math:`\sum_{t \le T} 1/t`, which can be larger by up to 1.
+    The last line of the printed proof drops all but the last term, and replaces :math:`\sum_{t \le T} 1/t` by
+    :math:`\log T`, which is smaller by up to 1.
 
     Examples
     --------
-    Four times as many rounds cost about twice as much:
+    Four times as many rounds double the bound, approximately:
 
     >>> round(adversarial_bound(10, 5, 4 * 10**6) / adversarial_bound(10, 5, 10**6), 2)
     2.0
@@ -70,13 +70,13 @@ def adversarial_bound(n_items: int, n_positions: int, rounds: int) -> float:
 
 
 def lower_bound(n_items: int, n_positions: int, rounds: int) -> float:
-    r"""What every policy must expect to lose to some users, the paper's Theorem 3.
+    r"""Return a lower bound on the expected regret of every policy with some users, the paper's Theorem 3.
 
     .. math:: R(T) \ge \frac{1}{16} \, m \sqrt{(n - m + 1) \, T}
         \qquad \text{if } n \ge \max\{m + 3, 2m\} \text{ and } T \ge n ,
 
-    and ValueError otherwise. These users do not follow the position-based model with fixed attraction and
-    examination: it is a bound for adversarial users, and says nothing against the logarithm of Theorem 2.
+    Raises ValueError otherwise. These users do not follow the position-based model with fixed attraction and
+    examination: it is a bound for adversarial users, and does not contradict the logarithm of Theorem 2.
 
     Examples
     --------
@@ -85,29 +85,29 @@ def lower_bound(n_items: int, n_positions: int, rounds: int) -> float:
     >>> [round(adversarial_bound(10, 5, T) / lower_bound(10, 5, T)) for T in (10**4, 10**6, 10**8)]
     [125, 124, 124]
     """
-    hard.hard_gap(n_items, n_positions, rounds)  # refuses what is outside the theorem
+    hard.hard_gap(n_items, n_positions, rounds)  # raises ValueError outside the theorem
     n, m, T = int(n_items), int(n_positions), int(rounds)
     return m * math.sqrt((n - m + 1) * T) / 16.0
 
 
 def hard_instance(n_items: int, n_positions: int, rounds: int, rng: np.random.Generator) -> World:
-    r"""Users against whom every policy loses as much as the lower bound says, from the proof of the paper's Theorem 3.
+    r"""Return a world in which every policy has at least the regret of the lower bound, from the proof of Theorem 3.
 
-    A list u is drawn uniformly. Clicks are tosses of a coin, hardly biased where u has its items:
+    A list u is drawn uniformly. Clicks are coin tosses, with a small bias for the items of u at their positions:
 
     .. math:: p_{ij} = \frac{1}{2} + \Delta \, [u_j = i], \qquad \Delta = \frac{1}{8} \sqrt{\frac{n - m + 1}{T}} .
 
-    Averaged over u, every policy loses at least :func:`lower_bound`. It is refused where the bound does not hold. By
-    name it is the world ``adversarial/hard-instance``.
+    Averaged over u, the regret of every policy is at least :func:`lower_bound`. Raises ValueError where the bound does
+    not hold. The name of this world is ``adversarial/hard-instance``.
 
     Examples
     --------
-    So little is at stake that no policy can lose more than twice what every policy must lose:
+    The largest possible regret is only twice the lower bound:
 
     >>> import numpy as np
     >>> T, world = 10_000, hard_instance(10, 5, 10_000, np.random.default_rng(0))
-    >>> at_stake = T * 5 * float(world.click_probabilities(0).max() - 0.5)
-    >>> round(at_stake / lower_bound(10, 5, T), 6)
+    >>> largest = T * 5 * float(world.click_probabilities(0).max() - 0.5)
+    >>> round(largest / lower_bound(10, 5, T), 6)
     2.0
     """
     return hard.hard_instance(n_items, n_positions, rounds, rng)

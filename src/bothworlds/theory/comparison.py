@@ -1,4 +1,4 @@
-"""The paper's table of regret bounds, with numbers for an instance where the constants are known."""
+"""The paper's table of regret bounds, with the numbers of an instance where the constants are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Row", "table"]
 
 
 class Row(NamedTuple):
-    """One bound: whose it is, for which users, from above or below, its order, and its value where that is known."""
+    """One bound: its source, the users, upper or lower, its order, and its value if the constants are known."""
 
     source: str
     users: str
@@ -25,10 +25,10 @@ class Row(NamedTuple):
 
 
 def table(attraction: ArrayLike, examination: ArrayLike, rounds: int) -> list[Row]:
-    r"""The bounds of the paper's Table 1, for this instance and so many rounds.
+    r"""Return the bounds of the paper's Table 1, for an instance and a number of rounds.
 
-    ``bound`` is None where only an order is known, or where a lower bound does not hold for this shape and this number
-    of rounds; it is infinite where a gap is 0. The constants of the others are :math:`4m \sqrt{nT \log n}` for
+    ``bound`` is None if only the order is known, or if a lower bound does not hold for this shape and this number
+    of rounds; it is infinite if a gap is 0. The constants of other papers are :math:`4m \sqrt{nT \log n}` for
     multiplicative weights and :math:`2 \sqrt2 \, m \sqrt{nT}` for mirror descent, each tuned to the number of rounds.
 
     Examples
@@ -47,37 +47,37 @@ def table(attraction: ArrayLike, examination: ArrayLike, rounds: int) -> list[Ro
     sorted_instance = instance(attraction, examination)
     n, m = sorted_instance.alpha.size, sorted_instance.beta.size
     return [
-        _above("Kale et al. 2010 (MW)", "adversarial", "m sqrt(n T log n)", 4.0 * m * math.sqrt(n * T * math.log(n))),
-        _above("Bubeck et al. 2012 (OSMD)", "adversarial", "m sqrt(n T)", 2.0 * math.sqrt(2.0 * n * T) * m),
-        _above("Lagree et al. 2016", "stochastic", "n log T / (beta_m delta)"),
-        _above("Zoghi et al. 2017", "stochastic", "m^3 n log T / delta"),
-        _above("Lattimore et al. 2018", "stochastic", "m n log T / delta"),
-        _above("Lattimore et al. 2018", "stochastic", "sqrt(m^3 n T log T)"),
-        _below("Lattimore et al. 2018", "stochastic", "sqrt(m n T)"),
-        _below("Lattimore et al. 2018", "adversarial", "sqrt(m n T)"),
-        _above("Li et al. 2019", "stochastic", "m sqrt(n T log(n T))"),
-        _above("Zimmert et al. 2019", "stochastic", "m^2 n log T / (delta_beta delta)"),
-        _above("Zimmert et al. 2019", "adversarial", "m sqrt(n T)"),
-        _above(
+        _upper("Kale et al. 2010 (MW)", "adversarial", "m sqrt(n T log n)", 4.0 * m * math.sqrt(n * T * math.log(n))),
+        _upper("Bubeck et al. 2012 (OSMD)", "adversarial", "m sqrt(n T)", 2.0 * math.sqrt(2.0 * n * T) * m),
+        _upper("Lagree et al. 2016", "stochastic", "n log T / (beta_m delta)"),
+        _upper("Zoghi et al. 2017", "stochastic", "m^3 n log T / delta"),
+        _upper("Lattimore et al. 2018", "stochastic", "m n log T / delta"),
+        _upper("Lattimore et al. 2018", "stochastic", "sqrt(m^3 n T log T)"),
+        _lower("Lattimore et al. 2018", "stochastic", "sqrt(m n T)"),
+        _lower("Lattimore et al. 2018", "adversarial", "sqrt(m n T)"),
+        _upper("Li et al. 2019", "stochastic", "m sqrt(n T log(n T))"),
+        _upper("Zimmert et al. 2019", "stochastic", "m^2 n log T / (delta_beta delta)"),
+        _upper("Zimmert et al. 2019", "adversarial", "m sqrt(n T)"),
+        _upper(
             "the paper (FTRL-PBM)",
             "stochastic",
             "m n log T / (delta_beta delta)",
             stochastic_bound(attraction, examination, T),
         ),
-        _above("the paper (FTRL-PBM)", "adversarial", "m sqrt(n T)", adversarial_bound(n, m, T)),
-        _below("the paper", "adversarial", "m sqrt(n T)", _lower_bound(n, m, T)),
+        _upper("the paper (FTRL-PBM)", "adversarial", "m sqrt(n T)", adversarial_bound(n, m, T)),
+        _lower("the paper", "adversarial", "m sqrt(n T)", _lower_bound_or_none(n, m, T)),
     ]
 
 
-def _above(source: str, users: str, order: str, bound: float | None = None) -> Row:
+def _upper(source: str, users: str, order: str, bound: float | None = None) -> Row:
     return Row(source, users, "upper", order, bound)
 
 
-def _below(source: str, users: str, order: str, bound: float | None = None) -> Row:
+def _lower(source: str, users: str, order: str, bound: float | None = None) -> Row:
     return Row(source, users, "lower", order, bound)
 
 
-def _lower_bound(n: int, m: int, T: int) -> float | None:
+def _lower_bound_or_none(n: int, m: int, T: int) -> float | None:
     try:
         return lower_bound(n, m, T)
     except ValueError:

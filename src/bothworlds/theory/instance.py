@@ -1,4 +1,4 @@
-"""An instance of the position-based model, in the order of the paper: its gaps, its best list, what is at stake."""
+"""An instance of the position-based model, sorted as in the paper: its gaps, its best list, its largest regret."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Instance", "delta", "delta_beta", "gaps", "instance", "largest_regre
 
 
 class Instance(NamedTuple):
-    """Attraction and examination from the largest to the smallest, and where each came from."""
+    """Attraction and examination in falling order, and the original index of each."""
 
     alpha: NDArray[np.float64]  # (n_items,) falling
     beta: NDArray[np.float64]  # (n_positions,) falling
@@ -23,7 +23,7 @@ class Instance(NamedTuple):
 
 
 def instance(attraction: ArrayLike, examination: ArrayLike) -> Instance:
-    """Sort an instance as the paper does; what is equal keeps its order. ValueError if it is not an instance."""
+    """Return an instance sorted as in the paper, stably; raises ValueError for values that are not probabilities."""
     world = Stochastic(attraction, examination)
     items = np.argsort(-world.attraction, kind="stable")
     positions = np.argsort(-world.examination, kind="stable")
@@ -31,7 +31,7 @@ def instance(attraction: ArrayLike, examination: ArrayLike) -> Instance:
 
 
 def gaps(attraction: ArrayLike, examination: ArrayLike) -> NDArray[np.float64]:
-    r"""The suboptimality gap of every item at every position, the paper's Definition 1.
+    r"""Return the suboptimality gap of every item at every position, the paper's Definition 1.
 
     With items and positions sorted by falling attraction and examination, and :math:`\beta_{m+1} = 0`,
 
@@ -40,8 +40,8 @@ def gaps(attraction: ArrayLike, examination: ArrayLike) -> NDArray[np.float64]:
         \Delta_{jj} = 0, \qquad
         \Delta_{ij} = (\beta_{j-1} - \beta_j) (\alpha_i - \alpha_j) \text{ for } i < j .
 
-    It is what a list loses at least by the exchange of two neighbours that puts i at j: never negative, unlike
-    the plain difference :math:`\beta_j (\alpha_j - \alpha_i)`, which rewards a good item at a low position.
+    It is the least loss of a list in which an exchange of two neighbours puts i at j. It is never negative, unlike
+    the difference :math:`\beta_j (\alpha_j - \alpha_i)`, which rewards a good item at a low position.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def gaps(attraction: ArrayLike, examination: ArrayLike) -> NDArray[np.float64]:
     Returns
     -------
     numpy.ndarray
-        (n_items, n_positions), in the order of what was given. Where examination is tied, the first of the tied
+        (n_items, n_positions), in the order of the arguments. If examinations are tied, the first of the tied
         positions counts as the better one.
 
     Examples
@@ -72,17 +72,17 @@ def gaps(attraction: ArrayLike, examination: ArrayLike) -> NDArray[np.float64]:
     n, m = alpha.size, beta.size
     i, j = np.arange(n)[:, None], np.arange(m)
     below = beta - np.append(beta[1:], 0.0)  # beta_j - beta_{j+1}
-    above = np.append(0.0, beta[:-1] - beta[1:])  # beta_{j-1} - beta_j; at the first position no item comes earlier
-    found = np.empty((n, m))
-    found[np.ix_(items, positions)] = np.where(i > j, below, above) * np.abs(alpha[:m] - alpha[:, None])
-    return found
+    above = np.append(0.0, beta[:-1] - beta[1:])  # beta_{j-1} - beta_j, unused at the first position
+    gap = np.empty((n, m))
+    gap[np.ix_(items, positions)] = np.where(i > j, below, above) * np.abs(alpha[:m] - alpha[:, None])
+    return gap
 
 
 def delta(attraction: ArrayLike, n_positions: int | None = None) -> float:
-    r"""The smallest gap in attraction that matters, :math:`\Delta = \min_{i \le m} (\alpha_i - \alpha_{i+1})`.
+    r"""Return the smallest gap in attraction that matters, :math:`\Delta = \min_{i \le m} (\alpha_i - \alpha_{i+1})`.
 
-    It is taken over the best ``n_positions`` + 1 items (all items, if there are no more than positions); over all
-    items if ``n_positions`` is not given.
+    The minimum is over the best ``n_positions`` + 1 items (all items if there are no more than positions), or over all
+    items if ``n_positions`` is None.
 
     >>> round(delta([0.5, 0.9, 0.1, 0.1]), 6), round(delta([0.5, 0.9, 0.1, 0.1], n_positions=2), 6)
     (0.0, 0.4)
@@ -90,17 +90,16 @@ def delta(attraction: ArrayLike, n_positions: int | None = None) -> float:
     alpha = instance(attraction, [1.0]).alpha
     m = alpha.size if n_positions is None else whole(n_positions, "n_positions", 1)
     if alpha.size < 2:
-        raise ValueError("attraction must be of at least two items, or there is no gap between them")
+        raise ValueError("attraction must be that of at least two items")
     if m > alpha.size:
         raise ValueError(f"n_positions must be at most the number of items, {alpha.size}; got {m}")
     return float((alpha[:-1] - alpha[1:])[:m].min())
 
 
 def delta_beta(examination: ArrayLike) -> float:
-    r"""The smallest gap in examination, :math:`\Delta_\beta = \min_{j \le m} (\beta_j - \beta_{j+1})`.
+    r"""Return the smallest gap in examination, :math:`\Delta_\beta = \min_{j \le m} (\beta_j - \beta_{j+1})`.
 
-    Not being shown counts as a position that nobody looks at, :math:`\beta_{m+1} = 0`: so the last gap is the
-    smallest examination itself.
+    Items that are not shown have examination :math:`\beta_{m+1} = 0`, so the last gap is the smallest examination.
 
     >>> round(delta_beta([1.0, 1/2, 1/3, 1/4, 1/5]), 6), delta_beta([1.0, 0.25])
     (0.05, 0.25)
@@ -111,11 +110,11 @@ def delta_beta(examination: ArrayLike) -> float:
 
 
 def optimal_ranking(attraction: ArrayLike, examination: ArrayLike) -> NDArray[np.int64]:
-    """The best list: the most attractive item where most users look, the second where the second most look, and so on.
+    """Return the best list: the k-th most attractive item at the position with the k-th largest examination.
 
-    Any order of items and positions will do; among equals the one listed first goes first.
+    Items and positions may be in any order; ties are broken by index.
 
-    >>> optimal_ranking([0.2, 0.9, 0.5, 0.4], [0.5, 1.0, 0.1])    # the middle is looked at most
+    >>> optimal_ranking([0.2, 0.9, 0.5, 0.4], [0.5, 1.0, 0.1])    # the middle is examined most
     array([2, 1, 3])
     """
     _, _, items, positions = instance(attraction, examination)
@@ -125,11 +124,11 @@ def optimal_ranking(attraction: ArrayLike, examination: ArrayLike) -> NDArray[np
 
 
 def largest_regret(attraction: ArrayLike, examination: ArrayLike, rounds: int) -> float:
-    r"""What is at stake: the regret of showing the worst list in every round.
+    r"""Return the largest possible regret: that of showing the worst list in every round.
 
     .. math:: T \left( \sum_j \alpha_j \beta_j - \sum_j \alpha_{n+1-j} \beta_j \right)
 
-    An upper bound that is larger says nothing about this instance.
+    A larger upper bound is vacuous for this instance.
 
     >>> largest_regret([0.75, 0.5, 0.25], [1.0, 0.5], rounds=100)
     50.0

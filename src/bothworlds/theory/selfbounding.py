@@ -1,4 +1,4 @@
-"""The inequality on which the logarithmic bound rests, in a form that can be put to the test."""
+"""The self-bounding inequality, which implies the logarithmic bound, in a form that can be tested numerically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .instance import gaps, optimal_ranking
 
 __all__ = ["Sides", "self_bounding", "self_bounding_constant"]
 
-MANY = 1_000_000  # lists, more than which are not enumerated
+MAX_LISTS = 1_000_000  # more lists are not enumerated
 
 
 class Sides(NamedTuple):
@@ -24,12 +24,12 @@ class Sides(NamedTuple):
 
     @property
     def slack(self) -> float:
-        """Regret less its bound: not negative, if the inequality holds."""
+        """Regret minus its bound; not negative if the inequality holds."""
         return self.regret - self.bound
 
 
 def self_bounding(attraction: ArrayLike, examination: ArrayLike, marginals: ArrayLike) -> Sides:
-    r"""Both sides of the self-bounding inequality for one round, the paper's Lemmas 1 and 2.
+    r"""Return both sides of the self-bounding inequality for one round, the paper's Lemmas 1 and 2.
 
     If item i is shown at position j with probability :math:`x_{ij}`, the expected regret of the round is at least half
     the expected sum of :func:`gaps`,
@@ -37,7 +37,7 @@ def self_bounding(attraction: ArrayLike, examination: ArrayLike, marginals: Arra
     .. math:: \sum_j \alpha_j \beta_j - \sum_{i,j} \alpha_i \beta_j x_{ij}
         \ \ge \ \frac{1}{2} \sum_{i,j} \Delta_{ij} x_{ij} .
 
-    Lemma 2 is the case of one list; both sides are linear in x, so it holds for every lottery over lists, and summed
+    Lemma 2 is the case of one list. Both sides are linear in x, so it holds for every distribution over lists; summed
     over rounds it is Lemma 1.
 
     Parameters
@@ -45,18 +45,18 @@ def self_bounding(attraction: ArrayLike, examination: ArrayLike, marginals: Arra
     attraction, examination
         (n_items,) and (n_positions,) probabilities, in any order.
     marginals
-        (n_items, n_positions), of one list or a lottery over lists: columns sum to 1, rows to at most 1.
+        (n_items, n_positions), of one list or a distribution over lists: columns sum to 1, rows to at most 1.
 
     Examples
     --------
-    Two neighbours exchanged: the inequality cannot be improved.
+    If two neighbours are exchanged, the inequality is tight.
 
     >>> exchanged = [[0, 1], [1, 0], [0, 0]]
     >>> sides = self_bounding([0.75, 0.5, 0.25], [1.0, 0.5], exchanged)
     >>> sides
     Sides(regret=0.125, bound=0.125)
 
-    The uniform lottery has some slack:
+    The uniform distribution has some slack:
 
     >>> round(self_bounding([0.75, 0.5, 0.25], [1.0, 0.5], np.full((3, 2), 1 / 3)).slack, 3)
     0.146
@@ -69,14 +69,15 @@ def self_bounding(attraction: ArrayLike, examination: ArrayLike, marginals: Arra
 
 
 def self_bounding_constant(attraction: ArrayLike, examination: ArrayLike) -> float:
-    """The largest factor for which regret is at least so many times the sum of gaps, by trying all lists.
+    """Return the largest factor c such that regret is at least c times the sum of gaps, by enumerating all lists.
 
-    The paper's Lemma 2 says that it is at least 1/2. Infinite, if no list has a gap.
+    The paper's Lemma 2 states that it is at least 1/2. It is infinite if no list has a gap. Raises ValueError if there
+    are more than a million lists.
 
     Examples
     --------
-    With two positions or more it is exactly that, because of lists that exchange two neighbours; with one position,
-    regret is the gap.
+    With two or more positions it is exactly 1/2, because of lists that exchange two neighbours. With one position,
+    regret equals the gap.
 
     >>> round(self_bounding_constant([0.9, 0.7, 0.4, 0.3], [0.8, 0.5, 0.1]), 12)
     0.5
@@ -85,14 +86,16 @@ def self_bounding_constant(attraction: ArrayLike, examination: ArrayLike) -> flo
     """
     gap = gaps(attraction, examination)
     n, m = gap.shape
-    if math.perm(n, m) > MANY:
-        raise ValueError(f"{n} items at {m} positions make {math.perm(n, m):,} lists, more than {MANY:,}: too many")
+    if math.perm(n, m) > MAX_LISTS:
+        raise ValueError(
+            f"{n} items at {m} positions make {math.perm(n, m):,} lists, more than the limit of {MAX_LISTS:,}"
+        )
     alpha, beta = np.asarray(attraction, np.float64), np.asarray(examination, np.float64)
     rankings = np.array(list(permutations(range(n), m)))
     regret = alpha[optimal_ranking(alpha, beta)] @ beta - alpha[rankings] @ beta
     total = gap[rankings, np.arange(m)].sum(axis=1)
-    matter = total > 1e-15  # not the best list, nor one that differs from it by rounding
-    return float((regret[matter] / total[matter]).min(initial=math.inf))
+    suboptimal = total > 1e-15  # excludes the best list, and ties that differ by rounding
+    return float((regret[suboptimal] / total[suboptimal]).min(initial=math.inf))
 
 
 def _as_marginals(given: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:

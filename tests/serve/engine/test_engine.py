@@ -428,7 +428,7 @@ async def test_a_headline_equals_the_report_and_reads_no_events(engine, store, c
         await visit(engine, f"v{k}", {"a", "b"})
     report = await engine.report("home", until=clock() + 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(item_rates, "latest", None)
+        patch.setattr(item_rates, "latest_events", None)
         headline = await engine.headline("home")
     assert headline["uplift"] == report["uplift"]
     assert headline["pages"] == report["headline"]["pages"] > 0
@@ -440,9 +440,9 @@ async def test_a_headline_equals_the_report_and_reads_no_events(engine, store, c
 @with_engine()
 async def test_item_rates_of_reports_are_cached(engine, store, clock):
     await visit(engine, "v", {"a"})
-    read, latest = [], item_rates.latest
+    read, latest = [], item_rates.latest_events
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(item_rates, "latest", lambda *arguments: read.append(arguments) or latest(*arguments))
+        patch.setattr(item_rates, "latest_events", lambda *arguments: read.append(arguments) or latest(*arguments))
         for _ in range(5):
             clock.at += 1000
             await engine.report("home")

@@ -1,4 +1,4 @@
-"""The load generator of the benchmark, on the engine in memory."""
+"""The load generator, on a service with a fake engine."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import serving
+from benchmarks import service_load
 
 FAKE = (sys.executable, str(Path(__file__).parent / "fake_engine_server.py"), "127.0.0.1", "0", "1")
 
 
 @pytest.fixture(scope="module")
 def service():
-    with serving.running(command=FAKE) as found:
+    with service_load.running(command=FAKE) as found:
         yield found
 
 
-def test_an_open_loop_keeps_its_rate_and_a_closed_one_does_not_wait(service):
-    most, half = serving.ranking(service, seconds=1.0)
+def test_an_open_loop_keeps_its_rate_and_a_closed_loop_does_not_wait(service):
+    most, half = service_load.ranking(service, seconds=1.0)
     assert most["failed"] == most["lost"] == half["failed"] == half["lost"] == 0
     assert half["answered"] == pytest.approx(most["per_second"] / 2, rel=0.3)
     assert 0 < half["p50"] <= half["p99"]
 
 
-def test_whoever_waits_behind_a_slow_answer_is_counted_as_waiting(service):
+def test_latency_includes_the_wait_behind_a_slow_response(service):
     slow = ("/v1/surfaces/home/rank", '{"request_id": "slow"}')
     found = service.load([slow], 5.0, seconds=1.0, connections=1)
     assert found["p50"] > 1.0  # one at a time takes 0.7 seconds, and five come in a second
@@ -37,7 +37,7 @@ def test_failures_are_counted(service):
 
 
 def test_every_event_is_sent_back_once(service):
-    most, half = serving.feedback(service, seconds=0.5)
+    most, half = service_load.feedback(service, seconds=0.5)
     assert most["answered"] > 0
     assert half["answered"] > 0
     assert most["failed"] == half["failed"] == 0
@@ -50,6 +50,6 @@ def test_memory_is_that_of_the_service(service):
 
 
 def test_the_service_is_stopped_afterwards():
-    with serving.running(command=FAKE) as found:
+    with service_load.running(command=FAKE) as found:
         process = found.process
     assert process.returncode == 0

@@ -52,7 +52,7 @@ def test_the_first_page_shows_the_headline_of_each_surface(opened):
     call = opened()
     call.run(call.service.start())
     call("PUT", "/v1/surfaces/home", json={"slots": 2, "items": ["a", "b", "c"]})
-    assert "No visitors yet" in call("GET", "/").text
+    assert "No settled pages in the last 24 hours" in call("GET", "/").text
     page = call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}).json()
     piece = {"event_id": page["event_id"], "token": page["token"], "clicks": [0], "final": True}
     call("POST", "/v1/feedback", json={"events": [piece]})

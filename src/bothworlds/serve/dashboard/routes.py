@@ -1,7 +1,12 @@
-"""The pages for people: a first-run page, the surfaces, how each of them does, and why a list was shown.
+"""The pages of the dashboard: the list of surfaces, a page per surface, the event lookup and the list of API calls.
 
-Rendered on the server from ``Engine.report``; a page refreshes itself by fetching its changing part again. Nothing is
-loaded from elsewhere, and the content security policy allows no inline script or style.
+To add a page: write a handler below, add its path to ``PAGES``, its data to ``view_model``, and its HTML to
+``templates/`` (every page extends ``base.html``, which also has the navigation). Sentences and number formats are in
+``text``, charts in ``svg``.
+
+Pages are rendered on the server from ``Engine.report``. The page of a surface refreshes itself: ``static/pages.js``
+fetches its changing part again. Nothing is loaded from other hosts, and the content security policy forbids inline
+scripts and styles.
 """
 
 from __future__ import annotations
@@ -9,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -20,16 +26,19 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..engine_protocol import EngineProtocol
 from ..model import Invalid, ServiceError, Surface, Unavailable, Unknown
+from ..schemas import Headline, ReportView, SegmentView
 from . import svg, text
-from .view_model import RANGES, View, heat_table, latest_segments, likeliest, pages_of_items, story
+from .view_model import RANGES, View, event_view, heat_table, item_table, most_likely_rows, segment_table
 
-__all__ = ["HEADERS", "SESSION", "page", "routes"]
+__all__ = ["HEADERS", "PAGES", "SESSION", "ApiCall", "DashboardEngine", "page", "routes"]
 
 HERE = Path(__file__).parent
-SESSION = "bothworlds_session"  # the cookie of somebody who has signed in
-TRACED = 10  # items whose probabilities are drawn over time
+SESSION = "bothworlds_session"  # name of the session cookie
+HEAT_ITEMS = 25  # in the table of probabilities
+CHART_ITEMS = 10  # in the charts of probabilities over time
+CHART_SLOTS = 6
+SURFACE_CHANGES, LATEST_CHANGES = 50, 20  # audit log entries on the page of a surface, and of all surfaces
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -39,118 +48,177 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 
-Figures = Callable[[], Mapping[str, Any]]
-Audit = Callable[[int | None, int], Sequence[Mapping[str, Any]]]  # of a surface's id, or of all; so many
+Latency = Callable[[], Mapping[str, Any]]
+AuditLog = Callable[[int | None, int], Sequence[Mapping[str, Any]]]  # of a surface id (None: all), at most so many
+
+
+class DashboardEngine(Protocol):
+    """The methods of the engine that the pages call."""
+
+    def surface(self, name: str) -> Surface: ...
+    def surfaces(self) -> list[Surface]: ...
+    def health(self) -> Mapping[str, Any]: ...
+    async def event(self, event_id: str) -> Mapping[str, Any]: ...
+    async def headline(self, surface: str) -> Headline: ...
+    async def segments(self, surface: str) -> list[SegmentView]: ...
+    async def report(
+        self, surface: str, *, since: int | None, until: int | None, segment: str | None = None
+    ) -> ReportView: ...
+
+
+class ApiCall(Protocol):
+    """A call of the HTTP API, as the page /api lists it."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def role(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the pages get their data: the engine and, if given, latency, audit log and the calls of the API."""
+
+    engine: DashboardEngine
+    latency: Latency | None
+    audit: AuditLog | None
+    operations: Sequence[ApiCall]
+
+    async def health(self) -> dict[str, Any]:
+        """Return the engine's health with the latency of the HTTP side; reads the store in a worker thread."""
+        return {**await asyncio.to_thread(self.engine.health), **(self.latency() if self.latency else {})}
+
+    async def changes(self, surface_id: int | None, limit: int) -> Sequence[Mapping[str, Any]]:
+        """Return the latest entries of the audit log; reads the store in a worker thread."""
+        return await asyncio.to_thread(self.audit, surface_id, limit) if self.audit else []
+
+
+async def surfaces_page(sources: Sources, request: Request) -> Response:
+    """The list of surfaces, or the first steps if there is no surface."""
+    surfaces = sources.engine.surfaces()
+    if not surfaces:
+        return page(request, "welcome.html", address=_address(request))
+    headlines = await asyncio.gather(*(_headline_or_none(sources.engine, surface) for surface in surfaces))
+    names: dict[Any, str] = {surface.id: surface.name for surface in surfaces}
+    latest = await sources.changes(None, LATEST_CHANGES)
+    changes = [{**entry, "surface": names.get(entry.get("surface_id"), "")} for entry in latest]
+    return page(request, "surfaces.html", lines=list(zip(surfaces, headlines, strict=True)), audit=changes)
+
+
+async def surface_page(sources: Sources, request: Request) -> Response:
+    """The page of one surface."""
+    return page(request, "surface.html", **await _surface_context(sources, request))
+
+
+async def surface_live(sources: Sources, request: Request) -> Response:
+    """The part of the surface's page that changes; ``static/pages.js`` fetches it."""
+    return page(request, "live.html", **await _surface_context(sources, request))
+
+
+async def event_page(sources: Sources, request: Request) -> Response:
+    """The lookup of an event by its id."""
+    event_id = request.query_params.get("id", "").strip()
+    if not event_id:
+        return page(request, "event.html", event_id="", explanation=None, problem="")
+    try:
+        event = event_view(await sources.engine.event(event_id))
+    except Unknown as error:
+        return page(request, "event.html", 404, event_id=event_id, explanation=None, problem=str(error))
+    return page(request, "event.html", event_id=event_id, problem="", **event)
+
+
+async def api_page(sources: Sources, request: Request) -> Response:
+    """The list of API calls."""
+    return page(request, "api.html", operations=sources.operations)
+
+
+PAGES: dict[str, Callable[[Sources, Request], Awaitable[Response]]] = {
+    "/": surfaces_page,
+    "/surfaces/{surface:path}": surface_page,
+    "/live/{surface:path}": surface_live,
+    "/event": event_page,
+    "/api": api_page,
+}
 
 
 def routes(
-    engine: EngineProtocol,
+    engine: DashboardEngine,
     *,
-    latency: Figures | None = None,
-    audit: Audit | None = None,
-    operations: Sequence[object] = (),
+    latency: Latency | None = None,
+    audit: AuditLog | None = None,
+    operations: Sequence[ApiCall] = (),
 ) -> list[BaseRoute]:
-    """The routes of all pages.
+    """Return the routes of all pages and of the static files.
 
-    ``latency`` adds figures of the HTTP side (``rank_p50_ms``, ...) to the health; ``audit`` is ``Store.audit``, which
-    tells the latest changes of a surface. ``operations`` are those of the API (``http.operations``), for the page that
-    lists them.
+    ``latency`` returns figures of the HTTP side (``rank_p50_ms``, ...) that are shown with the health; ``audit`` is
+    ``Store.audit``; ``operations`` are the calls listed at /api.
     """
-
-    async def home(request: Request) -> Response:
-        surfaces = engine.surfaces()
-        if not surfaces:
-            return page(request, "welcome.html", address=_address(request))
-        headlines = await asyncio.gather(*(_headline_or_none(engine, surface) for surface in surfaces))
-        names: dict[Any, str] = {surface.id: surface.name for surface in surfaces}
-        latest = await asyncio.to_thread(audit, None, 20) if audit else []
-        changes = [{**entry, "where": names.get(entry.get("surface_id"), "")} for entry in latest]
-        return page(request, "surfaces.html", lines=list(zip(surfaces, headlines, strict=True)), audit=changes)
-
-    async def surface(request: Request) -> Response:
-        return page(request, "surface.html", **await _seen(engine, request, latency, audit))
-
-    async def live(request: Request) -> Response:
-        return page(request, "live.html", **await _seen(engine, request, latency, audit))
-
-    async def event(request: Request) -> Response:
-        event_id = request.query_params.get("id", "").strip()
-        if not event_id:
-            return page(request, "event.html", event_id="", story=None, problem="")
-        try:
-            told = story(await engine.event(event_id))
-        except Unknown as error:
-            return page(request, "event.html", 404, event_id=event_id, story=None, problem=str(error))
-        return page(request, "event.html", event_id=event_id, problem="", **told)
-
-    async def api(request: Request) -> Response:
-        return page(request, "api.html", operations=operations)
-
-    return [
-        Route("/", _said(home)),
-        Route("/surfaces/{surface:path}", _said(surface)),
-        Route("/live/{surface:path}", _said(live)),
-        Route("/event", _said(event)),
-        Route("/api", _said(api)),
-        Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),
-    ]
+    sources = Sources(engine, latency, audit, operations)
+    pages: list[BaseRoute] = [Route(path, _with_error_page(handler, sources)) for path, handler in PAGES.items()]
+    return [*pages, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")]
 
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
-    """A rendered page, with the headers that every page has."""
+    """Render a template with the headers that every page has."""
     root, signed_in = request.scope.get("root_path", ""), SESSION in request.cookies
     rendered = _environment().get_template(template).render(root=root, signed_in=signed_in, **context)
     return HTMLResponse(rendered, status, HEADERS)
 
 
-async def _seen(
-    engine: EngineProtocol, request: Request, latency: Figures | None, audit: Audit | None
-) -> dict[str, Any]:
+async def _surface_context(sources: Sources, request: Request) -> dict[str, Any]:
+    engine = sources.engine
     surface, view = engine.surface(request.path_params["surface"]), View.of(request.query_params)
     report = await engine.report(surface.name, since=view.since(surface), until=None, segment=view.segment)
-    shown = likeliest(report["marginals"], 25)
+    marginals = report["marginals"]
+    rows = most_likely_rows(marginals, HEAT_ITEMS)
     return {
         "surface": surface,
         "view": view,
         "report": report,
         "ranges": RANGES,
-        "heat": heat_table(report["marginals"], shown),
-        "strips": svg.strips(report["marginals"], report["marginals_history"], shown[:TRACED])[:6],
-        "traced": min(TRACED, len(shown)),
-        "segments": latest_segments(await engine.segments(surface.name)),
-        "items": pages_of_items(report["items"], view.all_items),
-        "health": {**await asyncio.to_thread(engine.health), **(latency() if latency else {})},
-        "audit": await asyncio.to_thread(audit, surface.id, 50) if audit else [],
+        "heat": heat_table(marginals, rows),
+        "charts": svg.probability_charts(marginals, report["marginals_history"], rows[:CHART_ITEMS])[:CHART_SLOTS],
+        "charted_items": min(CHART_ITEMS, len(rows)),
+        "segments": segment_table(await engine.segments(surface.name)),
+        "items": item_table(report["items"], view.all_items),
+        "health": await sources.health(),
+        "audit": await sources.changes(surface.id, SURFACE_CHANGES),
     }
 
 
-async def _headline_or_none(engine: EngineProtocol, surface: Surface) -> Mapping[str, Any] | None:
-    """Not the report, which costs so much that a page of all of them would slow ranking."""
+async def _headline_or_none(engine: DashboardEngine, surface: Surface) -> Headline | None:
+    """Return the headline, which is cheap; reports on all surfaces at once would slow down ranking."""
     try:
         return await engine.headline(surface.name)
     except ServiceError:
-        return None  # gone in the meantime, or the store is away: the others can still be shown
+        return None  # deleted meanwhile, or the store failed: the other surfaces can still be shown
 
 
-def _said(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The handler, with errors said on a page."""
+def _with_error_page(
+    handler: Callable[[Sources, Request], Awaitable[Response]], sources: Sources
+) -> Callable[[Request], Awaitable[Response]]:
+    """Wrap a handler so that a ServiceError becomes a page."""
 
-    async def answer(request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         try:
-            return await handler(request)
+            return await handler(sources, request)
         except ServiceError as error:
             status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 422)
             return page(request, "problem.html", status, title=_TITLE[status], detail=str(error))
 
-    return answer
+    return respond
 
 
 _STATUS: dict[type[ServiceError], int] = {Unknown: 404, Invalid: 422, Unavailable: 503}
-_TITLE = {404: "Not found", 422: "That cannot be shown", 503: "The store is away"}
+_TITLE = {404: "Not found", 422: "Invalid request", 503: "Store unavailable"}
 
 
 def _address(request: Request) -> str:
-    """Where this service is, for commands to copy; a host that no shell should see is not repeated."""
+    """Return the address of this service for shell commands; a host with unsafe characters is replaced."""
     url = request.base_url
     host = url.netloc if re.fullmatch(r"[A-Za-z0-9.:\[\]-]+", url.netloc) else "127.0.0.1:8080"
     root = request.scope.get("root_path", "") if re.fullmatch(r"[\w/.-]*", request.scope.get("root_path", "")) else ""
@@ -159,22 +227,22 @@ def _address(request: Request) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"text": text, "svg": svg, "urlencode": urlencode}
-    made.filters |= {
+    environment.globals |= {"text": text, "svg": svg, "urlencode": urlencode}
+    environment.filters |= {
         "count": text.count,
-        "many": text.many,
+        "plural": text.plural,
         "number": text.number,
         "percent": text.percent,
         "duration": text.duration,
-        "moment": text.moment,
-        "segment": lambda name: name or "(no segment)",
+        "timestamp": text.timestamp,
+        "segment": lambda name: name or "(default segment)",
         "path": lambda name: quote(name, safe=""),
     }
-    return made
+    return environment

@@ -1,6 +1,6 @@
-"""Charts as SVG, drawn on the server: no script, printable, with a title on whatever can be pointed at.
+"""Charts as SVG, rendered on the server: no script, printable, with a tooltip on every data point.
 
-Colours come from the style sheet by class, so that one drawing serves light and dark.
+Colours come from the style sheet by class, so that one chart serves the light and the dark scheme.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from ..schemas import Marginals, MarginalsThen, SeriesPoint
-from .text import known, many, moment, number, percent
+from .text import is_number, number, percent, plural, timestamp
 
-__all__ = ["merged", "rates", "strips"]
+__all__ = ["merge_points", "probability_at", "probability_charts", "rate_chart"]
 
 DAY = 86_400_000
-# Round numbers, and into how many parts each divides without a remainder that would have to be rounded.
+# Upper ends of the axis, and into how many parts each divides so that all tick labels are round numbers.
 PARTS = {1.0: 5, 1.5: 3, 2.0: 4, 3.0: 3, 4.0: 4, 5.0: 5, 6.0: 3, 8.0: 4, 10.0: 5}
 ARMS = {"learner": "learned order", "holdout": "holdout (the page's own order)"}
 
 
-class Spot(NamedTuple):
-    """Clicks per page in a stretch of time, with a 95% interval."""
+class RatePoint(NamedTuple):
+    """Clicks per page in a bucket of time that starts at ``at``, with a 95% interval."""
 
     at: int
     rate: float
@@ -32,45 +32,47 @@ class Spot(NamedTuple):
     pages: int
 
 
-def merged(series: Iterable[SeriesPoint], arm: str, most: int = 48) -> list[Spot]:
-    """The clicks per page of an arm, neighbouring stretches put together until there are at most ``most``.
+def merge_points(series: Iterable[SeriesPoint], arm: str, most: int = 48) -> list[RatePoint]:
+    """Return the clicks per page of an arm; neighbouring buckets are merged until there are at most ``most``.
 
-    >>> [spot.rate for spot in merged([{"at": at, "arm": "learner", "pages": 10, "clicks": at} for at in range(4)],
-    ...     "learner", most=2)]
+    >>> series = [{"at": at, "arm": "learner", "pages": 10, "clicks": at} for at in range(4)]
+    >>> [point.rate for point in merge_points(series, "learner", most=2)]
     [0.05, 0.25]
     """
     points = sorted((p for p in series if p["arm"] == arm and p["pages"] > 0), key=lambda point: point["at"])
     size = math.ceil(len(points) / most) or 1
     groups = [points[start : start + size] for start in range(0, len(points), size)]
-    return [_spot(group[0]["at"], sum(p["pages"] for p in group), sum(p["clicks"] for p in group)) for group in groups]
+    return [
+        _rate_point(group[0]["at"], sum(p["pages"] for p in group), sum(p["clicks"] for p in group)) for group in groups
+    ]
 
 
-def _spot(at: int, pages: int, clicks: int) -> Spot:
-    # The score interval of a Poisson count: clicks of one page are taken as independent.
+def _rate_point(at: int, pages: int, clicks: int) -> RatePoint:
+    # The score interval of a Poisson count: assumes that the clicks of a page are independent.
     middle, half = clicks + 1.92, 1.96 * math.sqrt(clicks + 0.96)
-    return Spot(at, clicks / pages, max(0.0, (middle - half) / pages), (middle + half) / pages, pages)
+    return RatePoint(at, clicks / pages, max(0.0, (middle - half) / pages), (middle + half) / pages, pages)
 
 
-def rates(series: Sequence[SeriesPoint], width: int = 720, height: int = 260) -> Markup:
-    """Clicks per page over time, learner against holdout, each with its 95% band."""
-    curves = {arm: spots for arm in ARMS if (spots := merged(series, arm, most=width // 15))}
+def rate_chart(series: Sequence[SeriesPoint], width: int = 720, height: int = 260) -> Markup:
+    """Return the chart of clicks per page over time, learner and holdout, each with its 95% band."""
+    curves = {arm: points for arm in ARMS if (points := merge_points(series, arm, most=width // 15))}
     if not curves:
-        return Markup('<p class="quiet">Nothing to draw yet.</p>')
-    spots = [spot for curve in curves.values() for spot in curve]
-    first, last = min(s.at for s in spots), max(s.at for s in spots)
-    # A band wider than everything else would flatten the curves; it is cut off instead.
-    top = nice(min(max(s.high for s in spots), 1.5 * max(s.rate for s in spots)) or 1.0)
-    frame = Frame(width, height, first, last, top)
-    drawn = [_grid(frame), *(_band(frame, arm, curve) for arm, curve in curves.items())]
-    drawn += [_curve(frame, arm, curve) for arm, curve in curves.items()]
+        return Markup('<p class="quiet">No data to draw yet.</p>')
+    points = [point for curve in curves.values() for point in curve]
+    first, last = min(p.at for p in points), max(p.at for p in points)
+    # The axis ends at 1.5 times the highest rate: a very wide band is clipped instead of flattening the curves.
+    top = round_up(min(max(p.high for p in points), 1.5 * max(p.rate for p in points)) or 1.0)
+    axes = Axes(width, height, first, last, top)
+    elements = [_grid(axes), *(_band(axes, arm, curve) for arm, curve in curves.items())]
+    elements += [_curve(axes, arm, curve) for arm, curve in curves.items()]
     label = "Clicks per page over time: " + "; ".join(
         f"{ARMS[arm]} from {number(curve[0].rate)} to {number(curve[-1].rate)}" for arm, curve in curves.items()
     )
-    return _svg(width, height, label, "rates", drawn)
+    return _svg(width, height, label, "rates", elements)
 
 
-class Frame(NamedTuple):
-    """Where data go on paper."""
+class Axes(NamedTuple):
+    """The axes of a chart: convert times and rates to coordinates."""
 
     width: int
     height: int
@@ -81,19 +83,19 @@ class Frame(NamedTuple):
     foot: int = 24
 
     def x(self, at: float) -> float:
-        """Across; what is alone stands in the middle."""
+        """Return the x coordinate of a time; a single time is centred."""
         part = (at - self.first) / (self.last - self.first) if self.last > self.first else 0.5
         return round(self.left + (self.width - self.left - 10) * part, 1)
 
     def y(self, rate: float) -> float:
-        """Down, cut off at the top."""
+        """Return the y coordinate of a rate, clipped at the top."""
         return round(self.height - self.foot - (self.height - self.foot - 10) * min(rate / self.top, 1.0), 1)
 
 
-def nice(value: float) -> float:
-    """The next round number.
+def round_up(value: float) -> float:
+    """Return the next round number that can end an axis.
 
-    >>> nice(0.37), nice(1.2), nice(8.0)
+    >>> round_up(0.37), round_up(1.2), round_up(8.0)
     (0.4, 1.5, 8.0)
     """
     unit = 10.0 ** math.floor(math.log10(value))
@@ -101,9 +103,9 @@ def nice(value: float) -> float:
 
 
 def ticks(top: float) -> list[tuple[float, str]]:
-    """Where the lines of the grid are, and what is written there: round numbers, as they are.
+    """Return the values and the labels of the grid lines; every label is exact.
 
-    >>> [said for _, said in ticks(nice(2.6))], [said for _, said in ticks(nice(0.13))]
+    >>> [label for _, label in ticks(round_up(2.6))], [label for _, label in ticks(round_up(0.13))]
     (['0', '1', '2', '3'], ['0', '0.05', '0.10', '0.15'])
     """
     unit = 10.0 ** math.floor(math.log10(top) + 1e-9)
@@ -112,72 +114,81 @@ def ticks(top: float) -> list[tuple[float, str]]:
     return [(top * part / parts, f"{top * part / parts:,.{places}f}" if part else "0") for part in range(parts + 1)]
 
 
-def _grid(frame: Frame) -> Markup:
-    lines = []
-    for value, text in ticks(frame.top):
-        y = frame.y(value)
-        lines += [
-            _tag("line", x1=frame.left, x2=frame.width - 10, y1=y, y2=y, class_="grid"),
-            _tag("text", text, x=frame.left - 6, y=y + 4, class_="axis end"),
+def _grid(axes: Axes) -> Markup:
+    elements = []
+    for value, label in ticks(axes.top):
+        y = axes.y(value)
+        elements += [
+            _tag("line", x1=axes.left, x2=axes.width - 10, y1=y, y2=y, class_="grid"),
+            _tag("text", label, x=axes.left - 6, y=y + 4, class_="axis end"),
         ]
-    days = frame.last - frame.first > DAY
-    last = max(2, frame.width // 160)
-    said: dict[str, int] = {}  # short spans have fewer minutes than there is room for
-    for tick in range(last + 1) if frame.last > frame.first else (0,):
-        at = frame.first + (frame.last - frame.first) * tick / last
-        if said.setdefault(moment(at, days), tick) != tick:
+    days = axes.last - axes.first > DAY
+    last = max(2, axes.width // 160)
+    first_tick: dict[str, int] = {}  # a short range has fewer minutes than ticks, and each label is written once
+    for tick in range(last + 1) if axes.last > axes.first else (0,):
+        at = axes.first + (axes.last - axes.first) * tick / last
+        if first_tick.setdefault(timestamp(at, days), tick) != tick:
             continue
-        side = "middle" if frame.last == frame.first else {0: "start", last: "end"}.get(tick, "middle")
-        lines.append(_tag("text", moment(at, days), x=frame.x(at), y=frame.height - 6, class_=f"axis {side}"))
-    return Markup("").join(lines)
+        anchor = "middle" if axes.last == axes.first else {0: "start", last: "end"}.get(tick, "middle")
+        elements.append(_tag("text", timestamp(at, days), x=axes.x(at), y=axes.height - 6, class_=f"axis {anchor}"))
+    return Markup("").join(elements)
 
 
-def _band(frame: Frame, arm: str, curve: Sequence[Spot]) -> Markup:
-    # A single spot has a band too, if a narrow one.
-    wings = (-3, 3) if len(curve) == 1 else (0,)
-    upper = [(frame.x(s.at) + wing, frame.y(s.high)) for s in curve for wing in wings]
-    lower = [(frame.x(s.at) + wing, frame.y(s.low)) for s in reversed(curve) for wing in reversed(wings)]
-    return _tag("polygon", points=_points(upper + lower), class_=f"band {arm}")
+def _band(axes: Axes, arm: str, curve: Sequence[RatePoint]) -> Markup:
+    # The band of a single point is given some width, or it would be invisible.
+    offsets = (-3, 3) if len(curve) == 1 else (0,)
+    upper = [(axes.x(p.at) + offset, axes.y(p.high)) for p in curve for offset in offsets]
+    lower = [(axes.x(p.at) + offset, axes.y(p.low)) for p in reversed(curve) for offset in reversed(offsets)]
+    return _tag("polygon", points=_coordinates(upper + lower), class_=f"band {arm}")
 
 
-def _curve(frame: Frame, arm: str, curve: Sequence[Spot]) -> Markup:
-    places = [(frame.x(s.at), frame.y(s.rate)) for s in curve]
-    line = _tag("polyline", points=_points(places), class_=f"line {arm}")
+def _curve(axes: Axes, arm: str, curve: Sequence[RatePoint]) -> Markup:
+    places = [(axes.x(p.at), axes.y(p.rate)) for p in curve]
+    line = _tag("polyline", points=_coordinates(places), class_=f"line {arm}")
     return line + Markup("").join(
-        _tag("circle", _tag("title", _spot_title(arm, s)), cx=x, cy=y, r=3, class_=f"spot {arm}")
-        for s, (x, y) in zip(curve, places, strict=True)
+        _tag("circle", _tag("title", _tooltip(arm, p)), cx=x, cy=y, r=3, class_=f"spot {arm}")
+        for p, (x, y) in zip(curve, places, strict=True)
     )
 
 
-def _spot_title(arm: str, spot: Spot) -> str:
-    interval = f"95% interval {number(spot.low)} to {number(spot.high)}"
-    when, pages = f"{moment(spot.at)} UTC", many(spot.pages, "page")
-    return f"{when}, {ARMS[arm]}: {number(spot.rate)} clicks per page, {interval}, {pages}"
+def _tooltip(arm: str, point: RatePoint) -> str:
+    interval = f"95% interval {number(point.low)} to {number(point.high)}"
+    when, pages = f"{timestamp(point.at)} UTC", plural(point.pages, "page")
+    return f"{when}, {ARMS[arm]}: {number(point.rate)} clicks per page, {interval}, {pages}"
 
 
-def strips(now: Marginals, history: Sequence[MarginalsThen], rows: Sequence[int], most: int = 30) -> list[Markup]:
-    """For every slot, how likely each of the items ``rows`` was over time: one line an item, darker is likelier."""
+def probability_charts(
+    now: Marginals, history: Sequence[MarginalsThen], rows: Sequence[int], most: int = 30
+) -> list[Markup]:
+    """Return a chart per slot of the probabilities of the items ``rows`` over time; none for a single snapshot.
+
+    A chart has one row per item, and a darker cell is a higher probability. At most ``most`` snapshots are drawn.
+    """
     every = max(1, math.ceil(len(history) / most))
-    kept = list(history)[::-1][::every][::-1]  # the latest is always among them
-    return [_strip(now["items"], kept, rows, slot) for slot in range(now["slots"])] if len(kept) > 1 else []
+    kept = list(history)[::-1][::every][::-1]  # from the end, so that the latest is kept
+    if len(kept) < 2:
+        return []
+    return [_probability_chart(now["items"], kept, rows, slot) for slot in range(now["slots"])]
 
 
-def _strip(names: Sequence[str], history: Sequence[MarginalsThen], rows: Sequence[int], slot: int) -> Markup:
+def _probability_chart(
+    names: Sequence[str], history: Sequence[MarginalsThen], rows: Sequence[int], slot: int
+) -> Markup:
     left, line, width = 104, 20, 330
     cell = (width - left) / len(history)
-    drawn = []
+    elements = []
     for place, row in enumerate(rows):
-        drawn.append(_tag("text", short(names[row], 15), x=left - 6, y=place * line + 14, class_="axis end"))
+        label = truncate_middle(names[row], 15)
+        elements.append(_tag("text", label, x=left - 6, y=place * line + 14, class_="axis end"))
         for step, snapshot in enumerate(history):
-            p = chance(snapshot["x"], row, slot)
+            p = probability_at(snapshot["x"], row, slot)
             if p is not None:
-                title = _tag("title", f"{names[row]}, slot {slot + 1}, {moment(snapshot['at'])} UTC: {percent(p, 0)}")
-                x = round(left + step * cell, 1)
-                drawn.append(
+                tooltip = f"{names[row]}, slot {slot + 1}, {timestamp(snapshot['at'])} UTC: {percent(p, 0)}"
+                elements.append(
                     _tag(
                         "rect",
-                        title,
-                        x=x,
+                        _tag("title", tooltip),
+                        x=round(left + step * cell, 1),
                         y=place * line,
                         width=round(cell + 0.1, 1),
                         height=line - 2,
@@ -187,23 +198,23 @@ def _strip(names: Sequence[str], history: Sequence[MarginalsThen], rows: Sequenc
                 )
     foot = len(rows) * line + 12
     days = history[-1]["at"] - history[0]["at"] > DAY
-    drawn.append(_tag("text", moment(history[0]["at"], days), x=left, y=foot, class_="axis start"))
-    drawn.append(_tag("text", moment(history[-1]["at"], days), x=width, y=foot, class_="axis end"))
-    return _svg(width, foot + 6, f"Slot {slot + 1}: how likely each item was over time", "strip", drawn)
+    elements.append(_tag("text", timestamp(history[0]["at"], days), x=left, y=foot, class_="axis start"))
+    elements.append(_tag("text", timestamp(history[-1]["at"], days), x=width, y=foot, class_="axis end"))
+    return _svg(width, foot + 6, f"Slot {slot + 1}: probability of each item over time", "strip", elements)
 
 
-def chance(x: Sequence[Sequence[float] | None], row: int, slot: int) -> float | None:
-    """A probability that can be drawn, or None."""
+def probability_at(x: Sequence[Sequence[float] | None], row: int, slot: int) -> float | None:
+    """Return the probability of an item at a slot, clipped to [0, 1]; None if it is missing or not a number."""
     line = x[row] if row < len(x) else None
-    if line is None or slot >= len(line) or not known(line[slot]):
+    if line is None or slot >= len(line) or not is_number(line[slot]):
         return None
     return min(1.0, max(0.0, line[slot]))
 
 
-def short(name: str, most: int) -> str:
-    """A name cut in its middle: names that begin alike often differ at the end.
+def truncate_middle(name: str, most: int) -> str:
+    """Truncate a name in its middle, because names with the same start often differ at the end.
 
-    >>> short("A rather long name, number 7", 15)
+    >>> truncate_middle("A rather long name, number 7", 15)
     'A rathe…umber 7'
     """
     if len(name) <= most:
@@ -211,14 +222,14 @@ def short(name: str, most: int) -> str:
     return name[: most // 2] + "\N{HORIZONTAL ELLIPSIS}" + name[-(most - most // 2 - 1) :]
 
 
-def _points(places: Iterable[tuple[float, float]]) -> str:
+def _coordinates(places: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{x},{y}" for x, y in places)
 
 
-def _svg(width: int, height: int, label: str, class_: str, drawn: Iterable[Markup]) -> Markup:
+def _svg(width: int, height: int, label: str, class_: str, elements: Iterable[Markup]) -> Markup:
     return _tag(
         "svg",
-        Markup("").join(drawn),
+        Markup("").join(elements),
         viewBox=f"0 0 {width} {height}",
         role="img",
         aria_label=label,
@@ -227,6 +238,6 @@ def _svg(width: int, height: int, label: str, class_: str, drawn: Iterable[Marku
     )
 
 
-def _tag(name: str, inside: str | Markup = "", **attributes: object) -> Markup:
-    said = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in attributes.items())
-    return Markup(f"<{name}{said}>{escape(inside)}</{name}>")
+def _tag(name: str, content: str | Markup = "", **attributes: object) -> Markup:
+    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in attributes.items())
+    return Markup(f"<{name}{written}>{escape(content)}</{name}>")

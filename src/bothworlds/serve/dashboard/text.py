@@ -1,6 +1,6 @@
-"""What a report means, in plain words: the sentences and numbers of the pages.
+"""The sentences and numbers of the pages: a report in plain words.
 
-Whatever is missing, NaN or infinite is said as a dash; no figure is shown that the report does not vouch for.
+A missing, NaN or infinite number is shown as a dash. An uplift is shown only if the report marks it as ``enough``.
 """
 
 from __future__ import annotations
@@ -16,19 +16,24 @@ from ..schemas import Headline, Learning, Pages, RecentWindow, ReportView, Shift
 __all__ = [
     "DASH",
     "Verdict",
+    "arm_rate",
+    "audit_text",
+    "compared_with_holdout",
     "comparisons",
     "count",
     "duration",
-    "in_short",
-    "learning",
-    "many",
-    "moment",
+    "headline_verdict",
+    "is_number",
+    "label_and_value",
+    "learning_verdict",
     "number",
     "percent",
+    "plural",
     "sentence",
-    "shift",
+    "shift_verdict",
+    "surface_verdict",
     "time_span",
-    "verdict",
+    "timestamp",
 ]
 
 DASH = "\N{EN DASH}"
@@ -36,47 +41,47 @@ _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 class Verdict(NamedTuple):
-    """A sentence, what it means, and whether that is good, bad or neither."""
+    """A sentence, an explanation, and the tone of both: "good", "bad" or "none"."""
 
     tone: str
     sentence: str
     meaning: str = ""
 
 
-def known(value: Any) -> bool:
-    """Whether this is a number that can be shown.
+def is_number(value: Any) -> bool:
+    """Return whether a value is a finite number.
 
-    >>> known(0.5), known(None), known(float("nan"))
+    >>> is_number(0.5), is_number(None), is_number(float("nan"))
     (True, False, False)
     """
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def count(value: Any) -> str:
-    """A whole number.
+    """Format a whole number.
 
     >>> count(12345), count(None) == DASH
     ('12,345', True)
     """
-    return f"{value:,.0f}" if known(value) else DASH
+    return f"{value:,.0f}" if is_number(value) else DASH
 
 
-def many(value: Any, one: str, more: str = "") -> str:
-    """A whole number of things.
+def plural(value: Any, singular: str, plural: str = "") -> str:
+    """Format a whole number of things; the plural is the singular with an s unless given.
 
-    >>> many(1, "page"), many(1200, "page"), many(None, "page") == f"{DASH} pages"
+    >>> plural(1, "page"), plural(1200, "page"), plural(None, "page") == f"{DASH} pages"
     ('1 page', '1,200 pages', True)
     """
-    return f"{count(value)} {one if value == 1 else more or one + 's'}"
+    return f"{count(value)} {singular if value == 1 else plural or singular + 's'}"
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """A number with so many significant digits, without exponent.
+    """Format a number with this many significant digits, without exponent.
 
     >>> number(0.41234), number(1234.5), number(0.0), number(float("inf")) == DASH
     ('0.412', '1,234', '0', True)
     """
-    if not known(value):
+    if not is_number(value):
         return DASH
     if value == 0:
         return "0"
@@ -85,21 +90,21 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def percent(value: Any, digits: int = 1, signed: bool = False) -> str:
-    """A share as a percentage.
+    """Format a fraction as a percentage.
 
     >>> percent(0.0412), percent(0.0412, signed=True), percent(-0.02, signed=True), percent(None) == DASH
     ('4.1%', '+4.1%', '-2.0%', True)
     """
-    return f"{100 * value:{'+' if signed else ''},.{digits}f}%" if known(value) else DASH
+    return f"{100 * value:{'+' if signed else ''},.{digits}f}%" if is_number(value) else DASH
 
 
 def duration(seconds: Any) -> str:
-    """A length of time in its largest unit.
+    """Format a length of time in its largest unit.
 
     >>> duration(0.25), duration(59), duration(7200), duration(200000)
     ('0.2 s', '59 s', '2 h', '2 d')
     """
-    if not known(seconds):
+    if not is_number(seconds):
         return DASH
     if seconds < 10:
         return f"{max(seconds, 0):.1f} s"
@@ -107,23 +112,23 @@ def duration(seconds: Any) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
-def moment(milliseconds: Any, with_day: bool = True, with_seconds: bool = False) -> str:
-    """A point in time, in UTC, given as milliseconds or written out.
+def timestamp(time: Any, with_day: bool = True, with_seconds: bool = False) -> str:
+    """Format a time in UTC, given in milliseconds since 1970 or in ISO 8601.
 
-    >>> moment(1700000000000), moment(1700000000000, with_day=False), moment("2023-11-14T22:13:20.123Z")
+    >>> timestamp(1700000000000), timestamp(1700000000000, with_day=False), timestamp("2023-11-14T22:13:20.123Z")
     ('14 Nov 22:13', '22:13', '14 Nov 22:13')
     """
-    if isinstance(milliseconds, str):
+    if isinstance(time, str):
         with suppress(ValueError):
-            milliseconds = datetime.fromisoformat(milliseconds).timestamp() * 1000
-    if not known(milliseconds) or not 0 <= milliseconds < 4e12:
+            time = datetime.fromisoformat(time).timestamp() * 1000
+    if not is_number(time) or not 0 <= time < 4e12:
         return DASH
-    said = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return said.strftime(("%-d %b " if with_day else "") + ("%H:%M:%S" if with_seconds else "%H:%M"))
+    in_utc = datetime.fromtimestamp(time / 1000, UTC)
+    return in_utc.strftime(("%-d %b " if with_day else "") + ("%H:%M:%S" if with_seconds else "%H:%M"))
 
 
 def time_span(seconds: float) -> str:
-    """The time up to now of this length, in words.
+    """Format the time span of this length that ends now.
 
     >>> time_span(60), time_span(900), time_span(86400), time_span(7 * 86400)
     ('the last minute', 'the last 15 minutes', 'the last 24 hours', 'the last 7 days')
@@ -133,70 +138,71 @@ def time_span(seconds: float) -> str:
     return f"the last {unit}" if units == 1 else f"the last {units} {unit}s"
 
 
-def verdict(report: ReportView) -> Verdict:
-    """The first sentence of a surface: what the learned order earns now, or that it is still being learned.
+def surface_verdict(report: ReportView) -> Verdict:
+    """Return the first sentence of a surface's page: its uplift now, or that it is still learning.
 
     >>> pages = {"pages": 340, "clicks_per_page": 0.4, "interval": (0.3, 0.5)}
     >>> uplift = {"relative": 0.041, "low": 0.012, "high": 0.07, "enough": True, "needed_pages": 2000}
     >>> recent = {"window_seconds": 3600, "headline": pages, "holdout": pages, "uplift": uplift}
     >>> learning = {"settled": True, "rounds": 5000, "exploration": 0.02}
     >>> report = {"headline": pages, "holdout": pages, "recent": recent, "learning": learning}
-    >>> verdict(report).sentence
-    '+4.1% clicks against the holdout, 95% interval 1.2% to 7.0%, in the last hour'
-    >>> verdict(report | {"recent": recent | {"uplift": uplift | {"enough": False}}}).sentence
+    >>> surface_verdict(report).sentence
+    '+4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) in the last hour'
+    >>> surface_verdict(report | {"recent": recent | {"uplift": uplift | {"enough": False}}}).sentence
     'Not enough data yet: 340 of about 2,000 holdout pages in the last hour'
     >>> young = report | {"learning": {"settled": False, "rounds": 500, "exploration": 0.16}}
-    >>> verdict(young).sentence
-    'Still learning, and already +4.1% clicks against the holdout, 95% interval 1.2% to 7.0%, in the last hour'
-    >>> verdict(young | {"recent": recent | {"uplift": uplift | {"low": -0.3}}}).sentence
-    'Still learning, from 500 pages so far'
+    >>> surface_verdict(young).sentence
+    'Still learning; already +4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) in the last hour'
+    >>> surface_verdict(young | {"recent": recent | {"uplift": uplift | {"low": -0.3}}}).sentence
+    'Still learning: 500 pages so far'
     """
-    headline, holdout, learned = report["headline"], report["holdout"], report["learning"]
+    headline, holdout, learning = report["headline"], report["holdout"], report["learning"]
     recent, uplift = report["recent"], report["recent"]["uplift"]
     if not headline["pages"] and not (holdout and holdout["pages"]):
-        return _quiet(learned["outstanding"])
+        return _without_pages(learning["outstanding"])
     if holdout is None or recent["holdout"] is None or uplift is None:
-        return Verdict("none", f"{rate_of(headline)}, over {many(headline['pages'], 'page')}", _NO_HOLDOUT)
-    if not learned["settled"]:
-        return _unsettled(learned, recent)
+        return Verdict("none", arm_rate(headline), _NO_HOLDOUT)
+    if not learning["settled"]:
+        return _still_learning(learning, recent)
     if not _is_enough(uplift):
         pages, needed = count(recent["holdout"]["pages"]), count(uplift["needed_pages"])
-        said = f"Not enough data yet: {pages} of about {needed} holdout pages in {time_span(recent['window_seconds'])}"
-        return Verdict("none", said, "A comparison made now would mostly be chance.")
-    return _compared(uplift, recent, learned["exploration"])
+        span = time_span(recent["window_seconds"])
+        sentence = f"Not enough data yet: {pages} of about {needed} holdout pages in {span}"
+        return Verdict("none", sentence, "A difference now would mostly be due to chance.")
+    return _compared(uplift, recent, learning["exploration"])
 
 
-def in_short(headline: Headline) -> Verdict:
-    """What the learned order earns now, as far as a headline says.
+def headline_verdict(headline: Headline) -> Verdict:
+    """Return the sentence of a surface in the list of surfaces.
 
-    >>> in_short({"pages": 340, "clicks_per_page": 0.4, "uplift": None}).sentence
+    >>> headline_verdict({"pages": 340, "clicks_per_page": 0.4, "uplift": None}).sentence
     'No holdout to compare with'
     """
     if not headline["pages"]:
-        return Verdict("none", "No visitors yet, or none whose clicks are known", "")
+        return Verdict("none", "No settled pages in the last 24 hours", "")
     if headline["uplift"] is None:
         return Verdict("none", "No holdout to compare with", _NO_HOLDOUT)
     if not headline["settled"]:
-        return _unsettled(headline, headline["recent"])
+        return _still_learning(headline, headline["recent"])
     uplift = headline["recent"]["uplift"]
     if uplift is None or not _is_enough(uplift):
         return Verdict("none", "Not enough data yet to compare with the holdout", "")
     return _compared(uplift, headline["recent"], headline["exploration"])
 
 
-def _unsettled(told: Learning | Headline, recent: RecentWindow) -> Verdict:
-    cost, uplift = told["exploration"], recent["uplift"]
-    trying = "It is still trying out other orders"
-    trying += f", which costs about {percent(cost, 0)} of the clicks now" if known(cost) else ""
+def _still_learning(progress: Learning | Headline, recent: RecentWindow) -> Verdict:
+    cost, uplift = progress["exploration"], recent["uplift"]
+    exploring = "The service still tries out other orders"
+    exploring += f", which costs about {percent(cost, 0)} of the clicks now" if is_number(cost) else ""
     if uplift and _is_enough(uplift) and (uplift["low"] or 0.0) > 0:
-        ahead = f"Still learning, and already {against_holdout(uplift)}, in {time_span(recent['window_seconds'])}"
-        return Verdict("good", ahead, f"{trying}.")
-    meaning = f"{trying}. What the learned order earns is known once it has settled."
-    return Verdict("none", f"Still learning, from {many(told['rounds'], 'page')} so far", meaning)
+        span = time_span(recent["window_seconds"])
+        return Verdict("good", f"Still learning; already {compared_with_holdout(uplift)} in {span}", f"{exploring}.")
+    meaning = f"{exploring}. The uplift is shown once the order has settled."
+    return Verdict("none", f"Still learning: {plural(progress['rounds'], 'page')} so far", meaning)
 
 
 def _compared(uplift: Uplift, recent: RecentWindow, exploration: float | None) -> Verdict:
-    sentence = f"{against_holdout(uplift)}, in {time_span(recent['window_seconds'])}"
+    sentence = f"{compared_with_holdout(uplift)} in {time_span(recent['window_seconds'])}"
     low, high = uplift["low"] or 0.0, uplift["high"] or 0.0
     if low > 0:
         return Verdict("good", sentence, "The learned order gets more clicks than the page's own order.")
@@ -204,106 +210,108 @@ def _compared(uplift: Uplift, recent: RecentWindow, exploration: float | None) -
         return Verdict("none", sentence, "No clear difference: the interval includes zero.")
     if high >= -(exploration or 0.0):
         share = percent(exploration, 0)
-        return Verdict("none", sentence, f"Exploration costs about {share} of the clicks, which may be all of it.")
+        meaning = f"Exploration costs about {share} of the clicks, which may explain the whole difference."
+        return Verdict("none", sentence, meaning)
     return Verdict("bad", sentence, "The learned order gets fewer clicks than the page's own order.")
 
 
 def comparisons(report: ReportView, whole_range: str, created_at: int) -> list[tuple[str, str]]:
-    """Learner against holdout, now and in the whole range: what each figure covers, and the figure.
+    """Return the uplift now and in the whole range, each with a label; nothing without a holdout.
 
-    A range that goes back to when the surface was created includes the exploration at the start, and says so.
+    The label of a range that starts when the surface was created says that it includes the exploration at the start.
 
     >>> uplift = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True, "needed_pages": 200}
     >>> recent = {"window_seconds": 60, "uplift": uplift | {"enough": False}}
     >>> for line in comparisons({"since": 0, "recent": recent, "uplift": uplift}, "all time", created_at=60_000):
     ...     print(*line, sep=": ")
     Now (the last minute): not enough data yet
-    All time, with the exploration at the start: -20.0% clicks against the holdout, 95% interval -30.0% to -10.0%
+    All time, including the exploration at the start: -20.0% clicks compared with the holdout (95% interval -30.0% ...
     """
     now, whole = report["recent"]["uplift"], report["uplift"]
     if now is None or whole is None:
         return []
-    start = ", with the exploration at the start" if report["since"] <= created_at else ""
+    start = ", including the exploration at the start" if report["since"] <= created_at else ""
     return [
-        (f"Now ({time_span(report['recent']['window_seconds'])})", against_holdout(now)),
-        (whole_range[:1].upper() + whole_range[1:] + start, against_holdout(whole)),
+        (f"Now ({time_span(report['recent']['window_seconds'])})", compared_with_holdout(now)),
+        (whole_range[:1].upper() + whole_range[1:] + start, compared_with_holdout(whole)),
     ]
 
 
 def _is_enough(uplift: Uplift) -> bool:
-    return uplift["enough"] and all(map(known, (uplift["relative"], uplift["low"], uplift["high"])))
+    return uplift["enough"] and all(map(is_number, (uplift["relative"], uplift["low"], uplift["high"])))
 
 
-def _quiet(waiting: int) -> Verdict:
-    if waiting:
-        meaning = "A page counts once its feedback is final, or once the time for clicks has passed."
-        return Verdict("none", f"{many(waiting, 'page is', 'pages are')} waiting for clicks", meaning)
-    return Verdict("none", "No visitors in this time range", "Send a rank request, or choose a longer range.")
+def _without_pages(outstanding: int) -> Verdict:
+    if outstanding:
+        meaning = "A page is counted when its final feedback arrives or its attribution time ends."
+        return Verdict("none", f"{plural(outstanding, 'page is', 'pages are')} waiting for clicks", meaning)
+    return Verdict("none", "No pages in this time range", "Send a rank request, or choose a longer range.")
 
 
 _NO_HOLDOUT = (
-    "No holdout is kept, so nobody can tell how much of this is due to learning. Set holdout to 0.05 to keep the "
-    "page's own order for one visitor in twenty."
+    "There is no holdout, so the effect of learning cannot be measured. Set holdout to 0.05 to show the page's own "
+    "order on one page in twenty."
 )
 
 
-def against_holdout(uplift: Uplift) -> str:
-    """By how much the learner is ahead of the holdout, with its interval."""
+def compared_with_holdout(uplift: Uplift) -> str:
+    """Format an uplift with its interval."""
     if not _is_enough(uplift):
         return "not enough data yet"
     relative, low, high = percent(uplift["relative"], signed=True), percent(uplift["low"]), percent(uplift["high"])
-    return f"{relative} clicks against the holdout, 95% interval {low} to {high}"
+    return f"{relative} clicks compared with the holdout (95% interval {low} to {high})"
 
 
-def rate_of(pages: Pages) -> str:
-    """Clicks per page with their interval.
+def arm_rate(arm: Pages) -> str:
+    """Format the clicks per page of an arm with their interval.
 
-    >>> rate_of({"pages": 9, "clicks_per_page": 0.5, "interval": (0.4, 0.6)})
-    '0.500 clicks per page (95% interval 0.400 to 0.600)'
+    >>> arm_rate({"pages": 9, "clicks_per_page": 0.5, "interval": (0.4, 0.6)})
+    '0.500 clicks per page (95% interval 0.400 to 0.600) over 9 pages'
     """
-    if not pages["pages"]:
-        return "no clicks counted yet"
-    said = f"{number(pages['clicks_per_page'])} clicks per page"
-    interval = pages["interval"]
-    if interval and all(map(known, interval)):
-        said += f" (95% interval {number(interval[0])} to {number(interval[1])})"
-    return said
+    if not arm["pages"]:
+        return "no settled pages yet"
+    rate, interval = f"{number(arm['clicks_per_page'])} clicks per page", arm["interval"]
+    if interval and all(map(is_number, interval)):
+        rate += f" (95% interval {number(interval[0])} to {number(interval[1])})"
+    return f"{rate} over {plural(arm['pages'], 'page')}"
 
 
-def learning(told: Learning) -> Verdict:
-    """Is it learning? In a sentence.
+def learning_verdict(learning: Learning) -> Verdict:
+    """Return whether the order has settled, and the cost of exploration.
 
-    >>> learning({"rounds": 500, "exploration": 0.16, "settled": False}).sentence
-    'The order has not settled yet, after 500 pages: exploration costs about 16% of the clicks'
+    >>> learning_verdict({"rounds": 500, "exploration": 0.16, "settled": False}).sentence
+    'The order has not settled after 500 pages; exploration costs about 16% of the clicks'
     """
-    rounds, cost = told["rounds"], told["exploration"]
+    rounds, cost = learning["rounds"], learning["exploration"]
     if not rounds:
-        return Verdict("none", "Nothing learned yet", "It learns when feedback arrives or when deadlines pass.")
-    sentence = "The order has settled" if told["settled"] else "The order has not settled yet"
-    sentence += f", after {many(rounds, 'page')}"
-    if known(cost):
-        sentence += f": exploration costs about {percent(cost, 0)} of the clicks"
-    if told["settled"]:
-        return Verdict("good", sentence, "It has favourites, and keeps trying the others now and then.")
-    return Verdict("none", sentence, "It is trying out which item does well at which slot.")
+        meaning = "The service learns from a page when its final feedback arrives or its attribution time ends."
+        return Verdict("none", "Nothing learned yet", meaning)
+    sentence = "The order has settled" if learning["settled"] else "The order has not settled"
+    sentence += f" after {plural(rounds, 'page')}"
+    if is_number(cost):
+        sentence += f"; exploration costs about {percent(cost, 0)} of the clicks"
+    if learning["settled"]:
+        return Verdict("good", sentence, "The best items are shown most of the time; the others are tried rarely.")
+    return Verdict("none", sentence, "The service is trying out which item does well at which slot.")
 
 
-def shift(told: Shift) -> Verdict:
-    """Do visitors click as they used to?
+def shift_verdict(shift: Shift) -> Verdict:
+    """Return whether visitors click as before.
 
-    >>> shift({"alarm": True, "recent": 0.2, "long_run": 0.4, "z": -6.0, "note": ""}).tone
+    >>> shift_verdict({"alarm": True, "recent": 0.2, "long_run": 0.4, "z": -6.0, "note": ""}).tone
     'bad'
     """
-    lately, before, note = number(told["recent"]), number(told["long_run"]), sentence(told["note"])
-    if not known(told["recent"]) or not known(told["long_run"]):
+    note = sentence(shift["note"])
+    if not is_number(shift["recent"]) or not is_number(shift["long_run"]):
         return Verdict("none", "Too early to tell whether visitors have changed", note)
-    if told["alarm"]:
-        return Verdict("bad", f"Visitors have changed: {lately} clicks per page lately, {before} before", note)
-    return Verdict("good", f"Visitors click as usual: {lately} clicks per page lately, {before} before", note)
+    rates = f"{number(shift['recent'])} clicks per page in the last hour, {number(shift['long_run'])} before"
+    if shift["alarm"]:
+        return Verdict("bad", f"Visitors have changed: {rates}", note)
+    return Verdict("good", f"Visitors click as usual: {rates}", note)
 
 
 def sentence(text: str) -> str:
-    """A text as a sentence.
+    """Capitalise a text and end it with a full stop.
 
     >>> sentence("there is no event"), sentence("")
     ('There is no event.', '')
@@ -311,41 +319,42 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if not text or text.endswith(".") else ".")
 
 
-def change(entry: Mapping[str, Any]) -> str:
-    """What an entry of the audit log says was done.
+def audit_text(entry: Mapping[str, Any]) -> str:
+    """Format the action and the detail of an audit log entry.
 
-    >>> change({"at": 1, "actor": "ann", "action": "pause", "detail": "lamp"})
+    >>> audit_text({"at": 1, "actor": "ann", "action": "pause", "detail": "lamp"})
     'pause: lamp'
     """
     return ": ".join(str(entry[key]) for key in ("action", "detail") if entry.get(key))
 
 
-def plain(key: str, value: Any) -> tuple[str, str]:
-    """A label and a text for any figure, by the unit at the end of its name.
+def label_and_value(key: str, value: Any) -> tuple[str, str]:
+    """Return a label and a formatted value for a field, by the unit at the end of its name.
 
-    >>> plain("commit_lag_ms", 3.2), plain("policy_age_seconds", 61), plain("ready", True)
+    >>> label_and_value("commit_lag_ms", 3.2), label_and_value("policy_age_seconds", 61), label_and_value("ready", True)
     (('commit lag', '3.2 ms'), ('policy age', '1 min'), ('ready', 'yes'))
     """
-    if key in _NAMED:
-        return _NAMED[key], _text(value)
-    for ending, said in _SAID.items():
-        if key.endswith(ending) and not isinstance(value, bool):
-            label = key if ending == "_until" else key.removesuffix(ending)
-            return label.replace("_", " "), said(value)
-    return key.replace("_", " "), _text(value)
+    if key in _LABELS:
+        return _LABELS[key], _format(value)
+    for suffix, format_unit in _UNIT_FORMATS.items():
+        if key.endswith(suffix) and not isinstance(value, bool):
+            label = key if suffix == "_until" else key.removesuffix(suffix)
+            return label.replace("_", " "), format_unit(value)
+    return key.replace("_", " "), _format(value)
 
 
-# All surfaces are counted together, now and then: on the page of one of them that would look like a contradiction.
-_NAMED = {"open_events": "pages waiting, all surfaces, every 5 s"}
-_SAID: dict[str, Callable[[Any], str]] = {
-    "_ms": lambda value: f"{number(value, 2)} ms" if known(value) else DASH,
+# Open events are counted over all surfaces and from time to time. Without the label, this number would seem to
+# contradict the pages waiting of the surface on the same page.
+_LABELS = {"open_events": "pages waiting on all surfaces (counted every 5 s)", "reasons": "problems"}
+_UNIT_FORMATS: dict[str, Callable[[Any], str]] = {
+    "_ms": lambda value: f"{number(value, 2)} ms" if is_number(value) else DASH,
     "_seconds": duration,
-    "_at": lambda value: moment(value, with_seconds=True),
-    "_until": lambda value: moment(value, with_seconds=True),
+    "_at": lambda value: timestamp(value, with_seconds=True),
+    "_until": lambda value: timestamp(value, with_seconds=True),
 }
 
 
-def _text(value: Any) -> str:
+def _format(value: Any) -> str:
     if value is None or value == "" or value == []:
         return DASH
     if isinstance(value, bool):
@@ -353,7 +362,7 @@ def _text(value: Any) -> str:
     if isinstance(value, (int, float)):
         return number(value) if isinstance(value, float) else count(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key.replace('_', ' ')}: {_text(inner)}" for key, inner in value.items())
+        return ", ".join(f"{key.replace('_', ' ')}: {_format(inner)}" for key, inner in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_text, value))
+        return ", ".join(map(_format, value))
     return str(value)

@@ -1,4 +1,7 @@
-"""What a page shows of a report: the range and segment that were asked for, and tables ready to be printed."""
+"""View models: the data of each page, ready for its template.
+
+``View`` is the range and the segment that the address of a page selects; the other functions make tables.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from typing import Any, NamedTuple
 from ..model import Surface
 from ..schemas import ItemLine, Marginals, SegmentView
 from . import text
-from .svg import chance
+from .svg import probability_at
 
-__all__ = ["RANGES", "View", "heat_table", "latest_segments", "likeliest", "pages_of_items", "story"]
+__all__ = ["RANGES", "View", "event_view", "heat_table", "item_table", "most_likely_rows", "segment_table"]
 
 RANGES = {
     "1h": ("the last hour", 3600),
@@ -22,13 +25,13 @@ RANGES = {
     "30d": ("the last 30 days", 30 * 86400),
     "all": ("all time", None),
 }
-FEW_ITEMS = 50
-FEW_SEGMENTS = 50
+MAX_ITEMS = 50  # in a table, unless all are requested
+MAX_SEGMENTS = 50
 
 
 @dataclass(frozen=True)
 class View:
-    """What was asked for, as it stands in the address."""
+    """The range and the segment (None: all of them together) that the query of an address selects."""
 
     range: str = "24h"
     segment: str | None = None
@@ -36,22 +39,25 @@ class View:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> View:
-        """What an address asks for; what it asks for wrongly is left at its default.
+        """Parse a query; an invalid value is replaced by the default.
 
         >>> View.of({"range": "1h", "segment": "s:mobile"})
         View(range='1h', segment='mobile', all_items=False)
         >>> View.of({"range": "century", "segment": ""})
         View(range='24h', segment=None, all_items=False)
         """
-        asked, segment = query.get("range", ""), query.get("segment", "")
-        # The marker tells the segment without a name from no segment chosen.
+        requested, segment = query.get("range", ""), query.get("segment", "")
+        # The prefix distinguishes the default segment, whose name is empty, from no segment.
         chosen = segment[2:] if segment.startswith("s:") else None
-        return cls(asked if asked in RANGES else "24h", chosen, query.get("items") == "all")
+        return cls(requested if requested in RANGES else "24h", chosen, query.get("items") == "all")
 
     def since(self, surface: Surface) -> int:
-        """The start of the range in milliseconds, not before the surface: young ones are told of minute by minute."""
-        seconds, birth = RANGES[self.range][1], surface.created_at - 60_000
-        return birth if seconds is None else max(birth, int((time.time() - seconds) * 1000))
+        """Return the start of the range in milliseconds, at most a minute before the surface was created.
+
+        A range without empty time has shorter buckets, so that the chart of a young surface shows every minute.
+        """
+        seconds, earliest = RANGES[self.range][1], surface.created_at - 60_000
+        return earliest if seconds is None else max(earliest, int((time.time() - seconds) * 1000))
 
     @property
     def words(self) -> str:
@@ -59,107 +65,110 @@ class View:
         return RANGES[self.range][0]
 
     def query(self, **changes: str) -> dict[str, str]:
-        """The address's query again, with changes."""
+        """Return the query of this view, with changes."""
         now = {"range": self.range, "segment": "" if self.segment is None else f"s:{self.segment}"}
         return now | ({"items": "all"} if self.all_items else {}) | changes
 
 
-def likeliest(now: Marginals, most: int) -> list[int]:
-    """The rows of the items that are most likely to be shown: a page's worth in the order of slots, then the others.
+def most_likely_rows(now: Marginals, most: int) -> list[int]:
+    """Return the rows of the items that are most likely to be shown: one per slot in the order of slots, then others.
 
-    >>> likeliest({"items": ["a", "b", "c"], "slots": 1, "x": [[0.1], [0.7], [0.2]]}, 2)
+    >>> most_likely_rows({"items": ["a", "b", "c"], "slots": 1, "x": [[0.1], [0.7], [0.2]]}, 2)
     [1, 2]
     """
 
     def weight(row: int) -> float:
-        return sum(chance(now["x"], row, slot) or 0.0 for slot in range(now["slots"]))
+        return sum(probability_at(now["x"], row, slot) or 0.0 for slot in range(now["slots"]))
 
-    def slot_of(row: int) -> float:
-        return sum(slot * (chance(now["x"], row, slot) or 0.0) for slot in range(now["slots"])) / (weight(row) or 1.0)
+    def mean_slot(row: int) -> float:
+        slots = range(now["slots"])
+        return sum(slot * (probability_at(now["x"], row, slot) or 0.0) for slot in slots) / (weight(row) or 1.0)
 
     kept = sorted(range(len(now["items"])), key=lambda row: -weight(row))[:most]
-    return sorted(kept[: now["slots"]], key=slot_of) + kept[now["slots"] :]
+    return sorted(kept[: now["slots"]], key=mean_slot) + kept[now["slots"] :]
 
 
-class HeatLine(NamedTuple):
-    """An item with, for every slot, a shade from 0 to 20 and what is written on it."""
+class HeatRow(NamedTuple):
+    """An item and, for every slot, a shade from 0 to 20 and the text of the cell."""
 
     name: str
     cells: list[tuple[int, str]]
 
 
-def heat_table(now: Marginals, rows: Sequence[int]) -> list[HeatLine]:
-    """The item-by-slot table of probabilities.
+def heat_table(now: Marginals, rows: Sequence[int]) -> list[HeatRow]:
+    """Return the item-by-slot table of probabilities.
 
     >>> heat_table({"items": ["a"], "slots": 2, "x": [[0.6, 0.002]]}, [0])
-    [HeatLine(name='a', cells=[(12, '60%'), (0, '<1%')])]
+    [HeatRow(name='a', cells=[(12, '60%'), (0, '<1%')])]
     """
     return [
-        HeatLine(now["items"][row], [_shade(chance(now["x"], row, slot)) for slot in range(now["slots"])])
+        HeatRow(now["items"][row], [_heat_cell(probability_at(now["x"], row, slot)) for slot in range(now["slots"])])
         for row in rows
     ]
 
 
-def _shade(p: float | None) -> tuple[int, str]:
+def _heat_cell(p: float | None) -> tuple[int, str]:
     if p is None:
         return 0, text.DASH
     return round(20 * p), "<1%" if 0 < p < 0.005 else text.percent(p, 0)
 
 
-class ItemPage(NamedTuple):
-    """The lines that are shown, and how many there are in all."""
+class ItemTable(NamedTuple):
+    """The items that are shown, and the number of all items."""
 
     lines: list[ItemLine]
     total: int
 
 
-def pages_of_items(lines: Sequence[ItemLine], everything: bool) -> ItemPage:
-    """Items by how often they were shown; the first of them unless all are asked for."""
+def item_table(lines: Sequence[ItemLine], show_all: bool) -> ItemTable:
+    """Return the items that were shown most often first; at most ``MAX_ITEMS`` unless ``show_all``."""
     ordered = sorted(lines, key=lambda line: (line["state"] == "removed", -line["shows"], line["name"]))
-    return ItemPage(ordered if everything else ordered[:FEW_ITEMS], len(ordered))
+    return ItemTable(ordered if show_all else ordered[:MAX_ITEMS], len(ordered))
 
 
-class SegmentPage(NamedTuple):
-    """The segments that are shown, and how many there are in all."""
+class SegmentTable(NamedTuple):
+    """The segments that are shown, and the number of all segments."""
 
     lines: list[SegmentView]
     total: int
 
 
-def latest_segments(lines: Sequence[SegmentView]) -> SegmentPage:
-    """Segments by their last use, the first of them; none where there is only the default one."""
+def segment_table(lines: Sequence[SegmentView]) -> SegmentTable:
+    """Return the ``MAX_SEGMENTS`` segments that were used last; none if there is only the default segment."""
     ordered = sorted(lines, key=lambda line: (-(line["used_at"] or 0), line["name"]))
-    return SegmentPage(ordered[:FEW_SEGMENTS] if len(lines) > 1 else [], len(lines))
+    return SegmentTable(ordered[:MAX_SEGMENTS] if len(lines) > 1 else [], len(lines))
 
 
-def story(event: Mapping[str, Any]) -> dict[str, Any]:
-    """One event for its page: sentences, the slots, and whatever else is known of it."""
-    rest = [text.plain(key, value) for key, value in event.items() if key not in _TOLD_ELSEWHERE]
-    slots = [{**slot, "notes": _notes(slot)} for slot in event.get("slots", [])]
-    return {"story": _why(event), "slots": slots, "rest": rest}
+def event_view(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event for its page: an explanation in sentences, the slots with notes, and all other fields."""
+    fields = [text.label_and_value(key, value) for key, value in event.items() if key not in _SHOWN_ELSEWHERE]
+    slots = [{**slot, "notes": _slot_notes(slot)} for slot in event.get("slots", [])]
+    return {"explanation": _explanation(event), "slots": slots, "fields": fields}
 
 
-def _notes(slot: Mapping[str, Any]) -> str:
-    said = ["late click"] if slot.get("late") else []
+def _slot_notes(slot: Mapping[str, Any]) -> str:
+    notes = ["late click"] if slot.get("late") else []
     if slot.get("pinned"):
-        said.append("pinned by the request")
+        notes.append("pinned by the request")
     elif not slot.get("learn", True):
-        said.append("not learned from")
-    return "; ".join(said)
+        notes.append("not learned from")
+    return "; ".join(notes)
 
 
-_TOLD_ELSEWHERE = {"event_id", "policy", "settled", "slots", "token", "why"}
+_SHOWN_ELSEWHERE = {"event_id", "policy", "settled", "slots", "token", "why"}
+_SETTLED_BY = {"final": " by final feedback", "deadline": " by its deadline", "import": " by an import"}
 
 
-def _why(event: Mapping[str, Any]) -> list[str]:
+def _explanation(event: Mapping[str, Any]) -> list[str]:
     if event.get("arm") == "holdout":
-        why = "This visitor was in the holdout, so the page's own order was shown; nothing is learned from it."
+        why = "This page was in the holdout: the page's own order was shown, and nothing is learned from it."
     else:
         rounds = (event.get("policy") or {}).get("rounds")
-        learned = f", as learned from {text.many(rounds, 'page')}" if rounds else ""
-        why = f"This list was drawn at random, each item at each slot with the probability given below{learned}."
+        learned = f", learned from {text.plural(rounds, 'page')}" if rounds else ""
+        why = f"This list was drawn at random. Each item was placed with the probability below{learned}."
     if event.get("settled_at") is None:
-        return [why, "It is still open: clicks are waited for."]
-    by = {"final": "by final feedback", "deadline": "by its deadline", "import": "by an import"}
-    how = by.get(str(event.get("settled_by")), "")
-    return [why, f"It is settled{' ' + how if how else ''}: what it had to teach has been learned."]
+        return [why, "The event is open: it waits for clicks."]
+    return [
+        why,
+        f"The event was settled{_SETTLED_BY.get(str(event.get('settled_by')), '')}, and its clicks are counted.",
+    ]

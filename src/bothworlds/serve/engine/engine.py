@@ -31,7 +31,8 @@ from ..model import (
     seed_of,
 )
 from ..reports import report as reports
-from ..reports.item_rates import Asked, Rates
+from ..reports.inputs import DAY, ReportRequest
+from ..reports.item_rates import ItemRateCache
 from ..schemas import (
     Accepted,
     EngineHealth,
@@ -49,6 +50,7 @@ from ..stores.base import Store, StoreError
 from .learner import counters_of, warm_up
 from .log_rows import export_rows, import_rows
 from .refresher import Refresher
+from .report_inputs import surface_state
 from .secret_cache import SecretCache
 from .segments import SegmentRegistry
 from .served_surface import PolicyPair, ServedSurface, constraints_of
@@ -101,7 +103,7 @@ class Engine(EngineProtocol):
         self._admin = SurfaceAdmin(store, self.refresher, self._segments, clock, shared)
         self._admission = asyncio.Lock()
         self._statuses: Counter[tuple[int, Status]] = Counter()  # (surface id, status) -> pieces of feedback
-        self._rates = Rates()
+        self._rates = ItemRateCache()
         self._running = False
 
     async def start(self) -> None:
@@ -463,17 +465,21 @@ class Engine(EngineProtocol):
         if segment is not None and segment not in display.segments:
             raise Unknown(f"surface {surface!r} has no segment {segment!r}")
         now = self._clock()
-        asked = Asked(display, segment, since if since is not None else now - reports.DAY, until or now, now)
-        if asked.since >= asked.until:
+        since, until = since if since is not None else now - DAY, until or now
+        if since >= until:
             raise Invalid("since must be before until", "/since")
-        report = await in_thread(reports.report_of, self._store, asked, self._rates, self._statuses)
+        report = await in_thread(self._make_report, display, segment, since, until, now)
         report["warnings"] += self._warnings()
         return report
 
+    def _make_report(self, display: ServedSurface, segment: str | None, since: int, until: int, now: int) -> ReportView:
+        state = surface_state(display, segment, self._statuses[display.surface.id, "duplicate"])
+        return reports.surface_report(self._store, ReportRequest(state, segment, since, until, now), self._rates)
+
     async def headline(self, surface: str) -> Headline:
-        """Returns pages, clicks per page and uplift of the last day and of the recent window."""
+        """Returns pages, clicks per page and uplift of the last day and of the recent window; reads no events."""
         display, now = self._admin.served(surface), self._clock()
-        return await in_thread(reports.headline_of, self._store, display, now)
+        return await in_thread(lambda: reports.headline(self._store, surface_state(display), now))
 
     # Health
 

@@ -20,7 +20,7 @@ from ...core import Ledger
 from ...geometry.uniform_mixture import mixed
 from ...kernels import Floats, Ints
 from ...policies import Policy
-from ...policies.marginals import counted_marginals, known_marginals
+from ...policies.marginals import counted_marginals, entropy_of, known_marginals
 from ..model import ALL_ELIGIBLE, LOSS_UNIT, MAX_ITEMS_EVER, Eligibility, Item, Segment, Surface, SurfaceSettings
 from ..schemas import PlacedItem
 from .list_sampler import ListSampler, draw_list, make_list_sampler
@@ -139,10 +139,7 @@ class ServingPolicy:
     @property
     def entropy(self) -> float:
         """The entropy of the lists in nats per free slot: log n if uniform, 0 if always the same."""
-        if not self.free:
-            return 0.0
-        x = self.marginals[self.marginals > 0.0]
-        return float(-(x * np.log(x)).sum() / len(self.free))
+        return entropy_of(self.marginals)
 
 
 def policy_of(settings: SurfaceSettings) -> Policy:

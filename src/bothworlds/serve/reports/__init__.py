@@ -1,1 +1,1 @@
-"""Reports on a surface: learner against holdout, item rates, exploration, recent window."""
+"""Reports on a surface: the whole report, its uplift, item rates, recent window and cost of exploration."""

@@ -1,4 +1,7 @@
-"""How often each item is clicked when shown: weighted, so that slots and luck do not matter, and not too often."""
+"""The click rate of each item per showing, weighted by inverse propensity so that good slots are no advantage.
+
+This is the expensive part of a report, because it reads events: the rates are cached for some seconds.
+"""
 
 from __future__ import annotations
 
@@ -8,96 +11,96 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..engine.served_surface import ServedSurface
 from ..model import Event
 from ..stores.base import Store
+from .inputs import ReportRequest, bucket_length
 from .uplift import Z95
 
-__all__ = ["MINUTE", "Asked", "Rate", "Rates", "latest", "step_of", "weighted_rates"]
+__all__ = ["ItemRate", "ItemRateCache", "latest_events", "weighted_rates"]
 
-MINUTE = 60_000
-POINTS = 120  # of a series
-EVENTS = 20_000  # the latest, for weighted click rates
-RATES_MS = 10_000  # for which weighted click rates are told again
-
-Rate = tuple[float | None, float | None, float | None]  # with the ends of its interval
+MAX_EVENTS = 20_000  # the latest ones, that the rates are computed from
+CACHE_MS = 10_000
+MIN_CLICKS = 5  # a normal interval from fewer clicks would be too narrow
 
 
-class Asked(NamedTuple):
-    """What a report is about; ``segment`` None for all of them together."""
+class ItemRate(NamedTuple):
+    """A click rate and the ends of its 95% interval; None where there are too few data."""
 
-    display: ServedSurface
-    segment: str | None
-    since: int
-    until: int
-    now: int
+    rate: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
-def step_of(asked: Asked) -> int:
-    """The length of a bucket of time, in whole minutes, such that there are not too many of them."""
-    return max(MINUTE, (asked.until - asked.since) // POINTS // MINUTE * MINUTE)
+class ItemRateCache:
+    """Caches weighted click rates for ``CACHE_MS``, so that open dashboards do not read the events again and again.
 
-
-class Rates:
-    """Weighted click rates, the dear part of a report: computed once in a while, not for everybody who looks."""
+    Any thread may call it. Two threads that miss the cache at the same time both compute the rates.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[Any, tuple[int, list[Rate]]] = {}
+        self._cached: dict[Any, tuple[int, list[ItemRate]]] = {}
 
-    def of(self, store: Store, asked: Asked) -> list[Rate]:
-        """The rates of all items, at most ``RATES_MS`` old."""
-        surface = asked.display.surface
-        ends = (asked.now - asked.since,) if asked.until == asked.now else (asked.since, asked.until)
-        key = (surface.id, surface.version, asked.segment, ends)
-        at, rates = self._kept.get(key, (-RATES_MS, []))
-        if not 0 <= asked.now - at < RATES_MS:
-            rates = weighted_rates(latest(store, asked), len(surface.items))
-            fresh = {k: v for k, v in list(self._kept.items()) if 0 <= asked.now - v[0] < RATES_MS}
-            self._kept = {**fresh, key: (asked.now, rates)}
+    def rates(self, store: Store, request: ReportRequest) -> list[ItemRate]:
+        """Return the rates of all items by index, at most ``CACHE_MS`` old; raises StoreError if events are needed
+        and cannot be read."""
+        surface = request.surface
+        # A range that ends now moves on with every request, and is cached by its length.
+        ends = (request.now - request.since,) if request.until == request.now else (request.since, request.until)
+        key = (surface.id, surface.version, request.segment, ends)
+        cached_at, rates = self._cached.get(key, (-CACHE_MS, []))
+        if not 0 <= request.now - cached_at < CACHE_MS:
+            rates = weighted_rates(latest_events(store, request), len(surface.items))
+            fresh = {k: v for k, v in list(self._cached.items()) if 0 <= request.now - v[0] < CACHE_MS}
+            self._cached = {**fresh, key: (request.now, rates)}
         return rates
 
 
-def latest(store: Store, asked: Asked) -> list[Event]:
-    """The latest settled events of the time asked about, about ``EVENTS`` at most: history says where to begin."""
-    surface_id = asked.display.surface.id
-    since, left = asked.since, EVENTS
-    for row in sorted(store.history(surface_id, asked.since, asked.until, step_of(asked)), key=lambda row: -row["at"]):
+def latest_events(store: Store, request: ReportRequest) -> list[Event]:
+    """Return the latest settled events of the requested range and segment, about ``MAX_EVENTS`` at most.
+
+    The history of the store has the number of events per bucket of time, which bounds the range that is read.
+    """
+    surface_id = request.surface.id
+    since, left = request.since, MAX_EVENTS
+    history = store.history(surface_id, request.since, request.until, bucket_length(request))
+    for row in sorted(history, key=lambda row: -row["at"]):
         left -= row["events"]
         if left < 0:
             since = max(since, row["at"])
             break
-    found = islice(store.events(surface_id, since, asked.until), 2 * EVENTS)
+    events = islice(store.events(surface_id, since, request.until), 2 * MAX_EVENTS)
     return [
         event
-        for event in found
-        if event.settled_at is not None and event.learn and (asked.segment is None or event.segment == asked.segment)
+        for event in events
+        if event.settled_at is not None
+        and event.learn
+        and (request.segment is None or event.segment == request.segment)
     ]
 
 
-def weighted_rates(events: Sequence[Event], n: int) -> list[Rate]:
-    r"""The self-normalised click rate of every item, :math:`\sum c/p \,/ \sum 1/p`, with a 95% interval.
+def weighted_rates(events: Sequence[Event], n_items: int) -> list[ItemRate]:
+    r"""Return the self-normalised click rate of every item, :math:`\sum c/p \,/ \sum 1/p`, with a 95% interval.
 
-    It estimates how often the item would be clicked, were it shown at all slots alike.
+    It estimates how often the item would be clicked if it were shown equally often at every slot.
     """
     cells = [
         (item, event.clicks >> slot & 1, p)
         for event in events
         for slot, (item, p) in enumerate(zip(event.items, event.p))
-        if event.learn >> slot & 1 and item < n  # another process may have added some
+        if event.learn >> slot & 1 and item < n_items  # another process may have added items since
     ]
     if not cells:
-        return [(None, None, None)] * n
+        return [ItemRate()] * n_items
     table = np.array(cells)
     item, click, weight = table[:, 0].astype(np.int64), table[:, 1], 1.0 / table[:, 2]
-    total = np.bincount(item, weight, n)[:n]
+    total = np.bincount(item, weight, n_items)[:n_items]
     with np.errstate(invalid="ignore", divide="ignore"):
-        rate = np.bincount(item, weight * click, n)[:n] / total
-        noise = np.sqrt(np.bincount(item, (weight * (click - rate[item])) ** 2, n)[:n]) / total
-    clicks = np.bincount(item, click, n)
-    # A normal interval from a handful of clicks would claim too much.
+        rate = np.bincount(item, weight * click, n_items)[:n_items] / total
+        noise = np.sqrt(np.bincount(item, (weight * (click - rate[item])) ** 2, n_items)[:n_items]) / total
+    clicks = np.bincount(item, click, n_items)
     return [
-        (float(r), max(0.0, float(r - Z95 * s)), min(1.0, float(r + Z95 * s)))
-        if c >= 5
-        else (float(r) if t else None, None, None)
+        ItemRate(float(r), max(0.0, float(r - Z95 * s)), min(1.0, float(r + Z95 * s)))
+        if c >= MIN_CLICKS
+        else ItemRate(float(r) if t else None)
         for r, s, c, t in zip(rate, noise, clicks, total)
     ]

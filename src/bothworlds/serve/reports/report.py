@@ -1,116 +1,128 @@
-"""What is told of a surface: learner against holdout, items, learning, and whether visitors have changed.
+"""The report on a surface: learner against holdout, items, learning, and whether visitors have changed.
 
-Pages come from the store's history, which is kept as events settle; counts of items from the counters; weighted click
-rates from the latest events, a bounded number. No request scans the log.
+Pages come from the store's history, which is updated as events settle; counts of items from the counters; weighted
+click rates from a bounded number of the latest events. No report scans the whole log. The calls block on the store:
+the engine makes them in a worker thread.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import numpy as np
 
-from ..engine.served_surface import ServedSegment, ServedSurface
-from ..engine.surface_rules import exposure_problem
 from ..model import Surface
+from ..schemas import Headline, ItemLine, Learning, Marginals, MarginalsThen, ReportView, SeriesPoint, Shift
 from ..stores.base import Store
-from .exploration_cost import cost_of, is_settled
-from .item_rates import MINUTE, Asked, Rates, step_of
-from .recent_window import DAY, HOUR, Recency, Window, recent_of, window_of
-from .uplift import change_of, of_segment, summed, told_of, total_of, uplift_of
+from .exploration_cost import exploration_cost, is_settled
+from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length
+from .item_rates import ItemRateCache
+from .recent_window import WindowRequest, WindowTotals, recent_window, window_summary
+from .uplift import arm_summary, arm_total, segment_rows, shift_between, sum_rows, uplift_of
 
-__all__ = ["DAY", "headline_of", "items_of", "report_of", "shift_of"]
+__all__ = ["headline", "item_lines", "shift", "surface_report"]
 
 SNAPSHOTS = 12  # of the marginals over time
 LONG_RUN = 7 * DAY
 
 
-def report_of(store: Store, asked: Asked, rates: Rates, results: Mapping[tuple[int, str], int]) -> Any:
-    """The whole report."""
-    display, surface = asked.display, asked.display.surface
-    rows = of_segment(store.history(surface.id, asked.since, asked.until, step_of(asked)), asked.segment)
-    learner, holdout = (total_of(rows, arm) for arm in ("learner", "holdout"))
-    held_out = surface.settings.holdout > 0.0 or holdout.pages > 0
-    shown = busiest(display) if asked.segment is None else asked.segment
-    shelf = display.segments.get(shown)
-    window = _recent_window(store, display, asked.segment, asked.until, held_out)
+class _Progress(TypedDict):
+    rounds: int
+    exploration: float | None
+    settled: bool
+
+
+def surface_report(store: Store, request: ReportRequest, rates: ItemRateCache) -> ReportView:
+    """Return the whole report; raises StoreError if the store cannot be read."""
+    state, surface = request.state, request.surface
+    history = store.history(surface.id, request.since, request.until, bucket_length(request))
+    rows = segment_rows(history, request.segment)
+    learner, holdout = (arm_total(rows, arm) for arm in ("learner", "holdout"))
+    has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
+    shown = _busiest_segment(state) if request.segment is None else request.segment
+    segment = state.segments.get(shown)
+    window = _window(store, state, request.segment, request.until, has_holdout)
     return {
         "surface": surface.name,
-        "segment": asked.segment,
-        "since": asked.since,
-        "until": asked.until,
-        "headline": told_of(learner),
-        "holdout": told_of(holdout) if held_out else None,
-        "uplift": uplift_of(learner, holdout) if held_out else None,
-        "recent": recent_of(window, held_out),
-        "items": items_of(store, asked, rates),
-        "series": [
-            {"at": at, "arm": arm, "pages": total.pages, "clicks": total.clicks}
-            for (at, arm), total in sorted(summed(rows, "at", "arm").items())
-        ],
-        "marginals": {**_marginals(shelf, surface), "segment": shown},
-        "marginals_history": _marginals_over_time(store, asked, shown, shelf),
-        "learning": _learning(asked, shelf, rows, results, window),
-        "shift": shift_of(store, asked),
-        "warnings": _warnings(surface),
-        "segments": sorted(display.segments),
+        "segment": request.segment,
+        "since": request.since,
+        "until": request.until,
+        "headline": arm_summary(learner),
+        "holdout": arm_summary(holdout) if has_holdout else None,
+        "uplift": uplift_of(learner, holdout) if has_holdout else None,
+        "recent": window_summary(window, has_holdout),
+        "items": item_lines(store, request, rates),
+        "series": _series(rows),
+        "marginals": {**_marginals(segment, surface), "segment": shown},
+        "marginals_history": _marginals_history(store, request, shown, segment),
+        "learning": _learning(request, segment, rows, window),
+        "shift": shift(store, request),
+        "warnings": list(state.warnings),
+        "segments": sorted(state.segment_names),
     }
 
 
-def headline_of(store: Store, display: ServedSurface, now: int) -> Any:
-    """What fits on one line about the last day, and about the recent window."""
-    surface = display.surface
+def headline(store: Store, state: SurfaceState, now: int) -> Headline:
+    """Return the figures of the last day and of the recent window, without reading events; raises StoreError."""
+    surface = state.surface
     rows = store.history(surface.id, now - DAY, now + MINUTE, DAY)
-    learner, holdout = (total_of(rows, arm) for arm in ("learner", "holdout"))
-    told = told_of(learner)
-    held_out = surface.settings.holdout > 0.0 or holdout.pages > 0
-    window = _recent_window(store, display, None, now, held_out)
+    learner, holdout = (arm_total(rows, arm) for arm in ("learner", "holdout"))
+    day = arm_summary(learner)
+    has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
+    window = _window(store, state, None, now, has_holdout)
     return {
-        "pages": told["pages"],
-        "clicks_per_page": told["clicks_per_page"],
-        "uplift": uplift_of(learner, holdout) if held_out else None,
-        "recent": recent_of(window, held_out),
-        **_progress(_shelves_of(display, None), window),
+        "pages": day["pages"],
+        "clicks_per_page": day["clicks_per_page"],
+        "uplift": uplift_of(learner, holdout) if has_holdout else None,
+        "recent": window_summary(window, has_holdout),
+        **_progress(_segments(state, None), window),
     }
 
 
-def _recent_window(store: Store, display: ServedSurface, segment: str | None, until: int, held_out: bool) -> Window:
-    rounds = _rounds_of(_shelves_of(display, segment))
-    return window_of(store, Recency(display.surface.id, segment, until, rounds, held_out))
+def _window(store: Store, state: SurfaceState, segment: str | None, until: int, has_holdout: bool) -> WindowTotals:
+    rounds = _rounds(_segments(state, segment))
+    return recent_window(store, WindowRequest(state.surface.id, segment, until, rounds, has_holdout))
 
 
-def _shelves_of(display: ServedSurface, segment: str | None) -> list[ServedSegment]:
-    return [shelf for name, shelf in list(display.segments.items()) if segment is None or name == segment]
+def _segments(state: SurfaceState, segment: str | None) -> list[SegmentState]:
+    return [one for name, one in state.segments.items() if segment is None or name == segment]
 
 
-def _rounds_of(shelves: Sequence[ServedSegment]) -> int:
-    return sum(shelf.counters.rounds for shelf in shelves)
+def _rounds(segments: Sequence[SegmentState]) -> int:
+    return sum(segment.rounds for segment in segments)
 
 
-def _progress(shelves: Sequence[ServedSegment], window: Window) -> dict[str, Any]:
-    rounds, cost = _rounds_of(shelves), cost_of(shelves)
+def _progress(segments: Sequence[SegmentState], window: WindowTotals) -> _Progress:
+    rounds, cost = _rounds(segments), exploration_cost(segments)
     return {"rounds": rounds, "exploration": cost, "settled": is_settled(rounds, window.learner.pages, cost)}
 
 
-def shift_of(store: Store, asked: Asked) -> dict[str, Any]:
-    """Whether visitors click as they used to: the last hour against the week before it, by pages of the learner."""
-    surface = asked.display.surface
-    week = of_segment(store.history(surface.id, asked.now - LONG_RUN, asked.now - HOUR, HOUR), asked.segment)
-    hour = of_segment(store.history(surface.id, asked.now - HOUR, asked.now + MINUTE, MINUTE), asked.segment)
-    return change_of(total_of(hour, "learner"), total_of(week, "learner"))
+def _series(rows: Sequence[Mapping[str, Any]]) -> list[SeriesPoint]:
+    return [
+        {"at": at, "arm": arm, "pages": total.pages, "clicks": total.clicks}
+        for (at, arm), total in sorted(sum_rows(rows, "at", "arm").items())
+    ]
 
 
-def items_of(store: Store, asked: Asked, rates: Rates) -> list[dict[str, Any]]:
-    """How every item does: shown and clicked in all, its click rate weighted so that slots and luck do not matter."""
-    display, surface = asked.display, asked.display.surface
+def shift(store: Store, request: ReportRequest) -> Shift:
+    """Return whether visitors click as before: the learner's pages in the last hour against the week before it."""
+    surface, now = request.surface, request.now
+    week = segment_rows(store.history(surface.id, now - LONG_RUN, now - HOUR, HOUR), request.segment)
+    hour = segment_rows(store.history(surface.id, now - HOUR, now + MINUTE, MINUTE), request.segment)
+    return shift_between(arm_total(hour, "learner"), arm_total(week, "learner"))
+
+
+def item_lines(store: Store, request: ReportRequest, rates: ItemRateCache) -> list[ItemLine]:
+    """Return a line for every item that is not removed: shows and clicks of all time, and its weighted click rate."""
+    surface = request.surface
     n = len(surface.items)
     shown, clicked = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    for shelf in _shelves_of(display, asked.segment):
-        shown += shelf.counters.shown.sum(axis=1)
-        clicked += shelf.counters.clicked.sum(axis=1)
+    for segment in _segments(request.state, request.segment):
+        shown += segment.shown.sum(axis=1)
+        clicked += segment.clicked.sum(axis=1)
     total = int(shown.sum())
     return [
         {
@@ -118,68 +130,53 @@ def items_of(store: Store, asked: Asked, rates: Rates) -> list[dict[str, Any]]:
             "state": item.state,
             "shows": int(shown[item.index]),
             "clicks": int(clicked[item.index]),
-            "rate": rate,
-            "low": low,
-            "high": high,
+            "rate": rate.rate,
+            "low": rate.low,
+            "high": rate.high,
             "share": int(shown[item.index]) / total if total else None,
-            "age_seconds": max(0.0, (asked.now - item.added_at) / 1000.0),
+            "age_seconds": max(0.0, (request.now - item.added_at) / 1000.0),
         }
-        for item, (rate, low, high) in zip(surface.items, rates.of(store, asked))
+        for item, rate in zip(surface.items, rates.rates(store, request))
         if item.state != "removed"
     ]
 
 
-def busiest(display: ServedSurface) -> str:
-    """The segment that most was learned of: what to show first to whoever asks about all of them."""
-    shelves = sorted(display.segments.items())  # of equals, the one without a name
-    return max(shelves, key=lambda named: named[1].counters.rounds, default=("", None))[0]
+def _busiest_segment(state: SurfaceState) -> str:
+    """Return the segment with the most pages learned from: each has an order of its own, and this one is shown."""
+    segments = sorted(state.segments.items())  # of equals, the default segment comes first
+    return max(segments, key=lambda named: named[1].rounds, default=("", None))[0]
 
 
-def _marginals(shelf: ServedSegment | None, surface: Surface) -> dict[str, Any]:
-    if shelf is None:
+def _marginals(segment: SegmentState | None, surface: Surface) -> Marginals:
+    if segment is None:
         return {"items": [], "slots": surface.settings.slots, "x": []}
-    policy = shelf.unconstrained.learner
-    names = [item.name for item in policy.eligible]
-    return {"items": names, "slots": len(policy.free), "x": policy.marginals.tolist()}
+    x = segment.marginals
+    return {"items": list(segment.items), "slots": x.shape[1], "x": x.tolist()}
 
 
-def _marginals_over_time(store: Store, asked: Asked, segment: str, shelf: ServedSegment | None) -> list[dict[str, Any]]:
-    if shelf is None:
+def _marginals_history(
+    store: Store, request: ReportRequest, name: str, segment: SegmentState | None
+) -> list[MarginalsThen]:
+    if segment is None:
         return []
-    kept = store.policies(asked.display.surface.id, segment, asked.since, SNAPSHOTS)
-    told = []
-    for at, _, body in kept:
-        was = msgspec.msgpack.decode(body)
-        row = dict(zip(was["items"], was["x"]))
-        told.append({"at": at, "x": [row.get(item.name) for item in shelf.unconstrained.learner.eligible]})
-    return told
+    history: list[MarginalsThen] = []
+    for at, _, encoded in store.policies(request.surface.id, name, request.since, SNAPSHOTS):
+        policy = msgspec.msgpack.decode(encoded)
+        row_of = dict(zip(policy["items"], policy["x"]))
+        history.append({"at": at, "x": [row_of.get(item) for item in segment.items]})
+    return history
 
 
 def _learning(
-    asked: Asked,
-    shelf: ServedSegment | None,
-    rows: Sequence[Mapping[str, Any]],
-    results: Mapping[tuple[int, str], int],
-    window: Window,
-) -> dict[str, Any]:
-    policy, surface_id = (shelf.unconstrained.learner if shelf else None), asked.display.surface.id
+    request: ReportRequest, segment: SegmentState | None, rows: Sequence[Mapping[str, Any]], window: WindowTotals
+) -> Learning:
     return {
-        "entropy": policy.entropy if policy else None,
-        "entropy_start": math.log(len(policy.eligible)) if policy and policy.eligible else None,
-        "policy_id": policy.id if policy else "",
-        "policy_age_seconds": max(0.0, (asked.now - shelf.made_at) / 1000.0) if shelf else None,
-        **_progress(_shelves_of(asked.display, asked.segment), window),
+        "entropy": segment.entropy if segment else None,
+        "entropy_start": math.log(len(segment.items)) if segment and segment.items else None,
+        "policy_id": segment.policy_id if segment else "",
+        "policy_age_seconds": max(0.0, (request.now - segment.made_at) / 1000.0) if segment else None,
+        **_progress(_segments(request.state, request.segment), window),
         "outstanding": sum(row["events"] - row["settled"] for row in rows),
         "late": sum(row["late"] for row in rows),
-        "duplicates": results.get((surface_id, "duplicate"), 0),
+        "duplicates": request.state.duplicates,
     }
-
-
-def _warnings(surface: Surface) -> list[str]:
-    settings = surface.settings
-    said = []
-    if reason := exposure_problem(surface):
-        said.append(f"{reason}; lists are uniform now, and nothing learned is used")
-    if settings.holdout == 0.0:
-        said.append("without a holdout nobody can tell how much is gained; 0.05 is a good start")
-    return said

@@ -1,39 +1,39 @@
-/* bothworlds.js - ranks the slots of a page and reports what is clicked. No dependencies, no cookies.
+/* bothworlds.js - ranks the slots of a page and reports clicks. No dependencies, no cookies.
  *
  *   const bw = new Bothworlds({ url: "https://rank.example", surface: "home" });
- *   const page = await bw.rank({ fallback: ["a", "b", "c"] });   // never throws: the page's own order if all else fails
- *   page.items                                                   // what to show, slot by slot
+ *   const page = await bw.rank({ fallback: ["a", "b", "c"] });   // never throws: returns the fallback order on failure
+ *   page.items                                                   // the items to show, by slot
  *   bw.click(0);                                                 // slot 0 was clicked
  *
- * bw.attach(element) puts children with data-bw-item in the ranked order and reports clicks on them by itself.
- * Clicks are sent in batches, again if need be, and when the page is hidden. The service counts each once.
+ * bw.attach(element) puts children with data-bw-item in the ranked order and reports clicks on them automatically.
+ * Clicks are sent in batches, are retried, and are flushed when the page is hidden. The service counts each once.
  */
 (function (global) {
   "use strict";
 
-  const MOST_WAITING = 1000; // what cannot be sent for long is given up, the oldest first
-  const MOST_OPEN = 50; // lists of one page, of an application that never leaves it for instance
-  const BATCH = 50; // a beacon may carry 64 KiB, and a token takes about half a KiB
+  const MAX_WAITING = 1000; // events that wait to be sent; beyond that the oldest is dropped
+  const MAX_OPEN = 50; // lists that may still be clicked; a single-page application may request many
+  const BATCH = 50; // events per request: a beacon may carry 64 KiB, and a token takes about half a KiB
 
   class Bothworlds {
     constructor({ url, surface, key = "", timeoutMs = 300, flushMs = 2000, finalOnLeave = true, onError = () => {} }) {
-      if (!url || !surface) throw new TypeError("Bothworlds needs the url of the service and the name of a surface");
+      if (!url || !surface) throw new TypeError("Bothworlds requires the url of the service and the name of a surface");
       Object.assign(this, { url: String(url).replace(/\/+$/, ""), surface, key, timeoutMs, flushMs, finalOnLeave, onError });
       this.page = null;
       this._waiting = new Map(); // event id -> {event_id, token, clicks, final}
-      this._open = new Map(); // event id -> page that may still be clicked
+      this._open = new Map(); // event id -> page
       this._beaconed = new WeakSet();
-      this._attached = new WeakMap(); // element -> what ends the reports of clicks on the list it showed before
+      this._attached = new WeakMap(); // element -> AbortController of its click listeners
       this._inFlight = null;
       this._timer = null;
       this._failures = 0;
       if (global.document) {
-        // Phones often send no other sign that a visitor has gone.
+        // On phones this is often the only event when a visitor leaves.
         global.document.addEventListener("visibilitychange", () => {
           if (global.document.visibilityState === "hidden") this._leave();
         });
         global.addEventListener("pagehide", () => {
-          // Nobody clicks on a page that is gone. Should it come back and be clicked, the service takes that as late.
+          // The page is unloaded, so the event is final. If the page is restored and clicked, the click counts as late.
           if (this.finalOnLeave) for (const page of this._open.values()) this.done(page);
           this._leave();
         });
@@ -41,17 +41,18 @@
       }
     }
 
-    /* What to show. Fails open: after timeoutMs, on any error or offline, the page's own order, not learned from. */
+    /* Requests a list. Never rejects: after timeoutMs, on any error or offline, it resolves to the fallback order
+     * with learned: false. */
     async rank({ segment = "", exclude = [], pins = [], fallback = [], requestId = newId() } = {}) {
       const body = { request_id: requestId };
       if (segment) body.segment = segment;
       if (exclude.length) body.exclude = exclude;
       if (pins.length) body.pins = pins;
       try {
-        const answer = await this._post(`/v1/surfaces/${encodeURIComponent(this.surface)}/rank`, body, this.timeoutMs);
-        this.page = { ...answer, items: answer.slots.map((slot) => slot.item), learned: true };
-        this._open.set(answer.event_id, this.page);
-        if (this._open.size > MOST_OPEN) this._open.delete(this._open.keys().next().value);
+        const response = await this._post(`/v1/surfaces/${encodeURIComponent(this.surface)}/rank`, body, this.timeoutMs);
+        this.page = { ...response, items: response.slots.map((slot) => slot.item), learned: true };
+        this._open.set(response.event_id, this.page);
+        if (this._open.size > MAX_OPEN) this._open.delete(this._open.keys().next().value);
       } catch (error) {
         this.onError(error);
         const left = fallback.filter((item) => !exclude.includes(item));
@@ -60,27 +61,28 @@
       return this.page;
     }
 
-    /* A slot of a page was clicked. Saying so twice changes nothing. */
+    /* Reports a click on a slot of a page. Repeated calls have no effect. */
     click(slot, page = this.page) {
       this._note(page, [slot], false);
     }
 
-    /* There will be no more clicks on a page. Said by itself when the page is left, unless finalOnLeave is false. */
+    /* Reports that a page is final: no more clicks follow. Called automatically when the visitor leaves, unless
+     * finalOnLeave is false. */
     done(page = this.page) {
       this._note(page, [], true);
       if (page) this._open.delete(page.event_id);
     }
 
-    /* Put the children of an element that carry data-bw-item in the ranked order, hide the others, report clicks.
-     * Attached again, the element gets a new list, and clicks are reported on that one from then on. */
+    /* Puts the children with data-bw-item in the ranked order, hides the others, and reports clicks on them.
+     * A second call requests a new list and reports clicks on that list only. */
     async attach(element, options = {}) {
       const children = [...element.querySelectorAll("[data-bw-item]")];
       const byName = new Map(children.map((child) => [child.dataset.bwItem, child]));
       const page = await this.rank({ fallback: [...byName.keys()], ...options });
-      const slots = new Map(); // child -> its slot on this page; another list may come to the same element later
+      const slots = new Map(); // child -> its slot in this list; the element may get another list later
       if (page.learned) {
         const shown = page.items.map((name) => byName.get(name));
-        // A list with an item that this page cannot show would be learned from as if it had been shown.
+        // The page cannot show the whole list. It must not be reported, or the service would learn from it.
         if (shown.includes(undefined)) {
           this._open.delete(page.event_id);
           this.page = { ...page, event_id: "", learned: false };
@@ -113,7 +115,7 @@
       return attached;
     }
 
-    /* Send what waits. Resolves to true when nothing is left. */
+    /* Sends all waiting events. Resolves to true if none is left, to false after a failed request. */
     async flush() {
       clearTimeout(this._timer);
       this._timer = null;
@@ -131,7 +133,7 @@
     }
 
     _note(page, clicks, final) {
-      if (!page || !page.event_id) return; // a page in its own order: nothing to learn from
+      if (!page || !page.event_id) return; // the fallback order has no event
       const known = this._waiting.get(page.event_id);
       const event = {
         event_id: page.event_id,
@@ -140,7 +142,7 @@
         final: final || Boolean(known && known.final),
       };
       this._waiting.set(page.event_id, event);
-      while (this._waiting.size > MOST_WAITING) this._waiting.delete(this._waiting.keys().next().value);
+      while (this._waiting.size > MAX_WAITING) this._waiting.delete(this._waiting.keys().next().value);
       this._later(this.flushMs);
     }
 
@@ -153,7 +155,7 @@
         await this._post("/v1/feedback", { events }, 10000);
       } catch (error) {
         this.onError(error);
-        // What the service will never take is not sent again.
+        // A permanent error: a retry would fail again.
         if (error.status >= 400 && error.status < 500 && ![401, 403, 408, 429].includes(error.status)) this._forget(events);
         this._failures = Math.min(this._failures + 1, 10);
         return false;
@@ -163,13 +165,13 @@
       return true;
     }
 
-    /* Forget what was sent, unless something was added in the meantime. */
+    /* Removes sent events, unless they have changed meanwhile. */
     _forget(events) {
       for (const event of events) if (this._waiting.get(event.event_id) === event) this._waiting.delete(event.event_id);
     }
 
-    /* The page may go: a beacon outlives it. Nobody hears whether it arrived, so a page that comes back sends the same
-     * events once more; the service counts them once. */
+    /* Sends waiting events by beacon, which outlives the page. Its delivery is unknown, so a page that is shown again
+     * sends the same events again; the service counts them once. */
     _leave() {
       const events = [...this._waiting.values()].filter((event) => !this._beaconed.has(event));
       for (let start = 0; start < events.length; start += BATCH) {
@@ -182,11 +184,11 @@
       const target = this.url + "/v1/feedback";
       const text = JSON.stringify(body);
       if (this.key) {
-        // A beacon cannot carry a key; a request that is kept alive can.
+        // A beacon has no Authorization header; a keepalive request has.
         fetch(target, { ...this._request(text), keepalive: true }).catch(() => {});
         return true;
       }
-      // Plain text needs no permission asked for in advance, which a page that goes could not wait for.
+      // text/plain needs no CORS preflight, which an unloading page could not wait for.
       return Boolean(global.navigator.sendBeacon && global.navigator.sendBeacon(target, new Blob([text], { type: "text/plain" })));
     }
 
@@ -200,9 +202,9 @@
       const stop = new AbortController();
       const timer = setTimeout(() => stop.abort(), timeoutMs);
       try {
-        const answer = await fetch(this.url + path, { ...this._request(JSON.stringify(body)), signal: stop.signal });
-        if (!answer.ok) throw Object.assign(new Error(`bothworlds answered ${answer.status}`), { status: answer.status });
-        return await answer.json();
+        const response = await fetch(this.url + path, { ...this._request(JSON.stringify(body)), signal: stop.signal });
+        if (!response.ok) throw Object.assign(new Error(`bothworlds responded ${response.status}`), { status: response.status });
+        return await response.json();
       } finally {
         clearTimeout(timer);
       }
@@ -211,7 +213,7 @@
 
   function newId() {
     if (global.crypto.randomUUID) return global.crypto.randomUUID();
-    // Pages without https have no randomUUID.
+    // randomUUID exists in secure contexts (https) only.
     return Array.from(global.crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
   }
 

@@ -1,4 +1,5 @@
-// Keeps a page up to date by fetching its changing part again; without it the pages work, but have to be reloaded.
+// Refreshes the changing part of a page, submits its forms on change, and adds copy buttons.
+// Pages work without this script, but must be reloaded by hand.
 "use strict";
 
 (function () {
@@ -27,7 +28,7 @@
     block.after(button);
   }
 
-  // Style sheets cannot tell which tables are wider than the screen, or how far they have been scrolled.
+  // CSS cannot detect which tables overflow, or how far they are scrolled.
   function markScrollable() {
     for (const region of document.querySelectorAll(".scroll")) {
       const hidden = region.scrollWidth - region.clientWidth;
@@ -36,34 +37,35 @@
     }
   }
   addEventListener("resize", markScrollable);
-  document.addEventListener("scroll", markScrollable, { capture: true, passive: true }); // scrolling does not bubble
+  document.addEventListener("scroll", markScrollable, { capture: true, passive: true }); // scroll events do not bubble
   markScrollable();
 
   if (!live) return;
 
-  // What a visitor has opened, scrolled, typed or focused stays as it is.
-  function held() {
+  // Returns a function that restores open sections, scroll positions and the focus after the content was replaced.
+  function saveState() {
     const byId = (selector) => [...live.querySelectorAll(selector)].filter((element) => element.id);
-    const folds = byId("details").map((element) => [element.id, element.open]);
+    const sections = byId("details").map((element) => [element.id, element.open]);
     const scrolls = byId(".scroll").map((element) => [element.id, element.scrollLeft, element.scrollTop]);
     const focused = live.contains(document.activeElement) ? document.activeElement.id : "";
     return () => {
-      for (const [id, open] of folds) (document.getElementById(id) || {}).open = open;
+      for (const [id, open] of sections) (document.getElementById(id) || {}).open = open;
       for (const [id, left, top] of scrolls) Object.assign(document.getElementById(id) || {}, { scrollLeft: left, scrollTop: top });
       if (focused) (document.getElementById(focused) || live).focus({ preventScroll: true });
     };
   }
 
+  // A refresh would interrupt typing and deselect text.
   const busy = () => document.hidden || (document.activeElement && document.activeElement.matches("#live input"))
     || String(getSelection()).length > 0;
 
   async function refresh() {
     if (busy()) return;
     try {
-      const answer = await fetch(live.dataset.live, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(10000) });
-      if (!answer.ok || answer.redirected) throw new Error(answer.status);
-      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const restore = held();
+      const response = await fetch(live.dataset.live, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(10000) });
+      if (!response.ok || response.redirected) throw new Error(response.status);
+      const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+      const restore = saveState();
       live.replaceChildren(...fresh.body.childNodes);
       restore();
       markScrollable();
@@ -71,7 +73,7 @@
       live.classList.remove("stale");
       live.dataset.refreshed = Number(live.dataset.refreshed || 0) + 1;
     } catch {
-      status.textContent = "The service does not answer. What is shown is what was known last; trying again.";
+      status.textContent = "The service does not respond. These are the last known figures; the page tries again every few seconds.";
       live.classList.add("stale");
     }
   }

@@ -1,4 +1,4 @@
-"""A round of every policy (decide, clicks, learn) at two shapes, and its ratio to FTRL-PBM."""
+"""The cost of a round (decide, clicks, learn) of every policy at two shapes, and its ratio to FTRL-PBM."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from bothworlds.arena.loop import advance
 from bothworlds.core import streams
 from bothworlds.policies import configured_for, names, policy
 
+from .measurement import Measurement
+
 SHAPES = ((10, 5), (100, 10))
 HORIZON = 200_000
-BUDGET = 0.6  # seconds of processor time for each measurement, compilation apart
+BUDGET = 0.6  # seconds of processor time per measurement, without compilation
 CHUNK = {(10, 5): 1000, (100, 10): 100}
 
 
 def cost(name: str, n: int, m: int) -> tuple[float, int]:
-    """Seconds per round from nothing on, and over how many rounds: up to the horizon, or while the budget lasts."""
+    """Return the seconds per round from the first round on, and the number of rounds: limited by horizon and budget."""
     world = bothworlds.worlds.stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
     state = configured_for(policy(name), HORIZON, world).init(n, m)
     probabilities, source = world.click_probabilities(0).copy(), streams(0, 0)
@@ -34,18 +36,18 @@ def cost(name: str, n: int, m: int) -> tuple[float, int]:
     return spent / rounds, rounds
 
 
-def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
-    """One row for every policy; FTRL-PBM is measured again with each, so that a busy machine slows both."""
+def measure() -> Measurement:
+    """Return one row per policy; FTRL-PBM is measured again with each, so that a busy machine slows both."""
     rows = []
     for name in names():
         row: dict[str, Any] = {"policy": name}
         for n, m in SHAPES:
-            (mine, rounds), (theirs, _) = cost(name, n, m), cost("ftrl-pbm", n, m)
+            (seconds, rounds), (reference, _) = cost(name, n, m), cost("ftrl-pbm", n, m)
             row |= {
-                f"µs at ({n}, {m})": mine * 1e6,
-                f"ratio, ({n}, {m})": mine / theirs,
+                f"µs at ({n}, {m})": seconds * 1e6,
+                f"ratio, ({n}, {m})": seconds / reference,
                 f"rounds, ({n}, {m})": rounds,
             }
         rows.append(row)
-    remark = f"Ratios are to FTRL-PBM, over the first rounds of a run planned for {HORIZON:,}: the dearest ones."
-    return "Every policy, one round", rows, [remark]
+    note = f"Ratios are to FTRL-PBM, over the first rounds of a run of {HORIZON:,}, which are the most expensive."
+    return Measurement("Every policy, one round", rows, [note])

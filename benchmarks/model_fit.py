@@ -1,20 +1,20 @@
-"""Fitting the position-based model to counts: from one query to ten thousand, and against EM over sessions."""
+"""Fitting the position-based model to counts: one to ten thousand queries, compared with EM over sessions."""
 
 from __future__ import annotations
 
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bothworlds.clicks import Counts, fit
 
-from .sessions_em import PlainModel, Result, Session
+from .measurement import Measurement
+from .session_em import Result, Session, SessionModel
 
-PAGES = 35_064  # of the sample that public click-model libraries are tried on
-PASSES, TRIED = 50, 2  # of EM, and how many of them are run before the time is scaled
+PAGES = 35_064  # as many as the sample that click-model libraries ship
+PASSES, TIMED_PASSES = 50, 2  # of EM; the time of all is extrapolated from the timed ones
 REPEATS = 5
 SAMPLE = Path(os.environ.get("BOTHWORLDS_DATA", "../shared/data")) / "yandex" / "trainSample"
 CASES = {  # name: queries, impressions per pair, one curve per query
@@ -27,8 +27,8 @@ CASES = {  # name: queries, impressions per pair, one curve per query
 }
 
 
-def made(queries: int, impressions: int) -> Counts:
-    """Ten items at ten positions for every query, clicked as the model has it."""
+def simulated_counts(queries: int, impressions: int) -> Counts:
+    """Return counts of ten items at ten positions for every query, clicked as the model predicts."""
     rng = np.random.default_rng(0)
     alpha, beta = rng.uniform(0.02, 0.8, (queries, 10)), 1.0 / np.arange(1, 11)
     shown = rng.poisson(impressions, (queries, 10, 10))
@@ -39,7 +39,7 @@ def made(queries: int, impressions: int) -> Counts:
 
 
 def best_time(counts: Counts, per_query: bool = False) -> float:
-    """Processor seconds for a fit with its standard errors, the best of a few, after compilation."""
+    """Return the processor seconds of a fit with standard errors: the best of ``REPEATS``, after compilation."""
     times = []
     for _ in range(REPEATS):
         started = time.process_time()
@@ -48,17 +48,17 @@ def best_time(counts: Counts, per_query: bool = False) -> float:
     return min(times)
 
 
-def pages() -> tuple[str, list[Session]]:
-    """The real sample where it is, pages like it where it is not."""
+def sample_sessions() -> tuple[str, list[Session]]:
+    """Return the sample of real pages if it is installed, else generated pages of the same size."""
     if SAMPLE.exists():
         records = (record.strip() for record in SAMPLE.read_text().replace("\n", ";").split(";"))
         return "real pages", [_page(record) for record in records if record]
-    rng, found = np.random.default_rng(0), []
+    rng, sessions = np.random.default_rng(0), []
     for query in rng.integers(0, 20, PAGES).tolist():
         order = rng.permutation(50)[:10]
         clicks = rng.random(10) < 0.9 / (1 + order % 10) / np.arange(1, 11)
-        found.append(Session(str(query), [Result(str(i), int(c)) for i, c in zip(order, clicks)]))
-    return "generated pages", found
+        sessions.append(Session(str(query), [Result(str(i), int(c)) for i, c in zip(order, clicks)]))
+    return "generated pages", sessions
 
 
 def _page(record: str) -> Session:
@@ -68,8 +68,8 @@ def _page(record: str) -> Session:
     return Session(query, [Result(url.strip(), int(url.strip() in clicked)) for url in urls.split(",")])
 
 
-def counted(sessions: list[Session]) -> Counts:
-    """Counts of pages, without any haste."""
+def count_sessions(sessions: list[Session]) -> Counts:
+    """Return the counts of sessions."""
     keys: dict[tuple[str, str, int], list[int]] = {}
     for session in sessions:
         for rank, result in enumerate(session.results, 1):
@@ -84,40 +84,41 @@ def counted(sessions: list[Session]) -> Counts:
     return Counts(items, queries, positions, *columns, shown, clicked)
 
 
-def against_sessions() -> list[str]:
-    """Fifty EM passes over sessions in plain Python, and one fit of the same counts."""
-    what, sessions = pages()
-    counts = counted(sessions)
+def compare_with_session_em() -> list[str]:
+    """Compare fifty EM passes over sessions in plain Python with one fit of the same counts."""
+    kind, sessions = sample_sessions()
+    counts = count_sessions(sessions)
     started = time.process_time()
-    PlainModel().train(sessions, TRIED)
-    plain = (time.process_time() - started) / TRIED * PASSES
+    SessionModel().train(sessions, TIMED_PASSES)
+    plain = (time.process_time() - started) / TIMED_PASSES * PASSES
     ours = best_time(counts)
     em = fit(counts, method="em", iterations=PASSES)
     return [
-        f"{PASSES} EM passes over {len(sessions):,} {what} in plain Python: {plain:,.0f} s ({TRIED} passes, scaled); "
-        f"the fit of their counts takes {ours * 1e3:.1f} ms, {plain / ours:,.0f} times less, counting not included.",
-        f"It is at the maximum of the likelihood; {PASSES} passes of EM from its usual start are "
-        f"{fit(counts).log_likelihood - em.log_likelihood:,.1f} nats short of it.",
+        f"{PASSES} EM passes over {len(sessions):,} {kind} in plain Python: {plain:,.0f} s "
+        f"(extrapolated from {TIMED_PASSES} passes). "
+        f"The fit of their counts takes {ours * 1e3:.1f} ms, {plain / ours:,.0f} times less, counting not included.",
+        f"The fit is at the maximum of the likelihood; {PASSES} passes of EM from their usual start are "
+        f"{fit(counts).log_likelihood - em.log_likelihood:,.1f} nats below it.",
     ]
 
 
-def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
-    """One row for every number of queries."""
-    fit(made(1, 100), per_query=True)
-    fit(made(1, 100), method="em", iterations=1)
+def measure() -> Measurement:
+    """Return one row per number of queries."""
+    fit(simulated_counts(1, 100), per_query=True)
+    fit(simulated_counts(1, 100), method="em", iterations=1)
     rows = []
     for name, (queries, impressions, per_query) in CASES.items():
-        counts = made(queries, impressions)
+        counts = simulated_counts(queries, impressions)
         seconds = best_time(counts, per_query)
         rows.append(
             {
-                "counts of": name,
+                "case": name,
                 "pages": f"{int(counts.shown.sum()) // 10:,}",
                 "triples": len(counts),
                 "ms": seconds * 1e3,
-                "ns each": seconds * 1e9 / len(counts),
+                "ns per triple": seconds * 1e9 / len(counts),
                 "steps": fit(counts, per_query=per_query, standard_errors=None).iterations,
             }
         )
-    remarks = ["Processor time. Cost per (query, item, position) stays level, whatever the pages."]
-    return "Fitting the position-based model to counts", rows, [*remarks, *against_sessions()]
+    notes = ["Processor time. The cost per (query, item, position) does not depend on the number of pages."]
+    return Measurement("Fitting the position-based model to counts", rows, [*notes, *compare_with_session_em()])

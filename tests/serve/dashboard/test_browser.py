@@ -1,4 +1,4 @@
-"""Pages and browser client in a real browser."""
+"""The pages and bothworlds.js in Chromium."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bothworlds.serve.dashboard.routes import HEADERS
-from tests.serve.app_server import listening
 from tests.serve.browser import CHROMIUM, Browser
 from tests.serve.fake_service import FakeService
+from tests.serve.listening import listening
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "page"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "page"
 LIST = "".join(f'<li data-bw-item="{name}"><a href="#{name}">{name}</a></li>' for name in "abcd")
 PAGE = f'<!doctype html><script src="/static/bothworlds.js"></script><ul id="list">{LIST}</ul>'
 
@@ -77,8 +77,8 @@ def shop(address, browser):
     return browser
 
 
-def left(browser, address, service, seconds=60.0):
-    """Go to another page, and wait for what outlives the first one."""
+def leave(browser, address, service, seconds=60.0):
+    """Go to another page, and wait until the first one has sent its feedback."""
     browser.open(f"{address}/other")
     end = time.monotonic() + seconds
     while not service.batches and time.monotonic() < end:
@@ -92,7 +92,7 @@ def ranked(browser, options="{fallback: ['a', 'b', 'c']}"):
 @pytest.mark.parametrize("width", [1200, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["/", "/surfaces/home", "/event?id=" + "ab" * 16])
-def test_pages_fit_the_screen_and_ask_nobody_else(browser, address, path, width, scheme):
+def test_pages_fit_the_screen_and_load_nothing_from_other_hosts(browser, address, path, width, scheme):
     browser.show(width, 900, scheme)
     browser.open(address + path)
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
@@ -102,7 +102,7 @@ def test_pages_fit_the_screen_and_ask_nobody_else(browser, address, path, width,
     assert (int(background[4:].split(",")[0]) < 128) == (scheme == "dark")
 
 
-def test_on_a_phone_figures_have_room_beside_what_they_are_called(browser, address):
+def test_on_a_phone_figures_have_room_beside_their_labels(browser, address):
     browser.show(400)
     browser.open(address + "/surfaces/home")
     narrowest = browser.run("Math.min(...[...document.querySelectorAll('dd')].map(e => e.clientWidth / innerWidth))")
@@ -119,7 +119,7 @@ SCROLLED = """[...document.querySelectorAll('.scroll')].map((region) => ({
 
 
 @pytest.mark.parametrize("path", ["/surfaces/home", "/event?id=" + "ab" * 16, "/api"])
-def test_a_table_that_is_cut_says_that_it_scrolls(browser, address, path):
+def test_a_table_that_overflows_shows_a_scroll_hint(browser, address, path):
     for width in (390, 1200):
         browser.show(width)
         browser.open(address + path)
@@ -132,7 +132,7 @@ def test_a_table_that_is_cut_says_that_it_scrolls(browser, address, path):
     assert any(region["wide"] for region in browser.run(SCROLLED))
 
 
-def test_a_table_that_was_scrolled_to_its_end_is_not_faded_and_stays_so(browser, address):
+def test_a_table_scrolled_to_its_end_is_not_faded_after_a_refresh(browser, address):
     browser.show(390)
     browser.open(address + "/surfaces/home")
     fades = "document.querySelector('#items-t').matches('.more')"
@@ -154,7 +154,7 @@ def test_a_table_scrolls_by_keyboard(browser, address):
     browser.until("document.querySelector('#items-t').scrollLeft > 0")
 
 
-def test_without_a_script_small_screens_still_say_that_tables_scroll(browser, address):
+def test_without_scripts_small_screens_show_the_scroll_hint(browser, address):
     browser.show(390)
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
@@ -164,14 +164,14 @@ def test_without_a_script_small_screens_still_say_that_tables_scroll(browser, ad
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
 
 
-def test_a_page_that_breaks_the_rules_is_noticed(browser, address):
+def test_the_browser_reports_overflow_and_policy_violations(browser, address):
     browser.show(400)
     browser.open(address + "/broken")
     assert browser.run("document.documentElement.scrollWidth > innerWidth")
     assert any("Content Security Policy" in error for error in browser.errors)
 
 
-def test_the_dashboard_refreshes_itself_and_keeps_what_was_folded(browser, address):
+def test_the_dashboard_refreshes_itself_and_keeps_sections_closed(browser, address):
     browser.open(address + "/surfaces/home")
     browser.run("live = document.querySelector('#live'); live.dataset.every = 0.05;"
                 "document.querySelector('#over-time').open = false")  # fmt: skip
@@ -181,16 +181,16 @@ def test_the_dashboard_refreshes_itself_and_keeps_what_was_folded(browser, addre
     assert browser.errors == []
 
 
-def test_the_dashboard_says_when_the_service_does_not_answer(browser, address):
+def test_the_dashboard_shows_that_the_service_does_not_respond(browser, address):
     browser.open(address + "/surfaces/home")
     browser.run(
         "live = document.querySelector('#live'); live.dataset.live = '/surfaces/nowhere'; live.dataset.every = 0.05"
     )
-    browser.until("document.querySelector('[data-status]').textContent.includes('does not answer')")
+    browser.until("document.querySelector('[data-status]').textContent.includes('does not respond')")
     assert browser.run("document.querySelectorAll('#live svg').length") > 0
 
 
-def test_choosing_a_range_shows_it(browser, address):
+def test_selecting_a_range_loads_it(browser, address):
     browser.open(address + "/surfaces/home")
     browser.run("select = document.querySelector('select[name=range]'); select.value = '7d';"
                 "select.dispatchEvent(new Event('change', {bubbles: true}))")  # fmt: skip
@@ -209,13 +209,13 @@ def test_a_page_is_ranked(shop, service):
     page = ranked(shop, "{segment: 'mobile', exclude: ['d'], pins: [{slot: 0, item: 'c'}]}")
     assert page["items"] == ["c", "b", "a"]
     assert page["learned"]
-    asked = service.ranks[0]
-    assert len(asked.pop("request_id")) >= 32
-    assert asked == {"segment": "mobile", "exclude": ["d"], "pins": [{"slot": 0, "item": "c"}]}
+    request = service.ranks[0]
+    assert len(request.pop("request_id")) >= 32
+    assert request == {"segment": "mobile", "exclude": ["d"], "pins": [{"slot": 0, "item": "c"}]}
 
 
 @pytest.mark.parametrize("failure", [503, 422, 0])
-def test_whatever_fails_the_page_keeps_its_own_order(shop, service, failure):
+def test_a_failed_rank_request_falls_back_to_the_page_order(shop, service, failure):
     service.failing = [failure]
     shop.run(f"bw.timeoutMs = {60000 if failure else 100}")
     page = ranked(shop, "{fallback: ['a', 'b', 'c'], exclude: ['b']}")
@@ -224,7 +224,7 @@ def test_whatever_fails_the_page_keeps_its_own_order(shop, service, failure):
     assert service.batches == []
 
 
-def test_nobody_listening_leaves_the_page_its_own_order(shop):
+def test_a_refused_connection_falls_back_to_the_page_order(shop):
     shop.run("bw.url = 'http://127.0.0.1:9'; 0")
     assert ranked(shop)["items"] == ["a", "b", "c"]
 
@@ -238,7 +238,7 @@ def test_clicks_are_merged_and_sent_once(shop, service):
     ]
 
 
-def test_what_could_not_be_sent_is_sent_again_unchanged(shop, service):
+def test_failed_feedback_is_retried(shop, service):
     event = ranked(shop)["event_id"]
     service.failing = [503]
     assert shop.run("bw.click(1); bw.flush()") is False
@@ -246,7 +246,7 @@ def test_what_could_not_be_sent_is_sent_again_unchanged(shop, service):
     assert service.clicks == {event: ({1}, True)}
 
 
-def test_what_is_refused_for_good_is_not_sent_again(shop, service):
+def test_feedback_with_a_permanent_error_is_not_retried(shop, service):
     ranked(shop)
     service.failing = [422]
     assert shop.run("bw.click(1); bw.flush()") is False
@@ -254,50 +254,50 @@ def test_what_is_refused_for_good_is_not_sent_again(shop, service):
     assert service.batches == []
 
 
-def test_queued_clicks_are_sent_by_the_timer(shop, service):
+def test_clicks_are_sent_automatically_after_flush_ms(shop, service):
     ranked(shop)
     shop.run("bw.flushMs = 20; bw.click(1)")
     shop.until("bw._waiting.size === 0")
     assert len(service.clicks) == 1
 
 
-def test_leaving_the_page_sends_what_waits(shop, service, address):
+def test_leaving_the_page_sends_waiting_clicks(shop, service, address):
     event = ranked(shop)["event_id"]
     shop.run("bw.click(1)")
-    left(shop, address, service)
+    leave(shop, address, service)
     assert service.clicks == {event: ({1}, True)}
     assert service.headers[-1]["content-type"].startswith("text/plain")
 
 
-def test_a_beacon_with_a_key_is_a_request_that_outlives_the_page(shop, service, address):
+def test_with_a_key_leaving_the_page_sends_a_keepalive_request(shop, service, address):
     event = ranked(shop)["event_id"]
     shop.run("bw.key = 'bw_1_secret'; bw.click(1)")
-    left(shop, address, service)
+    leave(shop, address, service)
     assert service.clicks == {event: ({1}, True)}
     assert service.headers[-1]["authorization"] == "Bearer bw_1_secret"
 
 
-def test_a_page_left_without_a_click_says_that_it_is_over(shop, service, address):
+def test_leaving_a_page_without_a_click_sends_final_feedback(shop, service, address):
     event = ranked(shop)["event_id"]
-    left(shop, address, service)
+    leave(shop, address, service)
     assert service.clicks == {event: (set(), True)}
 
 
-def test_a_page_that_is_told_not_to_leaves_the_end_to_the_deadline(shop, service, address):
+def test_without_final_on_leave_the_event_stays_open(shop, service, address):
     event = ranked(shop)["event_id"]
     shop.run("bw.finalOnLeave = false; bw.click(1)")
-    left(shop, address, service)
+    leave(shop, address, service)
     assert service.clicks == {event: ({1}, False)}
 
 
-def test_a_list_that_was_not_shown_is_not_reported_when_the_page_is_left(shop, service, address):
+def test_a_list_that_was_not_shown_is_not_reported_on_leaving(shop, service, address):
     service.items = ["a", "b", "not on this page"]
     shop.run("bw.attach(document.querySelector('#list'))")
-    left(shop, address, service, seconds=0.5)
+    leave(shop, address, service, seconds=0.5)
     assert service.batches == []
 
 
-def test_an_attached_list_is_put_in_order_and_its_clicks_reported(shop, service):
+def test_attach_orders_the_list_and_reports_clicks(shop, service):
     page = shop.run("bw.attach(document.querySelector('#list'))")
     shown = shop.run("[...document.querySelectorAll('#list li:not([hidden])')].map((li) => li.textContent)")
     assert shown == page["items"] == ["d", "c", "b"]
@@ -306,7 +306,7 @@ def test_an_attached_list_is_put_in_order_and_its_clicks_reported(shop, service)
     assert service.clicks == {page["event_id"]: ({1}, False)}
 
 
-def test_an_element_that_is_attached_again_reports_clicks_on_its_new_list_only(shop, service):
+def test_attaching_again_reports_clicks_on_the_new_list_only(shop, service):
     first = shop.run("bw.attach(document.querySelector('#list'))")
     service.items = ["d", "c", "b", "a"]
     second = shop.run("bw.attach(document.querySelector('#list'))")
@@ -322,7 +322,7 @@ def test_an_element_that_is_attached_again_reports_clicks_on_its_new_list_only(s
     assert first["event_id"] != second["event_id"]
 
 
-def test_an_attached_list_stays_as_it_is_when_the_service_is_away(shop, service):
+def test_attach_keeps_the_page_order_if_the_service_fails(shop, service):
     service.failing = [503]
     shop.run("bw.attach(document.querySelector('#list'))")
     shown = shop.run("[...document.querySelectorAll('#list li:not([hidden])')].map((li) => li.textContent)")
@@ -332,14 +332,14 @@ def test_an_attached_list_stays_as_it_is_when_the_service_is_away(shop, service)
     assert service.batches == []
 
 
-def test_a_list_that_the_page_cannot_show_is_not_learned_from(shop, service):
+def test_a_list_that_the_page_cannot_show_is_not_reported(shop, service):
     service.items = ["a", "b", "not on this page"]
     shop.run("bw.attach(document.querySelector('#list'))")
     shop.run("document.querySelector('[data-bw-item=a] a').click(); bw.flush()")
     assert service.batches == []
 
 
-def test_the_client_leaves_no_cookies(shop):
+def test_the_client_stores_nothing_in_the_browser(shop):
     ranked(shop)
     assert shop.run("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})") == "{}"
 
@@ -354,7 +354,7 @@ def test_the_example_page_is_ranked_and_reports_clicks(browser, address, service
     assert browser.run(VISIBLE) == ["chair", "mirror", "plant", "sofa"]
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     browser.run("document.querySelector('[data-bw-item=mirror] a').click()")
-    left(browser, address, service)
+    leave(browser, address, service)
     assert list(service.clicks.values()) == [({1}, True)]
 
 

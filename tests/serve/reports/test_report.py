@@ -1,4 +1,4 @@
-"""Reports: honest about what is known, and about what is not."""
+"""The report on a surface: its parts, their intervals, and what it leaves open when there are few data."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.model import Event, Invalid, Unknown
-from bothworlds.serve.reports import report
-from bothworlds.serve.reports.item_rates import Asked, weighted_rates
-from bothworlds.serve.reports.report import shift_of
-from bothworlds.serve.reports.uplift import Pages, told_of, uplift_of
-
-from .running import ITEMS, answer, refreshed, visit, with_engine
+from bothworlds.serve.reports.inputs import DAY, ReportRequest, SurfaceState
+from bothworlds.serve.reports.item_rates import weighted_rates
+from bothworlds.serve.reports.report import shift
+from bothworlds.serve.reports.uplift import PageTotals, arm_summary, uplift_of
+from tests.serve.fake_engine import surface_of
+from tests.serve.running import ITEMS, answer, refreshed, visit, with_engine
 
 KEYS = {
     "headline": {"pages", "clicks_per_page", "interval"},
@@ -35,13 +35,13 @@ KEYS = {
 }
 
 
-def pages_of(rng: np.random.Generator, rate: float, pages: int) -> Pages:
+def simulated_pages(rng: np.random.Generator, rate: float, pages: int) -> PageTotals:
     clicks = rng.binomial(3, rate / 3, pages)
-    return Pages(pages, int(clicks.sum()), int((clicks**2).sum()))
+    return PageTotals(pages, int(clicks.sum()), int((clicks**2).sum()))
 
 
 @with_engine(holdout=0.2)
-async def test_a_report_has_all_its_parts_and_fits_into_json(engine, store, clock):
+async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock):
     empty = await engine.report("home")
     assert empty["headline"] == {"pages": 0, "clicks_per_page": None, "interval": None}
     assert empty["uplift"]["relative"] is None
@@ -76,7 +76,7 @@ async def test_a_report_has_all_its_parts_and_fits_into_json(engine, store, cloc
 
 
 @with_engine()
-async def test_reports_of_segments_and_of_all_together(engine, store, clock):
+async def test_a_report_covers_one_segment_or_all_of_them(engine, store, clock):
     for k in range(30):
         await visit(engine, f"v{k}", {"a"}, segment=["x", "y", "y"][k % 3])
     await refreshed(engine)
@@ -94,34 +94,34 @@ async def test_reports_of_segments_and_of_all_together(engine, store, clock):
 
 
 @with_engine(minimum_exposure=0.5)
-async def test_an_exposure_that_cannot_be_reached_any_more_is_said(engine, store, clock):
+async def test_the_report_warns_of_a_minimum_exposure_that_has_become_unreachable(engine, store, clock):
     assert "cannot be reached" not in " ".join((await engine.report("home"))["warnings"])
     await engine.put_item("home", "g", actor="test")
     assert "cannot be reached" in " ".join((await engine.report("home"))["warnings"])
     await engine.patch_surface("home", {"floor": 0.1}, actor="test")
 
 
-def test_intervals_of_uplift_cover_the_truth(rng):
+def test_intervals_of_the_uplift_cover_the_true_value(rng):
     covered = 0
     for _ in range(400):
-        told = uplift_of(pages_of(rng, 0.55, 4000), pages_of(rng, 0.5, 800))
-        assert told["enough"]
-        covered += told["low"] <= 0.1 <= told["high"]
+        uplift = uplift_of(simulated_pages(rng, 0.55, 4000), simulated_pages(rng, 0.5, 800))
+        assert uplift["enough"]
+        covered += uplift["low"] <= 0.1 <= uplift["high"]
     assert 366 <= covered <= 394  # 95%, give or take three standard errors
 
 
-def test_uplift_is_not_claimed_from_a_few_clicks():
-    told = uplift_of(Pages(400, 40, 40), Pages(100, 9, 9))
-    assert not told["enough"]
-    assert told["needed_pages"] > 1000
-    assert uplift_of(Pages(), Pages()) == {
+def test_a_few_clicks_are_not_enough_for_an_uplift():
+    uplift = uplift_of(PageTotals(400, 40, 40), PageTotals(100, 9, 9))
+    assert not uplift["enough"]
+    assert uplift["needed_pages"] > 1000
+    assert uplift_of(PageTotals(), PageTotals()) == {
         "relative": None,
         "low": None,
         "high": None,
         "enough": False,
         "needed_pages": 1000,
     }
-    assert told_of(Pages(1, 1, 1))["interval"] is None
+    assert arm_summary(PageTotals(1, 1, 1))["interval"] is None
 
 
 def some_events(rng: np.random.Generator, attraction: np.ndarray, x: np.ndarray, count: int) -> list[Event]:
@@ -147,7 +147,7 @@ def some_events(rng: np.random.Generator, attraction: np.ndarray, x: np.ndarray,
     return events
 
 
-def test_weighted_click_rates_are_right_and_their_intervals_cover(rng):
+def test_intervals_of_weighted_click_rates_cover_the_true_value(rng):
     attraction, covered = np.array([0.5, 0.2, 0.1]), np.zeros(3)
     for _ in range(100):
         x = rng.dirichlet([2, 2, 2]) * 0.7 + 0.1
@@ -160,7 +160,7 @@ def test_weighted_click_rates_are_right_and_their_intervals_cover(rng):
 
 
 @with_engine()
-async def test_whoever_asks_about_all_segments_is_shown_the_one_that_most_was_learned_of(engine, store, clock):
+async def test_the_report_on_all_segments_shows_the_marginals_of_the_busiest_one(engine, store, clock):
     assert (await engine.report("home"))["marginals"]["segment"] == ""
     for k in range(30):
         await visit(engine, f"m{k}", {"a"}, segment="mobile")
@@ -172,34 +172,28 @@ async def test_whoever_asks_about_all_segments_is_shown_the_one_that_most_was_le
     assert (await engine.report("home", segment=""))["marginals"]["segment"] == ""
 
 
-def test_pages_that_are_all_alike_do_not_make_a_rate_certain():
+def test_identical_pages_still_give_an_interval_of_positive_width():
     for pages, most in ((7, 1.0), (1000, 0.01)):
-        low, high = told_of(Pages(pages, pages, pages))["interval"]
+        low, high = arm_summary(PageTotals(pages, pages, pages))["interval"]
         assert low < 1.0 < high < 1.0 + most
-    assert uplift_of(Pages(200, 200, 200), Pages(200, 200, 200))["low"] < 0.0
+    assert uplift_of(PageTotals(200, 200, 200), PageTotals(200, 200, 200))["low"] < 0.0
 
 
-def test_the_alarm_rings_when_visitors_change_and_not_before(rng):
+def test_the_shift_alarm_is_raised_when_clicks_per_page_change_and_not_before(rng):
     class History:
         def __init__(self, recent):
-            self.weeks = {True: pages_of(rng, 0.5, 20_000), False: recent}
+            self.weeks = {True: simulated_pages(rng, 0.5, 20_000), False: recent}
 
         def history(self, surface_id, since, until, step):
-            pages = self.weeks[until < 10 * report.DAY]
+            pages = self.weeks[until < 10 * DAY]
             row = {"at": since, "segment": "", "arm": "learner", "events": pages.pages, "settled": pages.pages}
             return [{**row, "clicks": pages.clicks, "squares": pages.squares}]
 
-    class Surface:
-        id = 1
-
-    class ServedSurface:
-        surface = Surface()
-
-    asked = Asked(ServedSurface(), None, 0, 1, 10 * report.DAY)
-    alarms = [shift_of(History(pages_of(rng, 0.5, 1000)), asked)["alarm"] for _ in range(200)]
+    request = ReportRequest(SurfaceState(surface_of(), [], {}), None, 0, 1, 10 * DAY)
+    alarms = [shift(History(simulated_pages(rng, 0.5, 1000)), request)["alarm"] for _ in range(200)]
     assert not any(alarms)
-    changed = shift_of(History(pages_of(rng, 0.35, 1000)), asked)
+    changed = shift(History(simulated_pages(rng, 0.35, 1000)), request)
     assert changed["alarm"]
     assert changed["z"] < -4
     assert "less" in changed["note"]
-    assert "not enough" in shift_of(History(pages_of(rng, 0.35, 100)), asked)["note"]
+    assert "not enough" in shift(History(simulated_pages(rng, 0.35, 100)), request)["note"]

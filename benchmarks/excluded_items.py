@@ -1,9 +1,9 @@
-"""What is learned while items cannot be shown: every policy that can be served, with and without exclusions and pins.
+"""Learning while some items are excluded or pinned: every policy that the service can use.
 
 A shop with two slots, four items with click rates .5, .4, .3 and .05, and a second slot that is examined by 70% of
-visitors. Lists are drawn and events settled by the code of the service; policies are solved anew every hundred pages.
-What is measured is the expected clicks per page of an unrestricted list at the end. The rule of the service charges an
-item that could not be shown the loss observed at the slot; the same runs are repeated without it.
+visitors. The code of the service draws the lists and settles the events; policies are solved every hundred pages. The
+result is the expected clicks per page of an unrestricted list at the end. The service charges an item that could not
+be shown the loss observed at the slot (the rule for specialists); the same runs are repeated without this rule.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from bothworlds.serve.model import ALL_ELIGIBLE, Event, Segment, Surface
 from bothworlds.serve.settlement import increments_of
 from bothworlds.serve.stores.batch_totals import BatchTotals
 
+from .measurement import Measurement
+
 RATES = {"best": 0.5, "good": 0.4, "fair": 0.3, "worst": 0.05}
 EXAMINATION = (1.0, 0.7)
 BEST = 0.78
@@ -30,7 +32,7 @@ PAGES, REFRESH, SEEDS = 4_000, 100, 10
 FIGURE = Path("out/exclusions.png")
 NOT_LEARNING = ("fixed", "uniform")
 
-Restriction = tuple[tuple[str, ...], dict[int, str]]  # items left out, items pinned to slots
+Restriction = tuple[tuple[str, ...], dict[int, str]]  # excluded items, items pinned to slots
 RESTRICTIONS: dict[str, Callable[[int], Restriction]] = {
     "no restriction": lambda k: ((), {}),
     "worst item excluded on 30% of pages": lambda k: (("worst",) if k % 10 < 3 else (), {}),
@@ -40,7 +42,7 @@ RESTRICTIONS: dict[str, Callable[[int], Restriction]] = {
 
 
 def simulate(policy: str, restriction: Callable[[int], Restriction], seed: int, *, rule: bool = True) -> float:
-    """Expected clicks per page of an unrestricted list after all pages."""
+    """Return the expected clicks per page of an unrestricted list after all pages."""
     surface, rng = _shop(policy), np.random.default_rng(seed)
     totals = BatchTotals()
     choices: dict[Restriction, Any] = {}
@@ -61,8 +63,8 @@ def simulate(policy: str, restriction: Callable[[int], Restriction], seed: int, 
 
 
 def _shop(policy: str) -> Surface:
-    told = {"examination": list(EXAMINATION)} if "examination" in policies.describe(policy).needs else {}
-    body = {"slots": 2, "items": list(RATES), "policy": policy, "policy_settings": told}
+    known = {"examination": list(EXAMINATION)} if "examination" in policies.describe(policy).needs else {}
+    body = {"slots": 2, "items": list(RATES), "policy": policy, "policy_settings": known}
     return msgspec.structs.replace(surface_rules.create_surface("shop", body, 0).surface, id=1)
 
 
@@ -98,13 +100,13 @@ def _segment(surface: Surface, totals: BatchTotals) -> Segment:
 
 
 def served_policies() -> list[str]:
-    """Those that can be served and that learn."""
-    known = ((name, policies.describe(name)) for name in policies.names())
-    return [name for name, about in known if about.additive and name not in NOT_LEARNING]
+    """Return the policies that the service can use and that learn."""
+    described = ((name, policies.describe(name)) for name in policies.names())
+    return [name for name, about in described if about.additive and name not in NOT_LEARNING]
 
 
-def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
-    """One row for every policy and restriction; the figure is written beside the numbers."""
+def measure() -> Measurement:
+    """Return one row per policy and restriction, and write the figure."""
     rows = []
     for policy in served_policies():
         for name, restriction in RESTRICTIONS.items():
@@ -114,12 +116,12 @@ def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
                 row |= {column: float(np.mean(earned)), f"{column}, s.e.": float(np.std(earned, ddof=1) / SEEDS**0.5)}
             rows.append(row)
     draw(rows, FIGURE)
-    title = f"Clicks per page of unrestricted lists after {PAGES:,} pages, {SEEDS} seeds; the best list earns {BEST}"
-    return title, rows, [f"figure: {FIGURE}"]
+    title = f"Clicks per page of unrestricted lists after {PAGES:,} pages, {SEEDS} seeds; the best list gets {BEST}"
+    return Measurement(title, rows, [f"figure: {FIGURE}"])
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """One line for every policy and restriction: with the rule filled, without it hollow."""
+    """Draw one line per policy and restriction: filled with the rule, hollow without it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(row["policy"] for row in rows))
     with drawing(path, 2, 2) as panels:

@@ -1,4 +1,4 @@
-"""The command that prints bounds: its numbers, and how it refuses."""
+"""The command ``bounds``: its numbers and its errors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), REFUSED.items(), ids=[" ".join(arguments) for arguments in REFUSED])
-def test_what_cannot_be_bounded_is_refused_in_one_line(arguments, sentence):
+def test_errors_are_printed_in_one_line(arguments, sentence):
     result = run(*arguments)
     assert result.exit_code == 2
     assert sentence in result.stderr

@@ -1,4 +1,4 @@
-"""Drawing a ranking with given marginals: the cost of preparing and of a draw, against Birkhoff's decomposition."""
+"""Drawing a ranking with given marginals: the cost of preparation and of a draw, compared with Birkhoff."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from bothworlds.geometry import birkhoff, leader
 from bothworlds.geometry.sampling import draw, make_urn, prepare
 from bothworlds.kernels import Floats, Ints, kernel
 
+from .measurement import Measurement
+
 SHAPES = ((10, 5), (100, 10), (1000, 20))
 SPREADS = {"uniform": 0.0, "mixed": 10.0, "converged": 3000.0}
 
 
 @kernel
 def draw_many(x: Floats, rng: np.random.Generator, urn: Any, ranking: Ints, times: int) -> None:
-    """A loop that keeps Python out of the measurement."""
+    """Draw many times in a kernel, so that Python is not measured."""
     for _ in range(times):
         draw(x, rng, urn, ranking)
 
 
 @kernel
 def prepare_many(x: Floats, urn: Any, times: int) -> None:
-    """The same for what is done once for every x."""
+    """Prepare many times in a kernel."""
     for _ in range(times):
         prepare(x, urn)
 
 
-def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
-    """One row for every shape and every state of learning."""
+def measure() -> Measurement:
+    """Return one row per shape and per kind of marginals."""
     rng, rows, ratios = np.random.default_rng(0), [], []
     for n, m in SHAPES:
         for name, spread in SPREADS.items():
@@ -45,12 +47,12 @@ def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
             rows.append(row | {"prepare, µs": preparing * 1e6, "draw, µs": drawing * 1e6})
             if (n, m) == SHAPES[0]:
                 ratios.append(_best(birkhoff, x) / (preparing + drawing))
-    remark = "Full Birkhoff decomposition over prepare and draw at (10, 5): " + ", ".join(f"{r:,.0f}" for r in ratios)
-    return "Drawing a ranking", rows, [f"{remark} times ({', '.join(SPREADS)})."]
+    note = "Full Birkhoff decomposition over prepare and draw at (10, 5): " + ", ".join(f"{r:,.0f}" for r in ratios)
+    return Measurement("Drawing a ranking", rows, [f"{note} times ({', '.join(SPREADS)})."])
 
 
 def _best(call: Any, *arguments: Any) -> float:
-    """Seconds of the fastest of three calls."""
+    """Return the seconds of the fastest of three calls."""
     times = []
     for _ in range(3):
         started = time.thread_time()

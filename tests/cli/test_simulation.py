@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it writes, and how it refuses."""
+"""The command line and its simulation commands: output, files, errors and interrupts."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from tests.commands import answer, run
 SHORT = ("--rounds", "200", "--seeds", "3")
 
 
-def as_program(*arguments, **options):
+def run_program(*arguments, **options):
     command = [sys.executable, "-m", "bothworlds", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
 
 
-# Help that teaches
+# Help
 
 
 def test_without_arguments_there_is_help():
     assert "Usage" in run().output
 
 
-def test_help_says_what_it_is_for_and_how_to_start():
+def test_help_states_the_purpose_and_a_first_command():
     text = answer("--help")
     for word in (
         "Rank items and learn from clicks",
@@ -55,9 +55,9 @@ def test_help_says_what_it_is_for_and_how_to_start():
 
 
 def test_the_command_in_the_help_works():
-    told = " ".join(answer("--help").partition("Start with:")[2].split())
-    assert told.startswith("bothworlds play")
-    assert run(*told.split()[1:], "--rounds", "20", "--seeds", "2").exit_code == 0
+    example = " ".join(answer("--help").partition("Start with:")[2].split())
+    assert example.startswith("bothworlds play")
+    assert run(*example.split()[1:], "--rounds", "20", "--seeds", "2").exit_code == 0
 
 
 @pytest.mark.parametrize("command", ["play", "arena", "policies", "worlds"])
@@ -68,7 +68,7 @@ def test_every_command_has_help(command):
 
 
 @pytest.mark.parametrize("command", app.registered_commands, ids=lambda command: command.callback.__name__)
-def test_help_breaks_lines_where_sentences_end_since_terminals_break_them_again(command):
+def test_lines_of_help_end_with_sentences_because_terminals_wrap_them_again(command):
     lines = [line.strip() for line in command.callback.__doc__.splitlines()[1:]]
     assert all(line.endswith((".", "[/bold]")) for line in lines if line)
 
@@ -88,7 +88,7 @@ def test_the_help_of_play_shows_options_settings_and_an_example():
         assert word in text
 
 
-def test_the_version_is_told():
+def test_version_is_printed():
     assert answer("--version").strip() == f"bothworlds {bothworlds.__version__}"
 
 
@@ -186,7 +186,7 @@ def test_settings_follow_a_colon():
     assert "gap=0.01, phase=50" in text
 
 
-def test_many_worlds_fit_even_where_there_is_no_terminal():
+def test_a_table_of_many_worlds_is_not_truncated():
     arguments = [part for name in bothworlds.worlds.names() for part in ("-w", name)]
     text = answer("play", "-p", "uniform", *arguments, "--rounds", "20", "--seeds", "2", width=80)
     assert "…" not in text
@@ -195,7 +195,7 @@ def test_many_worlds_fit_even_where_there_is_no_terminal():
 
 def test_a_piped_table_is_complete():
     arguments = [part for name in bothworlds.worlds.names() for part in ("-w", name)]
-    text = as_program("play", "-p", "uniform", *arguments, "--rounds", "20", "--seeds", "2").stdout
+    text = run_program("play", "-p", "uniform", *arguments, "--rounds", "20", "--seeds", "2").stdout
     assert "…" not in text
     assert text.count("±") == len(bothworlds.worlds.names())
 
@@ -243,7 +243,7 @@ def test_another_seed_is_another_plot(tmp_path):
 
 
 def check_rows(rows):
-    """The rows hold what the same games played here give."""
+    """The rows equal the results of the same games played here."""
     assert len(rows) == 2 * 3 * 10
     assert set(rows[0]) == set(COLUMNS)
     for name in ("uniform", "ftrl-pbm"):
@@ -262,7 +262,7 @@ def check_rows(rows):
 
 
 def check_provenance(how):
-    """The commit, the versions and the settings go along."""
+    """The metadata has the commit, the versions and the settings."""
     assert how["commit"] is None or how["commit"]
     assert how["versions"]["python"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}.")
     assert how["versions"]["numpy"] == np.__version__
@@ -315,7 +315,7 @@ def test_saved_results_are_the_same_every_time(ending, tmp_path):
     assert (tmp_path / f"one{ending}").read_bytes() == (tmp_path / f"two{ending}").read_bytes()
 
 
-def test_folders_are_made_for_files(tmp_path):
+def test_folders_are_created_for_files(tmp_path):
     answer(
         "play", "-p", "uniform", *SHORT, "--save", tmp_path / "a" / "r.csv", "--plot", tmp_path / "b" / "c" / "r.svg"
     )
@@ -323,7 +323,7 @@ def test_folders_are_made_for_files(tmp_path):
     assert (tmp_path / "b" / "c" / "r.svg").exists()
 
 
-def test_the_arena_leaves_a_table_results_and_figures(tmp_path):
+def test_the_arena_writes_a_table_results_and_figures(tmp_path):
     text = answer("arena", *SHORT, "--out", tmp_path / "out")
     assert "phase=100" in text
     assert "warning" not in text
@@ -335,7 +335,7 @@ def test_the_arena_leaves_a_table_results_and_figures(tmp_path):
 
 
 def test_users_of_a_short_arena_change_half_way():
-    """The three worlds with the attraction of paper/stochastic gave equal columns."""
+    """Otherwise the three worlds with the attraction of paper/stochastic would have equal columns."""
     text = answer("play", "-p", "fixed", *(f"-w{name}" for name in arena_worlds(200)), *SHORT)
     columns = next(line.split("│")[2:-2] for line in text.splitlines() if "fixed" in line and "best" not in line)
     assert len(columns) == len({column.strip() for column in columns}) + 1  # the last two lose the same
@@ -370,13 +370,13 @@ def test_the_arena_may_be_smaller(tmp_path):
     assert "ftrl-pbm" not in text
 
 
-def test_a_policy_may_be_told_what_it_needs():
+def test_tell_gives_a_policy_the_facts_it_needs():
     text = answer("play", "-p", "pbm-ucb", "--tell", "-w", "paper/stochastic", *SHORT)
     assert "pbm-ucb" in text
     assert "examination=" not in text
 
 
-def test_a_question_is_answered_with_a_report(tmp_path, monkeypatch):
+def test_reproduce_writes_a_report(tmp_path, monkeypatch):
     from bothworlds.experiments import SIZES
 
     monkeypatch.setitem(SIZES, "quick", SIZES["quick"]._replace(few_seeds=2, short_rounds=30))
@@ -385,7 +385,7 @@ def test_a_question_is_answered_with_a_report(tmp_path, monkeypatch):
     assert f"report:  {tmp_path / 'shapes' / 'report.html'}" in text
 
 
-# Refusing
+# Errors
 
 
 REFUSED = {
@@ -431,7 +431,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), REFUSED.items(), ids=[" ".join(arguments) for arguments in REFUSED])
-def test_what_cannot_be_done_is_refused_in_one_line(arguments, sentence):
+def test_errors_are_printed_in_one_line(arguments, sentence):
     result = run(*arguments)
     assert result.exit_code == 2
     assert sentence in result.stderr
@@ -464,7 +464,7 @@ def test_wrong_options_are_refused(arguments):
     assert result.stdout == ""
 
 
-def test_a_file_that_cannot_be_written_is_told_in_one_line(tmp_path):
+def test_a_file_that_cannot_be_written_is_an_error_in_one_line(tmp_path):
     (tmp_path / "taken").write_text("")
     result = run("play", "-p", "uniform", *SHORT, "--save", tmp_path / "taken" / "results.csv")
     assert result.exit_code == 2
@@ -473,7 +473,7 @@ def test_a_file_that_cannot_be_written_is_told_in_one_line(tmp_path):
 
 
 @pytest.mark.parametrize(("option", "module"), [("--plot=x.svg", "matplotlib"), ("--save=x.parquet", "pyarrow")])
-def test_a_missing_extra_is_told_with_its_remedy(option, module, monkeypatch, tmp_path):
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(option, module, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.setitem(sys.modules, name, None)
@@ -483,11 +483,13 @@ def test_a_missing_extra_is_told_with_its_remedy(option, module, monkeypatch, tm
     assert "pip install 'bothworlds[" in result.stderr
 
 
-# As a program
+# In its own process
 
 
-def test_the_module_is_the_program(tmp_path):
-    done = as_program("play", "--policy", "uniform", *SHORT, "--plot", "out.svg", "--save", "results.csv", cwd=tmp_path)
+def test_python_m_bothworlds_runs_the_commands(tmp_path):
+    done = run_program(
+        "play", "--policy", "uniform", *SHORT, "--plot", "out.svg", "--save", "results.csv", cwd=tmp_path
+    )
     assert done.returncode == 0
     assert done.stderr == ""
     assert "uniform" in done.stdout
@@ -495,23 +497,25 @@ def test_the_module_is_the_program(tmp_path):
     assert (tmp_path / "results.csv").read_text().startswith(",".join(COLUMNS))
 
 
-def test_the_program_refuses_in_one_line():
-    done = as_program("play", "--policy", "nobody")
+def test_the_program_prints_errors_in_one_line():
+    done = run_program("play", "--policy", "nobody")
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("bothworlds: no policy named 'nobody'; there are")
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_the_program_can_be_stopped():
-    code = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # tests may run in the background
-        "from bothworlds.cli import main; print('ready', flush=True); main()"
-    )
+WITH_INTERRUPTS = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # tests may run in the background
+    "from bothworlds.cli import main; main()"
+)
+
+
+def test_an_interrupt_while_playing_ends_the_program():
+    code = f"import bothworlds.progress as progress; progress.LINE_INTERVAL = 0.0; {WITH_INTERRUPTS}"
     endless = [sys.executable, "-c", code, "play", "--rounds", "1000000000", "--seeds", "4", "--checkpoints", "100000"]
     with subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(1.0)
+        assert "%" in process.stderr.readline()  # the first line of progress
         process.send_signal(signal.SIGINT)
         try:
             _, errors = process.communicate(timeout=120)
@@ -522,22 +526,16 @@ def test_the_program_can_be_stopped():
     assert "Traceback" not in errors
 
 
-WITH_INTERRUPTS = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # tests may run in the background
-    "from bothworlds.cli import main; main()"
-)
-
-
 def interrupted_while_compiling(cache, *arguments):
-    """The exit status and the output of a program that gets Ctrl+C, as all its processes do, while it compiles."""
+    """Interrupt a program and all its processes while it compiles; return the exit status and standard error."""
     command = [sys.executable, "-c", WITH_INTERRUPTS, *map(str, arguments)]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
     with subprocess.Popen(command, env=os.environ | {"NUMBA_CACHE_DIR": str(cache)}, **options) as process:
-        # The first kernel in the cache says that the compiler is at work.
+        # The first kernel in the cache shows that the compiler is running.
         while not any(cache.rglob("*.nbi")) and process.poll() is None:
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)
-        # The output ends when the last process that could write to it has ended.
+        # The pipe is closed when the last process of the session has ended.
         _, errors = process.communicate(timeout=300)
     return process.returncode, errors
 
@@ -553,15 +551,15 @@ def interrupted_while_compiling(cache, *arguments):
     ],
     ids=" ".join,
 )
-def test_an_interrupt_while_compiling_ends_with_a_sentence_and_without_waiting(command, tmp_path, monkeypatch):
+def test_an_interrupt_while_compiling_ends_the_program_at_once(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (cache := tmp_path / "cache").mkdir()
     status, errors = interrupted_while_compiling(cache, *command)
     assert (status, errors) == (130, "stopped\n")
-    assert not list(cache.rglob("loop.advance-*.nbi"))  # which would be the last to be compiled
+    assert not list(cache.rglob("loop.advance-*.nbi"))  # the last kernel to be compiled
 
 
-def test_whoever_has_seen_enough_ends_the_program_without_a_word():
+def test_a_closed_pipe_ends_the_program_silently():
     endless = [sys.executable, "-m", "bothworlds", "policies"]
     with subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.close()
@@ -569,7 +567,7 @@ def test_whoever_has_seen_enough_ends_the_program_without_a_word():
         assert process.wait(300) in (0, 1, 141)
 
 
-def test_a_warning_of_ours_is_one_sentence_and_that_of_others_is_left_alone(capsys):
+def test_our_warnings_are_sentences_and_others_are_unchanged(capsys):
     from bothworlds.arena.fonts import FigureWarning
     from bothworlds.cli.common import plainly
 

@@ -1,4 +1,4 @@
-"""The pages say what the report says, whatever it says, in markup without faults."""
+"""The pages show the report, whatever it contains, in valid markup."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ UNSURE = {"relative": 0.205, "low": None, "high": None, "enough": False, "needed
 EVIL = '<script>alert("1")</script>'
 
 
-class Browsing:
+class PageClient:
+    """Requests pages of the dashboard without a server."""
+
     def __init__(self, engine, **options):
         self._app = Starlette(routes=routes.routes(engine, audit=audit, operations=OPERATIONS, **options))
 
@@ -44,31 +46,31 @@ def read(client, path, status=200):
 
 
 def dashboard(path="/surfaces/home", **changes):
-    return read(Browsing(FakeEngine(**changes)), path)
+    return read(PageClient(FakeEngine(**changes)), path)
 
 
-def test_without_a_surface_the_first_page_shows_how_to_make_one():
-    page = read(Browsing(FakeEngine([])), "/")
+def test_without_a_surface_the_first_page_shows_how_to_create_one():
+    page = read(PageClient(FakeEngine([])), "/")
     assert "curl -X PUT http://127.0.0.1:8080/v1/surfaces/home" in page.text
     assert "http://127.0.0.1:8080/v1/surfaces/home/rank" in page.text
     assert "http://127.0.0.1:8080/v1/feedback" in page.text
 
 
 def test_a_forged_host_does_not_get_into_the_commands():
-    answer = Browsing(FakeEngine([])).get("/", headers={"Host": "evil;rm -rf"})
+    answer = PageClient(FakeEngine([])).get("/", headers={"Host": "evil;rm -rf"})
     assert "evil" not in answer.text
 
 
 def test_the_first_page_lists_surfaces_with_their_headline():
-    page = read(Browsing(FakeEngine([surface_of(), surface_of(name="menu")])), "/")
+    page = read(PageClient(FakeEngine([surface_of(), surface_of(name="menu")])), "/")
     assert page.count("a", href="/surfaces/menu") == 1
-    assert page.text.count("+20.5% clicks against the holdout, 95% interval 17.0% to 24.0%") == 2
+    assert page.text.count("+20.5% clicks compared with the holdout (95% interval 17.0% to 24.0%)") == 2
     assert page.text.count("81,000 pages, 0.675 clicks per page") == 2
 
 
-def test_the_first_page_asks_for_no_whole_report():
+def test_the_first_page_requests_no_whole_report():
     engine = FakeEngine([surface_of(), surface_of(name="menu")])
-    read(Browsing(engine), "/")
+    read(PageClient(engine), "/")
     assert engine.asked == []
 
 
@@ -76,12 +78,12 @@ def test_the_first_page_asks_for_no_whole_report():
     ("changes", "sentence"),
     [
         ({"holdout": False}, "No holdout to compare with"),
-        ({"headline": {"pages": 0, "clicks_per_page": None}}, "No visitors yet"),
+        ({"headline": {"pages": 0, "clicks_per_page": None}}, "No settled pages in the last 24 hours"),
         ({"uplift": UNSURE}, "Not enough data yet to compare with the holdout"),
     ],
 )
-def test_a_headline_says_no_more_than_is_known(changes, sentence):
-    page = read(Browsing(FakeEngine(**changes)), "/")
+def test_a_headline_without_enough_data_shows_no_uplift(changes, sentence):
+    page = read(PageClient(FakeEngine(**changes)), "/")
     assert sentence in page.text
     assert "+20.5%" not in page.text
 
@@ -93,19 +95,19 @@ def test_a_surface_whose_headline_fails_does_not_hide_the_others():
                 raise Unavailable("away")
             return await super().headline(surface)
 
-    page = read(Browsing(Half([surface_of(), surface_of(name="menu")])), "/")
-    assert "No figures can be had now" in page.text
+    page = read(PageClient(Half([surface_of(), surface_of(name="menu")])), "/")
+    assert "The figures are not available now" in page.text
     assert "+20.5%" in page.text
 
 
-def test_the_dashboard_begins_in_plain_words():
+def test_the_page_of_a_surface_starts_with_the_uplift_in_words():
     page = dashboard()
-    assert "+20.5% clicks against the holdout, 95% interval 17.0% to 24.0%" in page.text
+    assert "+20.5% clicks compared with the holdout (95% interval 17.0% to 24.0%)" in page.text
     assert "The learned order gets more clicks than the page's own order." in page.text
 
 
 @pytest.mark.parametrize(
-    ("uplift", "said"),
+    ("uplift", "expected"),
     [
         ({"relative": 0.01, "low": -0.02, "high": 0.04, "enough": True, "needed_pages": 2000}, "No clear difference"),
         ({"relative": -0.1, "low": -0.2, "high": -0.04, "enough": True, "needed_pages": 2000}, "gets fewer clicks"),
@@ -114,9 +116,9 @@ def test_the_dashboard_begins_in_plain_words():
         ({"relative": None, "low": None, "high": None, "enough": True, "needed_pages": 2000}, "Not enough data yet"),
     ],
 )  # fmt: skip
-def test_a_comparison_says_no_more_than_it_knows(uplift, said):
+def test_an_uplift_is_not_overstated(uplift, expected):
     page = dashboard(uplift=uplift)
-    assert said in page.text
+    assert expected in page.text
     assert "+900" not in page.text
 
 
@@ -129,27 +131,27 @@ def unsettled():
 
 
 @pytest.mark.parametrize("path", ["/", "/surfaces/home"])
-def test_while_it_learns_nothing_is_said_of_the_learned_order(path):
+def test_no_loss_is_shown_before_the_order_has_settled(path):
     page = dashboard(path, uplift=BEHIND, learning=unsettled())
-    assert "Still learning, from 500 pages so far" in page.text
+    assert "Still learning: 500 pages so far" in page.text
     assert "fewer clicks" not in page.text
-    settled = dashboard(path, uplift=BEHIND)  # the broken twin: the same figures of an order that has settled
-    assert "-20.1% clicks against the holdout, 95% interval -25.0% to -15.0%, in the last hour" in settled.text
+    settled = dashboard(path, uplift=BEHIND)  # the same figures, of an order that has settled
+    assert "-20.1% clicks compared with the holdout (95% interval -25.0% to -15.0%) in the last hour" in settled.text
     assert "Still learning" not in settled.text
 
 
 @pytest.mark.parametrize("path", ["/", "/surfaces/home"])
-def test_what_is_ahead_while_it_learns_is_said_to_be(path):
+def test_a_gain_is_shown_before_the_order_has_settled(path):
     page = dashboard(path, learning=unsettled())
-    assert "Still learning, and already +20.5% clicks against the holdout" in page.text
+    assert "Still learning; already +20.5% clicks compared with the holdout" in page.text
 
 
-def test_what_is_earned_now_is_shown_beside_the_whole_range():
+def test_the_uplift_now_is_shown_beside_that_of_the_whole_range():
     page = dashboard(uplift=BEHIND, recent=report_of(surface_of())["recent"])
-    assert "+20.5% clicks against the holdout, 95% interval 17.0% to 24.0%, in the last hour" in page.text
-    for covered in ("Now (the last hour)", "The last 24 hours, with the exploration at the start"):
-        assert covered in page.text
-    assert "-20.1% clicks against the holdout, 95% interval -25.0% to -15.0%" in page.text
+    assert "+20.5% clicks compared with the holdout (95% interval 17.0% to 24.0%) in the last hour" in page.text
+    for label in ("Now (the last hour)", "The last 24 hours, including the exploration at the start"):
+        assert label in page.text
+    assert "-20.1% clicks compared with the holdout (95% interval -25.0% to -15.0%)" in page.text
     assert "fewer clicks" not in page.text
 
 
@@ -158,52 +160,54 @@ def test_a_loss_that_exploration_explains_is_not_blamed_on_the_learned_order():
         learning = report_of(surface_of())["learning"] | {"exploration": exploration}
         page = dashboard(uplift=BEHIND, learning=learning)
         assert ("gets fewer clicks" in page.text) == blamed
-        assert ("Exploration costs about 20% of the clicks, which may be all of it." in page.text) == (not blamed)
+        assert ("Exploration costs about 20% of the clicks, which may explain the whole difference." in page.text) == (
+            not blamed
+        )
 
 
-def test_without_a_holdout_nothing_is_claimed():
+def test_without_a_holdout_no_uplift_is_shown():
     page = dashboard(holdout=False)
-    assert "No holdout is kept" in page.text
-    assert "0.675 clicks per page (95% interval 0.669 to 0.681)" in page.text
+    assert "There is no holdout" in page.text
+    assert "0.675 clicks per page (95% interval 0.669 to 0.681) over 81,000 pages" in page.text
     assert 'class="line holdout"' not in page.source
 
 
 def test_every_part_of_the_report_is_on_the_page():
     page = dashboard()
-    for said in (*NAMES, "30.0%", "29.7% to 30.3%", "27,000", "2.90 of 8.10", "6b1f0c9a2e4d", "240",
-                 "The order has settled, after 810,000 pages: exploration costs about 1% of the clicks",
+    for expected in (*NAMES, "30.0%", "29.7% to 30.3%", "27,000", "2.90 of at most 8.10 nats", "6b1f0c9a2e4d", "240",
+                 "The order has settled after 810,000 pages; exploration costs about 1% of the clicks",
                  "Visitors click as usual", "pause: Bar stool", "key 3f", "commit lag"):  # fmt: skip
-        assert said.lower() in page.text.lower()
+        assert expected.lower() in page.text.lower()
 
 
-def test_figures_of_the_http_side_join_the_health():
-    page = read(Browsing(FakeEngine(), latency=lambda: {"rank_p50_ms": 0.94, "rank_p99_ms": 4.2}), "/surfaces/home")
+def test_the_latency_of_http_is_shown_with_the_health():
+    page = read(PageClient(FakeEngine(), latency=lambda: {"rank_p50_ms": 0.94, "rank_p99_ms": 4.2}), "/surfaces/home")
     assert "Rank p50" in page.text
     assert "0.94 ms" in page.text
 
 
-def test_the_heat_table_has_a_row_an_item_and_a_column_a_slot():
+def test_the_heat_table_has_a_row_per_item_and_a_column_per_slot():
     page = dashboard()
     table = page.source.split('<table class="heat">')[1].split("</table>")[0]
     assert len(re.findall("<td", table)) == 8 * 4
     assert 'class="h16">80%' in table
 
 
-def test_charts_are_drawn_for_wide_and_narrow_screens_and_one_strip_a_slot():
+def test_there_are_charts_for_wide_and_narrow_screens_and_one_per_slot():
     kinds = [drawing.get("class") for drawing in drawings(dashboard().source)]
     assert kinds == ["rates", "rates", "strip", "strip", "strip", "strip"]
 
 
-def test_a_shift_and_warnings_are_said_loudly():
+def test_a_shift_and_warnings_are_shown_as_alerts():
     shift = {"alarm": True, "recent": 0.2, "long_run": 0.5, "z": -9.0, "note": "z = -9.0"}
     page = dashboard(shift=shift, warnings=["Feedback is missing."])
     assert page.count("p", role="alert") == 1
     assert "Feedback is missing." in page.text
 
 
-def test_names_are_never_taken_for_markup():
+def test_names_are_escaped():
     surface = surface_of([EVIL, "b & c", "'d'", '"e"', "f" * 128], slots=3, name=EVIL)
-    client = Browsing(FakeEngine([surface], segments=[EVIL], warnings=[EVIL]))
+    client = PageClient(FakeEngine([surface], segments=[EVIL], warnings=[EVIL]))
     for path in ("/", "/surfaces/" + EVIL.replace("/", "%2F"), "/live/" + EVIL, "/event?id=" + EVIL):
         page = read(client, path, 404 if "event" in path else 200)
         assert "alert(" in page.text
@@ -212,19 +216,19 @@ def test_names_are_never_taken_for_markup():
 
 def test_segments_are_listed_with_last_use_and_pages_learned_from():
     page = dashboard(segments=["", "mobile", EVIL])
-    for said in ("3 of 100 places", "mobile", "1,234", text.moment(NOW), "never"):
-        assert said in page.text
+    for expected in ("3 of at most 100 segments", "mobile", "1,234", text.timestamp(NOW), "never"):
+        assert expected in page.text
     assert "<script>alert" not in page.source
-    assert "places are taken" not in dashboard(segments=[""]).text
+    assert "segments are in use" not in dashboard(segments=[""]).text
     many = dashboard(segments=["", *(f"junk {k}" for k in range(99))])
-    assert "100 of 100 places" in many.text
-    assert "The 50 used last" in many.text
+    assert "100 of at most 100 segments" in many.text
+    assert "The table has the 50 segments used last." in many.text
     assert many.text.count("junk 9") < 11
 
 
-def test_a_thousand_items_are_shown_in_part_until_all_are_asked_for():
+def test_a_thousand_items_are_shown_in_part_unless_all_are_requested():
     surface = surface_of([f"item {i}" for i in range(1000)], slots=10)
-    client = Browsing(FakeEngine([surface]))
+    client = PageClient(FakeEngine([surface]))
     few = read(client, "/surfaces/home")
     assert few.count("tr") < 100
     assert "Show all 1,000 items" in few.text
@@ -232,7 +236,7 @@ def test_a_thousand_items_are_shown_in_part_until_all_are_asked_for():
     assert len(few.source) < 400_000
 
 
-def test_nothing_yet_is_said_as_such():
+def test_an_empty_report_is_explained():
     empty = {
         "headline": {"pages": 0, "clicks_per_page": None, "interval": None}, "holdout": None, "uplift": None,
         "items": [], "series": [], "marginals": {"items": [], "slots": 4, "x": []}, "marginals_history": [],
@@ -241,18 +245,18 @@ def test_nothing_yet_is_said_as_such():
         "shift": {"alarm": False, "recent": None, "long_run": None, "z": None, "note": ""},
     }  # fmt: skip
     page = dashboard(**empty)
-    for said in ("No visitors in this time range", "Nothing to draw yet", "Nothing learned yet", "Too early to tell"):
-        assert said in page.text
+    for expected in ("No pages in this time range", "No data to draw yet", "Nothing learned yet", "Too early to tell"):
+        assert expected in page.text
 
 
-def test_pages_that_wait_for_clicks_are_no_absence_of_visitors():
+def test_pages_that_wait_for_clicks_are_shown_when_none_is_settled():
     none = {"pages": 0, "clicks_per_page": None, "interval": None}
     page = dashboard(headline=none, holdout=False, series=[])
     assert "37 pages are waiting for clicks" in page.text
-    assert "No visitors" not in page.text
+    assert "No pages" not in page.text
 
 
-def test_what_is_no_number_becomes_a_dash():
+def test_nan_and_infinity_are_shown_as_a_dash():
     nan, inf = math.nan, math.inf
     report = report_of(surface_of())
     odd = {
@@ -270,49 +274,49 @@ def test_what_is_no_number_becomes_a_dash():
     assert "inf" not in page.text.replace("info", "").split()
 
 
-def test_range_and_segment_reach_the_engine_and_stay_chosen():
+def test_range_and_segment_reach_the_engine_and_stay_selected():
     engine = FakeEngine()
-    page = read(Browsing(engine), "/surfaces/home?range=7d&segment=s%3Amobile")
+    page = read(PageClient(engine), "/surfaces/home?range=7d&segment=s%3Amobile")
     name, _, until, segment = engine.asked[-1]
     assert (name, until, segment) == ("home", None, "mobile")
     assert page.count("option", value="7d", selected=None) == 1
     assert page.count("option", value="s:mobile", selected=None) == 1
-    read(Browsing(engine), "/surfaces/home?range=all&segment=s%3A")
+    read(PageClient(engine), "/surfaces/home?range=all&segment=s%3A")
     assert engine.asked[-1][1:] == (surface_of().created_at - 60_000, None, "")
-    read(Browsing(engine), "/surfaces/home?range=nonsense")
+    read(PageClient(engine), "/surfaces/home?range=nonsense")
     assert engine.asked[-1][3] is None
 
 
-def test_the_changing_part_is_the_same_as_on_the_page():
-    client = Browsing(FakeEngine())
+def test_the_live_part_is_the_same_as_on_the_page():
+    client = PageClient(FakeEngine())
     page, live = read(client, "/surfaces/home"), read(client, "/live/home")
     assert live.source.strip() in page.source
     assert "<html" not in live.source
 
 
-def test_an_event_is_told_as_a_story():
-    page = read(Browsing(FakeEngine()), "/event?id=" + "ab" * 16)
-    for said in ("drawn at random", "settled by final feedback", "Oak desk", "41.0%", "pinned by the request",
+def test_an_event_is_explained():
+    page = read(PageClient(FakeEngine()), "/event?id=" + "ab" * 16)
+    for expected in ("drawn at random", "settled by final feedback", "Oak desk", "41.0%", "pinned by the request",
                  "late click", "from 0 in the API"):  # fmt: skip
-        assert said in page.text
-    assert "Paste one here" in read(Browsing(FakeEngine()), "/event").text
+        assert expected in page.text
+    assert "Every response to a rank request has an event id." in read(PageClient(FakeEngine()), "/event").text
 
 
-def test_a_mistyped_event_id_can_be_mended():
-    page = read(Browsing(FakeEngine()), "/event?id=abab+", 404)
+def test_a_mistyped_event_id_can_be_corrected():
+    page = read(PageClient(FakeEngine()), "/event?id=abab+", 404)
     assert page.count("input", name="id", value="abab") == 1
-    assert "There is no event 'abab'. Event ids have 32 digits" in page.text
+    assert "There is no event 'abab'. An event id has 32 hexadecimal digits" in page.text
 
 
-def test_the_api_is_shown_to_people_as_a_table_with_every_call():
-    page = read(Browsing(FakeEngine()), "/api")
+def test_the_api_page_lists_every_call():
+    page = read(PageClient(FakeEngine()), "/api")
     assert page.count("tr") == len(OPERATIONS) + 1
     assert "POST /v1/surfaces/{surface}/rank" in page.text
     assert 'href="/openapi.json"' in page.source
-    assert 'href="/api"' in read(Browsing(FakeEngine()), "/").source
+    assert 'href="/api"' in read(PageClient(FakeEngine()), "/").source
 
 
-def test_one_page_is_not_said_as_several():
+def test_one_page_is_singular():
     one = {"pages": 1, "clicks_per_page": 2.0, "interval": None}
     page = dashboard(headline=one, holdout=False, learning=report_of(surface_of())["learning"] | {"rounds": 1})
     assert "over 1 page" in page.text
@@ -320,36 +324,38 @@ def test_one_page_is_not_said_as_several():
     assert "1 pages" not in page.text
 
 
-def test_the_page_says_what_it_leaves_out_and_how_it_counts():
+def test_the_page_states_what_it_leaves_out_and_how_slots_count():
     page = dashboard(surfaces=[surface_of([f"item {i}" for i in range(12)])])
-    assert "The 10 likeliest of 12 items." in page.text
-    assert "Slots are counted from 1 here, and from 0 in the API." in page.text
-    assert "Repeated feedback since the last start" in page.text
-    assert "Pages waiting, all surfaces, every 5 s" in page.text
-    assert "likeliest of" not in dashboard().text
+    assert "The charts have the 10 most likely of 12 items." in page.text
+    many = dashboard(surfaces=[surface_of([f"item {i}" for i in range(30)])])
+    assert "The table has the 25 most likely of 30 items. Each segment has its own order." in many.text
+    assert "Slots count from 1 here and from 0 in the API." in page.text
+    assert "Duplicate feedback since the service started" in page.text
+    assert "Pages waiting on all surfaces (counted every 5 s)" in page.text
+    assert "most likely of" not in dashboard().text
 
 
-def test_the_first_page_tells_what_was_changed_anywhere():
-    page = read(Browsing(FakeEngine()), "/")
+def test_the_first_page_shows_the_latest_changes_of_all_surfaces():
+    page = read(PageClient(FakeEngine()), "/")
     assert "home, pause: Bar stool" in page.text
     assert "key 3f" in page.text
 
 
 @pytest.mark.parametrize("path", ["/surfaces/nowhere", "/live/nowhere", "/event?id=nothing"])
-def test_what_is_not_there_is_said_on_a_page(path):
-    assert "there is no" in read(Browsing(FakeEngine()), path, 404).text.lower()
+def test_an_unknown_surface_or_event_is_a_404_page(path):
+    assert "there is no" in read(PageClient(FakeEngine()), path, 404).text.lower()
 
 
-def test_a_store_that_is_away_is_said_on_a_page():
-    class Away(FakeEngine):
+def test_an_unavailable_store_is_a_503_page():
+    class FailingEngine(FakeEngine):
         async def report(self, surface, **asked):
             raise Unavailable("the database does not answer")
 
-    assert "The database does not answer." in read(Browsing(Away()), "/surfaces/home", 503).text
+    assert "The database does not answer." in read(PageClient(FailingEngine()), "/surfaces/home", 503).text
 
 
-def test_pages_forbid_whatever_they_do_not_need():
-    headers = Browsing(FakeEngine()).get("/").headers
+def test_the_content_security_policy_is_strict():
+    headers = PageClient(FakeEngine()).get("/").headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
@@ -357,14 +363,14 @@ def test_pages_forbid_whatever_they_do_not_need():
 
 
 @pytest.mark.parametrize("name", ["style.css", "pages.js", "bothworlds.js", "icon.svg"])
-def test_static_files_are_there_and_call_nobody(name):
-    answer = Browsing(FakeEngine()).get(f"/static/{name}")
+def test_static_files_exist_and_load_nothing_from_other_hosts(name):
+    answer = PageClient(FakeEngine()).get(f"/static/{name}")
     assert answer.status_code == 200
     found = set(re.findall(r"https?://[^\s\"']+", answer.text)) - {"http://www.w3.org/2000/svg", "https://rank.example"}
     assert not found
 
 
-def test_the_reader_of_markup_finds_faults():
+def test_the_markup_checker_finds_faults():
     for broken in ("<p>", "</p>", "<a href='//cdn.example/x'></a>", "<p onclick='x'></p>", "<script>1</script>",
                    "<p id='a'></p><p id='a'></p>", "<p style='x'></p>", "<table><th></th></table>"):  # fmt: skip
         assert Markup(broken).faults, broken
@@ -387,8 +393,8 @@ def mixed(one, other, share):
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_words_stand_out_from_what_is_behind_them(scheme):
-    style = Browsing(FakeEngine()).get("/static/style.css").text
+def test_text_has_enough_contrast(scheme):
+    style = PageClient(FakeEngine()).get("/static/style.css").text
     block = re.findall(r":root \{(.*?)\}", style, re.S)[scheme]
     colours = {name: value if len(value) == 7 else "#" + "".join(2 * c for c in value[1:])
                for name, value in re.findall(r"--([\w-]+): (#\w+)", block)}  # fmt: skip

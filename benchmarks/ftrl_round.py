@@ -1,4 +1,4 @@
-"""A round of FTRL-PBM (decide, clicks, learn): its cost over shapes, and against the paper's own procedure."""
+"""The cost of a round of FTRL-PBM (decide, clicks, learn) by shape, compared with the paper's own procedure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import bothworlds
 from bothworlds.arena.loop import advance
 from bothworlds.core import streams
 
+from .measurement import Measurement
 from .paper_procedure import PaperProcedure
 
 SHAPES = {(10, 5): 200_000, (100, 10): 20_000, (1000, 10): 2_000, (1000, 20): 1_000, (10000, 10): 200}
@@ -19,12 +20,12 @@ PAPER_ROUNDS = 40
 
 
 def click_probabilities(n: int, m: int) -> np.ndarray:
-    """The paper's synthetic world stretched to n items and m positions."""
+    """Return the click probabilities of the paper's synthetic world, scaled to n items and m positions."""
     return np.outer(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
 
 
 def play_once(n: int, m: int, rounds: int, seed: int) -> tuple[float, Any]:
-    """Processor seconds for that many rounds from nothing, and the state they end in."""
+    """Return the processor seconds of the first rounds, and the state after them."""
     state = bothworlds.policy("ftrl-pbm").init(n, m)
     probabilities, source = click_probabilities(n, m), streams(0, seed)
     room = np.empty(m, np.int64), np.empty((2, m)), np.zeros(2)
@@ -34,8 +35,8 @@ def play_once(n: int, m: int, rounds: int, seed: int) -> tuple[float, Any]:
     return time.thread_time() - started, state
 
 
-def paper_procedure(n: int, m: int, rounds: int) -> float:
-    """Seconds per round of Frank-Wolfe with 100 assignments and a full decomposition, on SciPy."""
+def paper_seconds(n: int, m: int, rounds: int) -> float:
+    """Return the seconds per round of Frank-Wolfe with 100 assignments and a full decomposition, on SciPy."""
     policy, rng = PaperProcedure(n, m), np.random.default_rng(0)
     probabilities, positions = click_probabilities(n, m), np.arange(m)
     started = time.thread_time()
@@ -45,8 +46,8 @@ def paper_procedure(n: int, m: int, rounds: int) -> float:
     return (time.thread_time() - started) / rounds
 
 
-def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
-    """One row for every shape, best of a few repeats."""
+def measure() -> Measurement:
+    """Return one row per shape, the best of ``REPEATS``."""
     rows = []
     for (n, m), rounds in SHAPES.items():
         runs = [play_once(n, m, rounds, seed) for seed in range(REPEATS)]
@@ -64,10 +65,10 @@ def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
                 "sweeps": int(effort.sweeps[0]),
             }
         )
-    theirs = paper_procedure(10, 5, PAPER_ROUNDS) * 1e6
-    ratio = theirs / rows[0]["µs per round"]
-    remarks = [
-        f"The paper's procedure at (10, 5): {theirs:,.0f} µs per round; FTRL-PBM here is {ratio:,.0f} times faster.",
-        "Cost per pair (n m) that stays level means that a round grows like n m.",
+    paper = paper_seconds(10, 5, PAPER_ROUNDS) * 1e6
+    ratio = paper / rows[0]["µs per round"]
+    notes = [
+        f"The paper's procedure at (10, 5): {paper:,.0f} µs per round; FTRL-PBM here is {ratio:,.0f} times faster.",
+        "A constant cost per pair means that the cost of a round grows like n m.",
     ]
-    return "FTRL-PBM, one round: decide, clicks, learn", rows, remarks
+    return Measurement("FTRL-PBM, one round: decide, clicks, learn", rows, notes)

@@ -1,4 +1,4 @@
-"""EM for the position-based model as click-model libraries do it: session by session, an object for everything."""
+"""EM for the position-based model as click-model libraries implement it: session by session, with objects."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ class Session:
 
 
 class Parameter:
-    """A probability that is estimated by a share of sessions; it starts at one half."""
+    """A probability, estimated as a share of sessions; it starts at one half."""
 
     def __init__(self) -> None:
         self.numerator, self.denominator = 1.0, 2.0
 
     def value(self) -> float:
-        """The share so far, capped below 1."""
+        """Return the share so far, capped below 1."""
         return min(self.numerator / self.denominator, 1.0 - 1e-6)
 
     def update(self, session: Session, rank: int, before: dict[str, Parameter]) -> None:
-        """Another session: whether it was so, or how probable it is under the parameters before."""
-        self.numerator += 1.0 if session.results[rank].click else self.missed(before)
+        """Add a session: 1 if it was clicked, else the posterior probability under the previous parameters."""
+        self.numerator += 1.0 if session.results[rank].click else self.posterior_without_click(before)
         self.denominator += 1.0
 
-    def missed(self, before: dict[str, Parameter]) -> float:
-        """The probability that it was so although there is no click."""
+    def posterior_without_click(self, before: dict[str, Parameter]) -> float:
+        """Return the probability of the event, given that there was no click."""
         raise NotImplementedError
 
 
 class Attraction(Parameter):
-    """Of a result for a query."""
+    """The attraction of a result for a query."""
 
-    def missed(self, before: dict[str, Parameter]) -> float:
-        """It attracts and was not examined."""
+    def posterior_without_click(self, before: dict[str, Parameter]) -> float:
+        """Return the probability that the result attracts and was not examined."""
         attraction, examination = before["attraction"].value(), before["examination"].value()
         return attraction * (1.0 - examination) / (1.0 - attraction * examination)
 
 
 class Examination(Parameter):
-    """Of a rank."""
+    """The examination of a rank."""
 
-    def missed(self, before: dict[str, Parameter]) -> float:
-        """It was examined and does not attract."""
+    def posterior_without_click(self, before: dict[str, Parameter]) -> float:
+        """Return the probability that the rank was examined and the result does not attract."""
         attraction, examination = before["attraction"].value(), before["examination"].value()
         return examination * (1.0 - attraction) / (1.0 - attraction * examination)
 
 
-class PlainModel:
+class SessionModel:
     """The position-based model in dictionaries of parameters."""
 
     def __init__(self) -> None:
@@ -66,16 +66,16 @@ class PlainModel:
         self.examination: dict[int, Parameter] = defaultdict(Examination)
 
     def parameters(self, session: Session) -> list[dict[str, Parameter]]:
-        """Those that each result of a session depends on."""
+        """Return the parameters that each result of a session depends on."""
         return [
             {"attraction": self.attraction[session.query][result.id], "examination": self.examination[rank]}
             for rank, result in enumerate(session.results)
         ]
 
     def train(self, sessions: Iterable[Session], passes: int) -> None:
-        """Expectation and maximisation, over all sessions in every pass."""
+        """Run passes of expectation and maximisation over all sessions."""
         for _ in range(passes):
-            new = PlainModel()
+            new = SessionModel()
             for session in sessions:
                 pairs = zip(self.parameters(session), new.parameters(session))
                 for rank, (before, after) in enumerate(pairs):

@@ -1,4 +1,4 @@
-"""How long a newcomer waits: importing, first use in a fresh install, first use in a later process."""
+"""Startup time: import, first use in a fresh install (compiles), first use in a later process (cached)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 import tempfile
 from typing import Any
 
+from .measurement import Measurement
+
 IMPORT = "import time; t = time.perf_counter(); import bothworlds; print(time.perf_counter() - t)"
 USE = (
     "import time; t = time.perf_counter(); import bothworlds\n"
@@ -16,16 +18,16 @@ USE = (
 )
 
 
-def measure() -> tuple[str, list[dict[str, Any]], list[str]]:
-    """Each line in processes of their own, with an empty cache for compiled code to begin with."""
-    rows: list[dict[str, Any]] = [{"what": "import bothworlds", "seconds": min(_run(IMPORT, None) for _ in range(3))}]
+def measure() -> Measurement:
+    """Return one row per case, each measured in new processes; the cache of compiled code is empty at first."""
+    rows: list[dict[str, Any]] = [{"case": "import bothworlds", "seconds": min(_run(IMPORT, None) for _ in range(3))}]
     for policy in ("uniform", "ftrl-pbm"):
         with tempfile.TemporaryDirectory() as cache:
             code = USE.format(policy=policy)
-            rows.append({"what": f"{policy}, first use in a fresh install", "seconds": _run(code, cache)})
-            rows.append({"what": f"{policy}, in a later process", "seconds": min(_run(code, cache) for _ in range(3))})
+            rows.append({"case": f"{policy}, first use in a fresh install", "seconds": _run(code, cache)})
+            rows.append({"case": f"{policy}, in a later process", "seconds": min(_run(code, cache) for _ in range(3))})
     fresh, later = rows[-2]["seconds"], rows[-1]["seconds"]
-    return "Waiting", rows, [f"The cache on disk saves ftrl-pbm a factor of {fresh / later:.0f}."]
+    return Measurement("Startup time", rows, [f"The cache on disk makes ftrl-pbm {fresh / later:.0f} times faster."])
 
 
 def _run(code: str, cache: str | None) -> float:

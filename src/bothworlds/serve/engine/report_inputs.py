@@ -1,0 +1,48 @@
+"""The engine's state of a surface as plain data, for ``reports``, which does not import the engine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..model import Surface
+from ..reports.inputs import SegmentState, SurfaceState
+from .learner import centred
+from .served_surface import ServedSegment, ServedSurface
+from .surface_rules import exposure_problem
+
+__all__ = ["surface_state"]
+
+
+def surface_state(display: ServedSurface, segment: str | None = None, duplicates: int = 0) -> SurfaceState:
+    """Return a copy of the state of a surface with the counters of one segment, or of all of them (None).
+
+    Any thread may call it.
+    """
+    served = dict(display.segments)
+    names = list(served) if segment is None else [segment]
+    segments = {name: _segment_state(served[name]) for name in names if name in served}
+    return SurfaceState(display.surface, list(served), segments, duplicates, _warnings(display.surface))
+
+
+def _segment_state(segment: ServedSegment) -> SegmentState:
+    counters, policy = segment.counters, segment.unconstrained.learner
+    loss = counters.loss[np.ix_([item.index for item in policy.eligible], policy.free)]
+    return SegmentState(
+        rounds=counters.rounds,
+        shown=counters.shown,
+        clicked=counters.clicked,
+        items=tuple(item.name for item in policy.eligible),
+        loss=centred(loss) if policy.free else loss.astype(np.float64),
+        marginals=policy.marginals,
+        policy_id=policy.id,
+        made_at=segment.made_at,
+    )
+
+
+def _warnings(surface: Surface) -> list[str]:
+    warnings = []
+    if reason := exposure_problem(surface):
+        warnings.append(f"{reason}; lists are uniform now, and nothing that was learned is used")
+    if surface.settings.holdout == 0.0:
+        warnings.append("without a holdout the uplift cannot be measured; a holdout of 0.05 is a good start")
+    return warnings

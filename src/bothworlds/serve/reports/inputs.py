@@ -1,0 +1,70 @@
+"""The inputs of a report: the requested range, and a copy of the engine's state as plain data.
+
+The reports do not import the engine. It passes counters and probabilities, and the reports compute from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ...kernels import Floats, Ints
+from ...policies.marginals import entropy_of
+from ..model import Surface
+
+__all__ = ["DAY", "HOUR", "MINUTE", "ReportRequest", "SegmentState", "SurfaceState", "bucket_length"]
+
+MINUTE = 60_000  # milliseconds
+HOUR, DAY = 60 * MINUTE, 1440 * MINUTE
+MAX_BUCKETS = 120  # of a series
+
+
+class SegmentState(NamedTuple):
+    """The counters of one segment, and the policy that it is served with.
+
+    ``shown`` and ``clicked`` are (items of the surface, slots). ``loss`` and ``marginals`` are (``items``, slots that
+    no item is pinned to); ``loss`` is counted from the smallest loss at each slot.
+    """
+
+    rounds: int
+    shown: Ints
+    clicked: Ints
+    items: tuple[str, ...]  # the eligible ones
+    loss: Floats
+    marginals: Floats
+    policy_id: str
+    made_at: int  # when the policy was solved
+
+    @property
+    def entropy(self) -> float:
+        """How undecided the lists are, in nats per slot."""
+        return entropy_of(self.marginals)
+
+
+class SurfaceState(NamedTuple):
+    """A surface, the names of its segments, and the states of those that the report covers."""
+
+    surface: Surface
+    segment_names: Sequence[str]
+    segments: Mapping[str, SegmentState]
+    duplicates: int = 0  # pieces of repeated feedback since the process started
+    warnings: Sequence[str] = ()
+
+
+class ReportRequest(NamedTuple):
+    """Which report is requested: of ``segment`` (None: all of them together), from ``since`` until ``until``."""
+
+    state: SurfaceState
+    segment: str | None
+    since: int
+    until: int
+    now: int
+
+    @property
+    def surface(self) -> Surface:
+        return self.state.surface
+
+
+def bucket_length(request: ReportRequest) -> int:
+    """Return the length of a bucket of the series in milliseconds: whole minutes, about ``MAX_BUCKETS`` buckets."""
+    return max(MINUTE, (request.until - request.since) // MAX_BUCKETS // MINUTE * MINUTE)

@@ -1,0 +1,117 @@
+"""The cost of exploration, and when the learned order has settled."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from bothworlds.core import Ledger
+from bothworlds.geometry.uniform_mixture import mixed
+from bothworlds.policies import policy
+from bothworlds.policies.marginals import known_marginals
+from bothworlds.serve.dashboard import text
+from bothworlds.serve.dashboard.view_model import most_likely_rows
+from bothworlds.serve.reports.exploration_cost import MAX_COST, exploration_cost, is_settled
+from bothworlds.serve.reports.inputs import MINUTE, SegmentState
+from tests.serve.running import ITEMS, answer, refreshed, with_engine
+
+ATTRACTION = dict(zip(ITEMS, (0.95, 0.6, 0.05, 0.05, 0.05, 0.05)))
+EXAMINATION = (1.0, 0.5)
+OWN_ORDER = ITEMS[:2]  # shown to the holdout, and the best list
+
+
+async def visits(engine, clock, rng, numbers, apart_ms):
+    """Simulate visitors who click by the position-based model; policies are refreshed every 50 pages."""
+    for number in numbers:
+        ranked = await engine.rank("home", f"v{number}")
+        chances = [(slot.slot, ATTRACTION[slot.item] * EXAMINATION[slot.slot]) for slot in ranked.slots]
+        await answer(engine, ranked, [slot for slot, chance in chances if rng.random() < chance])
+        clock.at += apart_ms
+        if number % 50 == 49:
+            await refreshed(engine)
+
+
+def texts(report, headline):
+    verdicts = (text.surface_verdict(report), text.headline_verdict(headline))
+    return [f"{verdict.sentence} {verdict.meaning}" for verdict in verdicts]
+
+
+@with_engine(holdout=0.2, slots=2)
+async def test_a_young_surface_is_still_learning_and_is_compared_once_it_has_settled(engine, store, clock):
+    rng = np.random.default_rng(5)
+    await visits(engine, clock, rng, range(600), 20)
+    report, headline = await engine.report("home", until=clock.at + 1), await engine.headline("home")
+    assert [ITEMS[row] for row in most_likely_rows(report["marginals"], 2)] == OWN_ORDER
+    assert report["uplift"]["enough"]
+    assert report["uplift"]["high"] < 0.0  # exploration is averaged in
+    assert not report["learning"]["settled"]
+    for shown in texts(report, headline):
+        assert "Still learning" in shown
+        assert "fewer clicks" not in shown
+
+    clock.at += 10 * MINUTE
+    start, number = clock.at, 600
+    while not report["learning"]["settled"]:
+        assert number < 20_000
+        await visits(engine, clock, rng, range(number, number + 500), 100)
+        number += 500
+        report, headline = await engine.report("home", until=clock.at + 1), await engine.headline("home")
+    assert report["learning"]["exploration"] <= MAX_COST
+    assert report["recent"]["since"] >= start - MINUTE
+    assert report["recent"]["headline"]["pages"] <= report["learning"]["rounds"] - 1000
+    for shown in texts(report, headline):
+        assert text.compared_with_holdout(report["recent"]["uplift"]) in shown
+        assert "Still learning" not in shown
+
+
+def segment_of(rates, rounds, floor=0.0):
+    """A segment that has learned from ``rounds`` pages of items with these click rates, without noise."""
+    rates = np.asarray(rates, float)
+    n, m = rates.shape
+    shown = np.full((n, m), rounds // n)
+    clicked = (shown * rates).astype(int)
+    losses = rounds * (1.0 - rates)
+    loss = losses - losses.min(axis=0)
+    ftrl = policy("ftrl-pbm").part(np.arange(n), np.arange(m))
+    x = known_marginals(ftrl, ftrl.resumed(Ledger(rounds, loss, shown.astype(float), clicked.astype(float))))
+    names = tuple(str(k) for k in range(n))
+    return SegmentState(rounds, shown, clicked, names, loss, mixed(x, floor, 0.0), policy_id="", made_at=0)
+
+
+CLEAR = np.outer([0.9, 0.5, 0.2, 0.1], [1.0, 0.5])
+
+
+def test_the_cost_falls_with_the_pages_learned_from():
+    costs = [exploration_cost([segment_of(CLEAR, rounds)]) for rounds in (100, 1000, 10_000, 100_000)]
+    assert all(after < before for before, after in pairwise(costs))
+    assert costs[0] > MAX_COST > costs[-1] > 0.0
+
+
+def test_the_cost_is_the_gap_to_the_best_list():
+    segment = segment_of(CLEAR, 1000)
+    best = CLEAR[0, 0] + CLEAR[1, 1]
+    served = (CLEAR * segment.marginals).sum()
+    assert exploration_cost([segment]) == pytest.approx(1000 * (best - served) / segment.clicked.sum())
+    assert exploration_cost([segment, segment]) == pytest.approx(exploration_cost([segment]))
+
+
+def test_items_with_equal_rates_cost_nothing_although_they_alternate():
+    segment = segment_of(np.full((6, 3), 0.3), 5000)
+    assert segment.entropy == pytest.approx(np.log(6))
+    assert exploration_cost([segment]) == pytest.approx(0.0, abs=1e-9)
+    assert is_settled(5000, 100, exploration_cost([segment]))
+
+
+def test_an_order_with_a_high_floor_never_settles():
+    floor = segment_of(CLEAR, 100_000, floor=0.2)
+    assert exploration_cost([floor]) > MAX_COST
+    assert not is_settled(100_000, 100, exploration_cost([floor]))
+    assert is_settled(100_000, 100, exploration_cost([segment_of(CLEAR, 100_000)]))
+
+
+def test_without_a_click_the_cost_is_unknown_and_nothing_has_settled():
+    assert exploration_cost([]) is None
+    assert exploration_cost([segment_of(np.zeros((3, 2)), 5000)]) is None
+    assert not is_settled(5000, 0, None)
