@@ -120,5 +120,5 @@ def shift_between(recent: PageTotals, long_run: PageTotals) -> Shift:
         return unknown
     z = (recent.rate - long_run.rate) / math.sqrt(recent.variance + long_run.variance)
     way = "more" if z > 0.0 else "less"
-    note = f"visitors click {way} than in the week before" if abs(z) > ALARM_Z else "visitors click as they used to"
+    note = f"visitors click {way} than in the week before" if abs(z) > ALARM_Z else "visitors click as before"
     return {**unknown, "alarm": abs(z) > ALARM_Z, "z": z, "note": f"{note} (alarm beyond {ALARM_Z:g} standard errors)"}
