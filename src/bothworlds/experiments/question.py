@@ -18,9 +18,9 @@ class Size(NamedTuple):
     """How much is played; ``name`` is the name of the size on the command line.
 
     The panels of the paper's figures have ``rounds`` rounds, users that change every ``phase`` rounds, and ``seeds``
-    replications; all other games have ``few_seeds`` replications. Growth is measured in games of ``long_rounds`` rounds,
-    expensive policies play ``short_rounds``. ``fitted``, if not None, is a world that replaces the one which the paper
-    fitted to a search log.
+    replications. All other games have ``few_seeds`` replications. Growth is measured in games of ``long_rounds``
+    rounds, expensive policies play ``short_rounds``. ``fitted``, if not None, is a world that replaces the one which
+    the paper fitted to a search log.
     """
 
     name: str
