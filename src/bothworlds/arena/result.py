@@ -55,20 +55,28 @@ class Result:
 
     Attributes
     ----------
-    policy, world
-        Their names in tables and figures.
-    policy_name, settings
-        The registered name of the policy, or that of its class, and the settings it played with.
+    policy
+        The name of the policy in tables and figures.
+    world
+        The name of the world in tables and figures.
+    policy_name
+        The registered name of the policy, or that of its class.
+    settings
+        The settings the policy played with.
     world_description
         What :meth:`bothworlds.worlds.World.description` returned; None if the result was saved without it.
     seed
         The seed of all replications.
     rounds
         (checkpoints,) The rounds after which rewards were recorded.
-    reward, clicks
-        (seeds, checkpoints) Cumulative expected reward, and cumulative simulated clicks.
-    best_fixed, best_dynamic
-        (checkpoints,) The cumulative expected reward of the best fixed ranking, and of the best ranking of each round.
+    reward
+        (seeds, checkpoints) Cumulative expected reward.
+    clicks
+        (seeds, checkpoints) Cumulative simulated clicks.
+    best_fixed
+        (checkpoints,) The cumulative expected reward of the best fixed ranking.
+    best_dynamic
+        (checkpoints,) The cumulative expected reward of the best ranking of each round.
     seconds
         Processor time of all replications without compilation; NaN if it is not known.
     adaptive

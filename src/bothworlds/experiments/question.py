@@ -15,20 +15,12 @@ __all__ = ["Figure", "Game", "Question", "Size", "figure_files"]
 
 
 class Size(NamedTuple):
-    """How much is played.
+    """How much is played; ``name`` is the name of the size on the command line.
 
-    Attributes
-    ----------
-    name
-        The name of the size, as on the command line.
-    rounds, phase, seeds
-        Rounds, rounds between two changes of the users, and replications in the panels of the paper's figures.
-    few_seeds
-        Replications in all other games.
-    long_rounds, short_rounds
-        Rounds of the games in which growth is measured, and of those with expensive policies.
-    fitted
-        A world that replaces the one which the paper fitted to a search log, or None.
+    The panels of the paper's figures have ``rounds`` rounds, users that change every ``phase`` rounds, and ``seeds``
+    replications. All other games have ``few_seeds`` replications. Growth is measured in games of ``long_rounds``
+    rounds, expensive policies play ``short_rounds``. ``fitted``, if not None, is a world that replaces the one which
+    the paper fitted to a search log.
     """
 
     name: str

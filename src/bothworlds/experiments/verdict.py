@@ -39,8 +39,10 @@ class Verdict:
 
     Attributes
     ----------
-    statement, source
-        The statement, and where it is made: a section or theorem of the paper, or "ours" for one that is not.
+    statement
+        The statement that was tested.
+    source
+        Where it is made: a section or theorem of the paper; it begins with "ours" for a statement that is not there.
     outcome
         Whether it holds.
     measured
