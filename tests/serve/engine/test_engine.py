@@ -504,3 +504,14 @@ def test_two_workers_give_one_answer_to_a_request_that_both_get_at_once():
         assert store.totals() == store.rebuilt()
 
     asyncio.run(whole())
+
+
+@with_engine()
+async def test_a_request_repeated_while_its_policy_is_solved_has_one_list(engine, store, clock):
+    """The repetition without exclusions is answered first; the list that waited for the solver must be the same."""
+    for k in range(40):
+        waiting, plain = await asyncio.gather(
+            engine.rank("home", f"r{k}", exclude=[ITEMS[k % 3], ITEMS[3 + k % 2]]), engine.rank("home", f"r{k}")
+        )
+        assert waiting == plain
+        assert (await answer(engine, waiting, [0])).status == "accepted"

@@ -26,12 +26,13 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from ..engine_protocol import EngineProtocol
 from ..model import Invalid, ServiceError, Surface, Unavailable, Unknown
-from ..schemas import Headline, ReportView, SegmentView
+from ..schemas import Headline
 from . import svg, text
 from .view_model import RANGES, View, event_view, heat_table, item_table, most_likely_rows, segment_table
 
-__all__ = ["HEADERS", "PAGES", "SESSION", "ApiCall", "DashboardEngine", "page", "routes"]
+__all__ = ["HEADERS", "PAGES", "SESSION", "ApiCall", "EngineProtocol", "page", "routes"]
 
 HERE = Path(__file__).parent
 SESSION = "bothworlds_session"  # name of the session cookie
@@ -52,20 +53,6 @@ Latency = Callable[[], Mapping[str, Any]]
 AuditLog = Callable[[int | None, int], Sequence[Mapping[str, Any]]]  # of a surface id (None: all), at most so many
 
 
-class DashboardEngine(Protocol):
-    """The methods of the engine that the pages call."""
-
-    def surface(self, name: str) -> Surface: ...
-    def surfaces(self) -> list[Surface]: ...
-    def health(self) -> Mapping[str, Any]: ...
-    async def event(self, event_id: str) -> Mapping[str, Any]: ...
-    async def headline(self, surface: str) -> Headline: ...
-    async def segments(self, surface: str) -> list[SegmentView]: ...
-    async def report(
-        self, surface: str, *, since: int | None, until: int | None, segment: str | None = None
-    ) -> ReportView: ...
-
-
 class ApiCall(Protocol):
     """A call of the HTTP API, as the page /api lists it."""
 
@@ -83,7 +70,7 @@ class ApiCall(Protocol):
 class Sources:
     """Where the pages get their data: the engine and, if given, latency, audit log and the calls of the API."""
 
-    engine: DashboardEngine
+    engine: EngineProtocol
     latency: Latency | None
     audit: AuditLog | None
     operations: Sequence[ApiCall]
@@ -146,7 +133,7 @@ PAGES: dict[str, Callable[[Sources, Request], Awaitable[Response]]] = {
 
 
 def routes(
-    engine: DashboardEngine,
+    engine: EngineProtocol,
     *,
     latency: Latency | None = None,
     audit: AuditLog | None = None,
@@ -190,7 +177,7 @@ async def _surface_context(sources: Sources, request: Request) -> dict[str, Any]
     }
 
 
-async def _headline_or_none(engine: DashboardEngine, surface: Surface) -> Headline | None:
+async def _headline_or_none(engine: EngineProtocol, surface: Surface) -> Headline | None:
     """Return the headline, which is cheap; reports on all surfaces at once would slow down ranking."""
     try:
         return await engine.headline(surface.name)

@@ -166,6 +166,9 @@ class Engine(EngineProtocol):
             policies = served_segment.unconstrained
         else:
             served, segment, policies = await self._policies_for(surface, segment, exclude, pins or {}, client)
+            # The same request may have been answered meanwhile.
+            if (known := self._recent.get(event_id)) is not None:
+                return known
         event, slots = self._decide(served, segment, policies, event_id)
         if self._shared:
             stored = await self.writer.save_decision(event)
