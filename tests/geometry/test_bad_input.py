@@ -146,7 +146,7 @@ def test_an_error_without_the_value_is_caught():
     def call(_):
         raise ValueError("loss is bad")
 
-    with pytest.raises(AssertionError, match="what was wrong"):
+    with pytest.raises(AssertionError, match="the reason is missing"):
         check_refusal(call, "loss", NAN, "nan")
 
 
