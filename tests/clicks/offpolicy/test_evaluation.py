@@ -287,9 +287,8 @@ def test_a_model_that_is_wrong_at_positions_is_doubted_though_its_errors_cancel_
     robust = found.estimate("dr")
     assert abs(found.estimate("direct").value - robust.value) < 4.0 * robust.standard_error
     (warning,) = found.warnings
-    assert re.search(
-        r"than chance explains: 0\.\d+ instead of 0\.\d+ at position 1, .* at position 2\. The clicks", warning
-    )
+    pattern = r"than chance explains: 0\.\d+ instead of 0\.\d+ at position 1, .* at position 2\. The clicks"
+    assert re.search(pattern, warning)
 
 
 def test_no_clicks_are_no_certainty_for_the_direct_method_either(rng):
