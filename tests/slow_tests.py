@@ -49,9 +49,9 @@ SLOW_TESTS = frozenset(
         "test_names_with_commas_are_quoted_as_in_csv_or_in_a_json_list",
         "test_no_other_optimiser_finds_more",
         # command line and geometry
+        "test_a_distant_warm_start_gives_the_same_result",
         "test_a_piped_table_is_complete",
         "test_a_plot_is_drawn_and_the_same_every_time",
-        "test_a_warm_start_from_afar_still_gets_there",
         "test_a_warm_start_from_the_round_before_takes_few_steps",
         "test_compiled_and_interpreted_kernels_agree",
         "test_marginals_are_exact_if_peeling_is_cut_short",
