@@ -17,10 +17,14 @@ SLOW_FILES = frozenset(
         "clicks/offpolicy/test_replay.py",
         "experiments/test_fitted_world.py",
         "experiments/test_reproduce.py",
+        "geometry/test_leader_certificates.py",
+        "geometry/test_leader_twins.py",
+        "geometry/test_sampling.py",
         "serve/engine/test_absent_items.py",
         "serve/http/test_benchmark.py",
         "serve/http/test_real_engine.py",
         "serve/ops/test_run.py",
+        "test_kernels.py",
     }
 )
 
@@ -44,6 +48,14 @@ SLOW_TESTS = frozenset(
         "test_ignored_clicks_are_those_of_the_query",
         "test_names_with_commas_are_quoted_as_in_csv_or_in_a_json_list",
         "test_no_other_optimiser_finds_more",
+        # command line and geometry
+        "test_a_distant_warm_start_gives_the_same_result",
+        "test_a_piped_table_is_complete",
+        "test_a_plot_is_drawn_and_the_same_every_time",
+        "test_a_warm_start_from_the_round_before_takes_few_steps",
+        "test_compiled_and_interpreted_kernels_agree",
+        "test_marginals_are_exact_if_peeling_is_cut_short",
+        "test_playing_needs_neither_figures_nor_tables_nor_a_terminal",
         # policies
         "test_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds",
         "test_decided_lists_follow_the_marginals",
