@@ -7,16 +7,13 @@ probabilities it was made with, so feedback is weighted correctly even if it is 
 from __future__ import annotations
 
 import copy
-import os
-import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .files import replacing, save_arrays, save_text
 from .kernels import kernel, name_apart, register_kernels
 
 __all__ = [
@@ -210,38 +207,6 @@ def _parts(state: Any) -> dict[str, Any] | None:
     ):
         return {str(k): part for k, part in enumerate(state)}
     return vars(state) if hasattr(state, "__dict__") else None
-
-
-def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write a NumPy archive atomically, as ``replacing`` does."""
-    with replacing(path) as file:
-        np.savez(file, allow_pickle=False, **arrays)
-
-
-def save_text(path: Path, text: str) -> None:
-    """Write a text file atomically, as ``replacing`` does."""
-    with replacing(path) as file:
-        file.write(text.encode())
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces ``path`` when the block ends without an error.
-
-    The file is flushed to disk before it replaces ``path``; a reader sees the old or the new contents, never a part.
-    After an error the temporary file is removed and ``path`` is unchanged.
-    """
-    # Not from tempfile, which creates files that only their owner may read.
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(6)}")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def copy_state(state: Any) -> Any:

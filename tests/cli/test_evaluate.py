@@ -166,7 +166,7 @@ def test_a_figure_of_an_unsupported_target_can_be_drawn(tmp_path):
         (("-r", "a,b,c"), "3 items and the log 2 positions"),
         (("-r", "a,nobody"), "never shows item 'nobody'"),
         (("-p", "nonsense"), "nonsense"),
-        (("-r", "a,b", "--columns", "item=a,item=b"), "--columns says item twice"),
+        (("-r", "a,b", "--columns", "item=a,item=b"), "--columns has item twice"),
         (("-r", "a,b", "--replay"), "--replay needs a policy"),
         (("-r", "a,b", "--plot", "f.txt"), "must end in .svg or .png or .pdf"),
         (("-r", "a,b", "--out", "r.txt"), "must end in .json"),

@@ -9,8 +9,10 @@ segments, and prints which segment a real visitor's list is drawn for: at once, 
 from __future__ import annotations
 
 import argparse
+import itertools
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +26,16 @@ class Shop:
     """A service with keys, and a page key that is public."""
 
     def __init__(self, place: str, folder: Path, **settings: Any) -> None:
+        # Both before the service starts: a key that is made later reaches the other workers within a second or two.
         self._admin = self._create_key(place, "admin")
+        self.page_key = self._create_key(place, "serve", "ingest")
         self.service = ServiceProcess(place, folder)
-        self.page_key = self.as_admin("POST", "/v1/keys", {"roles": ["serve", "ingest"]})[1]["key"]
         assert self.as_admin("PUT", "/v1/surfaces/home", {"slots": 2, "items": ITEMS, **settings})[0] == 201
 
     @staticmethod
-    def _create_key(place: str, role: str) -> str:
-        made = command_line("keys", "create", "--role", role, "--store", place, stdout=subprocess.PIPE)
+    def _create_key(place: str, *roles: str) -> str:
+        options = [part for role in roles for part in ("--role", role)]
+        made = command_line("keys", "create", *options, "--store", place, stdout=subprocess.PIPE)
         output, _ = made.communicate()
         assert made.returncode == 0
         return next(word for word in output.split() if word.startswith("bw_"))
@@ -58,6 +62,14 @@ class Shop:
             "results"
         ]
         return results
+
+    def until_served(self, name: str, segment: str) -> None:
+        """Rank until a segment has a place, which each worker notices at its next refresh."""
+        deadline = time.monotonic() + 60.0
+        for k in itertools.count():
+            if self.rank(f"{name}-{k}", segment)[1]["segment"] == segment:
+                return
+            assert time.monotonic() < deadline, f"segment {segment!r} has no place"
 
     def flood(self, segments: int, name: str = "junk") -> list[Any]:
         """Request made-up segments and send feedback for each; return statuses and responses."""

@@ -46,7 +46,7 @@ def check_junk_segments(place: str, folder: Path) -> None:
                 assert shop.as_admin("DELETE", f"{SEGMENTS}/{line['name']}")[0] == 204
                 assert shop.as_admin("DELETE", f"{SEGMENTS}/{line['name']}")[0] == 404
         assert shop.feedback([piece_of(page, [0], True)])[0]["status"] == "expired"
-        assert shop.rank("d9", "desktop")[1]["segment"] == "desktop"
+        shop.until_served("d9", "desktop")
         names = [line["name"] for line in shop.as_admin("GET", SEGMENTS)[1]["segments"]]
         assert names == ["", "desktop", "mobile"]
         assert shop.service.stop() == 0

@@ -88,8 +88,8 @@ def test_a_failure_names_the_policy():
         (ReturnsNothing, r"decide must return a Decision of two arrays, ranking and propensity; got None"),
         (RanksWithAList, r"decide must return a Decision of two arrays, .* got Decision\(ranking=\["),
         (RaisesInDecide, "decide must not raise; IndexError: no such item"),
-        (ForgetsToRegisterDecide, r"decide must not raise; .* put @decides\(Undecided\) above it"),
-        (ForgetsToRegisterLearn, r"learn must not raise; .* put @learns\(Ignorant\) above it"),
+        (ForgetsToRegisterDecide, r"decide must not raise; .* no function is registered with @decides\(Undecided\)"),
+        (ForgetsToRegisterLearn, r"learn must not raise; .* no function is registered with @learns\(Ignorant\)"),
     ],
 )
 @pytest.mark.parametrize("strict", [False, True])
@@ -100,7 +100,10 @@ def test_a_failure_names_its_cause(broken, sentence, strict):
 
 @pytest.mark.parametrize(
     ("broken", "sentence"),
-    [(ForgetsToRegisterDecide, r"put @decides\(Undecided\)"), (ForgetsToRegisterLearn, r"put @learns\(Ignorant\)")],
+    [
+        (ForgetsToRegisterDecide, r"@decides\(Undecided\) .*; decorate one"),
+        (ForgetsToRegisterLearn, r"@learns\(Ignorant\) .*; decorate one"),
+    ],
 )
 def test_play_names_the_missing_registration(broken, sentence):
     with pytest.raises(TypeError, match=sentence):

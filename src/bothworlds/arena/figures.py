@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..core import replacing
+from ..files import replacing
 from .fonts import MISSING_GLYPH, supply_glyphs
 from .result import Result
 

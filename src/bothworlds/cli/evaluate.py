@@ -63,8 +63,9 @@ def evaluate(
 ) -> None:
     """Estimate the clicks that rankings and policies would have had on a click log.
 
-    The log must have propensities: the probability of every item at the position where it was shown. Several targets
-    are compared. A policy is trained on one half of the log and evaluated on the other half, and vice versa.
+    The log must have propensities: the probability of every item at the position where it was shown.
+    Several targets are compared.
+    A policy is trained on one half of the log and evaluated on the other half, and vice versa.
 
     [bold]bothworlds evaluate clicks.csv --ranking a,b,c --policy ftrl-pbm --plot evaluation.svg[/bold]
     """
@@ -208,7 +209,7 @@ def _write(evaluations: Sequence[Evaluation], replays: Sequence[Any], plot: Path
     if out is not None:
         import json
 
-        from ..core import save_text
+        from ..files import save_text
 
         results = {"evaluations": evaluations, "replays": replays}
         document = {name: [part.as_dict() for part in parts] for name, parts in results.items()}

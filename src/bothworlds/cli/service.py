@@ -76,8 +76,8 @@ def serve(
 ) -> None:
     """Run the service: an HTTP API that ranks items and learns from clicks, with a dashboard.
 
-    Options override environment variables (BOTHWORLDS_PORT=9000), which override the file. Without keys in the store,
-    the service is reachable from this machine only.
+    Options override environment variables (BOTHWORLDS_PORT=9000), which override the file.
+    Without keys in the store, the service is reachable from this machine only.
     """
     from ..serve.config import load_config
     from ..serve.ops.serve import serve as run

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import replacing
+from ..files import replacing
 from ..kernels import Floats, Ints, kernel
 from ..progress import progress_bar
 from ..worlds import World, resolve

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..core import save_text
-from ..kernels import Floats
+from ..files import save_text
 from .base import Stochastic
 
 __all__ = [
@@ -93,8 +93,8 @@ def from_document(document: Mapping[str, Any], query: str | None = None) -> Stoc
 
 
 def from_parameters(
-    attraction: Sequence[float | None] | Floats,
-    examination: Sequence[float | None] | Floats,
+    attraction: Sequence[float | None] | NDArray[np.float64],
+    examination: Sequence[float | None] | NDArray[np.float64],
     queries: Sequence[str],
     query: str | None = None,
     *,

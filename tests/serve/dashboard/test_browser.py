@@ -12,9 +12,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bothworlds.serve.dashboard.routes import HEADERS
+from tests.serve.app_server import listening
 from tests.serve.browser import CHROMIUM, Browser
 from tests.serve.fake_service import FakeService
-from tests.serve.listening import listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 
