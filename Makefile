@@ -19,7 +19,7 @@ help: ## list the targets
 run: $(VENV)/.run ## test the paper's claims: verdicts here, report, figures and results in out/
 	$(BIN)/bothworlds reproduce --size quick --out $(OUT) $(ARGS)
 
-check: lint ## lint and run the quick tests, in under two minutes (ARGS="-k geometry" for some)
+check: lint ## lint and run the quick tests (ARGS="-k geometry" for some)
 	$(PYTEST) -q -m "not slow" $(ARGS)
 
 test: $(VENV)/.dev ## run all tests and documentation examples (ARGS="-k geometry" for some)
