@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import warnings
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib.font_manager
 import pytest
 
-from bothworlds.arena import fonts
-from bothworlds.arena.figures import drawing
+from bothworlds import play
+from bothworlds.arena import draw_results, fonts
+from bothworlds.arena.figures import drawing, spread_out
 from bothworlds.arena.fonts import FigureWarning
 
 CHINESE, EMOJI = "\u82f9\u679c", "\U0001fa94"
@@ -100,3 +102,27 @@ def test_a_narrow_figure_has_one_column_and_letters_that_a_phone_can_show(tmp_pa
     assert high > 6 * 2.6 * 72
     phone = 350  # pixels that the page leaves of 400
     assert 7 * phone / narrow >= 11 > 7 * phone / wide  # the smallest letters have 7 points
+
+
+def test_labels_are_moved_apart_as_little_as_possible(rng):
+    for _ in range(100):
+        values = sorted(rng.uniform(0.0, 10.0, rng.integers(1, 8)))
+        places = spread_out(values, 1.0, 0.0, 10.0)
+        assert all(after - before >= 1.0 - 1e-9 for before, after in pairwise(places))
+        assert places[0] >= -1e-9
+        assert places[-1] <= 10.0 + 1e-9
+        if all(after - before >= 1.0 for before, after in pairwise(values)):
+            assert places == pytest.approx(values)
+    assert spread_out([5.0, 5.0, 5.0], 1.0, 0.0, 10.0) == pytest.approx([4.0, 5.0, 6.0])
+    assert spread_out([9.9, 9.9], 1.0, 0.0, 10.0) == pytest.approx([9.0, 10.0])
+    assert spread_out([5.0] * 5, 4.0, 0.0, 10.0) == pytest.approx([0.0, 2.5, 5.0, 7.5, 10.0])  # not enough room
+    assert spread_out([], 1.0, 0.0, 1.0) == []
+
+
+def test_a_figure_of_results_says_what_its_bands_are_and_has_line_styles(tmp_path):
+    results = [play(name, "paper/stochastic", 100, seeds=seeds) for name, seeds in (("uniform", 3), ("fixed", 3))]
+    text = draw_results(results, tmp_path / "f.svg").read_text()
+    assert "lines: means of 3 replications; bands: plus and minus one standard error" in text
+    assert "stroke-dasharray" in text
+    alone = [play("uniform", "paper/stochastic", 100, seeds=1)]
+    assert "one replication" in draw_results(alone, tmp_path / "g.svg").read_text()

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -17,12 +17,26 @@ from .result import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PALETTE", "draw_results", "drawing", "label_ends"]
+__all__ = ["DASHES", "PALETTE", "EndLabel", "draw_results", "drawing", "label_ends", "spread_out"]
 
 # Okabe and Ito's palette: distinguishable with any kind of colour vision. Yellow is left out: too pale for a line.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Line styles beside the colours, so that curves can be told apart in black and white.
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1.2, 1.2)),
+    (0, (6, 1.5, 1.2, 1.5)),
+    (0, (3, 1)),
+    (0, (8, 2)),
+    "-.",
+    (0, (1, 3)),
+)
 WARNING = "#B04000"
-ALWAYS_COLOURED = ("ftrl-pbm", "uniform")
+ALWAYS_COLOURED = ("all-weather", "ftrl-pbm", "uniform")
+LABEL_HEIGHT = 0.062  # share of the height of a panel that one label takes
+LEADER_LINE: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.5, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
+LABEL_OFFSET = 12.0  # points between the end of a curve and its label
 NARROW = 3.0  # inches: on a screen of 400 pixels, a point is then more than one and a half pixels
 REFERENCES = {"best_dynamic": ("best list of each round", "-"), "best_fixed": ("best fixed list", "--")}
 STYLE: dict[str, Any] = {
@@ -43,27 +57,40 @@ def draw_results(
     columns: int | None = None,
     titles: Mapping[str, str] | None = None,
     colours: Mapping[str, str] | None = None,
+    emphasised: str | None = None,
     narrow: bool = False,
 ) -> Path:
     """Draw average reward against rounds, with standard errors and both comparators, one panel for every world.
 
     The format follows the ending of the name (.svg, .png, .pdf). Panels fill rows of ``columns``, three by default.
-    ``titles`` of worlds and ``colours`` of policies are optional, by name. If there are more policies than colours, the
-    best over all worlds are coloured, and FTRL-PBM and uniform; the others are grey. ``narrow`` stacks all panels, for
-    small screens. Returns the path. Raises ImportError without Matplotlib.
+    ``titles`` of worlds and ``colours`` of policies are optional, by name; each colour also has its own line style. If
+    there are more policies than colours, the best over all worlds are coloured, and a few that are always of interest;
+    the others are grey. The line of the policy ``emphasised`` is thicker. The figure states what its bands are.
+    ``narrow`` stacks all panels, for small screens. Returns the path. Raises ImportError without Matplotlib.
     """
     worlds = list(dict.fromkeys(result.world for result in results))
     colours = dict(zip(_coloured_policies(results), PALETTE)) if colours is None else colours
     across = min(columns or 3, len(worlds))
     with drawing(path, across, -(-len(worlds) // across), narrow=narrow) as panels:
         for panel, world in zip(panels.flat, worlds):
-            _draw_panel(panel, [result for result in results if result.world == world], colours)
+            _draw_panel(panel, [result for result in results if result.world == world], colours, emphasised)
             panel.set_title((titles or {}).get(world, world))
         for panel in panels.flat[len(worlds) :]:
             panel.set_axis_off()
         for panel in panels[:, 0]:
             panel.set_ylabel("average reward per round")
+        panels.flat[0].figure.supxlabel(_band_note(results, narrow), fontsize=7, color="0.35")
     return Path(path)
+
+
+def _band_note(results: Sequence[Result], narrow: bool) -> str:
+    """Return what the bands of the figure are."""
+    seeds = sorted({len(result.average_reward()) for result in results})
+    if seeds == [1]:
+        return "one replication"
+    number = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    parts = (f"lines: means of {number} replications;", "bands: plus and minus one standard error")
+    return ("\n" if narrow else " ").join(parts)
 
 
 @contextmanager
@@ -114,14 +141,17 @@ def _coloured_policies(results: Sequence[Result]) -> list[str]:
     return always + rest[: len(PALETTE) - len(always)]
 
 
-def _draw_panel(panel: Axes, results: Sequence[Result], colours: Mapping[str, str]) -> None:
-    labels: list[tuple[float, str, str]] = []
+def _draw_panel(
+    panel: Axes, results: Sequence[Result], colours: Mapping[str, str], emphasised: str | None = None
+) -> None:
+    labels: list[EndLabel] = []
+    dashes = dict(zip(colours, DASHES))
     for name, (label, line) in REFERENCES.items():
         curve = getattr(results[0], name) / results[0].rounds
         if name == "best_fixed" and np.allclose(curve, results[0].best_dynamic / results[0].rounds):
             continue
         panel.plot(results[0].rounds, curve, line, color="0.6", linewidth=1)
-        labels.append((float(curve[-1]), label, "0.45"))
+        labels.append(EndLabel(float(curve[-1]), label, "0.45"))
     for result in results:
         average = result.average_reward()
         mean = average.mean(axis=0)
@@ -131,8 +161,9 @@ def _draw_panel(panel: Axes, results: Sequence[Result], colours: Mapping[str, st
             continue
         colour = colours[result.policy]
         panel.fill_between(result.rounds, mean - error, mean + error, color=colour, alpha=0.25, linewidth=0)
-        panel.plot(result.rounds, mean, color=colour, linewidth=1.4)
-        labels.append((float(mean[-1]), result.policy, colour))
+        width, dash = 2.4 if result.policy == emphasised else 1.4, dashes.get(result.policy, "-")
+        panel.plot(result.rounds, mean, color=colour, linewidth=width, linestyle=dash)
+        labels.append(EndLabel(float(mean[-1]), result.policy, colour))
     label_ends(panel, int(results[0].rounds[-1]), labels)
     if any(result.no_change for result in results):
         panel.set_xlabel("rounds (too few for users to change)", color=WARNING)
@@ -142,26 +173,58 @@ def _draw_panel(panel: Axes, results: Sequence[Result], colours: Mapping[str, st
     panel.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
 
 
-def label_ends(panel: Axes, end: int, labels: Sequence[tuple[float, str, str]]) -> None:
-    """Label each curve at its end; labels that would overlap are moved apart, upwards first, within the panel."""
+class EndLabel(NamedTuple):
+    """The label of a curve: the value at which the curve ends, the text, and its colour."""
+
+    value: float
+    text: str
+    colour: str
+
+
+def label_ends(panel: Axes, end: float, labels: Sequence[EndLabel]) -> None:
+    """Label each curve at its end, with a thin line from the curve to a label that had to be moved.
+
+    Labels that would overlap are moved apart, as little as possible, within the panel.
+    """
     low, high = panel.get_ylim()
-    apart = 0.062 * (high - low)
     named = sorted(labels)
-    heights = [value for value, _, _ in named]
-    for k in range(1, len(heights)):
-        heights[k] = max(heights[k], heights[k - 1] + apart)
-    ceiling = high
-    for k in reversed(range(len(heights))):
-        heights[k] = min(heights[k], ceiling)
-        ceiling = heights[k] - apart
-    for height, (_, label, colour) in zip(heights, named):
+    places = spread_out([label.value for label in named], LABEL_HEIGHT * (high - low), low, high)
+    for place, label in zip(places, named):
+        moved = abs(place - label.value) > 0.3 * LABEL_HEIGHT * (high - low)
         panel.annotate(
-            label,
-            (end, height),
-            xytext=(4, 0),
-            textcoords="offset points",
-            color=colour,
+            label.text,
+            (end, label.value),
+            xytext=(LABEL_OFFSET, place),
+            textcoords=cast(Any, ("offset points", "data")),
+            color=label.colour,
             va="center",
             fontsize=7,
             annotation_clip=False,
+            arrowprops=LEADER_LINE | {"color": label.colour} if moved else None,
         )
+
+
+def spread_out(values: Sequence[float], apart: float, low: float, high: float) -> list[float]:
+    """Return places for sorted values that are at least ``apart`` from each other, between ``low`` and ``high``.
+
+    The sum of squared distances between values and places is the smallest possible (isotonic regression by pooling
+    adjacent violators). If there is not enough room, the places are evenly spaced.
+
+    >>> spread_out([1.0, 1.0, 5.0], 1.0, 0.0, 10.0)
+    [0.5, 1.5, 5.0]
+    """
+    if not values:
+        return []
+    room = (len(values) - 1) * apart
+    if room >= high - low:
+        return np.linspace(low, high, len(values)).tolist()
+    # Without the distances between them, the places must not decrease; each pool of values has one mean.
+    pools: list[tuple[float, int]] = []
+    for k, value in enumerate(values):
+        mean, size = value - k * apart, 1
+        while pools and pools[-1][0] > mean:
+            before, many = pools.pop()
+            mean, size = (before * many + mean * size) / (many + size), many + size
+        pools.append((mean, size))
+    levels = [mean for mean, size in pools for _ in range(size)]
+    return [min(max(level, low), high - room) + k * apart for k, level in enumerate(levels)]

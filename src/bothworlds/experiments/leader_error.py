@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..arena import Result
-from ..arena.figures import PALETTE, drawing, label_ends
+from ..arena.figures import PALETTE, EndLabel, drawing, label_ends
 from ..core import Shape, decides, learns
 from ..geometry.assignment import assign
 from ..geometry.leader_state import show
@@ -142,7 +142,7 @@ class LeaderError(Question):
                 for (label, result), colour in zip(curves.items(), PALETTE):
                     regret = result.regret().mean(axis=0)
                     panel.plot(result.rounds, regret, color=colour)
-                    labels.append((float(regret[-1]), label, colour))
+                    labels.append(EndLabel(float(regret[-1]), label, colour))
                 label_ends(panel, size.short_rounds, labels)
                 panel.set(xlabel="rounds", ylabel="regret", xlim=(0, size.short_rounds))
         caption = f"Regret in {WORLD}, mean of {size.few_seeds} replications with the same users."
