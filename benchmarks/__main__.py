@@ -22,6 +22,7 @@ DEFAULT = {
     "rounds": "ftrl_round",
     "policies": "policy_rounds",
     "sampling": "ranking_draw",
+    "batches": "leader_batch",
     "fitting": "model_fit",
     "start": "startup_time",
     "counting": "click_log_counts",

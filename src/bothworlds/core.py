@@ -7,6 +7,7 @@ probabilities it was made with, so feedback is weighted correctly even if it is 
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,6 +24,7 @@ __all__ = [
     "Streams",
     "check_shape",
     "copy_state",
+    "cores",
     "decide",
     "decides",
     "is_compiled",
@@ -164,6 +166,11 @@ def streams(seed: int, replication: int) -> Streams:
     """
     root = np.random.SeedSequence(seed, spawn_key=(replication,))
     return Streams(*(np.random.default_rng(child) for child in root.spawn(3)))
+
+
+def cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def leaves(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bothworlds.geometry import best_ranking, birkhoff, frank_wolfe, leader, sample_ranking
+from bothworlds.geometry import best_ranking, birkhoff, frank_wolfe, leader, leaders, sample_ranking
 
 NAN, INF = float("nan"), float("inf")
 
@@ -68,6 +68,25 @@ BAD_RATES = {
     "one is nan": (np.where(holed(1.0) == 1.0, NAN, 0.5), "nan"),
 }
 
+BAD_STACKS = {
+    "nan": ([np.zeros((4, 2)), holed(NAN)], "nan in problem 1 at item 2, position 1"),
+    "infinite": ([holed(-INF)], "-inf in problem 0"),
+    "more positions than items": (np.zeros((5, 2, 3)), "(5, 2, 3)"),
+    "no positions": (np.zeros((5, 3, 0)), "(5, 3, 0)"),
+    "one problem": (np.zeros((4, 2)), "(4, 2)"),
+    "words": ([[["a"]]], "'a'"),
+    "different shapes": ([np.zeros((4, 2)), np.zeros((3, 2))], "array"),
+}
+BAD_STACKED_RATES = {
+    "zero": ([0.5, 0.0], "0.0"),
+    "negative": (-0.5, "-0.5"),
+    "nan": ([NAN, 0.5], "nan"),
+    "a word": ("fast", "fast"),
+    "one too many": ([0.1, 0.2, 0.3], "(3,)"),
+    "one for every pair of one problem": (np.ones((4, 2)), "(4, 2)"),
+    "one is infinite": (np.array([np.ones((4, 2)), np.where(holed(1.0) == 1.0, INF, 1.0)]), "inf"),
+}
+BAD_JOBS = {"zero": (0, "0"), "negative": (-2, "-2"), "a fraction": (1.5, "1.5"), "a truth value": (True, "True")}
 BAD_TOLERANCES = {"zero": (0.0, "0.0"), "negative": (-1e-3, "-0.001"), "nan": (NAN, "nan")}
 BAD_NAMES = {"unknown": ("entropy", "entropy"), "empty": ("", "''"), "a number": (3, "3")}
 BAD_WARM = {
@@ -96,12 +115,23 @@ TABLE = [
     ("rate", BAD_RATES, lambda bad: frank_wolfe(LOSS, bad, iterations=3)),
     ("start", BAD_STARTS, lambda bad: frank_wolfe(LOSS, 0.5, iterations=3, start=bad)),
     ("iterations", {"negative": (-1, "-1")}, lambda bad: frank_wolfe(LOSS, 0.5, iterations=bad)),
+    ("losses", BAD_STACKS, lambda bad: leaders(bad, 0.5)),
+    ("rates", BAD_STACKED_RATES, lambda bad: leaders([LOSS, LOSS], bad)),
+    ("regularizer", BAD_NAMES, lambda bad: leaders([LOSS], 0.5, regularizer=bad)),
+    ("tol", BAD_TOLERANCES, lambda bad: leaders([LOSS], 0.5, tol=bad)),
+    ("jobs", BAD_JOBS, lambda bad: leaders([LOSS], 0.5, jobs=bad)),
 ]
 
 
 def cases():
-    functions = ["leader"] * 4 + ["sample_ranking", "birkhoff", "best_ranking"] + ["frank_wolfe"] * 4
-    for function, (argument, bad_values, call) in zip(functions, TABLE):
+    functions = (
+        ["leader"] * 4
+        + ["sample_ranking", "birkhoff", "best_ranking"]
+        + ["frank_wolfe"] * 3
+        + ["leaders"] * 5
+        + ["frank_wolfe"]
+    )
+    for function, (argument, bad_values, call) in zip(functions, TABLE, strict=True):
         for name, (bad, reason) in bad_values.items():
             yield pytest.param(call, argument, bad, reason, id=f"{function}-{argument}-{name}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import streams
+from ..core import cores, streams
 from ..progress import Report, interrupted, progress_bar
 from .loop import Score, Simulation, advance_compiled
 
@@ -148,8 +147,3 @@ def closing_pool(pool: Executor, stop: Callable[[], None]) -> Iterator[Executor]
         pool.shutdown(wait=not interrupted(), cancel_futures=True)
         raise
     pool.shutdown()
-
-
-def cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -8,7 +8,18 @@ matrix of probabilities that item i is shown at position j. These matrices are t
 
 from .assignment import best_ranking
 from .leader import ConvergenceError, Leader, leader
+from .leader_batch import Leaders, leaders
 from .reference import birkhoff, frank_wolfe
 from .sampling import sample_ranking
 
-__all__ = ["ConvergenceError", "Leader", "best_ranking", "birkhoff", "frank_wolfe", "leader", "sample_ranking"]
+__all__ = [
+    "ConvergenceError",
+    "Leader",
+    "Leaders",
+    "best_ranking",
+    "birkhoff",
+    "frank_wolfe",
+    "leader",
+    "leaders",
+    "sample_ranking",
+]

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..kernels import Floats
-from .dual import Effort, Workspace, make_workspace
-from .feasible import certified_gap, repair
-from .newton import climb, polish, solve
+from .certified_solve import Solutions, make_solutions, solve_certified
+from .dual import make_workspace
 from .polytope import as_matrix
 from .regularizers import named
 
-__all__ = ["ConvergenceError", "Leader", "leader"]
-
-EPS = float(np.finfo(float).eps)
-GAP = 1e-10  # largest relative gap at which the result of a warm start is accepted
-MAX_RESTARTS = 6  # solves from the last multipliers
-POLISH = 2  # Newton steps beyond the tolerance: they are cheap and reduce the gap to rounding
+__all__ = ["ConvergenceError", "Leader", "as_rate", "as_tolerance", "leader", "no_leader"]
 
 
 class ConvergenceError(RuntimeError):
@@ -108,87 +100,36 @@ def leader(
     """
     losses = as_matrix(loss, "loss")
     n, m = losses.shape
-    rates = _as_rate(rate, (n, m))
-    reg = named(regularizer)
+    rates = as_rate(rate, (n, m))
+    reg, tol = named(regularizer), as_tolerance(tol)
+    found = make_solutions(1, n, m)
+    if warm is not None:
+        found.lam[0], found.mu[0] = _start_from(warm, (n, m))
+    stacked_rates = np.reshape(rates, (1, n, m) if np.ndim(rates) else 1)
+    solve_certified(reg, losses[None], stacked_rates, tol, warm is not None, 0, 1, make_workspace(n, m), found)
+    if not found.violation[0] <= tol:
+        raise ConvergenceError(no_leader(found, 0, losses, rates, tol))
+    return Leader(found.marginals[0], found.lam[0], found.mu[0], float(found.gap[0]), int(found.steps[0]))
+
+
+def no_leader(found: Solutions, k: int, loss: Floats, rate: float | Floats, tol: float) -> str:
+    """Return the message of a ConvergenceError for the k-th problem of a stack."""
+    return (
+        f"no leader to tol = {tol:g} after {found.steps[k]} Newton steps and {found.sweeps[k]} sweeps: the optimality "
+        f"conditions are violated by {found.violation[k]:.3g} (loss from {loss.min():.3g} to {loss.max():.3g}, "
+        f"rate from {np.min(rate):.3g} to {np.max(rate):.3g})"
+    )
+
+
+def as_tolerance(tol: float) -> float:
+    """Return the tolerance, at least 1e-13, since less is lost in rounding; raises ValueError if not positive."""
     if not tol > 0.0:
         raise ValueError(f"tol must be positive; got {tol!r}")
-    tol = max(tol, 1e-13)
-    work = make_workspace(n, m)
-    lam, mu = np.zeros(m), np.zeros(n)
-    problem = (reg, losses, rates, lam, mu, tol, work)
-    if warm is not None:
-        lam[:], mu[:] = _start_from(warm, (n, m))
-        effort = _consistent(solve(*problem), *problem)
-        if effort.violation <= tol:
-            result = _finished(effort, *problem)
-            scale = np.ptp(losses, axis=0).max() + 1.0 / np.min(rates)
-            if result.gap <= m * (GAP * scale + 256.0 * EPS * np.abs(losses).max()):
-                return result
-    # There is no start, or it is so far away that the multipliers or the certificate are inaccurate.
-    effort = _consistent(climb(*problem), *problem)
-    if not effort.violation <= tol:
-        raise ConvergenceError(
-            f"no leader to tol = {tol:g} after {effort.steps} Newton steps and {effort.sweeps} sweeps: the optimality "
-            f"conditions are violated by {effort.violation:.3g} (loss from {losses.min():.3g} to {losses.max():.3g}, "
-            f"rate from {np.min(rates):.3g} to {np.max(rates):.3g})"
-        )
-    return _finished(effort, *problem)
+    return max(tol, 1e-13)
 
 
-def _finished(
-    effort: Effort, reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, work: Workspace
-) -> Leader:
-    """Polish the solution, make it feasible and compute its gap."""
-    polished = 0
-    while polished < POLISH and polish(reg, rate, lam, mu, work):
-        polished += 1
-    _normalise(lam, mu)
-    marginals = np.empty_like(loss)
-    repair(work.x, work.row, marginals, np.empty_like(lam), np.empty_like(mu))
-    gap = certified_gap(reg, rate, mu, marginals, work) + _rounding(loss, lam, mu, work.z)
-    return Leader(marginals, lam.copy(), mu.copy(), float(gap), effort.steps + polished)
-
-
-def _consistent(
-    effort: Effort, reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, work: Workspace
-) -> Effort:
-    """Solve again from the last multipliers until they agree with the solver's z up to rounding.
-
-    After many steps from a distant start, rounding makes the two differ; after a few from a near one it does not.
-    """
-    for _ in range(MAX_RESTARTS):
-        _normalise(lam, mu)
-        scale = _scale(loss, lam, mu)
-        if not effort.violation <= tol or _drift(loss, lam, mu, work.z) <= 16.0 * EPS * scale:
-            return effort
-        more = solve(reg, loss, rate, lam, mu, tol, work)
-        effort = Effort(effort.steps + more.steps, effort.sweeps + more.sweeps, more.violation)
-    return Effort(effort.steps, effort.sweeps, math.inf)
-
-
-def _normalise(lam: Floats, mu: Floats) -> None:
-    """Make the smallest mu 0 if there are as many positions as items: rows and columns then share a free constant."""
-    if lam.size == mu.size:
-        shift = mu.min()
-        mu -= shift
-        lam += shift
-
-
-def _drift(loss: Floats, lam: Floats, mu: Floats, z: Floats) -> float:
-    """Return the largest difference between the solver's z and the z of its multipliers."""
-    return float(np.abs(z - (loss + lam + mu[:, None])).max())
-
-
-def _scale(loss: Floats, lam: Floats, mu: Floats) -> float:
-    return float(np.abs(loss).max() + np.abs(lam).max() + np.abs(mu).max())
-
-
-def _rounding(loss: Floats, lam: Floats, mu: Floats, z: Floats) -> float:
-    """Return what rounding can add to the gap: the solver's z is that of slightly different losses."""
-    return 2.0 * loss.shape[1] * (_drift(loss, lam, mu, z) + 4.0 * EPS * _scale(loss, lam, mu))
-
-
-def _as_rate(rate: ArrayLike, shape: tuple[int, int]) -> float | Floats:
+def as_rate(rate: ArrayLike, shape: tuple[int, int]) -> float | Floats:
+    """Return a positive rate, or one for every pair; raises ValueError that names it."""
     try:
         value = np.asarray(rate, dtype=np.float64)
     except (TypeError, ValueError) as error:

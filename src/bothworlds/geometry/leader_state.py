@@ -86,7 +86,7 @@ def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
 def lead_afresh(reg: Any, loss: Floats, rate: float, leading: Leading) -> None:
     """Compute the leader for arbitrary losses without a starting point, and prepare it for sampling."""
     w = leading.work
-    climb(reg, loss, rate, leading.lam, leading.mu, leading.tolerance, w)
+    climb(reg, loss, rate, leading.lam, leading.mu, leading.tolerance, False, w)
     repair(w.x, w.row, leading.marginals, w.rhs, w.trial_mu)
     prepare(leading.marginals, leading.urn)
 

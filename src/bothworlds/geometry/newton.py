@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..kernels import Floats, inline_kernel, kernel, spliced_kernel
+from ..kernels import Floats, inline_kernel, inner_kernel, kernel, spliced_kernel
 from .dual import Effort, Workspace, evaluate, least_mu, rate_at, set_z
 from .sweeps import sweep_columns, sweep_rows
 
@@ -48,31 +48,29 @@ def solve(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float
     return iterate(reg, rate, lam, mu, tol, w)
 
 
-@kernel
-def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
+@spliced_kernel
+def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, warm: bool, w: Workspace) -> Effort:
     """Find the optimum without a starting point: solve for scaled-down losses, then scale them up in stages.
 
     With losses far larger than 1/rate the problem is nearly a linear programme, and Newton's method converges from
-    nearby only. The optimum of every stage is near that of the next.
+    nearby only. The optimum of every stage is near that of the next. With ``warm`` there is only the last stage, which
+    starts from the given multipliers, as in ``solve``.
     """
-    spread = 0.0
-    for j in range(loss.shape[1]):
-        low, high = math.inf, -math.inf
-        for i in range(loss.shape[0]):
-            low, high = min(low, loss[i, j] * rate_at(rate, i, j)), max(high, loss[i, j] * rate_at(rate, i, j))
-        spread = max(spread, high - low)
-    scale = min(1.0, EASY / spread) if spread > 0.0 else 1.0
-    lam[:] = 0.0
-    mu[:] = 0.0
+    scale = 1.0
+    if not warm:
+        scale = easy_scale(loss, rate)
+        lam[:] = 0.0
+        mu[:] = 0.0
     set_z(loss, scale, lam, mu, w.z)
-    sweep_columns(reg, rate, lam, w)
+    if not warm:
+        sweep_columns(reg, rate, lam, w)
     steps, sweeps = 0, 0
     while True:
         effort = iterate(reg, rate, lam, mu, tol if scale == 1.0 else STAGE_TOLERANCE, w)
         steps += effort.steps
         sweeps += effort.sweeps
         if scale == 1.0:
-            return Effort(steps, sweeps, effort.violation)
+            break
         growth = min(GROWTH, 1.0 / scale)
         scale = 1.0 if growth < GROWTH else scale * growth
         for j in range(lam.size):
@@ -83,6 +81,19 @@ def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float
         for _ in range(3):
             sweep_rows(reg, rate, mu, w)
             sweep_columns(reg, rate, lam, w)
+    return Effort(steps, sweeps, effort.violation)
+
+
+@inner_kernel
+def easy_scale(loss: Floats, rate: Any) -> float:
+    """Return the factor of the losses, at most 1, with which Newton's method converges from a cold start."""
+    spread = 0.0
+    for j in range(loss.shape[1]):
+        low, high = math.inf, -math.inf
+        for i in range(loss.shape[0]):
+            low, high = min(low, loss[i, j] * rate_at(rate, i, j)), max(high, loss[i, j] * rate_at(rate, i, j))
+        spread = max(spread, high - low)
+    return min(1.0, EASY / spread) if spread > 0.0 else 1.0
 
 
 @spliced_kernel
@@ -110,7 +121,7 @@ def iterate(reg: Any, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspa
     return Effort(MAX_STEPS, sweeps, v)
 
 
-@kernel
+@inner_kernel
 def polish(reg: Any, rate: Any, lam: Floats, mu: Floats, w: Workspace) -> bool:
     """Try one more Newton step; returns whether it reduced the violation, which it squares near the optimum."""
     v = evaluate(reg, rate, w.z, mu, w)
