@@ -40,18 +40,18 @@ def fractions(rows):
     return np.array([[Fraction(v, total) for v in row] for row in rows], dtype=object)
 
 
-def prepared(x):
-    n, m = x.shape
+def prepared(x, n):
+    m = x.shape[1]
     urn = sampling.make_urn(n, m)
     urn = urn._replace(**{name: exact_array(getattr(urn, name)) for name in ("packed", "weight", "mass")})
     sampling.prepare(x, urn)
     return urn
 
 
-def law_of_draws(x):
-    """Every ranking that can be drawn from x, with its exact probability."""
+def law_of_draws(x, n=None):
+    """Every ranking that can be drawn from x, with its exact probability; n items, of which all others share a row."""
     x = exact_array(x)
-    urn = prepared(x)
+    urn = prepared(x, len(x) if n is None else n)
 
     def experiment(chooser):
         ranking = np.full(x.shape[1], -1)
@@ -147,7 +147,7 @@ def test_repair_leaves_a_feasible_point_alone(interpreted):
         x = exact_array(mixture(seed, n, m, 3))
         row = exact_array([sum(v.value for v in r) - 1 for r in x])
         repaired = exact_array(np.zeros((n, m), int))
-        feasible.repair(x, row, repaired, exact_array([0] * m), exact_array([0] * n))
+        feasible.repair(x, exact_array([1] * n), row, repaired, exact_array([0] * m), exact_array([0] * n))
         assert (repaired == x).all()
 
 
@@ -158,9 +158,62 @@ def test_many_items_share_few_bins(interpreted):
         x[i, 0] = Fraction(1 + i % 4, 30)
         x[i, 1] = Fraction((5 * i) % 12 + 1, 78)
     assert x.sum(axis=0).tolist() == [1, 1]
-    urn = prepared(exact_array(x))
+    urn = prepared(exact_array(x), 12)
     assert urn.bins[0] <= 5
     check_law(law_of_draws(x), x)
+
+
+def shared(rows, denominators, n):
+    """Rows of their own, and n - len(rows) items that share what is left of every column; also item by item."""
+    own = np.array([[Fraction(v, d) for v, d in zip(row, denominators)] for row in rows], dtype=object)
+    rest = (1 - own.sum(axis=0)) / (n - len(rows))
+    distinct = np.vstack([own, rest[None]])
+    return distinct, distinct[np.minimum(np.arange(n), len(rows))]
+
+
+SHARED = {
+    "one full row": shared([[2, 0]], (3, 3), 5),
+    "a row that leaves room in its bin": shared([[1, 1], [1, 3]], (8, 8), 7),
+    "most of the mass is shared": shared([[1, 1, 0]], (9, 9, 9), 6),
+    "little is shared": shared([[5, 1, 0], [1, 5, 0], [0, 0, 5]], (7, 7, 7), 6),
+    "one item has the last row": shared([[1, 1], [1, 1]], (3, 3), 3),
+    "nothing is left to share": shared([[1, 1], [1, 1]], (2, 2), 4),
+    "more than half each": shared([[1, 0, 0]], (4, 4, 4), 4),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_marginals_are_exact_if_items_share_a_row(interpreted, name):
+    distinct, x = SHARED[name]
+    urn = prepared(exact_array(distinct), len(x))
+    assert urn.bins[0] <= 2 * x.shape[1] + 1
+    check_law(law_of_draws(distinct, len(x)), x)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_uniform_marginals_are_exact_if_all_items_share_one_row(interpreted, shape):
+    n, m = shape
+    x = np.full((n, m), Fraction(1, n), dtype=object)
+    check_law(law_of_draws(x[:1], n), x)
+
+
+def first_that_shares(x, b, j, rng, urn):
+    """The first item of the interval, instead of any of them."""
+    return urn.shared_from[b] if urn.head[b] < 0 else urn.head[b]
+
+
+def any_that_shares(x, b, j, rng, urn):
+    """An item of the interval, although the bin has members with rows of their own."""
+    size = urn.shared[b]
+    return urn.shared_from[b] + min(int(rng.random() * size), size - 1) if size else urn.head[b]
+
+
+@pytest.mark.parametrize("broken", [first_that_shares, any_that_shares])
+def test_a_wrong_member_of_a_shared_row_is_caught(interpreted, broken):
+    interpreted.setattr(sampling, "member", broken)
+    distinct, x = SHARED["a row that leaves room in its bin"]
+    with pytest.raises(AssertionError, match="the marginals are off"):
+        check_law(law_of_draws(distinct, len(x)), x)
 
 
 def biased_coin(rng, a, b):

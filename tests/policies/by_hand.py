@@ -52,8 +52,9 @@ def expected_estimate(learner, state, p):
     """What a round adds to ``state.loss`` on average: all lists with their chances, all clicks with theirs."""
     positions = np.arange(p.shape[1])
     expected = np.zeros_like(p)
-    for weight, ranking in zip(*birkhoff(state.leading.marginals)):
-        decision = Decision(ranking, state.leading.marginals[ranking, positions])
+    x = state.leading.by_item()
+    for weight, ranking in zip(*birkhoff(x)):
+        decision = Decision(ranking, x[ranking, positions])
         for clicks in product((0.0, 1.0), repeat=len(positions)):
             chance = np.where(clicks, p[ranking, positions], 1.0 - p[ranking, positions]).prod()
             expected += weight * chance * (learner.learn(copy_state(state), decision, clicks).loss - state.loss)

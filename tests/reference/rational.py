@@ -49,6 +49,9 @@ class Exact:
     def __neg__(self):
         return Exact(-self.value)
 
+    def __int__(self):
+        return int(self.value)
+
     def __lt__(self, other):
         return self.value < _plain(other)
 
@@ -135,6 +138,13 @@ class Line:
 
     def __sub__(self, shift):
         return Line(self.uniform, self.slope, self.intercept - _plain(shift))
+
+    def __int__(self):
+        """Rounded down, for a line that is not negative: one comparison after the other."""
+        whole = 0
+        while not self < whole + 1:
+            whole += 1
+        return whole
 
     def __lt__(self, other):
         other = _plain(other)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns
-from ..geometry.leader_state import lead, lead_afresh, show
+from ..geometry.leader_state import lead, lead_afresh, show_marginals
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import Urn, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel, kernel
@@ -111,8 +111,8 @@ class DelayedFtrl(CompiledPolicy):
             propensities=np.ones((self.delay + 1, m)),
             clicks=np.zeros((self.delay + 1, m)),
             loss=np.zeros(shape),
-            learner=ftrl.start(shape),
-            learner_before_arrival=ftrl.start(Shape(n - 1, min(m, n - 1))),
+            learner=ftrl.start(shape, sharing=False),
+            learner_before_arrival=ftrl.start(Shape(n - 1, min(m, n - 1)), sharing=False),
             marginals=np.zeros(shape),
             urn=make_urn(n, m),
             column=np.zeros(n),
@@ -123,7 +123,7 @@ class DelayedFtrl(CompiledPolicy):
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    show(state, rng, ranking, propensity)
+    show_marginals(state.marginals, state.urn, rng, ranking, propensity)
 
 
 @learns(State)

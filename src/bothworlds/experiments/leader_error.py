@@ -12,7 +12,7 @@ from ..arena import Result
 from ..arena.figures import PALETTE, EndLabel, drawing, label_ends
 from ..core import Shape, decides, learns
 from ..geometry.assignment import assign
-from ..geometry.leader_state import show
+from ..geometry.leader_state import show_marginals
 from ..geometry.sampling import Urn, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel
 from ..policies import CompiledPolicy, Policy, policy
@@ -86,7 +86,7 @@ class FrankWolfeLeader(CompiledPolicy):
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    show(state, rng, ranking, propensity)
+    show_marginals(state.marginals, state.urn, rng, ranking, propensity)
 
 
 @learns(State)

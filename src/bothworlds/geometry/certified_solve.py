@@ -40,16 +40,25 @@ def make_solutions(b: int, n: int, m: int) -> Solutions:
 
 @kernel
 def solve_certified(
-    reg: Any, losses: Floats, rates: Floats, tol: float, warm: bool, start: int, stop: int, w: Workspace, out: Solutions
+    reg: Any,
+    losses: Floats,
+    rates: Floats,
+    tol: float,
+    warm: bool,
+    start: int,
+    stop: int,
+    order: Ints,
+    w: Workspace,
+    out: Solutions,
 ) -> None:
     """Solve the problems from ``start`` to ``stop`` of a stack, one after the other, and fill in their results.
 
-    ``losses`` is (b, n, m), ``rates`` (b,) or (b, n, m). With ``warm``, the solver starts from the multipliers in
-    ``out``; otherwise, and if that result is inaccurate, from nothing.
+    ``losses`` is (b, n, m), ``rates`` (b,) or (b, n, m), ``order`` 0 to n - 1. With ``warm``, the solver starts from
+    the multipliers in ``out``; otherwise, and if that result is inaccurate, from nothing.
     """
     for k in range(start, stop):
         steps, sweeps, violation, gap = certified(
-            reg, losses[k], rates[k], out.lam[k], out.mu[k], tol, warm, w, out.marginals[k]
+            reg, losses[k], order, rates[k], out.lam[k], out.mu[k], tol, warm, w, out.marginals[k]
         )
         out.steps[k], out.sweeps[k], out.violation[k], out.gap[k] = steps, sweeps, violation, gap
 
@@ -58,6 +67,7 @@ def solve_certified(
 def certified(
     reg: Any,
     loss: Floats,
+    order: Ints,
     rate: Any,
     lam: Floats,
     mu: Floats,
@@ -70,10 +80,10 @@ def certified(
     steps, sweeps, restarts = 0, 0, 0
     resume, fresh = warm, not warm
     while True:
-        effort = climb(reg, loss, rate, lam, mu, tol, resume, w)
+        effort = climb(reg, loss, order, rate, lam, mu, tol, resume, w)
         steps += effort.steps
         sweeps += effort.sweeps
-        normalise(lam, mu)
+        normalise(lam, mu, w)
         if effort.violation <= tol:
             # After many steps from a distant start, rounding makes z and the multipliers differ. Solving again from
             # these multipliers takes few steps, after which it does not.
@@ -123,22 +133,23 @@ def finish(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, w: Worksp
 
     The solver's z is that of slightly different losses.
     """
-    normalise(lam, mu)
-    repair(w.x, w.row, marginals, w.rhs, w.trial_mu)
+    normalise(lam, mu, w)
+    repair(w.x, w.copies, w.row, marginals, w.rhs, w.trial_mu)
     rounding = drift(loss, lam, mu, w.z) + 4.0 * EPS * magnitude(loss, lam, mu)
     return certified_gap(reg, rate, mu, marginals, w) + 2.0 * loss.shape[1] * rounding
 
 
 @inner_kernel
-def normalise(lam: Floats, mu: Floats) -> None:
+def normalise(lam: Floats, mu: Floats, w: Workspace) -> None:
     """Make the smallest mu 0 if there are as many positions as items: rows and columns then share a free constant."""
-    if lam.size == mu.size:
+    if w.least_mu < 0.0:
         shift = math.inf
         for i in range(mu.size):
             shift = min(shift, mu[i])
         for i in range(mu.size):
             mu[i] -= shift
-            lam[i] += shift
+        for j in range(lam.size):
+            lam[j] += shift
 
 
 @inner_kernel

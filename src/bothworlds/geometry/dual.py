@@ -1,4 +1,8 @@
-"""A point of the dual: multipliers give z, z gives marginals and residuals; and the workspace of the solver."""
+"""A point of the dual: multipliers give z, z gives marginals and residuals; and the workspace of the solver.
+
+Items with the same losses and rates have the same marginals, so the solver works on distinct rows: row i stands for
+``copies[i]`` items, and counts that often in every sum over items.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,17 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from ..kernels import Floats, inline_kernel
+from ..kernels import Floats, Ints, inline_kernel
 from .regularizers import primal
 
-__all__ = ["Effort", "Workspace", "evaluate", "least_mu", "make_workspace", "rate_at", "set_z"]
+__all__ = ["MANY_ITEMS", "Effort", "Workspace", "evaluate", "first_rows", "make_workspace", "rate_at", "set_z"]
+
+
+MANY_ITEMS = 500  # from so many items on, items with equal losses share a row
 
 
 class Workspace(NamedTuple):
-    """The arrays that the solver writes to, allocated once."""
+    """The arrays that the solver writes to, allocated once, and how many items each row stands for."""
 
     z: Floats  # (n, m) L + lam + mu
     x: Floats  # (n, m) marginals
@@ -31,9 +38,12 @@ class Workspace(NamedTuple):
     rhs: Floats  # (m,) and a right-hand side
     d_lam: Floats  # (m,) the step
     d_mu: Floats  # (n,)
-    line_z: Floats  # (n,) z of one row or column
-    line_rate: Floats  # (n,) its rates
+    line_z: Floats  # (max(n, m),) z of one row or column
+    line_rate: Floats  # (max(n, m),) its rates
     free: NDArray[np.bool_]  # (n,) rows that the step treats as equations
+    line_copies: Floats  # (max(n, m),) how often its entries count
+    copies: Floats  # (n,) number of items that a row stands for
+    least_mu: float  # lower limit of mu
 
 
 class Effort(NamedTuple):
@@ -44,8 +54,13 @@ class Effort(NamedTuple):
     violation: float
 
 
-def make_workspace(n: int, m: int) -> Workspace:
-    """Allocate the workspace of an n x m problem."""
+def make_workspace(n: int, m: int, copies: Floats | None = None) -> Workspace:
+    """Allocate the workspace of a problem with n rows and m positions; row i stands for ``copies[i]`` items, or one.
+
+    The lower limit of mu is 0, or minus infinity if there are as many positions as items. In the latter case all rows
+    sum to 1 because all columns do, so the constraint of a row is an equation and its multiplier may have either sign.
+    """
+    copies = np.ones(n) if copies is None else np.ascontiguousarray(copies, dtype=np.float64)
     return Workspace(
         z=np.zeros((n, m)),
         x=np.zeros((n, m)),
@@ -59,9 +74,12 @@ def make_workspace(n: int, m: int) -> Workspace:
         rhs=np.zeros(m),
         d_lam=np.zeros(m),
         d_mu=np.zeros(n),
-        line_z=np.zeros(n),
-        line_rate=np.zeros(n),
+        line_z=np.zeros(max(n, m)),
+        line_rate=np.zeros(max(n, m)),
         free=np.zeros(n, np.bool_),
+        line_copies=np.zeros(max(n, m)),
+        copies=copies,
+        least_mu=0.0 if copies.sum() > m else -math.inf,
     )
 
 
@@ -78,22 +96,37 @@ def _rate_at(rate: Any, i: Any, j: Any) -> Any:
 
 
 @inline_kernel
-def least_mu(n: int, m: int) -> float:
-    """Return the lower limit of mu: 0, or minus infinity if there are as many positions as items.
-
-    In the latter case all rows sum to 1 because all columns do, so the constraint of a row is an equation and its
-    multiplier may have either sign.
-    """
-    return 0.0 if n > m else -math.inf
+def first_rows(w: Workspace, k: int) -> Workspace:
+    """Return the workspace of the first k rows only."""
+    return Workspace(
+        w.z[:k],
+        w.x[:k],
+        w.h[:k],
+        w.trial_z[:k],
+        w.trial_mu[:k],
+        w.column,
+        w.row[:k],
+        w.weights,
+        w.excess,
+        w.rhs,
+        w.d_lam,
+        w.d_mu[:k],
+        w.line_z,
+        w.line_rate,
+        w.free[:k],
+        w.line_copies,
+        w.copies[:k],
+        w.least_mu,
+    )
 
 
 @inline_kernel
-def set_z(loss: Floats, scale: float, lam: Floats, mu: Floats, z: Floats) -> None:
-    """Fill z = scale * loss + lam + mu."""
-    n, m = loss.shape
+def set_z(loss: Floats, item: Ints, scale: float, lam: Floats, mu: Floats, z: Floats) -> None:
+    """Fill z = scale * loss + lam + mu; row i has the losses of ``item[i]``."""
+    n, m = z.shape
     for i in range(n):
         for j in range(m):
-            z[i, j] = (scale * loss[i, j] + lam[j]) + mu[i]
+            z[i, j] = (scale * loss[item[i], j] + lam[j]) + mu[i]
 
 
 @inline_kernel
@@ -103,22 +136,21 @@ def evaluate(reg: Any, rate: Any, z: Floats, mu: Floats, w: Workspace) -> float:
     Returns infinity where z is outside the regulariser's domain.
     """
     n, m = z.shape
-    x, h, column, row = w.x, w.h, w.column, w.row
+    x, h, column, row, copies = w.x, w.h, w.column, w.row, w.copies
     # The entries are independent of one another, so the compiler vectorises this loop.
     for i in range(n):
         for j in range(m):
             x[i, j], h[i, j] = primal(reg, rate_at(rate, i, j), z[i, j])
     for j in range(m):
         column[j] = -1.0
-    least = least_mu(n, m)
     worst = 0.0
     for i in range(n):
         r = -1.0
         for j in range(m):
             r += x[i, j]
-            column[j] += x[i, j]
+            column[j] += copies[i] * x[i, j]
         row[i] = r
-        worst = max(worst, r if r > 0.0 else min(mu[i] - least, -r))
+        worst = max(worst, r if r > 0.0 else min(mu[i] - w.least_mu, -r))
     for j in range(m):
         if not abs(column[j]) < math.inf:  # infinite or NaN
             return math.inf

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..kernels import Floats
+from ..kernels import Floats, Ints
 from .certified_solve import Solutions, make_solutions, solve_certified
-from .dual import make_workspace
+from .dual import MANY_ITEMS, make_workspace
 from .polytope import as_matrix
 from .regularizers import named
 
@@ -102,14 +102,37 @@ def leader(
     n, m = losses.shape
     rates = as_rate(rate, (n, m))
     reg, tol = named(regularizer), as_tolerance(tol)
-    found = make_solutions(1, n, m)
-    if warm is not None:
-        found.lam[0], found.mu[0] = _start_from(warm, (n, m))
-    stacked_rates = np.reshape(rates, (1, n, m) if np.ndim(rates) else 1)
-    solve_certified(reg, losses[None], stacked_rates, tol, warm is not None, 0, 1, make_workspace(n, m), found)
+    start = None if warm is None else _start_from(warm, (n, m))
+    first, row, copies = distinct_rows(losses, rates)
+    k = len(first)
+    found = make_solutions(1, k, m)
+    if start is not None:
+        found.lam[0], found.mu[0] = start[0], start[1][first]
+    stacked_rates = np.reshape(
+        rates[first] if isinstance(rates, np.ndarray) else rates, (1, k, m) if np.ndim(rates) else 1
+    )
+    work = make_workspace(k, m, copies)
+    solve_certified(reg, losses[first][None], stacked_rates, tol, warm is not None, 0, 1, np.arange(k), work, found)
     if not found.violation[0] <= tol:
         raise ConvergenceError(no_leader(found, 0, losses, rates, tol))
-    return Leader(found.marginals[0], found.lam[0], found.mu[0], float(found.gap[0]), int(found.steps[0]))
+    return Leader(found.marginals[0][row], found.lam[0], found.mu[0][row], float(found.gap[0]), int(found.steps[0]))
+
+
+def distinct_rows(loss: Floats, rate: float | Floats) -> tuple[Ints, Ints, Floats]:
+    """Return the first item of each distinct row of losses and rates, the row of each item, the items of each row.
+
+    Rows are compared if there are many items; if most of them differ, every item gets a row of its own.
+    """
+    n = len(loss)
+    alone = (np.arange(n), np.arange(n), np.ones(n))
+    if n < MANY_ITEMS:
+        return alone
+    both = np.hstack([loss, rate]) if isinstance(rate, np.ndarray) else loss
+    keys = both @ np.random.default_rng(0).random(both.shape[1])  # equal rows have equal keys, up to rounding
+    _, first, row, copies = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    if 2 * len(first) > n or not (both == both[first[row]]).all():
+        return alone
+    return first, row, copies.astype(np.float64)
 
 
 def no_leader(found: Solutions, k: int, loss: Floats, rate: float | Floats, tol: float) -> str:

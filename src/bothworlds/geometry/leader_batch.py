@@ -105,7 +105,8 @@ def leaders(
     found = make_solutions(b, n, m)
 
     def solve_from(start: int) -> None:
-        solve_certified(reg, stacked, each_rate, tol, False, start, min(start + chunk, b), make_workspace(n, m), found)
+        stop, work = min(start + chunk, b), make_workspace(n, m)
+        solve_certified(reg, stacked, each_rate, tol, False, start, stop, np.arange(n), work, found)
 
     workers = int(jobs or cores())
     chunk = max(LEAST_CHUNK, math.ceil(b / (CHUNKS * workers)))

@@ -11,15 +11,30 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..kernels import Floats, Ints, kernel, spliced_kernel
-from .dual import Workspace, make_workspace
+from .dual import MANY_ITEMS, Workspace, first_rows, make_workspace
 from .feasible import repair
 from .newton import climb, solve
 from .regularizers import slope
 from .sampling import Urn, draw, make_urn, prepare
 
-__all__ = ["Leading", "lead", "lead_afresh", "make_leading", "project", "ready", "reset", "show"]
+__all__ = [
+    "Leading",
+    "Rows",
+    "lead",
+    "lead_afresh",
+    "make_leading",
+    "project",
+    "ready",
+    "reset",
+    "separate",
+    "share_rows",
+    "show",
+    "show_marginals",
+    "worth_sharing",
+]
 
 
 class SolverEffort(NamedTuple):
@@ -30,8 +45,23 @@ class SolverEffort(NamedTuple):
     sweeps: Ints  # (1,) block-coordinate sweeps
 
 
+class Rows(NamedTuple):
+    """Which items share a row of losses and marginals: those that have learned nothing, if there are many items.
+
+    Items are in *places*. Place i < ``own`` has row i to itself; all places from ``own`` on share row ``own``.
+    """
+
+    own: Ints  # (1,) number of items with a row of their own
+    item: Ints  # (n,) item at each place
+    place: Ints  # (n,) place of each item
+
+
 class Leading(NamedTuple):
-    """The marginals of the next decision, and what the next update needs."""
+    """The marginals of the next decision, and what the next update needs.
+
+    Marginals, multipliers and workspace have a row for every item, in the order of items, unless items share a row
+    (``Rows``): then use ``by_item``.
+    """
 
     marginals: Floats  # (n, m) exactly feasible
     lam: Floats  # (m,) multipliers of the columns; the next solve starts from them
@@ -40,10 +70,23 @@ class Leading(NamedTuple):
     effort: SolverEffort
     urn: Urn
     work: Workspace
+    rows: Rows
+    sharing: bool  # whether items share a row until they have learned something
+
+    def by_item(self) -> Floats:
+        """Return the marginals (n, m) in the order of items."""
+        last = int(self.urn.n_rows[0]) - 1
+        if not self.sharing:
+            return self.marginals
+        return self.marginals[np.minimum(self.rows.place, last)]
 
 
-def make_leading(n: int, m: int, tolerance: float) -> Leading:
-    """Return uniform marginals for n items at m positions; ``reset`` sets the multipliers of a regulariser."""
+def make_leading(n: int, m: int, tolerance: float, *, sharing: bool = False) -> Leading:
+    """Return uniform marginals for n items at m positions; ``reset`` sets the multipliers of a regulariser.
+
+    With ``sharing``, all items share one row at first. A policy must then call ``separate`` before it changes the
+    losses of an item.
+    """
     leading = Leading(
         marginals=np.full((n, m), 1.0 / n),
         lam=np.zeros(m),
@@ -52,17 +95,72 @@ def make_leading(n: int, m: int, tolerance: float) -> Leading:
         effort=SolverEffort(*np.zeros((3, 1), np.int64)),
         urn=make_urn(n, m),
         work=make_workspace(n, m),
+        rows=Rows(np.array([0 if sharing else n]), np.arange(n), np.arange(n)),
+        sharing=sharing,
     )
-    prepare(leading.marginals, leading.urn)
+    start_sharing(leading)
+    prepare(leading.marginals[: rows_in_use(leading)], leading.urn)
     return leading
+
+
+def worth_sharing(n: int) -> bool:
+    """Whether n items are so many that items should share a row until they have learned something."""
+    return n >= MANY_ITEMS
+
+
+@kernel
+def start_sharing(leading: Leading) -> None:
+    """Let all items share one row, if items share rows at all."""
+    if leading.sharing:
+        leading.rows.own[0] = 0
+        leading.work.copies[0] = leading.rows.item.size
+
+
+@kernel
+def rows_in_use(leading: Leading) -> int:
+    """Return the number of distinct rows."""
+    return min(leading.rows.own[0] + 1, leading.rows.item.size)
+
+
+def share_rows(leading: Leading, shared: NDArray[np.bool_]) -> None:
+    """Let the items that are marked, which must have equal losses, share a row; all others get one of their own."""
+    rows, n = leading.rows, len(shared)
+    own = int(n - shared.sum())
+    rows.own[0] = own
+    rows.item[:] = np.argsort(shared, kind="stable")
+    rows.place[rows.item] = np.arange(n)
+    leading.work.copies[:own] = 1.0
+    leading.work.copies[own:] = n - own
+
+
+@kernel
+def separate(leading: Leading, i: int) -> None:
+    """Give item i a row of its own, with the multiplier of the row that it shared.
+
+    The marginals that are drawn do not change: before the next ``lead``, places that shared a row still share it.
+    """
+    own, item, place = leading.rows.own, leading.rows.item, leading.rows.place
+    row, n = own[0], item.size
+    if place[i] >= row:
+        other = item[row]
+        item[place[i]] = other
+        place[other] = place[i]
+        item[row] = i
+        place[i] = row
+        own[0] += 1
+        leading.work.copies[row] = 1.0
+        if own[0] < n:
+            leading.work.copies[own[0]] = n - own[0]
+            leading.mu[own[0]] = leading.mu[row]
 
 
 @kernel
 def reset(reg: Any, rate: float, leading: Leading) -> float:
     """Set uniform marginals and their multipliers at this rate; returns the z of these marginals."""
+    start_sharing(leading)
     n, m = leading.marginals.shape
     z = -slope(reg, 1.0 / n) / rate
-    for i in range(n):
+    for i in range(rows_in_use(leading)):
         leading.mu[i] = 0.0
         for j in range(m):
             leading.marginals[i, j] = 1.0 / n
@@ -73,10 +171,11 @@ def reset(reg: Any, rate: float, leading: Leading) -> float:
 
 @spliced_kernel
 def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
-    """Compute the leader for these losses; ``rate`` is a number or an array (n, m)."""
-    w, effort = leading.work, leading.effort
-    took = solve(reg, loss, rate, leading.lam, leading.mu, leading.tolerance, w)
-    repair(w.x, w.row, leading.marginals, w.rhs, w.trial_mu)
+    """Compute the leader for these losses (n, m); ``rate`` is a number, or an array (n, m) if no items share a row."""
+    k, effort = rows_in_use(leading), leading.effort
+    w = first_rows(leading.work, k)
+    took = solve(reg, loss, leading.rows.item, rate, leading.lam, leading.mu[:k], leading.tolerance, w)
+    repair(w.x, w.copies, w.row, leading.marginals[:k], w.rhs, w.trial_mu)
     effort.steps[0] += took.steps
     effort.most_steps[0] = max(effort.most_steps[0], took.steps)
     effort.sweeps[0] += took.sweeps
@@ -85,10 +184,11 @@ def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
 @kernel
 def lead_afresh(reg: Any, loss: Floats, rate: float, leading: Leading) -> None:
     """Compute the leader for arbitrary losses without a starting point, and prepare it for sampling."""
-    w = leading.work
-    climb(reg, loss, rate, leading.lam, leading.mu, leading.tolerance, False, w)
-    repair(w.x, w.row, leading.marginals, w.rhs, w.trial_mu)
-    prepare(leading.marginals, leading.urn)
+    k = rows_in_use(leading)
+    w = first_rows(leading.work, k)
+    climb(reg, loss, leading.rows.item, rate, leading.lam, leading.mu[:k], leading.tolerance, False, w)
+    repair(w.x, w.copies, w.row, leading.marginals[:k], w.rhs, w.trial_mu)
+    prepare(leading.marginals[:k], leading.urn)
 
 
 @spliced_kernel
@@ -116,12 +216,23 @@ def project(reg: Any, potential: Floats, rate: float, share: float, mixing: floa
 @spliced_kernel
 def ready(leading: Leading) -> None:
     """Prepare the marginals for sampling; call it once after ``reset``, ``lead`` or ``project``."""
-    prepare(leading.marginals, leading.urn)
+    prepare(leading.marginals[: rows_in_use(leading)], leading.urn)
 
 
 @spliced_kernel
-def show(leading: Any, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    """Draw a ranking from ``leading.marginals``, with ``leading.urn``; fill in its propensities."""
-    draw(leading.marginals, rng, leading.urn, ranking)
+def show(leading: Leading, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    """Draw a ranking, and fill in its propensities."""
+    k = leading.urn.n_rows[0]
+    draw(leading.marginals[:k], rng, leading.urn, ranking)
     for j in range(ranking.size):
-        propensity[j] = leading.marginals[ranking[j], j]
+        place = ranking[j]
+        propensity[j] = leading.marginals[min(place, k - 1), j]
+        ranking[j] = leading.rows.item[place]
+
+
+@spliced_kernel
+def show_marginals(marginals: Floats, urn: Urn, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    """Draw a ranking with marginals (n, m) for which the urn was prepared, and fill in its propensities."""
+    draw(marginals, rng, urn, ranking)
+    for j in range(ranking.size):
+        propensity[j] = marginals[ranking[j], j]

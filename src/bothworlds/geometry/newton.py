@@ -23,8 +23,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..kernels import Floats, inline_kernel, inner_kernel, kernel, spliced_kernel
-from .dual import Effort, Workspace, evaluate, least_mu, rate_at, set_z
+from ..kernels import Floats, Ints, inline_kernel, inner_kernel, kernel, spliced_kernel
+from .dual import Effort, Workspace, evaluate, rate_at, set_z
 from .sweeps import sweep_columns, sweep_rows
 
 __all__ = ["climb", "polish", "solve"]
@@ -42,14 +42,19 @@ STAGE_TOLERANCE = 1e-2  # violation at which an intermediate stage ends
 
 
 @kernel
-def solve(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
-    """Move (lam, mu) from a nearby start to the optimum; ``w.x`` holds the marginals there. Returns an Effort."""
-    set_z(loss, 1.0, lam, mu, w.z)
+def solve(reg: Any, loss: Floats, item: Ints, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
+    """Move (lam, mu) from a nearby start to the optimum; ``w.x`` holds the marginals there. Returns an Effort.
+
+    Row i of the workspace has the losses of ``item[i]``.
+    """
+    set_z(loss, item, 1.0, lam, mu, w.z)
     return iterate(reg, rate, lam, mu, tol, w)
 
 
 @spliced_kernel
-def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float, warm: bool, w: Workspace) -> Effort:
+def climb(
+    reg: Any, loss: Floats, item: Ints, rate: Any, lam: Floats, mu: Floats, tol: float, warm: bool, w: Workspace
+) -> Effort:
     """Find the optimum without a starting point: solve for scaled-down losses, then scale them up in stages.
 
     With losses far larger than 1/rate the problem is nearly a linear programme, and Newton's method converges from
@@ -58,10 +63,10 @@ def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float
     """
     scale = 1.0
     if not warm:
-        scale = easy_scale(loss, rate)
+        scale = easy_scale(loss, item, rate, w)
         lam[:] = 0.0
         mu[:] = 0.0
-    set_z(loss, scale, lam, mu, w.z)
+    set_z(loss, item, scale, lam, mu, w.z)
     if not warm:
         sweep_columns(reg, rate, lam, w)
     steps, sweeps = 0, 0
@@ -77,7 +82,7 @@ def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float
             lam[j] *= growth
         for i in range(mu.size):
             mu[i] *= growth
-        set_z(loss, scale, lam, mu, w.z)
+        set_z(loss, item, scale, lam, mu, w.z)
         for _ in range(3):
             sweep_rows(reg, rate, mu, w)
             sweep_columns(reg, rate, lam, w)
@@ -85,13 +90,15 @@ def climb(reg: Any, loss: Floats, rate: Any, lam: Floats, mu: Floats, tol: float
 
 
 @inner_kernel
-def easy_scale(loss: Floats, rate: Any) -> float:
+def easy_scale(loss: Floats, item: Ints, rate: Any, w: Workspace) -> float:
     """Return the factor of the losses, at most 1, with which Newton's method converges from a cold start."""
+    n, m = w.z.shape
     spread = 0.0
-    for j in range(loss.shape[1]):
+    for j in range(m):
         low, high = math.inf, -math.inf
-        for i in range(loss.shape[0]):
-            low, high = min(low, loss[i, j] * rate_at(rate, i, j)), max(high, loss[i, j] * rate_at(rate, i, j))
+        for i in range(n):
+            size = loss[item[i], j] * rate_at(rate, i, j)
+            low, high = min(low, size), max(high, size)
         spread = max(spread, high - low)
     return min(1.0, EASY / spread) if spread > 0.0 else 1.0
 
@@ -143,7 +150,7 @@ def newton_direction(mu: Floats, w: Workspace) -> None:
     """
     n, m = w.h.shape
     h, row, free, d_lam, d_mu = w.h, w.row, w.free, w.d_lam, w.d_mu
-    least = least_mu(n, m)
+    least = w.least_mu
     for i in range(n):
         free[i] = mu[i] > least or row[i] > 0.0
     for _ in range(MAX_EXCHANGES):
@@ -176,10 +183,10 @@ def assemble(mu: Floats, w: Workspace) -> None:
     """Assemble the Newton system of the columns: a Laplacian, an excess on its diagonal, a right-hand side.
 
     Eliminating a free row gives weights h_ij h_ik / sum_l h_il between columns; any other row adds h_ij to the excess.
-    On return ``d_mu`` holds 1 / sum_l h_il for the free rows.
+    Both count once for every item that the row stands for. On return ``d_mu`` holds 1 / sum_l h_il for the free rows.
     """
     n, m = w.h.shape
-    h, row, weights, excess, rhs = w.h, w.row, w.weights, w.excess, w.rhs
+    h, row, copies, weights, excess, rhs = w.h, w.row, w.copies, w.weights, w.excess, w.rhs
     for j in range(m):
         excess[j] = 0.0
         rhs[j] = w.column[j]
@@ -193,16 +200,16 @@ def assemble(mu: Floats, w: Workspace) -> None:
             inverse = 1.0 / total if total > VANISHED else 0.0
             w.d_mu[i] = inverse
             for j in range(m):
-                share = h[i, j] * inverse
+                share = copies[i] * h[i, j] * inverse
                 rhs[j] -= share * row[i]
                 for k in range(m):  # only one half is used, but a loop of full length is faster
                     weights[j, k] += share * h[i, k]
         else:
             for j in range(m):
-                excess[j] += h[i, j]
+                excess[j] += copies[i] * h[i, j]
             if mu[i] > 0.0:
                 for j in range(m):
-                    rhs[j] += h[i, j] * mu[i]
+                    rhs[j] += copies[i] * h[i, j] * mu[i]
 
 
 @inline_kernel
@@ -256,7 +263,7 @@ def try_step(reg: Any, rate: Any, mu: Floats, s: float, w: Workspace) -> float:
     """Evaluate the point at s times the Newton step; return its violation."""
     n, m = w.z.shape
     z, trial_z, trial_mu, d_lam, d_mu = w.z, w.trial_z, w.trial_mu, w.d_lam, w.d_mu
-    least = least_mu(n, m)
+    least = w.least_mu
     for i in range(n):
         step = max(s * d_mu[i], least - mu[i])
         trial_mu[i] = mu[i] + step
@@ -284,5 +291,5 @@ def rise(mu: Floats, s: float, w: Workspace) -> float:
     for j in range(w.d_lam.size):
         total += s * w.d_lam[j] * w.column[j]
     for i in range(mu.size):
-        total += (w.trial_mu[i] - mu[i]) * w.row[i]
+        total += w.copies[i] * (w.trial_mu[i] - mu[i]) * w.row[i]
     return total

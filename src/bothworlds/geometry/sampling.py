@@ -40,13 +40,17 @@ PEELS = 8  # seatings tried for every position before the rest is rounded
 class Urn(NamedTuple):
     """The bins and the first seating, made by ``prepare``, and the work arrays of a draw.
 
-    k bins, n items, m positions; column m is the slack of the bins.
+    k bins, n items, m positions; column m is the slack of the bins. If x has fewer than n rows, all remaining items
+    share its last one; a bin has an interval of them beside its own list of members.
     """
 
+    n_rows: Ints  # (1,) number of rows of x
     bins: Ints  # (1,) number of bins in use
     packed: Floats  # (k, m + 1) sum of the members of a bin
-    head: Ints  # (k,) first member of a bin
+    head: Ints  # (k,) first member of a bin with a row of its own, or -1
     following: Ints  # (n,) next member of the same bin, or -1
+    shared_from: Ints  # (k,) first member of a bin among the items that share a row
+    shared: Ints  # (k,) number of such members
     first: Ints  # (k,) the first seating: the column of every bin
     list: Ints  # (m,) the same, as the bin of every column
     weight: Floats  # (1,) of the first seating
@@ -62,10 +66,13 @@ def make_urn(n: int, m: int) -> Urn:
     """Allocate an urn for n x m marginals."""
     k = min(n, 2 * m + 1)
     return Urn(
+        n_rows=np.zeros(1, np.int64),
         bins=np.zeros(1, np.int64),
         packed=np.zeros((k, m + 1)),
         head=np.full(k, -1),
         following=np.full(n, -1),
+        shared_from=np.zeros(k, np.int64),
+        shared=np.zeros(k, np.int64),
         first=np.zeros(k, np.int64),
         list=np.zeros(m, np.int64),
         weight=np.zeros(1),
@@ -116,7 +123,7 @@ def sample_ranking(marginals: ArrayLike, rng: np.random.Generator) -> Ints:
         raise TypeError(f"rng must be a numpy.random.Generator; got {rng!r}")
     n, m = given.shape
     x = np.empty_like(given)
-    repair(given, given.sum(axis=1) - 1.0, x, np.empty(m), np.empty(n))
+    repair(given, np.ones(n), given.sum(axis=1) - 1.0, x, np.empty(m), np.empty(n))
     urn, ranking = make_urn(n, m), np.empty(m, np.int64)
     prepare(x, urn)
     draw(x, rng, urn, ranking)
@@ -125,8 +132,12 @@ def sample_ranking(marginals: ArrayLike, rng: np.random.Generator) -> Ints:
 
 @kernel
 def prepare(x: Floats, urn: Urn) -> None:
-    """Pack the rows of x into bins and compute the first seating; required once for every x."""
+    """Pack the rows of x into bins and compute the first seating; required once for every x.
+
+    If x has fewer rows than the urn has items, the items from its last row on share that row.
+    """
     m = x.shape[1]
+    urn.n_rows[0] = x.shape[0]
     k = pack(x, urn)
     urn.bins[0] = k
     for b in range(k):
@@ -150,13 +161,15 @@ def pack(x: Floats, urn: Urn) -> int:
     Returns the number of bins. Two bins that do not fit into one hold more than 1 together, so closed bins hold more
     than 1/2 each, and there are at most 2m of them.
     """
-    n, m = x.shape
+    rows, m = x.shape
     packed, head, following = urn.packed, urn.head, urn.following
     bins, bin_open = 0, 0
-    for i in range(n):
+    for i in range(rows):
         total = 0.0
         for j in range(m):
             total += x[i, j]
+        if i == rows - 1 and rows < following.size:
+            return pack_shared(x, i, total, bins, bin_open, urn)
         if bins > 0 and total <= packed[bin_open, m] + 0.01 * TINY:
             following[i] = head[bin_open]
             head[bin_open] = i
@@ -166,12 +179,49 @@ def pack(x: Floats, urn: Urn) -> int:
         else:
             head[bins] = i
             following[i] = -1
+            urn.shared[bins] = 0
             for j in range(m):
                 packed[bins, j] = x[i, j]
             packed[bins, m] = 1.0 - total
             if packed[bins, m] > packed[bin_open, m]:
                 bin_open = bins
             bins += 1
+    return bins
+
+
+@inner_kernel
+def pack_shared(x: Floats, row: int, total: float, bins: int, bin_open: int, urn: Urn) -> int:
+    """Put the items from ``row`` on, which share that row with sum ``total``, into bins by the same rule.
+
+    Bins take as many at a time as fit, so the work does not grow with the number of items.
+    """
+    m, n = x.shape[1], urn.following.size
+    packed = urn.packed
+    i = row
+    while i < n:
+        number = 0
+        if bins > 0:
+            room = packed[bin_open, m] + 0.01 * TINY
+            number = n - i if total * (n - i) <= room else int(room / total)
+        if number > 0:
+            if urn.shared[bin_open] == 0:
+                urn.shared_from[bin_open] = i
+            urn.shared[bin_open] += number
+            for j in range(m):
+                packed[bin_open, j] += number * x[row, j]
+            packed[bin_open, m] -= number * total
+            i += number
+        else:
+            urn.head[bins] = -1
+            urn.shared_from[bins] = i
+            urn.shared[bins] = 1
+            for j in range(m):
+                packed[bins, j] = x[row, j]
+            packed[bins, m] = 1.0 - total
+            if packed[bins, m] > packed[bin_open, m]:
+                bin_open = bins
+            bins += 1
+            i += 1
     return bins
 
 
@@ -196,7 +246,10 @@ def improve_seating(k: int, mass: Floats, seat: Ints) -> float:
 
 @kernel
 def draw(x: Floats, rng: Any, urn: Urn, ranking: Ints) -> None:
-    """Draw a ranking with marginals x, for which the urn was prepared; ``rng`` has a method ``random()``."""
+    """Draw a ranking with marginals x, for which the urn was prepared; ``rng`` has a method ``random()``.
+
+    If x has fewer rows than the urn has items, the items from its last row on have the marginals of that row.
+    """
     m = ranking.size
     if urn.weight[0] > 1.0 - TINY or bernoulli(rng, urn.weight[0], 1.0 - urn.weight[0]):
         for j in range(m):
@@ -262,14 +315,16 @@ def bernoulli(rng: np.random.Generator, a: float, b: float) -> bool:
 @inner_kernel
 def member(x: Floats, b: int, j: int, rng: np.random.Generator, urn: Urn) -> int:
     """Draw a member of bin b with probabilities proportional to the entries in column j."""
-    i = urn.head[b]
-    if urn.following[i] >= 0:
+    i, shared = urn.head[b], urn.shared[b]
+    if i >= 0 and (urn.following[i] >= 0 or shared > 0):
         left = rng.random() * urn.packed[b, j]
-        while urn.following[i] >= 0:
+        while i >= 0 and (urn.following[i] >= 0 or shared > 0):
             left -= x[i, j]
             if left < 0.0:
                 break
             i = urn.following[i]
+    if i < 0:
+        return urn.shared_from[b] + min(int(rng.random() * shared), shared - 1)
     return i
 
 

@@ -67,7 +67,8 @@ class Policy(ABC):
         The result has the shape (n_items, n_positions). Policies that follow a leader draw from it, so they know it.
         """
         leading = getattr(state, "leading", None)
-        return None if leading is None else leading.marginals
+        by_item = getattr(leading, "by_item", None)
+        return getattr(leading, "marginals", None) if by_item is None else by_item()
 
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Policy:
         """Return the policy for a subset: item ``items[i]`` becomes item i, position ``positions[j]`` position j.

@@ -9,10 +9,22 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
-from ..geometry.leader_state import Leading, lead, lead_afresh, make_leading, ready, reset, show
+from ..geometry.leader_state import (
+    Leading,
+    lead,
+    lead_afresh,
+    make_leading,
+    ready,
+    reset,
+    separate,
+    share_rows,
+    show,
+    worth_sharing,
+)
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints, kernel
 from .parts.epochs import Epochs, new_epoch
+from .parts.ledgers import never_shown_alike
 from .parts.settings import Restarting, number
 
 __all__ = ["FtrlPbm", "State", "learning_rate"]
@@ -83,13 +95,16 @@ class FtrlPbm(Restarting):
         number(self, "rate", above=0.0)
         number(self, "tolerance", above=0.0)
 
-    def start(self, shape: Shape) -> State:
+    def start(self, shape: Shape, sharing: bool | None = None) -> State:
+        """Return the initial state; ``sharing`` is whether items share a row of losses until they have one."""
         state = State(
             shape=shape,
             rate=float(self.rate),
             loss=np.zeros(shape),
             epochs=self.epochs(),
-            leading=make_leading(*shape, self.tolerance),
+            leading=make_leading(
+                *shape, self.tolerance, sharing=worth_sharing(shape.n_items) if sharing is None else sharing
+            ),
         )
         reset(Tsallis(), state.rate, state.leading)
         return state
@@ -99,6 +114,8 @@ class FtrlPbm(Restarting):
         state: State = self.init(*ledger.loss.shape)
         self.advance_epochs(state.epochs, ledger.rounds)
         state.loss[:] = ledger.loss
+        if state.leading.sharing:
+            share_rows(state.leading, never_shown_alike(ledger))
         if ledger.rounds:
             lead_afresh(Tsallis(), state.loss, learning_rate(state.rate, float(ledger.rounds)), state.leading)
         return state
@@ -118,7 +135,9 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     for j in range(ranking.size):
-        state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
+        if clicks[j] < 1.0:
+            separate(state.leading, ranking[j])
+            state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
     if new_epoch(state.epochs):
         state.loss[:] = 0.0
         reset(Tsallis(), state.rate, state.leading)

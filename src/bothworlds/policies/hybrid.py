@@ -9,10 +9,22 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
-from ..geometry.leader_state import Leading, lead, lead_afresh, make_leading, ready, reset, show
+from ..geometry.leader_state import (
+    Leading,
+    lead,
+    lead_afresh,
+    make_leading,
+    ready,
+    reset,
+    separate,
+    share_rows,
+    show,
+    worth_sharing,
+)
 from ..geometry.regularizers import Hybrid as Regularizer
 from ..kernels import Floats, Ints
 from .parts.epochs import Epochs, new_epoch
+from .parts.ledgers import never_shown_alike
 from .parts.settings import Restarting, choice, number
 
 __all__ = ["Hybrid"]
@@ -91,7 +103,8 @@ class Hybrid(Restarting):
         for setting in ("gamma", "rate", "tolerance"):
             number(self, setting, above=0.0)
 
-    def start(self, shape: Shape) -> State:
+    def start(self, shape: Shape, sharing: bool | None = None) -> State:
+        """Return the initial state; ``sharing`` is whether items share a row of losses until they have one."""
         state = State(
             shape=shape,
             # Stretching also subtracts a constant from every column of losses, which has no effect.
@@ -99,7 +112,9 @@ class Hybrid(Restarting):
             gamma=float(self.gamma),
             loss=np.zeros(shape),
             epochs=self.epochs(),
-            leading=make_leading(*shape, self.tolerance),
+            leading=make_leading(
+                *shape, self.tolerance, sharing=worth_sharing(shape.n_items) if sharing is None else sharing
+            ),
         )
         reset(Regularizer(state.gamma), state.rate, state.leading)
         return state
@@ -109,6 +124,8 @@ class Hybrid(Restarting):
         state: State = self.init(*ledger.loss.shape)
         self.advance_epochs(state.epochs, ledger.rounds)
         state.loss[:] = ledger.loss
+        if state.leading.sharing:
+            share_rows(state.leading, never_shown_alike(ledger))
         if ledger.rounds:
             lead_afresh(
                 Regularizer(state.gamma), state.loss, state.rate / math.sqrt(ledger.rounds + 1.0), state.leading
@@ -125,7 +142,9 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     reg = Regularizer(state.gamma)
     for j in range(ranking.size):
-        state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
+        if clicks[j] < 1.0:
+            separate(state.leading, ranking[j])
+            state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
     if new_epoch(state.epochs):
         state.loss[:] = 0.0
         reset(reg, state.rate, state.leading)

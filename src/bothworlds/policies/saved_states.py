@@ -6,7 +6,7 @@ as ``core.leaves`` gives it, to its array; the tables below list the paths that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,19 @@ _RENAMED: dict[str, str] = {
     **{f"desk.{name}": f"placement.{name}" for name in ("cost", "labels", "potential", "links")},
     **{f"planner.rival.{name}": f"planner.alternative.{name}" for name in _ALTERNATIVE},
 }
+# Path of a leaf that was added: its value for a state in which every item has a row of its own, from the
+# value in an initial state.
+_ADDED: dict[str, Callable[[Any], Any]] = {
+    "leading.sharing": lambda fresh: False,
+    "leading.rows.item": lambda fresh: np.arange(len(fresh)),
+    "leading.rows.place": lambda fresh: np.arange(len(fresh)),
+    "leading.work.copies": np.ones_like,
+    "leading.work.line_copies": np.zeros_like,
+    "leading.work.least_mu": lambda fresh: fresh,
+    "leading.urn.shared": np.zeros_like,
+    "leading.urn.shared_from": np.zeros_like,
+}
+_N_ITEMS = ("leading.rows.own", "leading.urn.n_rows")  # likewise, with the number of items as value
 
 
 def with_current_fields(saved: Mapping[str, NDArray[Any]], fresh: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
@@ -74,4 +87,12 @@ def with_current_fields(saved: Mapping[str, NDArray[Any]], fresh: Mapping[str, A
                     current[new] = entry.reshape(np.shape(fresh[new]) if new in fresh else np.shape(entry) or (1,))
         else:
             current[_RENAMED.get(path, path)] = value
-    return current
+    return _with_added_leaves(current, fresh)
+
+
+def _with_added_leaves(current: dict[str, NDArray[Any]], fresh: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """Return the leaves with those that the state of a policy with a leader did not have in earlier releases."""
+    added = {path: _ADDED[path](value) for path, value in fresh.items() if path in _ADDED}
+    if added:
+        added |= {path: np.array([len(fresh["leading.rows.item"])]) for path in _N_ITEMS}
+    return {path: np.asarray(value) for path, value in added.items()} | current
