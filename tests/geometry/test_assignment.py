@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import linear_sum_assignment
 
 from bothworlds.geometry import best_ranking
+from bothworlds.geometry.assignment import candidates
 from tests.geometry.problems import shapes
 from tests.reference.assignment import best_value_by_brute_force, value_of
 
@@ -44,7 +45,7 @@ def test_no_ranking_is_better(data):
     check_best(best_ranking(scores), scores, best_value_by_brute_force(scores))
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (2, 1), (6, 6), (9, 3), (30, 30), (40, 39), (200, 20), (1000, 3)])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 1), (6, 6), (9, 3), (30, 30), (40, 39), (200, 20), (1000, 3), (500, 30)])
 @pytest.mark.parametrize("kind", ["floats", "ties", "negative", "products", "huge and tiny"])
 def test_agrees_with_scipy(shape, kind):
     rng = np.random.default_rng([len(kind), *shape])
@@ -93,3 +94,24 @@ def test_the_greedy_ranking_is_caught():
         except AssertionError:
             caught += 1
     assert caught > 5
+
+
+@pytest.mark.parametrize("kind", ["floats", "ties"])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 1), (9, 3), (6, 6), (60, 8)])
+def test_candidates_are_the_best_of_every_position(shape, kind):
+    rng = np.random.default_rng([*shape, len(kind)])
+    scores = rng.random(shape) if kind == "floats" else rng.integers(0, 4, shape).astype(float)
+    expected = {int(i) for column in scores.T for i in np.argsort(-column, kind="stable")[: shape[1]]}
+    found = candidates(scores)
+    assert found.tolist() == sorted(expected)
+    assert value_of(found[best_ranking(scores[found])], scores) == pytest.approx(value_of(best_ranking(scores), scores))
+
+
+def test_too_few_candidates_are_caught():
+    """The best item of every position is not enough: here it is the same for all."""
+    scores = np.array([[9.0, 9.0], [8.0, 1.0], [1.0, 7.0], [0.0, 0.0]])
+    check_best(best_ranking(scores), scores, 17.0)
+    with pytest.raises(AssertionError, match=r"17\.0 is possible"):
+        check_best(np.array([2, 0]), scores, 17.0)
+    short = np.unique(np.argsort(-scores, axis=0)[:1])
+    assert len(short) < scores.shape[1] <= len(candidates(scores))

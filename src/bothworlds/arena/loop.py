@@ -99,11 +99,13 @@ class Simulation:
         advance(policy, state, 0, at_first[labels], source, totals)  # compiles, outside the measured time
         started = time.thread_time()
         reward, clicks = np.empty(len(marks)), np.empty(len(marks))
-        done = 0
+        done, last, seen = 0, None, at_first
         for k, mark in enumerate(marks.tolist()):
             for end, probabilities in self.world.pieces(done, mark):
                 _check_shape_of(probabilities, self.world)
-                advance(policy, state, end - done, probabilities[labels], source, totals)
+                if probabilities is not last or probabilities.flags.writeable:  # a writeable array may have changed
+                    last, seen = probabilities, probabilities[labels]
+                advance(policy, state, end - done, seen, source, totals)
                 report(end - done)
                 done = end
             reward[k], clicks[k] = totals

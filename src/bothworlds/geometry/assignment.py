@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..kernels import Floats, Ints, kernel
+from .dual import MANY_ITEMS
 from .polytope import as_matrix
 
-__all__ = ["assign", "best_ranking"]
+__all__ = ["assign", "best_ranking", "candidates"]
 
 
 def best_ranking(scores: ArrayLike) -> Ints:
@@ -41,9 +42,47 @@ def best_ranking(scores: ArrayLike) -> Ints:
     matrix = as_matrix(scores, "scores")
     n, m = matrix.shape
     ranking = np.empty(m, np.int64)
-    matrix = matrix / max(1.0, np.abs(matrix).max())  # keeps sums of scores finite
-    assign(-matrix, ranking, np.empty(n), np.empty(n), np.empty(m), np.empty((3, n), np.int64))
-    return ranking
+    items = candidates(matrix) if n >= MANY_ITEMS else np.arange(n)
+    cost = -(matrix[items] / max(1.0, matrix.max(), -matrix.min()))  # keeps sums of scores finite
+    k = len(items)
+    assign(cost, ranking, np.empty(k), np.empty(k), np.empty(m), np.empty((3, k), np.int64))
+    return items[ranking]
+
+
+def candidates(scores: Floats) -> Ints:
+    """Return the items, in increasing order, that are among the m best of some position, for scores (n, m).
+
+    The best ranking needs no others. If it has an item at a position that is not one of the m best there, one of these
+    m is not shown, since the other positions show m - 1 items at most; shown instead, it does not lower the sum.
+
+    >>> candidates(np.array([[0.9, 0.1], [0.8, 0.2], [0.5, 0.1], [0.1, 0.9]]))
+    array([0, 1, 3])
+    """
+    m = scores.shape[1]
+    best, least = np.full((m, m), -1), np.empty(m)
+    select_best(scores, best, least)
+    return np.unique(best)
+
+
+@kernel
+def select_best(scores: Floats, best: Ints, least: Floats) -> None:
+    """Fill row j of ``best`` (m, m) with the m items of the largest scores at position j, the best first.
+
+    Of items with equal scores the first is taken. ``least`` (m,) holds the smallest score selected at each position.
+    """
+    n, m = scores.shape
+    for j in range(m):
+        least[j] = -math.inf
+    for i in range(n):
+        for j in range(m):
+            if scores[i, j] > least[j]:
+                k = m - 1
+                while k > 0 and (best[j, k - 1] < 0 or scores[best[j, k - 1], j] < scores[i, j]):
+                    best[j, k] = best[j, k - 1]
+                    k -= 1
+                best[j, k] = i
+                if best[j, m - 1] >= 0:
+                    least[j] = scores[best[j, m - 1], j]
 
 
 @kernel

@@ -23,9 +23,9 @@ def as_matrix(value: ArrayLike, name: str) -> NDArray[np.float64]:
     n, m = matrix.shape
     if not 1 <= m <= n:
         raise ValueError(f"{name} must have at least one position and as many items; got shape {matrix.shape}")
-    bad = np.argwhere(~np.isfinite(matrix))
-    if len(bad):
-        i, j = bad[0]
+    finite = np.isfinite(matrix)
+    if not finite.all():
+        i, j = np.argwhere(~finite)[0]
         raise ValueError(f"{name} must be finite; got {matrix[i, j]} at item {i}, position {j}")
     return matrix
 
