@@ -93,7 +93,7 @@ def test_settings_reach_the_policy_and_its_label():
     made = policy("ftrl-pbm", rate=0.25)
     assert made.rate == 0.25
     assert made.label == "ftrl-pbm(rate=0.25)"
-    assert made.settings() == {"rate": 0.25, "tolerance": 1e-6, "restart": None}
+    assert made.settings() == {"rate": 0.25, "tolerance": 1e-6, "every": 1, "restart": None}
 
 
 def test_settings_cannot_be_changed_later():

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import Floats, Ints, kernel, spliced_kernel
+from ..kernels import Floats, Ints, inline_kernel, kernel, spliced_kernel
 from .dual import MANY_ITEMS, Workspace, first_rows, make_workspace
 from .feasible import repair
 from .newton import climb, solve
@@ -23,6 +23,7 @@ from .sampling import Urn, draw, make_urn, prepare
 __all__ = [
     "Leading",
     "Rows",
+    "is_due",
     "lead",
     "lead_afresh",
     "make_leading",
@@ -72,6 +73,7 @@ class Leading(NamedTuple):
     work: Workspace
     rows: Rows
     sharing: bool  # whether items share a row until they have learned something
+    every: int  # rounds from one leader to the next
 
     def by_item(self) -> Floats:
         """Return the marginals (n, m) in the order of items."""
@@ -81,10 +83,11 @@ class Leading(NamedTuple):
         return self.marginals[np.minimum(self.rows.place, last)]
 
 
-def make_leading(n: int, m: int, tolerance: float, *, sharing: bool = False) -> Leading:
+def make_leading(n: int, m: int, tolerance: float, *, every: int = 1, sharing: bool = False) -> Leading:
     """Return uniform marginals for n items at m positions; ``reset`` sets the multipliers of a regulariser.
 
-    With ``sharing``, all items share one row at first. A policy must then call ``separate`` before it changes the
+    ``every`` is the number of rounds from one leader to the next; a policy that has this setting asks ``is_due``. With
+    ``sharing``, all items share one row at first. A policy must then call ``separate`` before it changes the
     losses of an item.
     """
     leading = Leading(
@@ -97,6 +100,7 @@ def make_leading(n: int, m: int, tolerance: float, *, sharing: bool = False) -> 
         work=make_workspace(n, m),
         rows=Rows(np.array([0 if sharing else n]), np.arange(n), np.arange(n)),
         sharing=sharing,
+        every=int(every),
     )
     start_sharing(leading)
     prepare(leading.marginals[: rows_in_use(leading)], leading.urn)
@@ -167,6 +171,12 @@ def reset(reg: Any, rate: float, leading: Leading) -> float:
     for j in range(m):
         leading.lam[j] = z
     return z
+
+
+@inline_kernel
+def is_due(leading: Leading, rounds: float) -> bool:
+    """Whether a new leader is computed after so many rounds of the epoch."""
+    return leading.every == 1 or int(rounds) % leading.every == 0
 
 
 @spliced_kernel

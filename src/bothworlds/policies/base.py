@@ -103,7 +103,7 @@ class Policy(ABC):
 
         >>> import bothworlds
         >>> bothworlds.policy("ftrl-pbm").settings()
-        {'restart': None, 'rate': 0.5, 'tolerance': 1e-06}
+        {'restart': None, 'rate': 0.5, 'tolerance': 1e-06, 'every': 1}
         """
         return {field.name: getattr(self, field.name) for field in self._fields()}
 

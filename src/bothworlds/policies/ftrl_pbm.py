@@ -11,6 +11,7 @@ import numpy as np
 from ..core import Ledger, Shape, decides, learns
 from ..geometry.leader_state import (
     Leading,
+    is_due,
     lead,
     lead_afresh,
     make_leading,
@@ -25,7 +26,7 @@ from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints, kernel
 from .parts.epochs import Epochs, new_epoch
 from .parts.ledgers import never_shown_alike
-from .parts.settings import Restarting, number
+from .parts.settings import Restarting, number, whole
 
 __all__ = ["FtrlPbm", "State", "learning_rate"]
 
@@ -67,6 +68,9 @@ class FtrlPbm(Restarting):
         :math:`\eta_t = \text{rate} / \sqrt t`; the paper's is 1/2.
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
+    every
+        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
+        divided by its probabilities, so they stay unbiased. What this costs in regret is in docs/policies.md.
     restart
         Number of rounds after which everything is forgotten; None for never.
 
@@ -86,25 +90,27 @@ class FtrlPbm(Restarting):
 
     rate: float = 0.5
     tolerance: float = 1e-6
+    every: int = 1
 
     name = "ftrl-pbm"
     needs_propensity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        whole(self, "every", 1)
         number(self, "rate", above=0.0)
         number(self, "tolerance", above=0.0)
 
     def start(self, shape: Shape, sharing: bool | None = None) -> State:
-        """Return the initial state; ``sharing`` is whether items share a row of losses until they have one."""
+        """Return the initial state; ``sharing`` is whether items share a row until they have losses."""
+        if sharing is None:
+            sharing = worth_sharing(shape.n_items)
         state = State(
             shape=shape,
             rate=float(self.rate),
             loss=np.zeros(shape),
             epochs=self.epochs(),
-            leading=make_leading(
-                *shape, self.tolerance, sharing=worth_sharing(shape.n_items) if sharing is None else sharing
-            ),
+            leading=make_leading(*shape, self.tolerance, every=self.every, sharing=sharing),
         )
         reset(Tsallis(), state.rate, state.leading)
         return state
@@ -141,8 +147,10 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     if new_epoch(state.epochs):
         state.loss[:] = 0.0
         reset(Tsallis(), state.rate, state.leading)
-    else:
+    elif is_due(state.leading, state.epochs.rounds[0]):
         # The leader for the next round, t = rounds + 1, from the multipliers of this one.
         eta = learning_rate(state.rate, state.epochs.rounds[0])
         lead(Tsallis(), state.loss, eta, state.leading)
+    else:
+        return
     ready(state.leading)

@@ -11,6 +11,7 @@ import numpy as np
 from ..core import Ledger, Shape, decides, learns
 from ..geometry.leader_state import (
     Leading,
+    is_due,
     lead,
     lead_afresh,
     make_leading,
@@ -25,7 +26,7 @@ from ..geometry.regularizers import Hybrid as Regularizer
 from ..kernels import Floats, Ints
 from .parts.epochs import Epochs, new_epoch
 from .parts.ledgers import never_shown_alike
-from .parts.settings import Restarting, choice, number
+from .parts.settings import Restarting, choice, number, whole
 
 __all__ = ["Hybrid"]
 
@@ -73,6 +74,9 @@ class Hybrid(Restarting):
         :math:`\eta_t = \text{rate} / \sqrt t`.
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
+    every
+        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
+        divided by its probabilities, so they stay unbiased. What this costs in regret is in docs/policies.md.
     restart
         Number of rounds after which everything is forgotten; None for never.
 
@@ -93,18 +97,22 @@ class Hybrid(Restarting):
     gamma: float = 1.0
     rate: float = 1.0
     tolerance: float = 1e-6
+    every: int = 1
 
     name = "hybrid"
     needs_propensity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        whole(self, "every", 1)
         choice(self, "losses", ("plain", "shifted"))
         for setting in ("gamma", "rate", "tolerance"):
             number(self, setting, above=0.0)
 
     def start(self, shape: Shape, sharing: bool | None = None) -> State:
-        """Return the initial state; ``sharing`` is whether items share a row of losses until they have one."""
+        """Return the initial state; ``sharing`` is whether items share a row until they have losses."""
+        if sharing is None:
+            sharing = worth_sharing(shape.n_items)
         state = State(
             shape=shape,
             # Stretching also subtracts a constant from every column of losses, which has no effect.
@@ -112,9 +120,7 @@ class Hybrid(Restarting):
             gamma=float(self.gamma),
             loss=np.zeros(shape),
             epochs=self.epochs(),
-            leading=make_leading(
-                *shape, self.tolerance, sharing=worth_sharing(shape.n_items) if sharing is None else sharing
-            ),
+            leading=make_leading(*shape, self.tolerance, every=self.every, sharing=sharing),
         )
         reset(Regularizer(state.gamma), state.rate, state.leading)
         return state
@@ -148,6 +154,8 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     if new_epoch(state.epochs):
         state.loss[:] = 0.0
         reset(reg, state.rate, state.leading)
-    else:
+    elif is_due(state.leading, state.epochs.rounds[0]):
         lead(reg, state.loss, state.rate / math.sqrt(state.epochs.rounds[0] + 1.0), state.leading)
+    else:
+        return
     ready(state.leading)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..core import Shape
 from .lbinfv import Plan, State, make_state
-from .parts.settings import Planning, number
+from .parts.settings import Planning, number, whole
 
 __all__ = ["Lbinf"]
 
@@ -48,6 +48,9 @@ class Lbinf(Planning):
         :math:`\gamma`; the logarithm of the horizon (at least 1) if None.
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
+    every
+        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
+        divided by its probabilities, so they stay unbiased. What this costs in regret is in docs/policies.md.
     horizon
         Number of rounds to plan for; ``play`` fills it in. None for the doubling trick, which starts with 1024.
     restart
@@ -70,6 +73,7 @@ class Lbinf(Planning):
     guess: float = 0.25
     gamma: float | None = None
     tolerance: float = 1e-6
+    every: int = 1
 
     name = "lbinf"
     needs = ("horizon",)
@@ -77,6 +81,7 @@ class Lbinf(Planning):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        whole(self, "every", 1)
         number(self, "step", above=0.0, below=1.0)
         number(self, "guess", above=0.0, below=1.0, closed="[]")
         number(self, "tolerance", above=0.0)
@@ -87,4 +92,4 @@ class Lbinf(Planning):
         plan = Plan(
             level=0.0, gamma=float(self.gamma or 0.0), first=2.0, guess=float(self.guess), step=float(self.step)
         )
-        return make_state(shape, plan, self.epochs(), self.tolerance)
+        return make_state(shape, plan, self.epochs(), self.tolerance, self.every)

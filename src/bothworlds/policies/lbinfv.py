@@ -9,11 +9,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.leader_state import Leading, lead, make_leading, ready, reset, show
+from ..geometry.leader_state import Leading, is_due, lead, make_leading, ready, reset, show
 from ..geometry.regularizers import HybridBarrier
 from ..kernels import Floats, Ints, kernel
 from .parts.epochs import Epochs, new_epoch
-from .parts.settings import Planning, choice, number
+from .parts.settings import Planning, choice, number, whole
 
 __all__ = ["Lbinfv", "Plan", "State", "make_state"]
 
@@ -82,6 +82,9 @@ class Lbinfv(Planning):
         :math:`\gamma`; the logarithm of the horizon (at least 1) if None.
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
+    every
+        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
+        divided by its probabilities, so they stay unbiased. What this costs in regret is in docs/policies.md.
     horizon
         Number of rounds to plan for; ``play`` fills it in. None for the doubling trick, which starts with 1024.
     restart
@@ -107,6 +110,7 @@ class Lbinfv(Planning):
     eps: float = 0.2
     gamma: float | None = None
     tolerance: float = 1e-6
+    every: int = 1
 
     name = "lbinfv"
     needs = ("horizon",)
@@ -114,6 +118,7 @@ class Lbinfv(Planning):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        whole(self, "every", 1)
         choice(self, "prediction", ("ls", "gd"))
         number(self, "step", above=0.0, below=1.0)
         number(self, "eps", above=0.0)
@@ -124,13 +129,14 @@ class Lbinfv(Planning):
     def start(self, shape: Shape) -> State:
         step = 0.0 if self.prediction == "ls" else float(self.step)
         plan = Plan(level=1.0, gamma=float(self.gamma or 0.0), first=(1.0 + self.eps) ** 2, guess=0.5, step=step)
-        return make_state(shape, plan, self.epochs(), self.tolerance)
+        return make_state(shape, plan, self.epochs(), self.tolerance, self.every)
 
 
-def make_state(shape: Shape, plan: Plan, epochs: Epochs, tolerance: float) -> State:
+def make_state(shape: Shape, plan: Plan, epochs: Epochs, tolerance: float, every: int) -> State:
     """Return the initial state of LBINF or LBINFV."""
     loss, predicted, shown, spread, rates, sums = np.zeros((6, *shape))
-    state = State(shape, plan, loss, predicted, shown, spread, rates, epochs, make_leading(*shape, tolerance), sums)
+    leading = make_leading(*shape, tolerance, every=every)
+    state = State(shape, plan, loss, predicted, shown, spread, rates, epochs, leading, sums)
     begin(state)
     return state
 
@@ -158,11 +164,13 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         predicted[i, j] += error * (plan.step if plan.step > 0.0 else 1.0 / (state.shown[i, j] + 1.0))
     if new_epoch(state.epochs):
         begin(state)
-    else:
+    elif is_due(state.leading, state.epochs.rounds[0]):
         for i in range(n):
             for j in range(m):
                 sums[i, j] = loss[i, j] + predicted[i, j]
         lead(HybridBarrier(gamma, plan.level * (1.0 + gamma)), sums, state.rates, state.leading)
+    else:
+        return
     ready(state.leading)
 
 

@@ -56,6 +56,7 @@ _RENAMED: dict[str, str] = {
 # Path of a leaf that was added: its value for a state in which every item has a row of its own, from the
 # value in an initial state.
 _ADDED: dict[str, Callable[[Any], Any]] = {
+    "leading.every": lambda fresh: fresh,
     "leading.sharing": lambda fresh: False,
     "leading.rows.item": lambda fresh: np.arange(len(fresh)),
     "leading.rows.place": lambda fresh: np.arange(len(fresh)),

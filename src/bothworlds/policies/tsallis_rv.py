@@ -9,11 +9,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.leader_state import Leading, lead, make_leading, ready, reset, show
+from ..geometry.leader_state import Leading, is_due, lead, make_leading, ready, reset, show
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints
 from .parts.epochs import Epochs, new_epoch
-from .parts.settings import Restarting, number
+from .parts.settings import Restarting, number, whole
 
 __all__ = ["TsallisRv"]
 
@@ -62,6 +62,9 @@ class TsallisRv(Restarting):
         far in one round that the solver needs more steps; the result is still correct.
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
+    every
+        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
+        divided by its probabilities, so they stay unbiased. What this costs in regret is in docs/policies.md.
     restart
         Number of rounds after which everything is forgotten; None for never.
 
@@ -87,12 +90,14 @@ class TsallisRv(Restarting):
     baseline: float = 0.5
     threshold: float = 16.0
     tolerance: float = 1e-6
+    every: int = 1
 
     name = "tsallis-rv"
     needs_propensity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        whole(self, "every", 1)
         number(self, "rate", above=0.0)
         number(self, "baseline", above=0.0, below=1.0, closed="[]")
         number(self, "threshold", above=0.0, closed="[")
@@ -106,7 +111,7 @@ class TsallisRv(Restarting):
             threshold=float(self.threshold),
             loss=np.zeros(shape),
             epochs=self.epochs(),
-            leading=make_leading(*shape, self.tolerance),
+            leading=make_leading(*shape, self.tolerance, every=self.every),
         )
         reset(Tsallis(), state.rate, state.leading)
         return state
@@ -132,6 +137,8 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     if new_epoch(state.epochs):
         loss[:] = 0.0
         reset(Tsallis(), state.rate, state.leading)
-    else:
+    elif is_due(state.leading, state.epochs.rounds[0]):
         lead(Tsallis(), loss, state.rate / math.sqrt(state.epochs.rounds[0] + 1.0), state.leading)
+    else:
+        return
     ready(state.leading)
