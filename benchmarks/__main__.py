@@ -23,6 +23,7 @@ DEFAULT = {
     "policies": "policy_rounds",
     "sampling": "ranking_draw",
     "batches": "leader_batch",
+    "growth": "catalogue_growth",
     "fitting": "model_fit",
     "start": "startup_time",
     "counting": "click_log_counts",
