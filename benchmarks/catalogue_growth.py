@@ -26,7 +26,7 @@ ITEMS = (10, 100, 1_000, 10_000, 100_000)  # at 10 positions
 POSITIONS = (2, 5, 10, 20, 50)  # at 1,000 items
 FITTED_FROM = 100  # items from which on exponents are fitted; with fewer, constant costs dominate
 BUDGET = 1.0  # seconds of processor time per measurement
-MOST_ROUNDS = 1_000
+MOST_ROUNDS = 1_000  # so "first rounds" are at most so many
 REPEATS = 3
 FIGURE = Path("out/growth.png")
 
@@ -129,6 +129,8 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
                 sizes, costs = [row[key] for row in chosen], [row["µs per round"] for row in chosen]
                 panel.plot(sizes, costs, style, marker="o", markersize=3, color=colour, label=f"{phase}, every={every}")
             panel.set(xscale="log", yscale="log", xlabel=varied, ylabel="µs per round")
+            panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+            panel.minorticks_off()
         panels.flat[0].set_title("10 positions")
         panels.flat[1].set_title("1,000 items")
         panels.flat[0].legend(frameon=False, fontsize=6)
