@@ -16,7 +16,7 @@ from tests.geometry.problems import compiled_only
 from tests.reference.regularizers import NAMES
 
 pytestmark = compiled_only
-SHAPES = [(MANY_ITEMS, 1), (700, 4), (1500, 10)]
+SHAPES = [(MANY_ITEMS, 1), (700, 4), (1200, 6)]
 SAME = 1e-9
 
 
