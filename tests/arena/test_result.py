@@ -38,7 +38,7 @@ def test_a_result_records_what_was_played():
     )
     assert result.policy == "ftrl-pbm(rate=0.25)"
     assert result.world == "paper/stochastic(gap=0.01)"
-    assert result.settings == {"rate": 0.25, "tolerance": 1e-6, "restart": None}
+    assert result.settings == {"rate": 0.25, "tolerance": 1e-6, "every": 1, "restart": None}
     assert result.seed == 8
     assert "ftrl-pbm(rate=0.25)" in repr(result)
 

@@ -270,7 +270,7 @@ def check_provenance(how):
     assert {"numba", "scipy"} <= how["versions"].keys()
     plays = how["plays"]
     assert [play["policy"] for play in plays] == ["uniform", "ftrl-pbm"]
-    assert plays[1]["settings"] == {"rate": 0.5, "tolerance": 1e-6, "restart": None}
+    assert plays[1]["settings"] == {"rate": 0.5, "tolerance": 1e-6, "every": 1, "restart": None}
     for play in plays:
         assert play["world"] == "paper/periodic-both(phase=50)"
         assert (play["seed"], play["replications"], play["rounds"]) == (4, 3, 200)
