@@ -1,8 +1,7 @@
 """Tests that ``make check`` leaves out.
 
-Tests of more than about a second of processor time are listed here, files by their path in ``tests/`` and tests by
-name, so that one place holds what was measured (``pytest --durations=60``). A test may carry the mark ``slow`` in its
-own file instead.
+Tests of more than about a second of processor time are listed here, files by their path and tests by name, so that one
+place holds what was measured (``pytest --durations=60``). A test may carry the mark ``slow`` in its own file instead.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ __all__ = ["SLOW_FILES", "SLOW_TESTS"]
 # Files that start processes, or compute a result that takes seconds for all of their tests.
 SLOW_FILES = frozenset(
     {
-        "clicks/fitting/test_identification.py",
-        "clicks/offpolicy/test_estimator_statistics.py",
-        "clicks/offpolicy/test_replay.py",
-        "experiments/test_fitted_world.py",
-        "experiments/test_reproduce.py",
-        "geometry/test_leader_certificates.py",
-        "geometry/test_leader_twins.py",
-        "geometry/test_sampling.py",
-        "serve/engine/test_absent_items.py",
-        "serve/http/test_benchmark.py",
-        "serve/http/test_real_engine.py",
-        "serve/ops/test_run.py",
-        "test_kernels.py",
+        "tests/clicks/fitting/test_identification.py",
+        "tests/clicks/offpolicy/test_estimator_statistics.py",
+        "tests/clicks/offpolicy/test_replay.py",
+        "tests/experiments/test_fitted_world.py",
+        "tests/experiments/test_reproduce.py",
+        "tests/geometry/test_leader_certificates.py",
+        "tests/geometry/test_leader_twins.py",
+        "tests/geometry/test_sampling.py",
+        "tests/serve/engine/test_absent_items.py",
+        "tests/serve/http/test_benchmark.py",
+        "tests/serve/http/test_real_engine.py",
+        "tests/serve/ops/test_run.py",
+        "tests/test_kernels.py",
     }
 )
 

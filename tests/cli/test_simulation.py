@@ -569,13 +569,13 @@ def test_a_closed_pipe_ends_the_program_silently():
 
 def test_our_warnings_are_sentences_and_others_are_unchanged(capsys):
     from bothworlds.arena.fonts import FigureWarning
-    from bothworlds.cli.common import plainly
+    from bothworlds.cli.common import one_line_errors
 
     def command():
         warnings.warn("names are codes", FigureWarning, stacklevel=1)
         warnings.warn("theirs", UserWarning, stacklevel=1)
 
     with pytest.warns(UserWarning, match="theirs") as caught:
-        plainly(command)()
+        one_line_errors(command)()
     assert capsys.readouterr().err == "warning: names are codes\n"
     assert len(caught) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import bothworlds
-from tests.policies.test_reference_numbers import ROUNDS, WORLDS, agrees
+from tests.policies.test_reference_numbers import ROUNDS, SEEDS, WORLDS, agrees
 
 # Mean and error of 3 seeds, of 2 for hybrid and lbinfv.
 REFERENCE = {
@@ -39,4 +39,4 @@ REFERENCE = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "world"), [(name, world) for name, known in REFERENCE.items() for world in known])
 def test_a_policy_earns_what_its_prototype_earned(name, world):
-    assert agrees(bothworlds.play(name, WORLDS[world], ROUNDS, seeds=10), *REFERENCE[name][world])
+    assert agrees(bothworlds.play(name, WORLDS[world], ROUNDS, seeds=SEEDS), *REFERENCE[name][world])

@@ -29,8 +29,8 @@ __all__ = [
     "column_names",
     "console",
     "count",
+    "one_line_errors",
     "parse",
-    "plainly",
     "policy_of",
     "print_stopped",
     "warn",
@@ -52,7 +52,7 @@ app = typer.Typer(
 )
 
 
-def plainly(command: F) -> F:
+def one_line_errors(command: F) -> F:
     """Decorate a command: errors are printed in one line without a traceback, and warnings as sentences.
 
     ValueError, ImportError and OSError end the program with status 2, Ctrl+C with 130, a closed pipe with 141.
