@@ -9,7 +9,7 @@ import pytest
 import bothworlds
 
 ROUNDS = 200_000
-SEEDS = 4  # one more than the prototypes had: more would not make the difference more precise
+SEEDS = 4  # one more than the prototypes had, whose error limits the precision of the comparison
 WORLDS = {
     "stochastic": bothworlds.world("paper/stochastic"),
     "stochastic, gap 0.01": bothworlds.world("paper/stochastic", gap=0.01),

@@ -78,7 +78,8 @@ class Keyring:
         authorization = header(scope, b"authorization").decode("latin-1")
         if not authorization and public:
             return PUBLIC
-        return await self.authenticate(authorization.removeprefix("Bearer "), role)
+        scheme, _, key = authorization.partition(" ")  # names of schemes are case-insensitive
+        return await self.authenticate(key if scheme.lower() == "bearer" else authorization, role)
 
     async def allows(self, scope: Scope, role: Role) -> bool:
         """Return whether the request is allowed to act in this role."""
