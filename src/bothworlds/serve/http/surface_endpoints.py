@@ -199,7 +199,7 @@ def _stale(current: Surface | None) -> str:
 
 
 def _dated(segment: SegmentView) -> dict[str, Any]:
-    """Returns the segment with its times as RFC 3339."""
+    """Return the segment with its times as RFC 3339."""
     used_at, expires_at = (None if at is None else rfc3339(at) for at in (segment["used_at"], segment["expires_at"]))
     return {**segment, "used_at": used_at, "expires_at": expires_at}
 
