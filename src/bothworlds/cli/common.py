@@ -66,12 +66,14 @@ def one_line_errors(command: F) -> F:
         except BrokenPipeError:  # the reader, such as head, has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
-        except (ValueError, ImportError, OSError) as error:
-            if interrupted():  # an interrupted import may raise another exception
-                _stop()
-            _fail(str(error))
         except KeyboardInterrupt:
             _stop()
+        except Exception as error:
+            if interrupted():  # an interrupted import or compilation may raise any exception
+                _stop()
+            if not isinstance(error, ValueError | ImportError | OSError):
+                raise
+            _fail(str(error))
 
     return cast(F, run)
 
