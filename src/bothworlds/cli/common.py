@@ -29,8 +29,8 @@ __all__ = [
     "column_names",
     "console",
     "count",
+    "one_line_errors",
     "parse",
-    "plainly",
     "policy_of",
     "print_stopped",
     "warn",
@@ -52,7 +52,7 @@ app = typer.Typer(
 )
 
 
-def plainly(command: F) -> F:
+def one_line_errors(command: F) -> F:
     """Decorate a command: errors are printed in one line without a traceback, and warnings as sentences.
 
     ValueError, ImportError and OSError end the program with status 2, Ctrl+C with 130, a closed pipe with 141.
@@ -66,12 +66,14 @@ def plainly(command: F) -> F:
         except BrokenPipeError:  # the reader, such as head, has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
-        except (ValueError, ImportError, OSError) as error:
-            if interrupted():  # an interrupted import may raise another exception
-                _stop()
-            _fail(str(error))
         except KeyboardInterrupt:
             _stop()
+        except Exception as error:
+            if interrupted():  # an interrupted import or compilation may raise any exception
+                _stop()
+            if not isinstance(error, ValueError | ImportError | OSError):
+                raise
+            _fail(str(error))
 
     return cast(F, run)
 

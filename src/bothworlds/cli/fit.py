@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import app, check_outputs, column_names, plainly
+from .common import app, check_outputs, column_names, one_line_errors
 from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @app.command("fit")
-@plainly
+@one_line_errors
 def fit_log(
     log: Files,
     format: Format = None,

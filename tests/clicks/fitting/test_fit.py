@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bothworlds.clicks import Counts, fit, read
 from bothworlds.clicks.fitting.intervals import no_intervals
-from bothworlds.clicks.fitting.optimiser import make_workspace
+from bothworlds.clicks.fitting.optimiser import make_fits
 from bothworlds.statistics.rank_one.fit import fit_em, fit_newton
 from tests.clicks.logs import generated
 from tests.reference.position_based import maximum
@@ -187,8 +187,8 @@ def test_pairs_that_were_never_shown_cost_no_work_and_change_nothing(impressions
     counts = generated(1, 400, 20, impressions, seed=6, share=0.15)
     benches = []
     monkeypatch.setattr(
-        "bothworlds.clicks.fitting.fit.make_workspace",
-        lambda design: benches.append(make_workspace(design)) or benches[-1],
+        "bothworlds.clicks.fitting.fit.make_fits",
+        lambda design: benches.append(make_fits(design)) or benches[-1],
     )
     monkeypatch.setattr(
         "bothworlds.clicks.fitting.fit.delta_intervals", no_intervals

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 import numpy as np
 
 from ...kernels import Floats
-from ...statistics.rank_one.batch import Bench
+from ...statistics.rank_one.batch import GroupFits
 from ...worlds.settings import whole
 from ..log import counts as count_log
 from ..model.model import Components, Model, Models
@@ -24,7 +24,7 @@ from ..model.perplexity import ModelArrays
 from ..model.uncertainty import Spread, typical_errors
 from .design import Connectivity, Design, connectivity_of, design_of, smoothed
 from .intervals import bootstrap_intervals, delta_intervals, no_intervals
-from .optimiser import Settings, log_likelihoods, make_workspace, maximise
+from .optimiser import Settings, log_likelihoods, make_fits, maximise
 from .warnings import fit_warnings
 
 __all__ = ["fit"]
@@ -59,7 +59,7 @@ class _Fitted(NamedTuple):
     design: Design
     links: Connectivity
     settings: Settings
-    bench: Bench
+    fits: GroupFits
     parameters: tuple[Floats, Floats, Floats]  # attraction, examination, log-likelihoods
     spreads: tuple[Spread, Spread]  # of items and positions
     origin: str
@@ -153,11 +153,11 @@ def fit(
     )
     design = design_of(counts, per_query)
     links = connectivity_of(smoothed(design, settings.prior))
-    bench = make_workspace(design)
+    fits = make_fits(design)
     with np.errstate(invalid="ignore"):  # groups without clicks have no normal form
-        maximise(design, links, settings, bench)
-    spreads = _spreads(standard_errors, replications, seed)(design, links, settings, bench)
-    fitted = _Fitted(design, links, settings, bench, _parameters(design, links, bench), spreads, counts.origin)
+        maximise(design, links, settings, fits)
+    spreads = _spreads(standard_errors, replications, seed)(design, links, settings, fits)
+    fitted = _Fitted(design, links, settings, fits, _parameters(design, links, fits), spreads, counts.origin)
     return _models(fitted) if per_query else _model(fitted, 0)
 
 
@@ -186,13 +186,13 @@ def _spreads(standard_errors: str | None, replications: int, seed: int) -> Calla
     return delta_intervals if standard_errors == "delta" else no_intervals
 
 
-def _parameters(design: Design, links: Connectivity, bench: Bench) -> tuple[Floats, Floats, Floats]:
+def _parameters(design: Design, links: Connectivity, fits: GroupFits) -> tuple[Floats, Floats, Floats]:
     """Attraction, examination and log-likelihoods; NaN for items never shown and positions without a component."""
-    attraction, examination = np.exp(bench.a), np.exp(bench.b)
+    attraction, examination = np.exp(fits.a), np.exp(fits.b)
     attraction[design.shown.sum(axis=1) == 0.0] = np.nan
     examination[links.of_positions < 0] = np.nan
     with np.errstate(invalid="ignore"):
-        return attraction, examination, log_likelihoods(design, bench)
+        return attraction, examination, log_likelihoods(design, fits)
 
 
 def _models(fitted: _Fitted) -> Models:
@@ -203,8 +203,8 @@ def _models(fitted: _Fitted) -> Models:
     arrays = ModelArrays(*labels, attraction, design.group, examination, links.of_rows, links.of_positions)
     totals = {
         "log_likelihood": likelihood,
-        "iterations": fitted.bench.iterations,
-        "converged": fitted.bench.converged == 1,
+        "iterations": fitted.fits.iterations,
+        "converged": fitted.fits.converged == 1,
         "identified": fitted.links.identified,
         "error": typical_errors(fitted.spreads[1].error, examination),
     }
@@ -222,8 +222,8 @@ def _model(fitted: _Fitted, g: int) -> Model:
         attraction=attraction[rows],
         examination=examination[g],
         log_likelihood=float(likelihood[g]),
-        iterations=int(fitted.bench.iterations[g]),
-        converged=bool(fitted.bench.converged[g]),
+        iterations=int(fitted.fits.iterations[g]),
+        converged=bool(fitted.fits.converged[g]),
         identified=bool(links.identified[g]),
         components=Components(links.of_rows[rows], links.of_positions[g]),
         warnings=(),

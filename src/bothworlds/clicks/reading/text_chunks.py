@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Ints
-from ...progress import Report
+from ...progress import ReportProgress
 from .bad_input import MAX_EXAMPLES
 from .file_format import BOM, decompression_errors, import_extra
 from .layouts import TextLayout
@@ -99,7 +99,7 @@ def query_key(query: str) -> int:
     return int(number) * REGIONS + int(region)
 
 
-def chunks(span: Span, cut: Callable[[bytes], int], report: Report | None = None) -> Iterator[bytes]:
+def chunks(span: Span, cut: Callable[[bytes], int], report: ReportProgress | None = None) -> Iterator[bytes]:
     """Yield the text of a span in chunks that end between sessions.
 
     ``cut`` returns the offset of the last session of a text; ``report`` receives the bytes read since its last call.

@@ -157,7 +157,7 @@ class Service:
 
     async def _rank_feedback_reply(self, scope: Scope, receive: Receive, route: str, path: str) -> Reply:
         self._check_keyless_request(scope, cors_endpoint=True)
-        if route is FEEDBACK:
+        if route == FEEDBACK:
             return await self._rank_feedback.feedback(scope, receive)
         surface = percent_decoded(path[len(RANK_PREFIX) : -len(RANK_SUFFIX)])
         return await self._rank_feedback.rank(scope, receive, surface)
