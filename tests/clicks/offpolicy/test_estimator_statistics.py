@@ -10,13 +10,12 @@ import pytest
 from bothworlds.clicks import evaluate
 from tests.clicks.evaluation_logs import as_log, as_marginals, logging_policy, pages
 
-REPLICATIONS = 60
-PAGES = 2500
+REPLICATIONS = 100
+PAGES = 1500
 TARGET = np.array([[0.7, 0.1], [0.2, 0.6], [0.1, 0.2], [0.0, 0.1]])
 POSITION_BASED = np.outer([0.5, 0.35, 0.25, 0.1], [1.0, 0.6])
 OF_ANOTHER_FORM = np.array([[0.1, 0.5], [0.5, 0.1], [0.3, 0.3], [0.05, 0.6]])  # some like it lower down
 WORLDS = {"position-based": POSITION_BASED, "of another form": OF_ANOTHER_FORM}
-COVERED = 0.95 - 4.0 * np.sqrt(0.95 * 0.05 / REPLICATIONS)  # of 95% intervals, less 4 standard errors
 MOODS = {"position-based": 0.0, "of another form": 0.6}  # which tie the positions of a page together
 
 
@@ -66,7 +65,7 @@ def test_the_direct_method_is_wrong_where_its_model_is():
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("name", ["ips", "snips", "clipped", "dr"])
 def test_intervals_cover_the_truth_as_often_as_they_say(world, name):
-    assert coverage(world, name) >= COVERED
+    assert coverage(world, name) >= 0.86  # 95% less 4 standard errors of 100 replications
 
 
 @cache
@@ -99,7 +98,7 @@ def test_intervals_of_single_positions_cover_as_often_as_they_say(name):
 
 
 def test_the_interval_of_the_direct_method_covers_where_its_model_is_right():
-    assert coverage("position-based", "direct") >= COVERED
+    assert coverage("position-based", "direct") >= 0.86
     assert coverage("of another form", "direct") < 0.5
 
 
