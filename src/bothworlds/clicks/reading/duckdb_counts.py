@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..click_counts import Counts
+from ..page_counts import PageCounts, sorted_pages
 from .bad_input import MAX_EXAMPLES
 from .duckdb_relations import checked_rows_sql, in_list, literal, run
 from .layouts import TextLayout
@@ -26,7 +29,9 @@ __all__ = [
     "apply_selection",
     "count_rows",
     "count_table",
+    "count_table_pages",
     "labelled_counts",
+    "nothing_left",
     "position_gap_notes",
     "report_bad_pages",
     "report_bad_rows",
@@ -93,6 +98,45 @@ def count_table(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
 def selected_rows(log: LogSpec, connection: Any, progress: bool | None = False) -> tuple[Any, tuple[str, ...]]:
     """Return a relation of the rows that pass the checks and the filters, and notes. See :meth:`Log.rows`."""
     counted = _count_selected(connection, log, progress)
+    return connection.sql(_selected_sql(connection, log, counted)), counted.notes
+
+
+def count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> PageCounts:
+    """Count the different pages of a log that is a table, with the checks and filters of :func:`count_table`.
+
+    A result is one number, its position, item and click, so that the sorted list of a page can be a key.
+    """
+    counted = _count_selected(connection, log, progress)
+    counts = labelled_counts(connection, log, counted.table, None, counted.notes)
+    run(
+        connection,
+        "CREATE OR REPLACE TEMP TABLE page_lists AS SELECT query, results, count(*) AS number FROM (SELECT q.code AS "
+        "query, list_sort(list((p.code << 40) | (i.code << 1) | click)) AS results "
+        f"FROM ({_selected_sql(connection, log, counted)}) JOIN codes_query q USING (query) JOIN codes_item i "
+        "USING (item) JOIN codes_position p USING (position) GROUP BY event, q.code) GROUP BY 1, 2",
+        "counting pages",
+        progress,
+    )
+    pages = connection.execute("SELECT query, results, number FROM page_lists").fetch_arrow_table()
+    lists = pages.column("results").combine_chunks()
+    packed = lists.flatten().to_numpy().astype(np.int64)
+    names: dict[str, Any] = {name: getattr(counts, name) for name in ("items", "queries", "positions", "notes")}
+    return sorted_pages(
+        PageCounts(
+            **names,
+            query=pages.column("query").to_numpy().astype(np.int64),
+            starts=np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy())]).astype(np.int64),
+            item=((packed >> 1) & ((1 << 39) - 1)).astype(np.int32),
+            position=(packed >> 40).astype(np.int16),
+            click=(packed & 1).astype(np.uint8),
+            count=pages.column("number").to_numpy().astype(np.int64),
+            origin=log.origin,
+        )
+    )
+
+
+def _selected_sql(connection: Any, log: LogSpec, counted: TableCounts) -> str:
+    """SQL for the rows that pass the checks and the filters."""
     wanted = [_query_condition(log), "reason IS NULL"]
     if counted.selection.positions is not None:
         wanted.append(f"position IN {in_list(counted.selection.positions)}")
@@ -100,12 +144,11 @@ def selected_rows(log: LogSpec, connection: Any, progress: bool | None = False) 
         wanted.append(f"item IN {in_list(counted.selection.items)}")
     join = _semi_join(counted.pages.table if counted.pages else None)
     propensity = "CASE WHEN learn = 1 THEN propensity END" if "learn" in log.columns else "propensity"
-    rows = connection.sql(
+    return (
         "SELECT event::VARCHAR AS event, coalesce(query::VARCHAR, '') AS query, item::VARCHAR AS item, "
         f"position::INTEGER AS position, click::TINYINT AS click, ({propensity})::DOUBLE AS propensity, timestamp "
         f"FROM ({checked_rows_sql(connection, log)}) rows {join} WHERE {' AND '.join(wanted)}"
     )
-    return rows, counted.notes
 
 
 def count_rows(
@@ -304,7 +347,7 @@ def labelled_counts(connection: Any, log: LogSpec, table: str, pages: int | None
     )
     labels = {name: _labels(connection, name) for name in ("query", "item", "position")}
     if not labels["item"]:
-        raise ValueError(_nothing_left(log))
+        raise ValueError(nothing_left(log))
     arrays = connection.sql(
         "SELECT q.code AS query, i.code AS item, p.code AS position, shown, clicked FROM summed "
         "JOIN codes_query q USING (query) JOIN codes_item i USING (item) JOIN codes_position p USING (position)"
@@ -325,7 +368,8 @@ def _labels(connection: Any, name: str) -> tuple[Any, ...]:
     return tuple(value for (value,) in run(connection, f"SELECT {name} FROM codes_{name} ORDER BY code"))
 
 
-def _nothing_left(log: LogSpec) -> str:
+def nothing_left(log: LogSpec) -> str:
+    """Return the error message for a log of which the filters keep nothing."""
     if log.queries:
         queries = literal(log.queries)[1:-1]
         return f"nothing is left of {log.origin}: there is no query {queries}, or the filters remove all its pages"

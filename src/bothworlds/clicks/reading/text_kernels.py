@@ -1,13 +1,14 @@
 """Compiled scanners of text logs: they count impressions and clicks per (query, item, position) in a hash table.
 
-A record is a result page or a click. A page is counted once all its clicks have been read. The hash table ``slots`` is
+If they are given room for pages, they count different pages instead: lists of the query key and, for every result, its
+url times 2, plus 1 if it was clicked. A record is a result page or a click. A page is counted once all its clicks have been read. The hash table ``slots`` is
 open-addressed, with columns query, item, position, shown and clicked; a slot is empty if ``shown`` is 0. The caller
 allocates all arrays, so that several threads can scan at the same time.
 
 Arguments that the kernels share: ``urls`` and ``hits`` hold the results of the current session and whether they were
 clicked; ``starts``, ``keys`` and ``strays`` its pages: where their results start, their query keys, and their clicks on
 urls that no page of the session shows; ``used`` the indices of filled slots; ``totals`` the counters below; ``bad`` the
-first bad records. ``queries``, ``items`` (sorted, empty for all) and ``cut`` (positions to keep) are the filters.
+first bad records; ``lists`` the table of different pages, without room if triples are counted. ``queries``, ``items`` (sorted, empty for all) and ``cut`` (positions to keep) are the filters.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels import inline_kernel, inner_kernel, kernel
+from ...kernels import Ints, inline_kernel, inner_kernel, kernel
+from ...statistics.list_counts import HEADER, close_list
 from .row_checks import LAST_POSITION
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "count_separators",
     "scan_pages",
     "scan_sessions",
+    "unpacked_pages",
 ]
 
 TAB, NEWLINE, RETURN, SPACE, COMMA, COLON, SEMICOLON, UNDERSCORE = 9, 10, 13, 32, 44, 58, 59, 95
@@ -137,7 +140,7 @@ def _note_bad(at: int, line: int, reason: int, bad: Any, totals: Any) -> None:
 @inner_kernel
 def _count_page(
     query: int, urls: Any, hits: Any, start: int, stop: int, stray: int, queries: Any, items: Any, cut: int,
-    slots: Any, used: Any, totals: Any,
+    slots: Any, used: Any, totals: Any, lists: Any,
 ) -> None:  # fmt: skip
     """Count a page if it is of a requested query and, after the cut, made only of requested items."""
     if queries.size > 0 and not _contains(queries, query):
@@ -150,6 +153,13 @@ def _count_page(
     totals[PAGES] += 1
     totals[STRAY] += stray
     totals[TWICE] += _repeats(urls, start, stop)
+    if lists.book.size > 0:
+        at = lists.fill[0] + HEADER
+        lists.book[at] = query
+        for k in range(start, stop):
+            lists.book[at + 1 + k - start] = 2 * urls[k] + hits[k]
+        close_list(lists, 1 + stop - start, 1)
+        return
     for k in range(start, stop):
         _add(query, urls[k], k - start + 1, hits[k], slots, used, totals)
 
@@ -241,12 +251,12 @@ def _read_line(
 @inner_kernel
 def _count_session(
     urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, pages: int, queries: Any, items: Any, cut: int,
-    slots: Any, used: Any, totals: Any,
+    slots: Any, used: Any, totals: Any, lists: Any,
 ) -> None:  # fmt: skip
     """Count the pages of a session, after all its clicks have been read."""
     for p in range(pages):
         _count_page(
-            keys[p], urls, hits, starts[p], starts[p + 1], strays[p], queries, items, cut, slots, used, totals
+            keys[p], urls, hits, starts[p], starts[p + 1], strays[p], queries, items, cut, slots, used, totals, lists
         )  # fmt: skip
 
 
@@ -254,6 +264,7 @@ def _count_session(
 def scan_sessions(
     text: Any, queries: Any, items: Any, cut: int,
     urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, totals: Any, bad: Any,
+    lists: Any,
 ) -> None:  # fmt: skip
     """Scan complete sessions of the Relevance Prediction Challenge; bad lines are skipped and recorded in ``bad``.
 
@@ -272,7 +283,7 @@ def scan_sessions(
             continue
         session, here, reason = _start_of_line(text, start, stop)
         if reason == 0 and session != current:
-            _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals)
+            _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals, lists)
             current, pages, starts[0] = session, 0, 0
         if reason == 0:
             pages, stray, reason = _read_line(text, here, stop, urls, hits, starts, keys, strays, pages)
@@ -282,7 +293,7 @@ def scan_sessions(
                 totals[EARLY] += stray
         if reason != 0:
             _note_bad(start, totals[LINES], reason, bad, totals)
-    _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals)
+    _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals, lists)
 
 
 @inline_kernel
@@ -333,6 +344,7 @@ def _read_clicks(text: Any, at: int, stop: int, urls: Any, hits: Any, starts: An
 def scan_pages(
     text: Any, queries: Any, items: Any, cut: int,
     urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, totals: Any, bad: Any,
+    lists: Any,
 ) -> None:  # fmt: skip
     """Scan records of the native Yandex format; bad ones are skipped and recorded, as in :func:`scan_sessions`."""
     at = 0
@@ -352,7 +364,7 @@ def scan_pages(
                 starts[0], starts[1] = 0, n
                 stray, reason = _read_clicks(text, here, stop, urls, hits, starts)
             if reason == 0:
-                _count_page(key, urls, hits, 0, n, stray, queries, items, cut, slots, used, totals)
+                _count_page(key, urls, hits, 0, n, stray, queries, items, cut, slots, used, totals, lists)
             else:
                 _note_bad(start, totals[LINES] + 1, reason, bad, totals)
         if stop < text.size and text[stop] == NEWLINE:
@@ -367,3 +379,27 @@ def count_separators(text: Any) -> int:
     for byte in text:
         n += (byte == TAB) + (byte == COMMA)
     return n
+
+
+def unpacked_pages(book: Ints, pages: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the query keys, the starts, the results and the counts of the pages in the ``book`` of a table of lists.
+
+    A result is its url times 2, plus 1 if it was clicked.
+    """
+    key, count, starts = np.empty(pages, np.int64), np.empty(pages, np.int64), np.zeros(pages + 1, np.int64)
+    result = np.empty(book.size - (HEADER + 1) * pages, np.int64)
+    _unpack(book, key, count, starts, result)
+    return key, starts, result, count
+
+
+@kernel
+def _unpack(book: Ints, key: Ints, count: Ints, starts: Ints, result: Ints) -> None:
+    at, to = 0, 0
+    for p in range(key.size):
+        length = book[at] - 1
+        count[p], key[p] = book[at + 1], book[at + HEADER]
+        for k in range(length):
+            result[to + k] = book[at + HEADER + 1 + k]
+        at += HEADER + 1 + length
+        to += length
+        starts[p + 1] = to
