@@ -1,4 +1,4 @@
-"""Click logs: read them, count them, fit the position-based model, evaluate policies on them."""
+"""Click logs: read them, count them, fit and compare click models, evaluate policies on them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ if TYPE_CHECKING:
     from .click_counts import Counts
     from .fitting.fit import fit
     from .generator import generate
-    from .log import Log, counts, read
+    from .log import Log, count_pages, counts, read
+    from .model.click_model import ClickModel
     from .model.file import load_model
     from .model.model import Model, Models
     from .offpolicy.evaluation import compare, evaluate
     from .offpolicy.obp_fields import from_obp, to_obp
     from .offpolicy.replay import replay
     from .offpolicy.result import Evaluation
+    from .page_counts import PageCounts
 
 __all__ = [
+    "ClickModel",
     "Counts",
     "Evaluation",
     "Log",
     "Model",
     "Models",
+    "PageCounts",
     "compare",
+    "count_pages",
     "counts",
     "evaluate",
     "fit",
@@ -37,12 +42,15 @@ __all__ = [
 
 # Modules are imported on first use, so that reading a log does not import what evaluation needs.
 _MODULES = {
+    "ClickModel": "model.click_model",
     "Counts": "click_counts",
     "Evaluation": "offpolicy.result",
     "Log": "log",
     "Model": "model.model",
     "Models": "model.model",
+    "PageCounts": "page_counts",
     "compare": "offpolicy.evaluation",
+    "count_pages": "log",
     "counts": "log",
     "evaluate": "offpolicy.evaluation",
     "fit": "fitting.fit",

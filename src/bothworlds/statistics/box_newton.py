@@ -29,12 +29,12 @@ Mask = NDArray[np.bool_]
 class Arrow(NamedTuple):
     """A symmetric matrix of dense blocks, which have no entries between them, and a border of shared variables.
 
-    ``index[b]`` has the variables of block b, ``blocks[b]`` its entries, and ``border[b]`` those with the shared
-    variables, which come last. If all blocks have size 1, ``index`` is empty and ``blocks[0]`` and ``border[0]`` hold
+    ``own[b]`` has the variables of block b, ``blocks[b]`` its entries, and ``border[b]`` those with the shared
+    variables, which come last. If all blocks have size 1, ``own`` is empty and ``blocks[0]`` and ``border[0]`` hold
     all of them.
     """
 
-    index: Sequence[Ints]
+    own: Sequence[Ints]
     blocks: Sequence[Floats]
     border: Sequence[Floats]
     corner: Floats
@@ -66,12 +66,15 @@ class Arrow(NamedTuple):
             x[rows] = solved[:, :columns] - solved[:, columns:] @ rest
         return x.reshape(right.shape) if np.isfinite(x).all() else None
 
-    def variances(self, free: Mask) -> Floats | None:
-        """Return the diagonal of the inverse, for the free variables; None if the matrix is not positive definite."""
+    def variances(self, free: Mask, added: Floats) -> Floats | None:
+        """Return the diagonal of the inverse of matrix + diag(added), for the free variables; 0 for the others.
+
+        None if the matrix is not positive definite.
+        """
         n = free.size - len(self.corner)
         unit = np.zeros((free.size, len(self.corner)))
         unit[n:] = np.eye(len(self.corner))
-        cover = self.solve(unit, free, np.zeros(free.size))
+        cover = self.solve(unit, free, added)
         if cover is None:
             return None
         variance = np.zeros(free.size)
@@ -81,11 +84,12 @@ class Arrow(NamedTuple):
             inside = np.flatnonzero(free[own])
             rows = own[inside]
             if block.ndim == 1:
-                variance[rows] = 1.0 / block[inside]
-                solved = border[inside] / block[inside][:, None]
+                pivot = block[inside] + added[rows]
+                variance[rows] = 1.0 / pivot
+                solved = border[inside] / pivot[:, None]
             else:
                 inverse = np.eye(inside.size)
-                _divide(block, inside, np.zeros(inside.size), inverse)
+                _divide(block, inside, added[rows], inverse)
                 variance[rows] = np.diag(inverse)
                 solved = inverse @ border[inside]
             variance[rows] += ((solved @ cover[n:]) * solved).sum(axis=1)
@@ -94,7 +98,7 @@ class Arrow(NamedTuple):
     def diagonal(self) -> Floats:
         """Return the diagonal."""
         shared = len(self.corner)
-        n = (len(self.blocks[0]) if not self.index else sum(len(own) for own in self.index)) if self.blocks else 0
+        n = (len(self.blocks[0]) if not self.own else sum(len(own) for own in self.own)) if self.blocks else 0
         result = np.zeros(n + shared)
         result[n:] = np.diag(self.corner)
         for own, block, _ in self._parts(n):
@@ -102,7 +106,7 @@ class Arrow(NamedTuple):
         return result
 
     def _parts(self, n: int) -> list[tuple[Ints, Floats, Floats]]:
-        own = self.index if self.index else [np.arange(n)]
+        own = self.own if self.own else [np.arange(n)]
         return list(zip(own, self.blocks, self.border))
 
 

@@ -187,11 +187,11 @@ def test_pairs_that_were_never_shown_cost_no_work_and_change_nothing(impressions
     counts = generated(1, 400, 20, impressions, seed=6, share=0.15)
     benches = []
     monkeypatch.setattr(
-        "bothworlds.clicks.fitting.fit.make_workspace",
+        "bothworlds.clicks.fitting.rank_one_fit.make_workspace",
         lambda design: benches.append(make_workspace(design)) or benches[-1],
     )
     monkeypatch.setattr(
-        "bothworlds.clicks.fitting.fit.delta_intervals", no_intervals
+        "bothworlds.clicks.fitting.rank_one_fit.delta_intervals", no_intervals
     )  # it would write over the curvature
     model, other = fit(counts), fit_newton(*tables(counts))
     np.testing.assert_allclose(products(model), products(other), rtol=1e-9)

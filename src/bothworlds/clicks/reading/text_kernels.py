@@ -1,14 +1,16 @@
 """Compiled scanners of text logs: they count impressions and clicks per (query, item, position) in a hash table.
 
-If they are given room for pages, they count different pages instead: lists of the query key and, for every result, its
-url times 2, plus 1 if it was clicked. A record is a result page or a click. A page is counted once all its clicks have been read. The hash table ``slots`` is
+A record is a result page or a click. A page is counted once all its clicks have been read. The hash table ``slots`` is
 open-addressed, with columns query, item, position, shown and clicked; a slot is empty if ``shown`` is 0. The caller
 allocates all arrays, so that several threads can scan at the same time.
 
 Arguments that the kernels share: ``urls`` and ``hits`` hold the results of the current session and whether they were
 clicked; ``starts``, ``keys`` and ``strays`` its pages: where their results start, their query keys, and their clicks on
 urls that no page of the session shows; ``used`` the indices of filled slots; ``totals`` the counters below; ``bad`` the
-first bad records; ``lists`` the table of different pages, without room if triples are counted. ``queries``, ``items`` (sorted, empty for all) and ``cut`` (positions to keep) are the filters.
+first bad records. ``queries``, ``items`` (sorted, empty for all) and ``cut`` (positions to keep) are the filters.
+
+``lists`` is a table of lists. If it has room, different pages are counted there instead: a page is the list of its
+query key and, for every result, its url times 2, plus 1 if it was clicked.
 """
 
 from __future__ import annotations

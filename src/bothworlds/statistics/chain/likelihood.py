@@ -40,6 +40,7 @@ class PageStatistics(NamedTuple):
     passed: float  # all skips above last clicks
     tails: Ints  # lists of (index of kappa or -1, rows below) as in the book of a table of lists
     below: Floats  # (R,) results in tails
+    silent: Floats  # (R,) results on pages without clicks
     longest: int
     by_rank: bool
 
@@ -49,14 +50,15 @@ def page_statistics(
 ) -> PageStatistics:
     """Return the statistics of pages; results are in the order of ranks, and page p occurred ``count[p]`` times."""
     size = ranks if by_rank else rows
-    totals, endings = np.zeros((3, rows)), np.zeros((3, size))
+    totals, endings = np.zeros((4, rows)), np.zeros((3, size))
     passed = np.zeros(1)
     table = make_room(make_list_table(16), row.size + count.size, count.size)
     _collect(starts, row, rank, click, count, by_rank, totals, endings, passed, table)
     longest = int(np.diff(starts).max(initial=1))
     tails = table.book[: table.fill[0]].copy()
+    continued, last, ended = endings
     return PageStatistics(
-        totals[0], totals[1], endings[0], endings[1], endings[2], float(passed[0]), tails, totals[2], longest, by_rank
+        totals[0], totals[1], continued, last, ended, float(passed[0]), tails, totals[2], totals[3], longest, by_rank
     )
 
 
@@ -96,6 +98,8 @@ def _collect(
             for k in range(last + 1, starts[p + 1]):
                 table.book[at + k - last] = row[k]
                 totals[2, row[k]] += n
+                if key < 0:
+                    totals[3, row[k]] += n
             close_list(table, starts[p + 1] - last, n)
 
 
@@ -115,9 +119,7 @@ class CoreHessian(NamedTuple):
 
 def core_value(s: PageStatistics, alpha: Floats, kappa: Floats, g: float) -> float:
     """Return the log-likelihood; minus infinity where a page has probability 0."""
-    return _direct(s, alpha, kappa, g) + float(
-        _tails_value(s.tails, alpha, kappa, float(g), np.empty(s.longest + 1))
-    )
+    return _direct(s, alpha, kappa, g) + float(_tails_value(s.tails, alpha, kappa, float(g), np.empty(s.longest + 1)))
 
 
 def core_gradient(s: PageStatistics, alpha: Floats, kappa: Floats, g: float) -> tuple[float, Floats, Floats, float]:
@@ -185,8 +187,8 @@ def _tails_value(tails: Ints, alpha: Floats, kappa: Floats, g: float, N: Floats)
         N[t] = 1.0
         for k in range(t - 1, -1, -1):
             N[k] = (1.0 - alpha[tails[first + k]]) * (1.0 - g + g * N[k + 1])
-        k = kappa[key] if key >= 0 else 1.0
-        T = 1.0 - k + k * N[0]
+        goes_on = kappa[key] if key >= 0 else 1.0
+        T = 1.0 - goes_on + goes_on * N[0]
         total += n * (math.log(T) if T > 0.0 else -math.inf)
         at = first + t
     return total

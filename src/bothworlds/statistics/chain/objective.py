@@ -93,9 +93,7 @@ class ChainObjective:
             return float(self.successes[used] @ np.log(x[used]) + self.failures[lost] @ np.log1p(-x[lost]))
 
 
-def _pulled(
-    h: CoreHessian, q: int, rows: Ints, s: KappaSlopes, d_kappa: Floats
-) -> tuple[Floats, Floats, Floats]:
+def _pulled(h: CoreHessian, q: int, rows: Ints, s: KappaSlopes, d_kappa: Floats) -> tuple[Floats, Floats, Floats]:
     """The part of query q in the second derivatives with respect to the parameters: block, border and corner.
 
     They follow from those with respect to alpha, kappa and g by the chain rule. Alpha is the first parameter.
