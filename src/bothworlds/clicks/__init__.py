@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .click_counts import Counts
+    from .comparison.compare_models import compare_models
+    from .comparison.result import Comparison
     from .fitting.fit import fit
     from .generator import generate
     from .log import Log, count_pages, counts, read
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClickModel",
+    "Comparison",
     "Counts",
     "Evaluation",
     "Log",
@@ -28,6 +31,7 @@ __all__ = [
     "Models",
     "PageCounts",
     "compare",
+    "compare_models",
     "count_pages",
     "counts",
     "evaluate",
@@ -43,6 +47,7 @@ __all__ = [
 # Modules are imported on first use, so that reading a log does not import what evaluation needs.
 _MODULES = {
     "ClickModel": "model.click_model",
+    "Comparison": "comparison.result",
     "Counts": "click_counts",
     "Evaluation": "offpolicy.result",
     "Log": "log",
@@ -50,6 +55,7 @@ _MODULES = {
     "Models": "model.model",
     "PageCounts": "page_counts",
     "compare": "offpolicy.evaluation",
+    "compare_models": "comparison.compare_models",
     "count_pages": "log",
     "counts": "log",
     "evaluate": "offpolicy.evaluation",

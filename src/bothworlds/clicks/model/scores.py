@@ -35,7 +35,7 @@ class Score:
     count: Ints  # (P,) how often each page occurred
     known: NDArray[np.bool_]  # (P,) whether the model has seen all items of the page
     impossible: int  # clicks and missing clicks with a probability below one in a million
-    sums: Floats  # (2, P, m) log-probabilities of every page and rank, marginal and conditional; 0 where none
+    log_probabilities: Floats  # (2, P, m) marginal and conditional, of every page and rank; 0 where there is none
 
     @property
     def log_likelihood(self) -> float:
@@ -86,5 +86,5 @@ def score(model: Model | ClickModel, pages: PageCounts) -> Score:
         count=pages.count,
         known=prediction.known,
         impossible=int(pages.count[page[observed < RARE]].sum()),
-        sums=sums,
+        log_probabilities=sums,
     )
