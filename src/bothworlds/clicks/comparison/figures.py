@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -48,18 +48,20 @@ def draw_differences(panel: Axes, comparison: Comparison) -> None:
 
 
 def draw_perplexities(panel: Axes, comparison: Comparison) -> None:
-    """Draw the conditional perplexity of the best models and the reference at every position."""
-    shown = list(comparison.entries[: len(PALETTE) - 1])
-    base = comparison[comparison.reference]
-    if base not in shown:
-        shown.append(base)
-    lowest = min(entry.score.conditional_perplexity for entry in shown)
-    shown = [entry for entry in shown if entry.score.conditional_perplexity - 1.0 < 2.0 * (lowest - 1.0) + 0.1]
-    for colour, entry in zip(PALETTE, shown):
-        curve = entry.score.conditional_perplexities
-        style: dict[str, Any] = {"color": colour, "markersize": 2.5, "linewidth": 1.0}
-        panel.plot(comparison.positions, curve, "o-", label=entry.model, **style)
-    panel.set(xlabel="position", ylabel="conditional perplexity", title="Perplexity given the clicks above")
+    """Draw how far the conditional perplexity of the best models is from that of the reference at every position."""
+    base = comparison[comparison.reference].score.conditional_perplexities
+    close = [
+        entry
+        for entry in comparison.entries
+        if entry.model != comparison.reference and entry.score.conditional_perplexity - 1.0 < 1.5 * (base.mean() - 1.0)
+    ]
+    for colour, entry in zip(PALETTE, close):
+        gap = entry.score.conditional_perplexities - base
+        panel.plot(comparison.positions, gap, "o-", color=colour, markersize=2.5, linewidth=1.0, label=entry.model)
+    panel.axhline(0.0, color=GUIDE, linestyle="--", linewidth=1, zorder=0)
+    title = "Perplexity given the clicks above"
+    panel.set(xlabel="position", ylabel=f"minus that of {comparison.reference}", title=title)
     if len(comparison.positions) <= 12:
         panel.set_xticks(comparison.positions)
-    panel.legend(frameon=False, fontsize=6.5)
+    if close:
+        panel.legend(frameon=False, fontsize=6.5)

@@ -124,6 +124,11 @@ class Comparison:
         if best.model == base.model:
             return self._nothing_better()
         gap = self.differences[best.model]
+        if gap.pages[0] <= 0.0:
+            return (
+                f"No model describes these users better than {base.model} beyond what chance explains; the best of the "
+                f"others is {best.model}, by {gap.mean:.4f} nats per page (95% interval {_interval(gap.pages)})."
+            )
         others = f"; {_interval(gap.queries)} if other queries had been seen" if np.isfinite(gap.queries[0]) else ""
         ties = self._ties()
         fall = base.score.conditional_perplexity - best.score.conditional_perplexity

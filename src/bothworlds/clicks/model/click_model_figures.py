@@ -33,7 +33,7 @@ def draw_shared(panel: Axes, model: ClickModel) -> None:
         _draw(panel, x, one, colour, name)
     if single:
         panel.set_xticks(range(len(single)), single)
-        panel.set_xlim(-0.5, len(single) - 0.5)
+        panel.set(xlim=(-0.5, len(single) - 0.5), ylim=(0.0, 1.02))
     else:
         panel.set_xlabel("position")
         if len(positions) <= 12:
@@ -41,7 +41,7 @@ def draw_shared(panel: Axes, model: ClickModel) -> None:
     if len(model.shared_parameters) > 1 and not single:
         panel.legend(frameon=False, fontsize=6.5)
     name = next(iter(model.shared_parameters), "")
-    panel.set(title=model.title, ylabel=name if len(model.shared_parameters) == 1 else "")
+    panel.set(title=model.title, ylabel=name if len(model.shared_parameters) == 1 and not single else "")
 
 
 def _draw_columns(panel: Axes, model: ClickModel) -> None:

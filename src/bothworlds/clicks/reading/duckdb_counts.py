@@ -18,6 +18,7 @@ from ..click_counts import Counts
 from ..page_counts import PageCounts, sorted_pages
 from .bad_input import MAX_EXAMPLES
 from .duckdb_relations import checked_rows_sql, in_list, literal, run
+from .file_format import import_extra
 from .layouts import TextLayout
 from .log_spec import LogSpec
 from .row_errors import BadPage, RejectedLines, bad_pages, bad_rows, describe_rejection, rejected_lines, requirement
@@ -117,7 +118,8 @@ def count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> P
         "counting pages",
         progress,
     )
-    pages = connection.execute("SELECT query, results, number FROM page_lists").fetch_arrow_table()
+    # The only way to read Arrow that all supported releases of DuckDB share.
+    pages = import_extra("pyarrow").RecordBatchReader.from_stream(connection.sql("FROM page_lists")).read_all()
     lists = pages.column("results").combine_chunks()
     packed = lists.flatten().to_numpy().astype(np.int64)
     names: dict[str, Any] = {name: getattr(counts, name) for name in ("items", "queries", "positions", "notes")}
