@@ -123,19 +123,24 @@ def sorted_pages(pages: PageCounts) -> PageCounts:
     digest = np.empty(len(pages), np.uint64)
     _digests(pages.starts, pages.item, pages.position, pages.click, digest)
     order = np.lexsort((digest, pages.query))
-    starts = pages.starts[order]
-    sizes = np.diff(pages.starts)[order]
-    ends = np.cumsum(sizes)
-    results = np.repeat(starts - (ends - sizes), sizes) + np.arange(pages.item.size)
-    return replace(
-        pages,
-        query=pages.query[order],
-        starts=np.concatenate([[0], ends]).astype(np.int64),
-        item=pages.item[results],
-        position=pages.position[results],
-        click=pages.click[results],
-        count=pages.count[order],
-    )
+    starts = np.concatenate([[0], np.cumsum(np.diff(pages.starts)[order])]).astype(np.int64)
+    results = np.empty_like(pages.item), np.empty_like(pages.position), np.empty_like(pages.click)
+    _move_results(order, pages.starts, starts, pages.item, pages.position, pages.click, *results)
+    item, position, click = results
+    query, count = pages.query[order], pages.count[order]
+    return replace(pages, query=query, starts=starts, item=item, position=position, click=click, count=count)
+
+
+@kernel
+def _move_results(
+    order: Ints, old: Ints, new: Ints, item: Any, position: Any, click: Any, items: Any, positions: Any, clicks: Any
+) -> None:
+    for p in range(order.size):
+        start, to = old[order[p]], new[p]
+        for k in range(new[p + 1] - to):
+            items[to + k] = item[start + k]
+            positions[to + k] = position[start + k]
+            clicks[to + k] = click[start + k]
 
 
 @kernel

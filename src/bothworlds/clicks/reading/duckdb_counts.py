@@ -109,19 +109,27 @@ def count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> P
     """
     counted = _count_selected(connection, log, progress)
     counts = labelled_counts(connection, log, counted.table, None, counted.notes)
+    # Labels are joined as they are in the rows; only different ones are converted to text.
+    for name, text in (("item", "item::VARCHAR"), ("query", "coalesce(query::VARCHAR, '')")):
+        run(
+            connection,
+            f"CREATE OR REPLACE TEMP TABLE raw_{name} AS SELECT raw, code FROM (SELECT DISTINCT {name} AS raw, {text} "
+            f"AS {name} FROM {counted.table} WHERE reason IS NULL) JOIN codes_{name} USING ({name})",
+        )
+    joins = "JOIN raw_item i ON rows.item = i.raw JOIN raw_query q ON rows.query IS NOT DISTINCT FROM q.raw"
     run(
         connection,
         "CREATE OR REPLACE TEMP TABLE page_lists AS SELECT query, results, count(*) AS number FROM (SELECT q.code AS "
-        "query, list_sort(list((p.code << 40) | (i.code << 1) | click)) AS results "
-        f"FROM ({_selected_sql(connection, log, counted)}) JOIN codes_query q USING (query) JOIN codes_item i "
-        "USING (item) JOIN codes_position p USING (position) GROUP BY event, q.code) GROUP BY 1, 2",
+        "query, list_sort(list((position::BIGINT << 40) | (i.code << 1) | click::BIGINT)) AS results "
+        f"FROM {_selection_sql(connection, log, counted, joins)} "
+        "GROUP BY event, q.code) GROUP BY 1, 2",
         "counting pages",
         progress,
     )
     # The only way to read Arrow that all supported releases of DuckDB share.
     pages = import_extra("pyarrow").RecordBatchReader.from_stream(connection.sql("FROM page_lists")).read_all()
     lists = pages.column("results").combine_chunks()
-    packed = lists.flatten().to_numpy().astype(np.int64)
+    packed = lists.flatten().to_numpy()
     names: dict[str, Any] = {name: getattr(counts, name) for name in ("items", "queries", "positions", "notes")}
     return sorted_pages(
         PageCounts(
@@ -129,7 +137,7 @@ def count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> P
             query=pages.column("query").to_numpy().astype(np.int64),
             starts=np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy())]).astype(np.int64),
             item=((packed >> 1) & ((1 << 39) - 1)).astype(np.int32),
-            position=(packed >> 40).astype(np.int16),
+            position=np.searchsorted(counts.positions, (packed >> 40).astype(np.int16)).astype(np.int16),
             click=(packed & 1).astype(np.uint8),
             count=pages.column("number").to_numpy().astype(np.int64),
             origin=log.origin,
@@ -138,19 +146,24 @@ def count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> P
 
 
 def _selected_sql(connection: Any, log: LogSpec, counted: TableCounts) -> str:
-    """SQL for the rows that pass the checks and the filters."""
+    """SQL for the rows that pass the checks and the filters, with the columns of :meth:`Log.rows`."""
+    propensity = "CASE WHEN learn = 1 THEN propensity END" if "learn" in log.columns else "propensity"
+    return (
+        "SELECT event::VARCHAR AS event, coalesce(query::VARCHAR, '') AS query, item::VARCHAR AS item, "
+        f"position::INTEGER AS position, click::TINYINT AS click, ({propensity})::DOUBLE AS propensity, timestamp "
+        f"FROM {_selection_sql(connection, log, counted)}"
+    )
+
+
+def _selection_sql(connection: Any, log: LogSpec, counted: TableCounts, joins: str = "") -> str:
+    """SQL after FROM for the rows that pass the checks and the filters, with further ``joins``."""
     wanted = [_query_condition(log), "reason IS NULL"]
     if counted.selection.positions is not None:
         wanted.append(f"position IN {in_list(counted.selection.positions)}")
     if counted.selection.items is not None and not log.has_pages:
         wanted.append(f"item IN {in_list(counted.selection.items)}")
-    join = _semi_join(counted.pages.table if counted.pages else None)
-    propensity = "CASE WHEN learn = 1 THEN propensity END" if "learn" in log.columns else "propensity"
-    return (
-        "SELECT event::VARCHAR AS event, coalesce(query::VARCHAR, '') AS query, item::VARCHAR AS item, "
-        f"position::INTEGER AS position, click::TINYINT AS click, ({propensity})::DOUBLE AS propensity, timestamp "
-        f"FROM ({checked_rows_sql(connection, log)}) rows {join} WHERE {' AND '.join(wanted)}"
-    )
+    semi = _semi_join(counted.pages.table if counted.pages else None)
+    return f"({checked_rows_sql(connection, log)}) rows {semi} {joins} WHERE {' AND '.join(wanted)}"
 
 
 def count_rows(

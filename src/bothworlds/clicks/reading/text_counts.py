@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...kernels import Ints
 from ...progress import progress_bar
@@ -32,7 +33,7 @@ from .text_chunks import (
     scan_all,
     sum_summaries,
 )
-from .text_kernels import REGIONS, unpacked_pages
+from .text_kernels import REGIONS, UnpackedPages, unpacked_pages
 
 __all__ = [
     "append_partial",
@@ -71,32 +72,38 @@ def count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> Pa
     table = page_lists(scanners)
     if not table.fill[1]:
         raise ValueError(nothing_left(log))
-    arrays = unpacked_pages(table.book[: table.fill[0]], int(table.fill[1]))
-    return _labelled_pages(log, *arrays, scan_notes(log, summary))
+    pages = unpacked_pages(table.book[: table.fill[0]], int(table.fill[1]))
+    return _labelled_pages(log, pages, scan_notes(log, summary))
 
 
-def _labelled_pages(
-    log: LogSpec, key: Ints, starts: Ints, result: Ints, count: Ints, notes: tuple[str, ...]
-) -> PageCounts:
+def _labelled_pages(log: LogSpec, pages: UnpackedPages, notes: tuple[str, ...]) -> PageCounts:
     """Pages with labels in the order of their numbers."""
-    urls, item = np.unique(result // 2, return_inverse=True)
-    keys, place = np.unique(key, return_inverse=True)
-    lengths = np.diff(starts)
+    (urls, item), (keys, place) = _coded(pages.url), _coded(pages.key)
     return sorted_pages(
         PageCounts(
             items=tuple(map(str, urls.tolist())),
             queries=tuple(f"{name // REGIONS}_{name % REGIONS}" for name in keys.tolist()),
-            positions=tuple(range(1, int(lengths.max()) + 1)),
+            positions=tuple(range(1, int(np.diff(pages.starts).max()) + 1)),
             query=place.astype(np.int64),
-            starts=starts,
-            item=item.astype(np.int32),
-            position=(np.arange(result.size) - np.repeat(starts[:-1], lengths)).astype(np.int16),
-            click=(result % 2).astype(np.uint8),
-            count=count,
+            starts=pages.starts,
+            item=item,
+            position=pages.position,
+            click=pages.click,
+            count=pages.count,
             origin=log.origin,
             notes=notes,
         )
     )
+
+
+def _coded(values: Ints) -> tuple[Ints, NDArray[np.int32]]:
+    """The sorted different values, and the index of each value among them; by hashing, since sorting all is slow."""
+    encoded = import_extra("pyarrow").array(values).dictionary_encode()
+    names = encoded.dictionary.to_numpy()
+    order = np.argsort(names)
+    place = np.empty(order.size, np.int32)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    return names[order], place[encoded.indices.to_numpy()]
 
 
 def _scan_text(

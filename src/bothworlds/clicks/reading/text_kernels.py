@@ -15,9 +15,10 @@ query key and, for every result, its url times 2, plus 1 if it was clicked.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...kernels import Ints, inline_kernel, inner_kernel, kernel
 from ...statistics.list_counts import HEADER, close_list
@@ -38,6 +39,7 @@ __all__ = [
     "STRAY",
     "TOO_LARGE",
     "TWICE",
+    "UnpackedPages",
     "count_separators",
     "scan_pages",
     "scan_sessions",
@@ -383,25 +385,42 @@ def count_separators(text: Any) -> int:
     return n
 
 
-def unpacked_pages(book: Ints, pages: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the query keys, the starts, the results and the counts of the pages in the ``book`` of a table of lists.
+class UnpackedPages(NamedTuple):
+    """The pages in the ``book`` of a table of lists: those of page p are results ``starts[p]`` to ``starts[p + 1]``."""
 
-    A result is its url times 2, plus 1 if it was clicked.
-    """
-    key, count, starts = np.empty(pages, np.int64), np.empty(pages, np.int64), np.zeros(pages + 1, np.int64)
-    result = np.empty(book.size - (HEADER + 1) * pages, np.int64)
-    _unpack(book, key, count, starts, result)
-    return key, starts, result, count
+    key: Ints  # (P,) query keys
+    starts: Ints  # (P + 1,)
+    count: Ints  # (P,)
+    url: Ints  # (K,)
+    position: NDArray[np.int16]  # (K,) from 0
+    click: NDArray[np.uint8]  # (K,)
+
+
+def unpacked_pages(book: Ints, pages: int) -> UnpackedPages:
+    """Return the pages in the ``book`` of a table of lists."""
+    results = book.size - (HEADER + 1) * pages
+    unpacked = UnpackedPages(
+        np.empty(pages, np.int64),
+        np.zeros(pages + 1, np.int64),
+        np.empty(pages, np.int64),
+        np.empty(results, np.int64),
+        np.empty(results, np.int16),
+        np.empty(results, np.uint8),
+    )
+    _unpack(book, unpacked)
+    return unpacked
 
 
 @kernel
-def _unpack(book: Ints, key: Ints, count: Ints, starts: Ints, result: Ints) -> None:
+def _unpack(book: Ints, pages: UnpackedPages) -> None:
     at, to = 0, 0
-    for p in range(key.size):
+    for p in range(pages.key.size):
         length = book[at] - 1
-        count[p], key[p] = book[at + 1], book[at + HEADER]
+        pages.count[p], pages.key[p] = book[at + 1], book[at + HEADER]
+        at += HEADER + 1
         for k in range(length):
-            result[to + k] = book[at + HEADER + 1 + k]
-        at += HEADER + 1 + length
+            packed = book[at + k]
+            pages.url[to + k], pages.position[to + k], pages.click[to + k] = packed >> 1, k, packed & 1
+        at += length
         to += length
-        starts[p + 1] = to
+        pages.starts[p + 1] = to
