@@ -122,7 +122,8 @@ def sorted_pages(pages: PageCounts) -> PageCounts:
     """
     digest = np.empty(len(pages), np.uint64)
     _digests(pages.starts, pages.item, pages.position, pages.click, digest)
-    order = np.lexsort((digest, pages.query))
+    order = np.argsort(digest)
+    order = order[np.argsort(pages.query[order], kind="stable")]
     starts = np.concatenate([[0], np.cumsum(np.diff(pages.starts)[order])]).astype(np.int64)
     results = np.empty_like(pages.item), np.empty_like(pages.position), np.empty_like(pages.click)
     _move_results(order, pages.starts, starts, pages.item, pages.position, pages.click, *results)

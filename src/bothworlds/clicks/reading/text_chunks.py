@@ -175,7 +175,8 @@ class Scanner:
         most = count_separators(array) + 2  # results of this chunk
         drained = None
         if self.lists.book.size:
-            self.lists = make_room(self.lists, 2 * most, most)
+            pages = text.count(b"\n") + text.count(b";") + 1  # at most
+            self.lists = make_room(self.lists, most + pages, pages)
         elif self.totals[FILLED] + most > 0.6 * len(self.used):
             drained = self.drain()
             while most > 0.6 * len(self.used):

@@ -89,7 +89,7 @@ def _labelled_pages(log: LogSpec, pages: UnpackedPages, notes: tuple[str, ...]) 
             item=item,
             position=pages.position,
             click=pages.click,
-            count=pages.count,
+            count=pages.number,
             origin=log.origin,
             notes=notes,
         )

@@ -390,7 +390,7 @@ class UnpackedPages(NamedTuple):
 
     key: Ints  # (P,) query keys
     starts: Ints  # (P + 1,)
-    count: Ints  # (P,)
+    number: Ints  # (P,) how often each occurred
     url: Ints  # (K,)
     position: NDArray[np.int16]  # (K,) from 0
     click: NDArray[np.uint8]  # (K,)
@@ -416,7 +416,7 @@ def _unpack(book: Ints, pages: UnpackedPages) -> None:
     at, to = 0, 0
     for p in range(pages.key.size):
         length = book[at] - 1
-        pages.count[p], pages.key[p] = book[at + 1], book[at + HEADER]
+        pages.number[p], pages.key[p] = book[at + 1], book[at + HEADER]
         at += HEADER + 1
         for k in range(length):
             packed = book[at + k]
