@@ -13,6 +13,8 @@ from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopI
 if TYPE_CHECKING:
     from ..clicks import Comparison
 
+MAX_POSITIONS = 10  # positions whose perplexity is printed
+
 
 @app.command("compare")
 @plainly
@@ -60,6 +62,7 @@ def compare_models_on_log(
     for note in result.notes:
         typer.echo(f"note:    {note}")
     _print_table(result)
+    _print_by_rank(result)
     typer.echo(result.sentence())
     typer.echo(result.rules())
     for entry in result.entries:
@@ -97,6 +100,23 @@ def _print_table(result: Comparison) -> None:
             cells += [f"{row['low_queries']:+.4f} to {row['high_queries']:+.4f}"] if several else []
         cells += [f"{row['perplexity']:.4f}", f"{row['conditional_perplexity']:.4f}", f"{row['impossible']:,}"]
         table.add_row(*cells)
+    console().print(table)
+
+
+def _print_by_rank(result: Comparison) -> None:
+    """Print conditional perplexity by position."""
+    from rich.table import Table
+
+    positions = result.positions[:MAX_POSITIONS]
+    title = "perplexity given the clicks above, by position"
+    title += f" (the first {len(positions)})" if len(positions) < len(result.positions) else ""
+    table = Table(title=title, title_justify="left", pad_edge=False)
+    table.add_column("model", no_wrap=True)
+    for position in positions:
+        table.add_column(f"at {position}", justify="right", no_wrap=True)
+    for entry in result.entries:
+        curve = entry.score.conditional_perplexities[: len(positions)]
+        table.add_row(entry.model, *(f"{value:.3f}" for value in curve.tolist()))
     console().print(table)
 
 

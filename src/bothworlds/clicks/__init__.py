@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .model.click_model import ClickModel
     from .model.file import load_model
     from .model.model import Model, Models
+    from .model.scores import Score, score
     from .offpolicy.evaluation import compare, evaluate
     from .offpolicy.obp_fields import from_obp, to_obp
     from .offpolicy.replay import replay
@@ -30,6 +31,7 @@ __all__ = [
     "Model",
     "Models",
     "PageCounts",
+    "Score",
     "compare",
     "compare_models",
     "count_pages",
@@ -41,6 +43,7 @@ __all__ = [
     "load_model",
     "read",
     "replay",
+    "score",
     "to_obp",
 ]
 
@@ -54,6 +57,7 @@ _MODULES = {
     "Model": "model.model",
     "Models": "model.model",
     "PageCounts": "page_counts",
+    "Score": "model.scores",
     "compare": "offpolicy.evaluation",
     "compare_models": "comparison.compare_models",
     "count_pages": "log",
@@ -65,6 +69,7 @@ _MODULES = {
     "load_model": "model.file",
     "read": "log",
     "replay": "offpolicy.replay",
+    "score": "model.scores",
     "to_obp": "offpolicy.obp_fields",
 }
 

@@ -76,21 +76,20 @@ class AffineObjective:
 
 
 class NormalForm:
-    r"""The model as :math:`p_{d1} = \gamma_d`, :math:`p_{dk} = a_k \gamma_d + b_k`, which has no free numbers.
+    r"""The model as :math:`p_{df} = \gamma_d`, :math:`p_{dk} = a_k \gamma_d + b_k`, which has no free numbers.
 
-    Variables are attraction (n,), and then a and b of all positions but the first (m - 1,) each.
+    f is the ``first`` position. Variables are attraction (n,), and then a and b of all other positions (m - 1,) each.
     """
 
-    def __init__(self, shown: Floats, clicked: Floats) -> None:
-        self.cells, (self.n, self.m) = _Cells(shown, clicked), shown.shape
+    def __init__(self, shown: Floats, clicked: Floats, first: int = 0) -> None:
+        self.cells, self.others = _Cells(shown, clicked), np.arange(shown.shape[1]) != first
 
     def curvature(self, gamma: Floats, slopes: Floats, offsets: Floats) -> Arrow:
-        """Return minus the second derivatives; ``slopes`` and ``offsets`` (m,) start with 1 and 0."""
+        """Return minus the second derivatives; ``slopes`` and ``offsets`` (m,) are 1 and 0 at the first position."""
         p = np.clip(gamma[:, None] * slopes + offsets, 0.0, 1.0)
         slope, weight, g = self.cells.slope(p), self.cells.weight(p), gamma[:, None]
-        pull = (weight * slopes)[:, 1:]
-        border = np.hstack([pull * g - slope[:, 1:], pull])
-        w = weight[:, 1:]
+        w, pull = weight[:, self.others], (weight * slopes)[:, self.others]
+        border = np.hstack([pull * g - slope[:, self.others], pull])
         parts = [(w * part).sum(axis=0) for part in (g**2, g, np.ones_like(g))]
         corner = np.block([[np.diag(parts[0]), np.diag(parts[1])], [np.diag(parts[1]), np.diag(parts[2])]])
         return Arrow((), ((weight * slopes**2).sum(axis=1),), (border,), corner)

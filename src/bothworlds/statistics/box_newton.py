@@ -21,7 +21,7 @@ MAX_STEPS = 300
 TOLERANCE = 1e-11  # of the gain that a full Newton step predicts
 ROUNDING = 4e-15  # rounding error of the objective, relative to it
 INWARD = 0.9  # share of the distance to a bound at which the objective is infinite that a step may take
-MOST_DAMPING = 1e8
+LEAST_DAMPING, MOST_DAMPING = 1e-14, 1e14
 
 Mask = NDArray[np.bool_]
 
@@ -182,15 +182,15 @@ def maximise(objective: Objective, start: Floats, fixed: Mask, steps: int = MAX_
         free = ~held
         if not free.any():
             return Maximum(x, value, slope, step, True, 0.0)
-        arrow = objective.curvature(x)
-        scale = np.abs(arrow.diagonal()) + 1e-10
-        right = np.where(free, slope, 0.0)
+        arrow, right = objective.curvature(x), np.where(free, slope, 0.0)
+        # Where curvature vanishes, derivatives have the size of the entries beside the diagonal.
+        scale = np.abs(arrow.diagonal()) + np.abs(right) + 1e-10
+        gain = _newton_gain(arrow, right, free, scale)
+        if gain <= TOLERANCE + ROUNDING * abs(value):
+            return Maximum(x, value, slope, step, True, gain)
         while damping <= MOST_DAMPING:
-            move = arrow.solve(right, free, (damping + 1e-14) * scale)
+            move = arrow.solve(right, free, (damping + LEAST_DAMPING) * scale)
             if move is not None:
-                gain = float(slope @ move)
-                if damping < 1e-6 and gain <= TOLERANCE + ROUNDING * abs(value):
-                    return Maximum(x, value, slope, step, True, gain)
                 trial = _inside(x, move)
                 reached = objective.value(trial)
                 expected = float(slope @ (trial - x))
@@ -203,6 +203,15 @@ def maximise(objective: Objective, start: Floats, fixed: Mask, steps: int = MAX_
         damping = damping / 10.0 if damping > 1e-8 else 0.0
         value, slope = objective.gradient(x)
     return Maximum(x, value, slope, steps, False, gain)
+
+
+def _newton_gain(arrow: Arrow, right: Floats, free: Mask, scale: Floats) -> float:
+    """What a full Newton step predicts to gain; infinite if the second derivatives are not definite."""
+    for damping in (LEAST_DAMPING, 1e-9):
+        move = arrow.solve(right, free, damping * scale)
+        if move is not None:
+            return float(right @ move)
+    return float("inf")
 
 
 def _inside(x: Floats, move: Floats) -> Floats:

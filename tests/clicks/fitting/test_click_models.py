@@ -244,6 +244,21 @@ def test_a_strong_prior_pulls_to_the_mean_rate(name):
         np.testing.assert_allclose(parameters["rate"].values, rate, atol=1e-3)
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.9, 1.0])
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_logs_with_hardly_any_clicks_or_skips_are_fitted(rate, m):
+    """Maxima at the bounds: no warnings of NumPy, no disagreement of starts, likelihood as predicted."""
+    rng = np.random.default_rng(m)
+    lists = np.array([rng.permutation(3)[:m] for _ in range(12)])
+    pages = PageCounts.from_arrays(lists, rng.random(lists.shape) < rate)
+    for name in OTHERS:
+        for prior in (0.0, 0.5):
+            model = fit(pages, model=name, prior=prior)
+            assert model.converged, name
+            predicted = score(model, pages).log_likelihood * pages.pages
+            assert predicted == pytest.approx(model.log_likelihood, rel=1e-3, abs=1e-4), name
+
+
 # Options
 
 
@@ -290,7 +305,7 @@ def test_the_likelihood_of_values_without_an_estimate_is_finite():
 
 
 def test_on_real_pages_no_other_optimiser_finds_more():
-    pages = count_pages(real_file("yandex/trainSample"), query="9_0")
+    pages = count_pages(real_file("yandex/trainSample"), query="9_0", positions=5)
     found = likelihoods(pages, MODELS)
     for smaller, larger in NESTED:
         assert found[smaller] <= found[larger] + 1e-6

@@ -1,7 +1,8 @@
 r"""Fitting the affine position-based model (trust bias) to counts.
 
 Two numbers are free. The normal form has :math:`p_{d1} = \gamma_d` at the first position, so that attraction is the
-click rate there, and :math:`p_{dk} = a_k \gamma_d + b_k` elsewhere.
+click rate there, and :math:`p_{dk} = a_k \gamma_d + b_k` elsewhere. If all items have one click rate at the first
+position, the one at which they differ most takes its place.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = ["fit_affine"]
 INSIDE = 1e-3  # distance of a start from 0 and 1
 DISAGREEMENT = 1e-3
 DETERMINED = 1e-8  # share of the information on a parameter that must not be shared with the others
+SPREAD = 1e-6  # least difference of click rates at a position that attraction can refer to
 RIDGE = 1e-11  # added to the information, relative to its diagonal
 
 
@@ -93,17 +95,19 @@ def _normal_form(design: Design, x: Floats, intervals: bool) -> tuple[Estimates,
     n, m = design.shown.shape
     high, low = x[n : n + m], x[n + m :]
     shown = design.shown.sum(axis=1) > 0.0
-    nothing = [np.full(n, np.nan), np.full(m, np.nan), np.full(m, np.nan)]
-    if abs(high[0] - low[0]) < 1e-9 or design.shown[:, 0].sum() == 0.0:
-        unknown = [Estimates(part, Spread(part, part, part)) for part in nothing]
-        return unknown[0], unknown[1], unknown[2], False
-    slopes = (high - low) / (high[0] - low[0])
-    offsets = low - slopes * low[0]
-    slopes[0], offsets[0] = 1.0, 0.0
-    gamma = low[0] + x[:n] * (high[0] - low[0])
+    spread = np.where(design.shown.sum(axis=0) > 0.0, np.abs(high - low), 0.0)
+    first = 0 if spread[0] > SPREAD else int(np.argmax(spread))
+    if spread[first] <= SPREAD:  # items do not differ: only the rates of positions are known
+        unknown = np.full(n, np.nan)
+        rates = [Estimates(part, Spread(*np.full((3, m), np.nan))) for part in (np.zeros(m), low)]
+        return Estimates(unknown, Spread(unknown, unknown, unknown)), rates[0], rates[1], False
+    slopes = (high - low) / (high[first] - low[first])
+    offsets = low - slopes * low[first]
+    slopes[first], offsets[first] = 1.0, 0.0
+    gamma = low[first] + x[:n] * (high[first] - low[first])
     p = gamma[:, None] * slopes + offsets
     inside = shown & ((p > 1e-7) & (p < 1.0 - 1e-7) | (design.shown == 0.0)).all(axis=1)
-    arrow = NormalForm(design.shown, design.clicked).curvature(gamma, slopes, offsets)
+    arrow = NormalForm(design.shown, design.clicked, first).curvature(gamma, slopes, offsets)
     free = np.concatenate([inside, np.ones(2 * (m - 1), bool)])
     variance = arrow.variances(free, RIDGE * np.abs(arrow.diagonal()))
     identified = False
@@ -114,13 +118,12 @@ def _normal_form(design: Design, x: Floats, intervals: bool) -> tuple[Estimates,
     error = np.full(free.size, np.nan)
     if variance is not None and identified and intervals:
         error = np.where(free, np.sqrt(variance), np.nan)
-    fixed = np.zeros(1)
-    a, b = error[n : n + m - 1], error[n + m - 1 :]
+    a, b = (np.insert(part, first, 0.0) for part in (error[n : n + m - 1], error[n + m - 1 :]))
     gamma = np.where(shown, gamma, np.nan)
     return (
         _symmetric(gamma, error[:n], 0.0, 1.0),
-        _symmetric(slopes, np.concatenate([fixed, a]), -np.inf, np.inf),
-        _symmetric(offsets, np.concatenate([fixed, b]), -np.inf, np.inf),
+        _symmetric(slopes, a, -np.inf, np.inf),
+        _symmetric(offsets, b, -np.inf, np.inf),
         identified,
     )
 

@@ -18,6 +18,7 @@ from .rate_fit import fit_rates
 __all__ = ["fit_any", "fit_click_model"]
 
 STARTS = 2
+AFFINE_STARTS = 4  # of the affine model, which has local maxima on small logs
 
 
 def fit_click_model(
@@ -35,7 +36,7 @@ def fit_click_model(
         if model_named(name).dependent:
             raise ValueError(f"the model {name} needs pages, not counts")
         if name == "trust":
-            return fit_affine(log, prior, intervals, starts, seed)
+            return fit_affine(log, prior, intervals, AFFINE_STARTS if starts > 1 else 1, seed)
         return fit_rates(log, name, prior, intervals)
     if not model_named(name).dependent:
         return fit_click_model(log.counts(), name, prior=prior, intervals=intervals, seed=seed, starts=starts)
