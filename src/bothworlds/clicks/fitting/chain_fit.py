@@ -27,7 +27,14 @@ from .intervals import DROP
 from .page_rows import PageRows
 from .rate_fit import binomial_estimates
 
-__all__ = ["fit_cascade", "fit_chain", "fit_chain_counts"]
+__all__ = [
+    "ChainProblem",
+    "chain_problem",
+    "first_order_maximum",
+    "fit_cascade",
+    "fit_chain",
+    "fit_chain_counts",
+]
 
 LARGEST_BLOCK = 3_000  # parameters of one query for which second derivatives are computed
 DISAGREEMENT = 1e-3  # nats between two starts that are reported
@@ -35,21 +42,25 @@ DETERMINED = 1e-6  # share of the information on a parameter that must not be sh
 RIDGE = 1e-9  # added to the information, relative to its diagonal
 
 
-class _Problem(NamedTuple):
+class ChainProblem(NamedTuple):
+    """The statistics of pages for one chain model."""
+
     rows: PageRows
     family: ChainFamily
     statistics: PageStatistics
 
     @property
     def ranks(self) -> int:
+        """The number of positions."""
         return len(self.rows.pages.positions)
 
     @property
     def size(self) -> int:
+        """The number of parameters."""
         return len(self.family.items) * len(self.rows.items) + len(self.family.shared(self.ranks))
 
     def objective(self, attraction: tuple[float, float], others: tuple[float, float]) -> ChainObjective:
-        """The objective with successes and failures added to attraction, and to all other parameters."""
+        """Return the objective with successes and failures added to attraction, and to all other parameters."""
         successes, failures = (np.full(self.size, number) for number in others)
         successes[: len(self.rows.items)], failures[: len(self.rows.items)] = attraction
         return ChainObjective(self.family, self.statistics, self.rows.firsts, self.ranks, (successes, failures))
@@ -61,7 +72,7 @@ def fit_chain(rows: PageRows, name: str, prior: float, intervals: bool, starts: 
     ``prior`` trials are added to every parameter: of attraction at the mean click rate of the log, of the others with
     as many successes as failures. ``starts`` is the number of starts, the first of them the same for every seed.
     """
-    problem = _problem(rows, name)
+    problem = chain_problem(rows, name)
     rate = rows.mean_rate
     objective = problem.objective((prior * rate, prior * (1.0 - rate)), (0.5 * prior, 0.5 * prior))
     plain = problem.objective((0.0, 0.0), (0.0, 0.0))
@@ -90,16 +101,17 @@ def fit_chain(rows: PageRows, name: str, prior: float, intervals: bool, starts: 
     )
 
 
-def _problem(rows: PageRows, name: str) -> _Problem:
+def chain_problem(rows: PageRows, name: str) -> ChainProblem:
+    """Return the problem of fitting the chain model of a name to pages."""
     family, pages = CHAINS[name], rows.pages
     statistics = page_statistics(
         pages.starts, rows.row, pages.position, pages.click, pages.count, len(rows.items), len(pages.positions),
         family.by_rank,
     )  # fmt: skip
-    return _Problem(rows, family, statistics)
+    return ChainProblem(rows, family, statistics)
 
 
-def _maximum(problem: _Problem, objective: ChainObjective, prior: float, start: Floats) -> Maximum:
+def _maximum(problem: ChainProblem, objective: ChainObjective, prior: float, start: Floats) -> Maximum:
     """The smoothed maximum, and from there the maximum; items without clicks have attraction 0 without a prior."""
     fixed = np.zeros(problem.size, bool)
     smoothed = _climb(problem, problem.objective((1.0, 1.0), (1.0, 1.0)), start, fixed)
@@ -110,18 +122,18 @@ def _maximum(problem: _Problem, objective: ChainObjective, prior: float, start: 
     return _climb(problem, objective, x, fixed)
 
 
-def _climb(problem: _Problem, objective: ChainObjective, start: Floats, fixed: NDArray[np.bool_]) -> Maximum:
+def _climb(problem: ChainProblem, objective: ChainObjective, start: Floats, fixed: NDArray[np.bool_]) -> Maximum:
     if _largest_block(problem) <= LARGEST_BLOCK:
         return maximise(objective, start, fixed)
-    return _first_order(objective, start, fixed)
+    return first_order_maximum(objective, start, fixed)
 
 
-def _largest_block(problem: _Problem) -> int:
+def _largest_block(problem: ChainProblem) -> int:
     return int(np.diff(problem.rows.firsts).max()) * len(problem.family.items)
 
 
-def _first_order(objective: ChainObjective, start: Floats, fixed: NDArray[np.bool_]) -> Maximum:
-    """The maximum by L-BFGS in the box, for queries with too many items for second derivatives.
+def first_order_maximum(objective: ChainObjective, start: Floats, fixed: NDArray[np.bool_]) -> Maximum:
+    """Return the maximum by L-BFGS in the box, for queries with too many items for second derivatives.
 
     Variables are scaled by the standard deviation of a binomial rate, so that their curvatures are alike.
     """
@@ -165,7 +177,7 @@ def _warnings(best: Maximum, values: tuple[float, ...]) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _informative(problem: _Problem, plain: ChainObjective, x: Floats) -> NDArray[np.bool_]:
+def _informative(problem: ChainProblem, plain: ChainObjective, x: Floats) -> NDArray[np.bool_]:
     """Whether the log says anything of a parameter: the likelihood has a derivative or a curvature in it."""
     if _largest_block(problem) > LARGEST_BLOCK:
         return np.abs(plain.gradient(np.clip(x, 1e-3, 1.0 - 1e-3))[1]) > 0.0
@@ -173,7 +185,7 @@ def _informative(problem: _Problem, plain: ChainObjective, x: Floats) -> NDArray
 
 
 def _intervals(
-    problem: _Problem,
+    problem: ChainProblem,
     objective: ChainObjective,
     best: Maximum,
     informative: NDArray[np.bool_],
@@ -218,7 +230,7 @@ def _intervals(
 
 
 def _model(
-    problem: _Problem,
+    problem: ChainProblem,
     x: Floats,
     spread: Spread,
     *,
@@ -262,7 +274,7 @@ def _model(
     )
 
 
-def _shared(problem: _Problem, shared: Estimates) -> tuple[dict[str, Estimates], dict[str, tuple[str, ...]]]:
+def _shared(problem: ChainProblem, shared: Estimates) -> tuple[dict[str, Estimates], dict[str, tuple[str, ...]]]:
     """The shared parameters by name: one for every rank, or single numbers."""
     if problem.family.by_rank:
         return {"continuation": shared}, {"continuation": tuple(map(str, problem.rows.pages.positions))}
@@ -281,7 +293,7 @@ def fit_chain_counts(rows: PageRows, name: str, prior: float) -> ClickModel:
     It assumes that the last click always ended the session: attraction is clicks over impressions at or above the last
     click (all impressions of a page without clicks), stopping is last clicks over clicks, of ranks or of items.
     """
-    problem = _problem(rows, name)
+    problem = chain_problem(rows, name)
     s, rate = problem.statistics, rows.mean_rate
     with np.errstate(invalid="ignore"):
         attraction = (s.clicks + prior * rate) / (s.clicks + s.skips + s.silent + prior)
