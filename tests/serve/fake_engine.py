@@ -125,6 +125,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         "segments": ["", "mobile", "desktop"],
     }
     report |= changes
+    report["uplift"] = report["uplift"] and {"since": NOW - 10**9} | report["uplift"]
     window = {key: report[key] for key in ("until", "headline", "holdout", "uplift")}
     return {"recent": {"window_seconds": 3600, "since": NOW - 60 * MINUTE, **window}} | report
 

@@ -116,6 +116,11 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     changed_at: int
 
+    @property
+    def share(self) -> float:
+        """The share of requests that get the baseline order."""
+        return self.settings.holdout
+
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a surface's visitors that has its own counters.

@@ -325,19 +325,26 @@ class Pages(TypedDict):
 
 
 class Uplift(TypedDict):
-    """Learner against holdout: 0.041 means 4.1% more clicks per page. Reliable only if ``enough``."""
+    """Learner against holdout since ``since``: 0.041 means 4.1% more clicks per page. Reliable only if ``enough``.
+
+    ``low`` and ``high`` are a confidence sequence: they hold at all times at once, however often they are read.
+    """
 
     relative: float | None
     low: float | None
     high: float | None
     enough: bool
     needed_pages: int  # holdout pages that a comparison needs
+    since: Milliseconds
 
 
 class RecentWindow(TypedDict):
-    """What the surface earns now: both arms in the longest recent window that has at most half of the pages."""
+    """What the surface earns now: both arms in the longest recent window that has at most half of the pages.
 
-    window_seconds: int  # before ``since`` was rounded down to a whole minute
+    It starts at a time chosen in advance, such as midnight, and has a confidence sequence of its own.
+    """
+
+    window_seconds: int
     since: Milliseconds
     until: Milliseconds
     headline: Pages
@@ -416,7 +423,7 @@ class Learning(TypedDict):
 
 
 class Shift(TypedDict):
-    """Whether click behaviour has changed: clicks per page in the last hour and in the week before."""
+    """Whether click behaviour has changed: clicks per page in the last one to two hours, and in the week before."""
 
     alarm: bool
     recent: float | None
@@ -428,7 +435,8 @@ class Shift(TypedDict):
 class ReportView(TypedDict):
     """How a surface performs: learner against holdout, items, learning, and whether click behaviour has changed.
 
-    It covers one segment, or all of them together if ``segment`` is null.
+    It covers one segment, or all of them together if ``segment`` is null. ``uplift`` is since the surface was created,
+    ``recent`` since a time chosen in advance; all other figures are those of the requested range.
     """
 
     surface: Name

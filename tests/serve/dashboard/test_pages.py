@@ -136,7 +136,7 @@ def test_no_loss_is_shown_before_the_order_has_settled(path):
     assert "Still learning: 500 pages so far" in page.text
     assert "fewer clicks" not in page.text
     settled = dashboard(path, uplift=BEHIND)  # the same figures, of an order that has settled
-    assert "-20.1% clicks compared with the holdout (95% interval -25.0% to -15.0%) in the last hour" in settled.text
+    assert "-20.1% clicks compared with the holdout (95% interval -25.0% to -15.0%) since 21:13 UTC" in settled.text
     assert "Still learning" not in settled.text
 
 
@@ -146,10 +146,10 @@ def test_a_gain_is_shown_before_the_order_has_settled(path):
     assert "Still learning; already +20.5% clicks compared with the holdout" in page.text
 
 
-def test_the_uplift_now_is_shown_beside_that_of_the_whole_range():
+def test_the_recent_uplift_is_shown_beside_that_from_the_start():
     page = dashboard(uplift=BEHIND, recent=report_of(surface_of())["recent"])
-    assert "+20.5% clicks compared with the holdout (95% interval 17.0% to 24.0%) in the last hour" in page.text
-    for label in ("Now (the last hour)", "The last 24 hours, including the exploration at the start"):
+    assert "+20.5% clicks compared with the holdout (95% interval 17.0% to 24.0%) since 21:13 UTC" in page.text
+    for label in ("Recently, since 21:13 UTC", "From the start, since 3 Nov 08:26 UTC"):
         assert label in page.text
     assert "-20.1% clicks compared with the holdout (95% interval -25.0% to -15.0%)" in page.text
     assert "fewer clicks" not in page.text

@@ -32,7 +32,6 @@ from ..model import (
 )
 from ..reports import report as reports
 from ..reports.inputs import DAY, ReportRequest
-from ..reports.item_rates import ItemRateCache
 from ..schemas import (
     Accepted,
     EngineHealth,
@@ -103,7 +102,7 @@ class Engine(EngineProtocol):
         self._admin = SurfaceAdmin(store, self.refresher, self._segments, clock, shared)
         self._admission = asyncio.Lock()
         self._statuses: Counter[tuple[int, Status]] = Counter()  # (surface id, status) -> pieces of feedback
-        self._rates = ItemRateCache()
+        self._reports = reports.ReportCache()
         self._running = False
 
     async def start(self) -> None:
@@ -477,12 +476,12 @@ class Engine(EngineProtocol):
 
     def _make_report(self, display: ServedSurface, segment: str | None, since: int, until: int, now: int) -> ReportView:
         state = surface_state(display, segment, self._statuses[display.surface.id, "duplicate"])
-        return reports.surface_report(self._store, ReportRequest(state, segment, since, until, now), self._rates)
+        return reports.surface_report(self._store, ReportRequest(state, segment, since, until, now), self._reports)
 
     async def headline(self, surface: str) -> Headline:
         """Returns pages, clicks per page and uplift of the last day and of the recent window; reads no events."""
         display, now = self._admin.served(surface), self._clock()
-        return await in_thread(lambda: reports.headline(self._store, surface_state(display), now))
+        return await in_thread(lambda: reports.headline(self._store, surface_state(display), now, self._reports))
 
     # Health
 

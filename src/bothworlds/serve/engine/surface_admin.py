@@ -201,6 +201,8 @@ class SurfaceAdmin:
         if not made.action:
             return made.surface
         entry = self._entry(made.surface.id or None, actor, made.action, made.detail)
+        if made.holdout is not None:  # reports compare the arms separately before and after
+            entry["holdout"] = made.holdout
         saved = self._store.save_surface(made.surface, made.adjustments, [entry])
         self._refresher.install(saved)
         return saved

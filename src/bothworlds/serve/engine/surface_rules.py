@@ -67,12 +67,16 @@ Medians = dict[str, list[int]]  # segment -> median loss per slot
 
 
 class Change(NamedTuple):
-    """The next version of a surface, its adjustments, and its audit entry; ``action`` is empty if nothing changed."""
+    """The next version of a surface, its adjustments, and its audit entry; ``action`` is empty if nothing changed.
+
+    ``holdout`` is the share of requests that get the baseline order, before and after the change, if it changes.
+    """
 
     surface: Surface
     adjustments: tuple[Adjustment, ...] = ()
     action: str = ""
     detail: str = ""
+    holdout: tuple[float, float] | None = None
 
 
 def create_surface(name: str, body: Mapping[str, Any], now: int) -> Change:
@@ -102,7 +106,9 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
     changed = _checked(_changed(surface, now, settings=settings))
     if not {"minimum_exposure", "slots"}.isdisjoint(changes):
         _check_exposure(changed)
-    return Change(changed, action="change settings", detail="; ".join(changed_keys)[:2000])
+    return Change(
+        changed, action="change settings", detail="; ".join(changed_keys)[:2000], holdout=_shares(surface, changed)
+    )
 
 
 def update_surface(surface: Surface, body: Mapping[str, Any], medians: Medians, now: int, actor: str) -> Change:
@@ -122,9 +128,8 @@ def update_surface(surface: Surface, body: Mapping[str, Any], medians: Medians, 
         return Change(surface)
     combined = msgspec.structs.replace(steps[-1].surface, version=surface.version + 1)
     adjustments = tuple(one for step in effective for one in step.adjustments)
-    return Change(
-        combined, adjustments, "change surface", "; ".join(f"{s.action}: {s.detail}" for s in effective)[:2000]
-    )
+    detail = "; ".join(f"{s.action}: {s.detail}" for s in effective)[:2000]
+    return Change(combined, adjustments, "change surface", detail, _shares(surface, combined))
 
 
 def activate_item(surface: Surface, name: str, medians: Medians, now: int, actor: str) -> Change:
@@ -225,6 +230,10 @@ def _deactivated(surface: Surface, name: str, state: Literal["paused", "removed"
     items = _replaced(surface, msgspec.structs.replace(known, state=state, changed_at=now))
     changed = _checked(_changed(surface, now, items=items))
     return Change(changed, action="pause item" if state == "paused" else "remove item", detail=name)
+
+
+def _shares(before: Surface, after: Surface) -> tuple[float, float] | None:
+    return (before.share, after.share) if before.share != after.share else None
 
 
 def _find(surface: Surface, name: str) -> Item | None:
