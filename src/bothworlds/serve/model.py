@@ -115,6 +115,12 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Item, ...]
     created_at: int
     changed_at: int
+    comparison_restarted_at: int | None = None
+
+    @property
+    def compared_since(self) -> int:
+        """When the comparison of learner and holdout started."""
+        return self.created_at if self.comparison_restarted_at is None else self.comparison_restarted_at
 
     @property
     def share(self) -> float:

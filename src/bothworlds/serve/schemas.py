@@ -49,6 +49,7 @@ __all__ = [
     "Reset",
     "Role",
     "Rotation",
+    "SampleRatio",
     "SegmentView",
     "Segments",
     "SeriesPoint",
@@ -338,6 +339,28 @@ class Uplift(TypedDict):
     since: Milliseconds
 
 
+class ArmFeedback(TypedDict):
+    """Pages of an arm whose attribution window has ended, and those of them whose final feedback arrived in time."""
+
+    pages: int
+    answered: int
+
+
+class SampleRatio(TypedDict):
+    """Whether pages and feedback of both arms come in the proportion of their shares.
+
+    ``evidence`` starts at 1; beyond 1,000 there is an ``alarm``, which stays until the comparison is restarted. While
+    it lasts, no uplift is reported. The counts are those since the share was last changed.
+    """
+
+    alarm: bool
+    evidence: float
+    alarm_at: Milliseconds | None
+    share: float  # of the holdout
+    learner: ArmFeedback
+    holdout: ArmFeedback
+
+
 class RecentWindow(TypedDict):
     """What the surface earns now: both arms in the longest recent window that has at most half of the pages.
 
@@ -359,6 +382,7 @@ class Headline(TypedDict):
     clicks_per_page: float | None
     uplift: Uplift | None  # None without a holdout
     recent: RecentWindow
+    sample_ratio: SampleRatio | None
     rounds: int  # these three as in ``Learning``
     exploration: float | None
     settled: bool
@@ -435,8 +459,8 @@ class Shift(TypedDict):
 class ReportView(TypedDict):
     """How a surface performs: learner against holdout, items, learning, and whether click behaviour has changed.
 
-    It covers one segment, or all of them together if ``segment`` is null. ``uplift`` is since the surface was created,
-    ``recent`` since a time chosen in advance; all other figures are those of the requested range.
+    It covers one segment, or all of them together if ``segment`` is null. ``uplift`` is since the comparison
+    started, ``recent`` since a time chosen in advance; all other figures are those of the requested range.
     """
 
     surface: Name
@@ -447,6 +471,7 @@ class ReportView(TypedDict):
     holdout: Pages | None
     uplift: Uplift | None
     recent: RecentWindow
+    sample_ratio: SampleRatio | None  # None without a holdout
     items: list[ItemLine]
     series: list[SeriesPoint]
     marginals: Marginals
@@ -522,6 +547,7 @@ class EngineHealth(TypedDict):
     last_error: NotRequired[str | None]
     open_events: NotRequired[int]
     policy_age_seconds: NotRequired[float]
+    sample_ratio_alarms: NotRequired[int]
 
 
 class Health(Struct, frozen=True):

@@ -155,6 +155,14 @@ def test_the_recent_uplift_is_shown_beside_that_from_the_start():
     assert "fewer clicks" not in page.text
 
 
+@pytest.mark.parametrize("path", ["/", "/surfaces/home"])
+def test_a_sample_ratio_mismatch_replaces_the_uplift(path):
+    ratio = report_of(surface_of())["sample_ratio"] | {"alarm": True, "evidence": 1e6, "alarm_at": NOW}
+    page = dashboard(path, sample_ratio=ratio)
+    assert "The figures cannot be trusted" in page.text
+    assert "compared with the holdout" not in page.text
+
+
 def test_a_loss_that_exploration_explains_is_not_blamed_on_the_learned_order():
     for exploration, blamed in ((0.2, False), (0.1, True)):
         learning = report_of(surface_of())["learning"] | {"exploration": exploration}

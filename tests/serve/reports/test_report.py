@@ -30,6 +30,7 @@ KEYS = {
         "duplicates",
     },
     "recent": {"window_seconds", "since", "until", "headline", "holdout", "uplift"},
+    "sample_ratio": {"alarm", "evidence", "alarm_at", "share", "learner", "holdout"},
     "shift": {"alarm", "recent", "long_run", "z", "note"},
     "marginals": {"items", "segment", "slots", "x"},
 }

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from ..schemas import Headline, Learning, Pages, RecentWindow, ReportView, Shift, Uplift
+from ..schemas import Headline, Learning, Pages, RecentWindow, ReportView, SampleRatio, Shift, Uplift
 
 __all__ = [
     "DASH",
@@ -146,7 +146,7 @@ def surface_verdict(report: ReportView) -> Verdict:
     >>> window = {"since": 1700000000000, "until": 1700003600000}
     >>> recent = {**window, "headline": pages, "holdout": pages, "uplift": uplift}
     >>> learning = {"settled": True, "rounds": 5000, "exploration": 0.02}
-    >>> report = {"headline": pages, "holdout": pages, "recent": recent, "learning": learning}
+    >>> report = {"headline": pages, "holdout": pages, "recent": recent, "learning": learning, "sample_ratio": None}
     >>> surface_verdict(report).sentence
     '+4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) since 22:13 UTC'
     >>> surface_verdict(report | {"recent": recent | {"uplift": uplift | {"enough": False}}}).sentence
@@ -163,6 +163,8 @@ def surface_verdict(report: ReportView) -> Verdict:
         return _without_pages(learning["outstanding"])
     if holdout is None or recent["holdout"] is None or uplift is None:
         return Verdict("none", arm_rate(headline), _NO_HOLDOUT)
+    if _is_mismatched(report["sample_ratio"]):
+        return _MISMATCH
     if not learning["settled"]:
         return _still_learning(learning, recent)
     if not _is_enough(uplift):
@@ -183,12 +185,26 @@ def headline_verdict(headline: Headline) -> Verdict:
         return Verdict("none", "No settled pages in the last 24 hours", "")
     if headline["uplift"] is None:
         return Verdict("none", "No holdout to compare with", _NO_HOLDOUT)
+    if _is_mismatched(headline["sample_ratio"]):
+        return _MISMATCH
     if not headline["settled"]:
         return _still_learning(headline, headline["recent"])
     uplift = headline["recent"]["uplift"]
     if uplift is None or not _is_enough(uplift):
         return Verdict("none", "Not enough data yet to compare with the holdout", "")
     return _compared(uplift, headline["recent"], headline["exploration"])
+
+
+def _is_mismatched(ratio: SampleRatio | None) -> bool:
+    return ratio is not None and ratio["alarm"]
+
+
+_MISMATCH = Verdict(
+    "bad",
+    "The figures cannot be trusted: pages or feedback of the learned order and of the holdout are missing",
+    "They do not come in the proportion of their shares. Check that the page sends the feedback of both, then restart "
+    "the comparison (POST /v1/surfaces/{surface}/restart-comparison).",
+)
 
 
 def _still_learning(progress: Learning | Headline, recent: RecentWindow) -> Verdict:
@@ -221,13 +237,14 @@ def comparisons(report: ReportView) -> list[tuple[str, str]]:
 
     >>> uplift = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True, "needed_pages": 200, "since": 0}
     >>> recent = {"since": 86_400_000, "until": 86_460_000, "uplift": uplift | {"enough": False}}
-    >>> for line in comparisons({"until": 86_460_000, "recent": recent, "uplift": uplift}):
+    >>> report = {"until": 86_460_000, "recent": recent, "uplift": uplift, "sample_ratio": None}
+    >>> for line in comparisons(report):
     ...     print(*line, sep=": ")
     Recently, since 00:00 UTC: not enough data yet
     From the start, since 1 Jan 00:00 UTC: -20.0% clicks compared with the holdout (95% interval -30.0% to -10.0%)
     """
     recent, whole = report["recent"], report["uplift"]
-    if recent["uplift"] is None or whole is None:
+    if recent["uplift"] is None or whole is None or _is_mismatched(report["sample_ratio"]):
         return []
     return [
         (f"Recently, {starting(recent['since'], recent['until'])}", compared_with_holdout(recent["uplift"])),

@@ -95,6 +95,10 @@ class SurfaceAdmin:
 
         return await self._change(change, actor, if_version)
 
+    async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
+        """Starts the comparison of learner and holdout again."""
+        return await self._change(lambda: surface_rules.restart_comparison(self.surface(surface), self._clock()), actor)
+
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Adds an item at the median of the others, or makes a paused or removed one active again."""
         return await self._change(lambda: self._activate_item(self.surface(surface), item, actor), actor)

@@ -46,6 +46,7 @@ __all__ = [
     "pause_item",
     "remove_item",
     "reset_adjustments",
+    "restart_comparison",
     "update_surface",
 ]
 
@@ -109,6 +110,12 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
     return Change(
         changed, action="change settings", detail="; ".join(changed_keys)[:2000], holdout=_shares(surface, changed)
     )
+
+
+def restart_comparison(surface: Surface, now: int) -> Change:
+    """Returns the surface with a comparison of learner and holdout that starts now; nothing learned is changed."""
+    changed = _changed(surface, now, comparison_restarted_at=now)
+    return Change(changed, action="restart comparison", holdout=_shares(surface, changed))
 
 
 def update_surface(surface: Surface, body: Mapping[str, Any], medians: Medians, now: int, actor: str) -> Change:

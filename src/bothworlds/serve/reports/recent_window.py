@@ -3,7 +3,7 @@
 A window starts at a time that is chosen in advance: a multiple of its length, such as midnight. A window whose start
 moves on with every look would be a new comparison at every look. Each start has a confidence sequence of its own, and
 the error is divided between all of them: among the lengths, and among the starts of one length, of which the k-th since
-the surface was created gets 1 / (k (k + 1)).
+the comparison started gets 1 / (k (k + 1)).
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def window_start(length: int, until: int) -> int:
     return until // length * length - length
 
 
-def window_alpha(length: int, since: int, created_at: int) -> float:
+def window_alpha(length: int, since: int, started: int) -> float:
     """Return the error of the window of this length that starts at ``since``.
 
-    >>> starts = range(-DAY, 1000 * DAY, DAY)    # of a surface that was created at 0
+    >>> starts = range(-DAY, 1000 * DAY, DAY)    # of a comparison that started at 0
     >>> round(sum(window_alpha(DAY, since, 0) for since in starts) / RECENT_ALPHA, 2)
     0.5
     """
-    number = (since - window_start(length, created_at)) // length + 1
+    number = (since - window_start(length, started)) // length + 1
     return spent(RECENT_ALPHA * (DAY_WEIGHT if length == DAY else OTHER_WEIGHT), max(1, number))
 
 
@@ -86,7 +86,7 @@ def recent_window(store: Store, history: ArmHistory, request: WindowRequest) -> 
 
     def last(length: int) -> WindowTotals:
         since = window_start(length, until)
-        alpha = window_alpha(length, since, surface.created_at) * segment_alpha(surface, segment)
+        alpha = window_alpha(length, since, surface.compared_since) * segment_alpha(surface, segment)
         return WindowTotals(since, until, history.totals(store, surface, segment, since, until), alpha)
 
     def is_recent(window: WindowTotals) -> bool:

@@ -15,12 +15,25 @@ import msgspec
 import numpy as np
 
 from ..model import Surface
-from ..schemas import Headline, ItemLine, Learning, Marginals, MarginalsThen, ReportView, SeriesPoint, Shift, Uplift
+from ..schemas import (
+    Headline,
+    ItemLine,
+    Learning,
+    Marginals,
+    MarginalsThen,
+    RecentWindow,
+    ReportView,
+    SampleRatio,
+    SeriesPoint,
+    Shift,
+    Uplift,
+)
 from ..stores.base import Store
 from .exploration_cost import exploration_cost, is_settled
 from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length, segment_alpha
 from .item_rates import ItemRateCache
 from .recent_window import WindowRequest, WindowTotals, recent_window, window_start, window_summary
+from .sample_ratio import read_ratio, sample_ratio_view
 from .strata import ArmHistory
 from .uplift import (
     SHIFT_ALPHA,
@@ -63,6 +76,8 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     shown = _busiest_segment(state) if request.segment is None else request.segment
     segment = state.segments.get(shown)
     window = _window(store, state, cache, request.segment, request.until, has_holdout)
+    ratio = sample_ratio_view(read_ratio(store, surface)[0]) if has_holdout else None
+    uplift = _uplift(store, cache, surface, request.segment, request.until, request.now) if has_holdout else None
     return {
         "surface": surface.name,
         "segment": request.segment,
@@ -70,8 +85,9 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "until": request.until,
         "headline": arm_summary(learner),
         "holdout": arm_summary(holdout) if has_holdout else None,
-        "uplift": _uplift(store, cache, surface, request.segment, request.until, request.now) if has_holdout else None,
-        "recent": window_summary(window, has_holdout),
+        "uplift": _trusted(uplift, ratio),
+        "recent": _recent(window, ratio),
+        "sample_ratio": ratio,
         "items": item_lines(store, request, cache.rates),
         "series": _series(rows),
         "marginals": {**_marginals(segment, surface), "segment": shown},
@@ -91,19 +107,33 @@ def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) ->
     day = arm_summary(learner)
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
     window = _window(store, state, cache, None, now, has_holdout)
+    ratio = sample_ratio_view(read_ratio(store, surface)[0]) if has_holdout else None
     return {
         "pages": day["pages"],
         "clicks_per_page": day["clicks_per_page"],
-        "uplift": _uplift(store, cache, surface, None, now + 1, now) if has_holdout else None,
-        "recent": window_summary(window, has_holdout),
+        "uplift": _trusted(_uplift(store, cache, surface, None, now + 1, now) if has_holdout else None, ratio),
+        "recent": _recent(window, ratio),
+        "sample_ratio": ratio,
         **_progress(_segments(state, None), window),
     }
 
 
+def _trusted(uplift: Uplift | None, ratio: SampleRatio | None) -> Uplift | None:
+    """Return the uplift without its figures if pages or feedback of an arm are missing."""
+    if uplift is None or ratio is None or not ratio["alarm"]:
+        return uplift
+    return {**uplift, "relative": None, "low": None, "high": None, "enough": False}
+
+
+def _recent(window: WindowTotals, ratio: SampleRatio | None) -> RecentWindow:
+    summary = window_summary(window, ratio is not None)
+    return {**summary, "uplift": _trusted(summary["uplift"], ratio)}
+
+
 def _uplift(store: Store, cache: ReportCache, surface: Surface, segment: str | None, until: int, now: int) -> Uplift:
-    """Return the uplift since the surface was created, whatever range is requested: one sequence, one error."""
-    strata = cache.history.since_creation(store, surface, segment, until, now)
-    return uplift_of(strata, WHOLE_ALPHA * segment_alpha(surface, segment), surface.created_at)
+    """Return the uplift since the comparison started, whatever range is requested: one sequence, one error."""
+    strata = cache.history.since_start(store, surface, segment, until, now)
+    return uplift_of(strata, WHOLE_ALPHA * segment_alpha(surface, segment), surface.compared_since)
 
 
 def _window(

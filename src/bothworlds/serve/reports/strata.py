@@ -62,6 +62,8 @@ def strata_between(surface: Surface, changes: Sequence[ShareChange], since: int,
     shares = [changes[0].before if changes else surface.share, *(change.after for change in changes)]
     starts = [_minute(surface.created_at), *(_minute(change.at + FOLLOW_MS + MINUTE - 1) for change in changes)]
     ends = [*(_minute(change.at) for change in changes), until]
+    if surface.comparison_restarted_at is not None:  # the minute of the restart belongs to no comparison
+        since = max(since, surface.comparison_restarted_at + MINUTE - 1)
     strata = (
         Stratum(max(start, _minute(since)), min(end, until), share) for start, end, share in zip(starts, ends, shares)
     )
@@ -111,10 +113,8 @@ class ArmHistory:
         strata = self.strata(store, surface, since, until)
         return [stratum_totals(store, surface.id, segment, stratum) for stratum in strata]
 
-    def since_creation(
-        self, store: Store, surface: Surface, segment: str | None, until: int, now: int
-    ) -> list[ArmPair]:
-        """Return the pages of both arms in every stratum since the surface was created.
+    def since_start(self, store: Store, surface: Surface, segment: str | None, until: int, now: int) -> list[ArmPair]:
+        """Return the pages of both arms in every stratum since their comparison started.
 
         Pages that can no longer get a click are read again after ``FROZEN_FOR`` only.
         """
@@ -123,7 +123,7 @@ class ArmHistory:
         frozen = (now - open_ms) // FROZEN_FOR * FROZEN_FOR
         self._past = {key: kept for key, kept in list(self._past.items()) if 0 <= now - kept[0] < FROZEN_FOR}
         pairs = []
-        for stratum in self.strata(store, surface, surface.created_at, until):
+        for stratum in self.strata(store, surface, surface.compared_since, until):
             past = stratum._replace(until=min(stratum.until, max(frozen, stratum.since)))
             rest = stratum._replace(since=past.until)
             parts = [self._past_totals(store, surface.id, segment, past, now)] if past.since < past.until else []
