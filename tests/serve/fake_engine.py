@@ -112,6 +112,16 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         }
         if holdout
         else None,
+        "guard": {
+            "enabled": True,
+            "active": False,
+            "active_since": None,
+            "compared_since": NOW - 10**8,
+            "low": 0.02,
+            "high": 0.2,
+        }
+        if holdout
+        else None,
         "items": [item_line(name, i, 90000 // (i + 1), states[name]) for i, name in enumerate(names)],
         "series": series_of(holdout=holdout),
         "marginals": {"items": names, "slots": slots, "x": marginals(len(names), slots, 1.6), "segment": ""},
@@ -429,6 +439,7 @@ class FakeEngine:
             "uplift": report["uplift"],
             "recent": report["recent"],
             "sample_ratio": report["sample_ratio"],
+            "guard_since": report["guard"] and report["guard"]["active_since"],
             **{key: report["learning"][key] for key in ("rounds", "exploration", "settled")},
         }
 

@@ -91,7 +91,7 @@ class EngineProtocol(Protocol):
         ...
 
     async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
-        """Starts the comparison of learner and holdout again; nothing learned is changed."""
+        """Starts the comparison of learner and holdout again, with the guard not active; nothing learned is changed."""
         ...
 
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:

@@ -27,6 +27,7 @@ __all__ = [
     "FeedbackBatch",
     "FeedbackEvent",
     "FeedbackResults",
+    "Guard",
     "Headline",
     "Health",
     "Imported",
@@ -361,6 +362,21 @@ class SampleRatio(TypedDict):
     holdout: ArmFeedback
 
 
+class Guard(TypedDict):
+    """Whether the guard serves the baseline order, because the learner was shown to get fewer clicks.
+
+    ``low`` and ``high`` are a confidence sequence for clicks per page of the learner minus those of the holdout, since
+    ``compared_since``; null before that. The guard becomes active when ``high`` is below minus ``guard_margin``.
+    """
+
+    enabled: bool
+    active: bool
+    active_since: Milliseconds | None
+    compared_since: Milliseconds | None
+    low: float | None
+    high: float | None
+
+
 class RecentWindow(TypedDict):
     """What the surface earns now: both arms in the longest recent window that has at most half of the pages.
 
@@ -383,6 +399,7 @@ class Headline(TypedDict):
     uplift: Uplift | None  # None without a holdout
     recent: RecentWindow
     sample_ratio: SampleRatio | None
+    guard_since: Milliseconds | None  # since when the guard serves the baseline order
     rounds: int  # these three as in ``Learning``
     exploration: float | None
     settled: bool
@@ -472,6 +489,7 @@ class ReportView(TypedDict):
     uplift: Uplift | None
     recent: RecentWindow
     sample_ratio: SampleRatio | None  # None without a holdout
+    guard: Guard | None  # None without a holdout
     items: list[ItemLine]
     series: list[SeriesPoint]
     marginals: Marginals
@@ -548,6 +566,7 @@ class EngineHealth(TypedDict):
     open_events: NotRequired[int]
     policy_age_seconds: NotRequired[float]
     sample_ratio_alarms: NotRequired[int]
+    guarded_surfaces: NotRequired[int]
 
 
 class Health(Struct, frozen=True):

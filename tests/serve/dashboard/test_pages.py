@@ -163,6 +163,13 @@ def test_a_sample_ratio_mismatch_replaces_the_uplift(path):
     assert "compared with the holdout" not in page.text
 
 
+@pytest.mark.parametrize("path", ["/", "/surfaces/home"])
+def test_an_active_guard_is_the_first_sentence(path):
+    guard = report_of(surface_of())["guard"] | {"active": True, "active_since": NOW - 60 * 60_000}
+    page = dashboard(path, guard=guard)
+    assert "The guard shows the page's own order since 21:13 UTC" in page.text
+
+
 def test_a_loss_that_exploration_explains_is_not_blamed_on_the_learned_order():
     for exploration, blamed in ((0.2, False), (0.1, True)):
         learning = report_of(surface_of())["learning"] | {"exploration": exploration}

@@ -43,7 +43,7 @@ def shown(report, headline):
 @with_engine(holdout=0.3)
 async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead_of_an_uplift(engine, store, clock):
     rng = np.random.default_rng(1)
-    await visits(engine, clock, rng, range(300), lambda arm, clicks: True)
+    await visits(engine, clock, rng, range(250), lambda arm, clicks: True)
     await settle(engine, store, clock)
     report = await engine.report("home")
     assert not report["sample_ratio"]["alarm"]
@@ -51,7 +51,7 @@ async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead
     assert engine.health()["sample_ratio_alarms"] == 0
 
     # From now on the page sends the feedback of one list in ten of the holdout.
-    await visits(engine, clock, rng, range(300, 1500), lambda arm, clicks: arm == "learner" or rng.random() < 0.1)
+    await visits(engine, clock, rng, range(250, 850), lambda arm, clicks: arm == "learner" or rng.random() < 0.1)
     await settle(engine, store, clock)
     report, headline = await engine.report("home"), await engine.headline("home")
     ratio = report["sample_ratio"]
@@ -69,16 +69,16 @@ async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead
     assert b"bothworlds_sample_ratio_alarms 1.0" in metrics.exposition()
 
     # The alarm stays when feedback comes again, until a person restarts the comparison.
-    await visits(engine, clock, rng, range(1500, 1700), lambda arm, clicks: True)
+    await visits(engine, clock, rng, range(850, 950), lambda arm, clicks: True)
     await settle(engine, store, clock)
     assert (await engine.report("home"))["sample_ratio"]["alarm"]
     await engine.restart_comparison("home", actor="ann")
-    await visits(engine, clock, rng, range(1700, 2100), lambda arm, clicks: True)
+    await visits(engine, clock, rng, range(950, 1250), lambda arm, clicks: True)
     await settle(engine, store, clock)
     report = await engine.report("home")
     assert not report["sample_ratio"]["alarm"]
     assert report["uplift"]["enough"]
-    assert sum(report["sample_ratio"][arm]["pages"] for arm in ("learner", "holdout")) <= 400
+    assert sum(report["sample_ratio"][arm]["pages"] for arm in ("learner", "holdout")) <= 300
     assert engine.health()["sample_ratio_alarms"] == 0
     assert store.entries[-1]["action"] == "restart comparison"
 

@@ -146,7 +146,8 @@ def surface_verdict(report: ReportView) -> Verdict:
     >>> window = {"since": 1700000000000, "until": 1700003600000}
     >>> recent = {**window, "headline": pages, "holdout": pages, "uplift": uplift}
     >>> learning = {"settled": True, "rounds": 5000, "exploration": 0.02}
-    >>> report = {"headline": pages, "holdout": pages, "recent": recent, "learning": learning, "sample_ratio": None}
+    >>> report = {"headline": pages, "holdout": pages, "recent": recent, "learning": learning}
+    >>> report |= {"sample_ratio": None, "guard": None}
     >>> surface_verdict(report).sentence
     '+4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) since 22:13 UTC'
     >>> surface_verdict(report | {"recent": recent | {"uplift": uplift | {"enough": False}}}).sentence
@@ -165,6 +166,8 @@ def surface_verdict(report: ReportView) -> Verdict:
         return Verdict("none", arm_rate(headline), _NO_HOLDOUT)
     if _is_mismatched(report["sample_ratio"]):
         return _MISMATCH
+    if report["guard"] is not None and report["guard"]["active"]:
+        return _guarded(report["guard"]["active_since"], report["until"])
     if not learning["settled"]:
         return _still_learning(learning, recent)
     if not _is_enough(uplift):
@@ -187,6 +190,8 @@ def headline_verdict(headline: Headline) -> Verdict:
         return Verdict("none", "No holdout to compare with", _NO_HOLDOUT)
     if _is_mismatched(headline["sample_ratio"]):
         return _MISMATCH
+    if headline["guard_since"] is not None:
+        return _guarded(headline["guard_since"], headline["recent"]["until"])
     if not headline["settled"]:
         return _still_learning(headline, headline["recent"])
     uplift = headline["recent"]["uplift"]
@@ -197,6 +202,15 @@ def headline_verdict(headline: Headline) -> Verdict:
 
 def _is_mismatched(ratio: SampleRatio | None) -> bool:
     return ratio is not None and ratio["alarm"]
+
+
+def _guarded(since: int | None, until: int) -> Verdict:
+    sentence = f"The guard shows the page's own order {starting(since, until)}"
+    meaning = (
+        "The learned order got fewer clicks. It is still shown on a small share of pages. To show it again, restart "
+        "the comparison (POST /v1/surfaces/{surface}/restart-comparison)."
+    )
+    return Verdict("bad", sentence, meaning)
 
 
 _MISMATCH = Verdict(

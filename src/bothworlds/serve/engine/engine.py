@@ -104,7 +104,7 @@ class Engine(EngineProtocol):
         self._admission = asyncio.Lock()
         self._statuses: Counter[tuple[int, Status]] = Counter()  # (surface id, status) -> pieces of feedback
         self._reports = reports.ReportCache()
-        self._monitor = SurfaceMonitor(store, self._reports.history, clock)
+        self._monitor = SurfaceMonitor(store, self._reports.history, clock, self._admin.activate_guard)
         self._running = False
 
     async def start(self) -> None:
@@ -371,7 +371,7 @@ class Engine(EngineProtocol):
         return await self._admin.patch_surface(name, changes, actor=actor, if_version=if_version)
 
     async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
-        """Starts the comparison of learner and holdout again; nothing learned is changed."""
+        """Starts the comparison of learner and holdout again, with the guard not active; nothing learned is changed."""
         return await self._admin.restart_comparison(surface, actor=actor)
 
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
@@ -513,6 +513,7 @@ class Engine(EngineProtocol):
             "open_events": writer.open_events,
             "policy_age_seconds": self._policy_age(),
             "sample_ratio_alarms": len(self._monitor.mismatches),
+            "guarded_surfaces": sum(s.surface.guarded_since is not None for s in list(self.refresher.by_id.values())),
         }
 
     def _warnings(self) -> list[str]:

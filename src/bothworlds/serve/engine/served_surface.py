@@ -43,7 +43,7 @@ class ServedSurface:
         settings = surface.settings
         self.surface, self.policy = surface, policy
         self.active = {item.name: item for item in surface.items if item.state == "active"}
-        self.holdout = int(settings.holdout * 2.0**64)
+        self.holdout = int(surface.share * 2.0**64)
         self.attribution_ms = round(1000 * settings.attribution_seconds)
         self.late_ms = round(1000 * settings.late_seconds)
         self.segments: dict[str, ServedSegment] = {}

@@ -36,6 +36,7 @@ from .learner import policy_of
 __all__ = [
     "Change",
     "Medians",
+    "activate_guard",
     "activate_item",
     "change_settings",
     "create_surface",
@@ -56,6 +57,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     "slots": (1, MAX_SLOTS),
     "floor": (0.001, 1.0),  # below, one missing click could outweigh everything learned
     "holdout": (0.0, 0.99),
+    "guard_after": (1, 1_000_000_000),
+    "guard_margin": (0.0, MAX_SLOTS),
     "minimum_exposure": (0.0, 1.0),
     "attribution_seconds": (1.0, 30 * DAY),
     "late_seconds": (0.0, 90 * DAY),
@@ -113,9 +116,21 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
 
 
 def restart_comparison(surface: Surface, now: int) -> Change:
-    """Returns the surface with a comparison of learner and holdout that starts now; nothing learned is changed."""
-    changed = _changed(surface, now, comparison_restarted_at=now)
+    """Returns the surface with a comparison of learner and holdout that starts now, and the guard not active.
+
+    Nothing that was learned is changed.
+    """
+    changed = _changed(surface, now, comparison_restarted_at=now, guarded_since=None)
     return Change(changed, action="restart comparison", holdout=_shares(surface, changed))
+
+
+def activate_guard(surface: Surface, now: int) -> Change:
+    """Returns the surface with the baseline order served to all but the exploration share of requests."""
+    if surface.guarded_since is not None:
+        return Change(surface)
+    changed = _changed(surface, now, guarded_since=now)
+    detail = f"the baseline order is served to {changed.share:.4g} of requests: the learner gets fewer clicks"
+    return Change(changed, action="activate guard", detail=detail, holdout=_shares(surface, changed))
 
 
 def update_surface(surface: Surface, body: Mapping[str, Any], medians: Medians, now: int, actor: str) -> Change:

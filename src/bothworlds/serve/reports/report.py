@@ -30,6 +30,7 @@ from ..schemas import (
 )
 from ..stores.base import Store
 from .exploration_cost import exploration_cost, is_settled
+from .guard import guard_view
 from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length, segment_alpha
 from .item_rates import ItemRateCache
 from .recent_window import WindowRequest, WindowTotals, recent_window, window_start, window_summary
@@ -88,6 +89,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "uplift": _trusted(uplift, ratio),
         "recent": _recent(window, ratio),
         "sample_ratio": ratio,
+        "guard": guard_view(store, cache.history, surface, request.until) if has_holdout else None,
         "items": item_lines(store, request, cache.rates),
         "series": _series(rows),
         "marginals": {**_marginals(segment, surface), "segment": shown},
@@ -114,6 +116,7 @@ def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) ->
         "uplift": _trusted(_uplift(store, cache, surface, None, now + 1, now) if has_holdout else None, ratio),
         "recent": _recent(window, ratio),
         "sample_ratio": ratio,
+        "guard_since": surface.guarded_since,
         **_progress(_segments(state, None), window),
     }
 
