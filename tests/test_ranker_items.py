@@ -192,8 +192,8 @@ def test_constraints_do_not_bias_what_is_learned(restriction):
 
 
 def test_without_the_charge_for_absence_the_worst_item_looks_best(monkeypatch):
-    def settle(self, decision, clicks, learned, absent):
-        return charged(self, decision, clicks, learned, ())
+    def settle(self, decision, clicks, pinned, absent):
+        return charged(self, decision, clicks, pinned, ())
 
     charged = ItemLedger.settle
     monkeypatch.setattr(ItemLedger, "settle", settle)
@@ -212,9 +212,8 @@ def test_a_page_adds_the_same_sums_as_in_the_service(rng):
         absent = tuple(sorted(rng.choice(6, rng.integers(0, 3), replace=False).tolist()))
         items = rng.permutation([i for i in range(6) if i not in absent])[:3]
         p, clicks, pinned = rng.uniform(0.05, 1.0, 3), rng.integers(0, 2, 3), rng.integers(0, 2, 3)
-        learned = [slot for slot in range(3) if not pinned[slot]]
-        ledger.settle(Ranking(items, p), clicks.astype(float), learned, absent)
-        mask = sum(1 << slot for slot in learned)
+        ledger.settle(Ranking(items, p), clicks.astype(float), np.flatnonzero(pinned).tolist(), absent)
+        mask = sum(1 << slot for slot in range(3) if not pinned[slot])
         event = Event(
             id=b"", surface_id=1, segment="", arm="learner", policy_id="", created_at=0, expires_at=1, late_until=2,
             items=tuple(items.tolist()), p=tuple(p.tolist()), learn=mask,
@@ -253,8 +252,8 @@ def test_the_same_pages_teach_a_ranker_and_the_service_the_same():
                     clicks = np.array([float(rng.random() < RATES[s.item] * EXAMINED[s.slot]) for s in ranked.slots])
                     await answer(engine, ranked, np.flatnonzero(clicks).tolist())
                     items = np.array([names.index(s.item) for s in ranked.slots])
-                    learned = [s.slot for s in ranked.slots if s.learn]
-                    ledger.settle(Ranking(items, np.array([s.p for s in ranked.slots])), clicks, learned, absent)
+                    pinned = [s.slot for s in ranked.slots if s.pinned]
+                    ledger.settle(Ranking(items, np.array([s.p for s in ranked.slots])), clicks, pinned, absent)
                 await refreshed(engine)
 
             await pages(60, ())

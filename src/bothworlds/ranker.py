@@ -377,8 +377,7 @@ class Ranker:
         else:  # the list was chosen from other items than the active ones
             self._stale = True
         if self._ledger is not None:
-            learned = [slot for slot in range(self.slots) if slot not in page.pinned]
-            self._ledger.settle(page.decision, clicks, learned, page.absent)
+            self._ledger.settle(page.decision, clicks, page.pinned, page.absent)
             self._solved.clear()
 
     def learned(self) -> Learned:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core import Decision, Ledger
-from ..kernels import Floats, Ints
+from ..kernels import Floats, Ints, kernel
 
 __all__ = ["ItemLedger"]
+
+NONE = np.zeros(0, np.int64)
 
 
 class ItemLedger:
@@ -24,24 +26,18 @@ class ItemLedger:
         self.rounds = 0
         self.loss, self.shown, self.clicked = np.zeros((3, n_items, n_slots))
 
-    def settle(self, decision: Decision, clicks: Floats, learned: Sequence[int], absent: Sequence[int]) -> None:
-        """Add a page: its items are rows, ``learned`` are its slots without pins, ``absent`` the items it excluded.
+    def settle(self, decision: Decision, clicks: Floats, pinned: Sequence[int], absent: Sequence[int]) -> None:
+        """Add a page. Slots that are ``pinned`` are not learned from; ``absent`` are the items it could not show.
 
         >>> ledger = ItemLedger(3, 1)
-        >>> ledger.settle(Decision(np.array([0]), np.array([0.5])), np.zeros(1), learned=[0], absent=[2])
+        >>> ledger.settle(Decision(np.array([0]), np.array([0.5])), np.zeros(1), pinned=(), absent=(2,))
         >>> ledger.loss[:, 0].tolist()
         [2.0, 0.0, 1.0]
         """
-        if not len(learned):
+        if len(pinned) == len(clicks):
             return
-        slots = np.asarray(learned)
-        items, p, click = decision.ranking[slots], decision.propensity[slots], clicks[slots]
-        # Policies that do not know their propensities do not use losses.
-        self.loss[items, slots] += np.where(np.isfinite(p), (1.0 - click) / p, 0.0)
-        self.shown[items, slots] += 1.0
-        self.clicked[items, slots] += click
-        if len(absent):
-            self.loss[np.ix_(np.asarray(absent), slots)] += 1.0 - click
+        skipped, missing = (np.array(given, np.int64) if given else NONE for given in (pinned, absent))
+        _add_page(self.loss, self.shown, self.clicked, *decision, clicks, skipped, missing)
         self.rounds += 1
 
     def add_item(self, others: Sequence[int]) -> None:
@@ -55,3 +51,21 @@ class ItemLedger:
         cells = np.ix_(items, np.asarray(slots))
         loss, shown, clicked = (table[cells] for table in (self.loss, self.shown, self.clicked))
         return Ledger(self.rounds, loss - loss.min(axis=0), shown, clicked)
+
+
+@kernel
+def _add_page(
+    loss: Floats, shown: Floats, clicked: Floats, ranking: Ints, p: Floats, clicks: Floats, pinned: Ints, absent: Ints
+) -> None:
+    for j in range(ranking.size):
+        learned = True
+        for k in range(pinned.size):
+            learned = learned and pinned[k] != j
+        if learned:
+            i = ranking[j]
+            shown[i, j] += 1.0
+            clicked[i, j] += clicks[j]
+            if p[j] > 0.0:  # policies that do not know their propensities (NaN) do not use losses
+                loss[i, j] += (1.0 - clicks[j]) / p[j]
+            for k in range(absent.size):
+                loss[absent[k], j] += 1.0 - clicks[j]
