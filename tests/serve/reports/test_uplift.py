@@ -172,4 +172,6 @@ def test_the_audit_log_is_read_once(entries):
     store.log += [{"id": entries + 1, "at": entries + 1, "holdout": [0, 1]}]
     store.calls = 0
     assert len(history.share_changes(store, 1)) == entries + 1
-    assert store.calls == 1
+    assert store.calls == 2  # the new entry, and the one before it
+    assert len(history.share_changes(store, 1)) == entries + 1
+    assert store.calls == 3

@@ -215,7 +215,7 @@ def _guarded(since: int | None, until: int) -> Verdict:
 
 _MISMATCH = Verdict(
     "bad",
-    "The figures cannot be trusted: pages or feedback of the learned order and of the holdout are missing",
+    "The figures cannot be trusted: pages or feedback of the learned order or of the holdout are missing",
     "They do not come in the proportion of their shares. Check that the page sends the feedback of both, then restart "
     "the comparison (POST /v1/surfaces/{surface}/restart-comparison).",
 )

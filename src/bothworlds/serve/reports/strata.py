@@ -93,12 +93,13 @@ class ArmHistory:
         newest, known = self._changes.get(surface_id, (-1, ()))
         entries: list[dict[str, Any]] = []
         before: int | None = None
-        while page := store.audit(surface_id, AUDIT_PAGE, before):
+        size = AUDIT_PAGE if newest < 0 else 1  # usually there is no new entry
+        while page := store.audit(surface_id, size, before):
             new = [entry for entry in page if entry["id"] > newest]
             entries += new
-            if len(new) < len(page) or len(page) < AUDIT_PAGE:
+            if len(new) < len(page) or len(page) < size:
                 break
-            before = page[-1]["id"]
+            before, size = page[-1]["id"], AUDIT_PAGE
         if entries:
             known = (*known, *share_changes_in(reversed(entries)))
             self._changes[surface_id] = (entries[0]["id"], known)
