@@ -207,6 +207,15 @@ class FakeStore:
         found = [e for e in self.log.values() if e.surface_id == surface_id and since <= e.created_at < until]
         return iter(sorted(found, key=lambda event: event.created_at))
 
+    @safely
+    def feedback_counts(self, surface_id: int, since: int, until: int) -> dict[str, tuple[int, int]]:
+        found = [e for e in self.events(surface_id, since, until) if e.settled_by != "import"]
+        arms = {event.arm for event in found}
+        return {
+            arm: (sum(e.arm == arm for e in found), sum(e.arm == arm and e.settled_by == "final" for e in found))
+            for arm in arms
+        }
+
     def adjustments(self) -> Iterator[Adjustment]:
         return iter(list(self.made))
 

@@ -88,6 +88,9 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     floor: float = 0.005  # share of uniform lists in every decision; bounds the weight of a single click
     holdout: float = 0.0  # share of requests that get the baseline order
     baseline: tuple[str, ...] = ()  # the page's own order; if empty, the order in which items were added
+    guard: bool = True  # serve the baseline order if the learner is shown to be worse
+    guard_after: int = 2000  # pages of the learner before the guard starts to compare
+    guard_margin: float = 0.0  # clicks per page by which the learner may be worse
     minimum_exposure: float = 0.0  # minimum share of pages that show each active item
     attribution_seconds: float = 1800.0  # how long clicks are accepted; after that, a slot without a click is a loss
     late_seconds: float = 86400.0  # how long after that a click is still accepted, by subtracting its loss
@@ -115,6 +118,19 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Item, ...]
     created_at: int
     changed_at: int
+    comparison_restarted_at: int | None = None
+    guarded_since: int | None = None  # since when the guard serves the baseline order
+
+    @property
+    def compared_since(self) -> int:
+        """When the comparison of learner and holdout started."""
+        return self.created_at if self.comparison_restarted_at is None else self.comparison_restarted_at
+
+    @property
+    def share(self) -> float:
+        """The share of requests that get the baseline order: with an active guard, all but the exploration share."""
+        holdout = self.settings.holdout
+        return holdout if self.guarded_since is None else 1.0 - (1.0 - holdout) * self.settings.floor
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):

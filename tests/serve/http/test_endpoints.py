@@ -194,6 +194,14 @@ def test_names_may_contain_any_printable_character(call):
     assert call("GET", "/v1/surfaces/%FF").status_code == 404
 
 
+def test_the_comparison_is_restarted_at_a_version(call):
+    path = "/v1/surfaces/home/restart-comparison"
+    version = call("GET", "/v1/surfaces/home").json()["version"]
+    assert call("POST", path, headers={"if-match": '"99"'}).status_code == 412
+    assert call("POST", path).json()["version"] == version + 1
+    assert call("POST", "/v1/surfaces/nowhere/restart-comparison").status_code == 404
+
+
 def test_reset_and_warm_start(call):
     assert call("POST", "/v1/surfaces/home/reset").status_code == 204
     assert call("POST", "/v1/surfaces/home/reset", json={"segment": "mobile"}).status_code == 204

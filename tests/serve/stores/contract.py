@@ -404,6 +404,18 @@ def check_history_counts_outcomes_by_minute(store: Store) -> None:
 
 
 @check
+def check_feedback_is_counted_by_arm(store: Store) -> None:
+    started(store)
+    store.save_events([an_event(n) for n in (7, 8, 9, 14)])
+    store.apply_feedback([feedback_on(8, 0b101), feedback_on(9, 0b1, False), feedback_on(14)], NOON)
+    store.settle_overdue(NOON + WINDOW + 1000, 100)
+    store.import_events([an_event(21, settled_at=NOON, settled_by="import")])
+    assert store.feedback_counts(1, NOON, NOON + 100) == {"learner": (2, 1), "holdout": (2, 1)}
+    assert store.feedback_counts(1, NOON + 9, NOON + 14) == {"learner": (1, 0)}
+    assert store.feedback_counts(2, NOON, NOON + 100) == {}
+
+
+@check
 def check_keys_and_audit_are_kept(store: Store) -> None:
     store.save_key({"id": "k1", "roles": ["read"], "hash": b"\x01\x02"})
     store.save_key({"id": "k1", "roles": ["admin"], "hash": b"\x01\x02", "revoked_at": 5})

@@ -250,6 +250,7 @@ class Service:
             "pause_item": surfaces.pause_item,
             "resume_item": surfaces.resume_item,
             "reset": surfaces.reset,
+            "restart_comparison": surfaces.restart_comparison,
             "list_segments": surfaces.list_segments,
             "delete_segment": surfaces.delete_segment,
             "warm_start": surfaces.warm_start,

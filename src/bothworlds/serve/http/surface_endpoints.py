@@ -100,6 +100,11 @@ class SurfaceEndpoints:
         await self._engine.reset(_path(request, "surface"), segment=options.segment, actor=actor)
         return Response(status_code=204)
 
+    async def restart_comparison(self, request: Request, actor: str) -> Response:
+        name = _path(request, "surface")
+        self._expected_version(request, name, {})
+        return _surface_response(await _with_preconditions(request, self._engine.restart_comparison(name, actor=actor)))
+
     async def list_segments(self, request: Request, actor: str) -> Response:
         name = _path(request, "surface")
         segments = [_dated(segment) for segment in await self._engine.segments(name)]

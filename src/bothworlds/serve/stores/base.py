@@ -156,6 +156,13 @@ class Store(Protocol):
         """Yields events with ``since <= created_at < until`` by creation time, including open ones."""
         ...
 
+    def feedback_counts(self, surface_id: int, since: int, until: int) -> dict[str, tuple[int, int]]:
+        """Returns, for each arm, the events with ``since <= created_at < until``, and those settled by final feedback.
+
+        Imported events are not counted.
+        """
+        ...
+
     def import_events(self, events: Iterable[Event]) -> int:
         """Inserts settled events and counts those that were not stored before; returns how many."""
         ...

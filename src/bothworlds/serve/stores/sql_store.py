@@ -262,6 +262,16 @@ class SqlStore(Store):
             )
             yield from map(event_of, session.stream(sql, (surface_id, since, until)))
 
+    def feedback_counts(self, surface_id: int, since: int, until: int) -> dict[str, tuple[int, int]]:
+        """Returns, for each arm, the events of a range, and those settled by final feedback."""
+        with self.database.reading() as session:
+            rows = session.run(
+                "SELECT arm, count(*), sum(CASE WHEN settled_by = 'final' THEN 1 ELSE 0 END) FROM events"
+                " WHERE surface_id = ? AND created_at >= ? AND created_at < ? AND settled_by <> 'import' GROUP BY arm",
+                (surface_id, since, until),
+            )
+        return {arm: (int(events), int(answered)) for arm, events, answered in rows}
+
     def open_events(self) -> int:
         with self.database.reading() as session:
             return int(session.run("SELECT count(*) FROM events WHERE settled_at IS NULL")[0][0])
