@@ -18,6 +18,8 @@ import msgspec
 
 __all__ = [
     "ALL_ELIGIBLE",
+    "BOUNDARIES",
+    "CHANGE",
     "LOSS_UNIT",
     "MAX_ITEMS_EVER",
     "MIN_PROPENSITY",
@@ -34,6 +36,7 @@ __all__ = [
     "Invalid",
     "Item",
     "NotEnough",
+    "RemovedBlock",
     "Segment",
     "ServiceError",
     "Status",
@@ -56,6 +59,8 @@ __all__ = [
 
 LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
 MAX_ITEMS_EVER = 20_000  # items of a surface, including removed ones, whose counters are kept
+CHANGE = "change"  # the number of a segment with the second of the last change that was detected
+BOUNDARIES = (CHANGE,)  # numbers of a segment at which blocks of time are not merged
 RESET = "reset"  # the reason of an adjustment that sets counters back to zero
 MIN_PROPENSITY = 2.0**-32  # smaller propensities get the weight of this one
 NAME_LENGTH, REQUEST_LENGTH = 128, 256  # characters
@@ -193,7 +198,11 @@ class Cell(msgspec.Struct, frozen=True, order=True):
 
 
 class Increments(msgspec.Struct, frozen=True, kw_only=True):
-    """An increment of a segment: of its cells, and losses observed at slots, which are spread over absent items."""
+    """An increment of a segment: of its cells, and losses observed at slots, which are spread over absent items.
+
+    ``at`` is when the decision was made; it chooses the block of time that the increment is added to. For an
+    adjustment, that is the time of the adjustment.
+    """
 
     surface_id: int
     segment: str
@@ -201,15 +210,29 @@ class Increments(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[Cell, ...]
     observed: tuple[tuple[int, int], ...] = ()  # slot, loss
     eligibility: Eligibility = ALL_ELIGIBLE
+    at: int = 0
+
+
+class RemovedBlock(msgspec.Struct, frozen=True, array_like=True):
+    """What a reset removed from the events that were decided in the seconds from ``start`` to before ``until``."""
+
+    start: int
+    until: int
+    rounds: int
+    cells: bytes  # encoded by ``time_blocks.encode_cells``
 
 
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
-    """An increment that does not come from an event: a median start, a warm start, a reset."""
+    """An increment that does not come from an event: a median start, a warm start, a reset.
+
+    ``removed`` are the blocks of time that a reset has removed; the store fills it in.
+    """
 
     increments: Increments
     at: int
     actor: str
     reason: str
+    removed: tuple[RemovedBlock, ...] = ()
 
 
 class VerifiedFeedback(msgspec.Struct, kw_only=True):

@@ -104,6 +104,7 @@ def increments_of(event: Event) -> Increments:
         cells=cells,
         observed=tuple(observed_losses(event)),
         eligibility=event.eligibility,
+        at=event.created_at,
     )
 
 
@@ -156,4 +157,5 @@ def _late_increments(before: Event, after: Event) -> Increments:
         cells=cells,
         observed=observed,
         eligibility=after.eligibility,
+        at=after.created_at,
     )
