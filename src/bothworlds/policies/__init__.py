@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .fixed import Fixed
     from .ftpl import Ftpl
     from .ftrl_pbm import FtrlPbm
+    from .ftrl_va import FtrlVa
     from .gibbs_ts import GibbsTs
     from .grab import Grab
     from .hybrid import Hybrid
@@ -62,6 +63,7 @@ __all__ = [
     "Fixed",
     "Ftpl",
     "FtrlPbm",
+    "FtrlVa",
     "GibbsTs",
     "Grab",
     "Hybrid",

@@ -154,8 +154,8 @@ def replace_arrays(parts):
     return parts._replace(**{k: v.copy() for k, v in parts._asdict().items() if isinstance(v, np.ndarray)})
 
 
-def test_a_detector_without_levels_never_forgets():
-    detector, counts = make_change_detector(N, M, levels=0), make_counts(N, M)
+def test_a_detector_that_is_not_active_never_forgets():
+    detector, counts = make_change_detector(N, M, active=False), make_counts(N, M)
     for ranking, clicks in seasons():
         assert not step(detector, counts, ranking, clicks)
     assert counts.rounds[0] == counts.learned[0] == 720

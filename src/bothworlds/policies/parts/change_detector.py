@@ -43,10 +43,13 @@ class ChangeDetector(NamedTuple):
     detected: Ints  # (1,) number of the round in which the last change was detected; 0: none
 
 
-def make_change_detector(n: int, m: int, *, bucket: int = BUCKET, levels: int = LEVELS) -> ChangeDetector:
-    """Return a detector for n items at m positions; with ``levels=0`` it detects nothing and needs no memory."""
+def make_change_detector(
+    n: int, m: int, *, active: bool = True, bucket: int = BUCKET, levels: int = LEVELS
+) -> ChangeDetector:
+    """Return a detector for n items at m positions; one that is not ``active`` detects nothing and has no blocks."""
     filled, buckets, changes, detected = np.zeros((4, 1), np.int64)
-    return ChangeDetector(np.zeros((levels, 2, n, m)), int(bucket), filled, buckets, changes, detected)
+    blocks = np.zeros((levels if active else 0, 2, n, m))
+    return ChangeDetector(blocks, int(bucket), filled, buckets, changes, detected)
 
 
 @kernel
