@@ -22,6 +22,7 @@ from ..registry import defaults_of, make, sentence_of
 from .base import CompiledPolicy, Policy, checked_feedback, configured_for, told
 
 if TYPE_CHECKING:
+    from .all_weather import AllWeather
     from .batchrank import BatchRank
     from .bubblerank import BubbleRank
     from .comb_ts import CombTs
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from .unirank import UniRank
 
 __all__ = [
+    "AllWeather",
     "BatchRank",
     "BubbleRank",
     "CombTs",
