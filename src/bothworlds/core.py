@@ -17,6 +17,7 @@ from .files import replacing, save_arrays, save_text
 from .kernels import kernel, name_apart, register_kernels
 
 __all__ = [
+    "Block",
     "Decision",
     "Ledger",
     "Shape",
@@ -77,18 +78,31 @@ class Decision(NamedTuple):
     propensity: NDArray[np.float64]
 
 
+class Block(NamedTuple):
+    """The sums of a ledger over the events that were decided in a range of time, in seconds since 1970."""
+
+    start: float
+    until: float
+    rounds: int
+    shown: NDArray[np.float64]
+    clicked: NDArray[np.float64]
+
+
 class Ledger(NamedTuple):
     """Sums over settled events; they do not depend on the order of events.
 
     ``loss`` (n_items, n_positions) is the sum of (1 - click) / propensity over all times that the item was shown at the
     position, up to a constant for every position; ``shown`` and ``clicked`` (n_items, n_positions) count impressions
-    and clicks.
+    and clicks. ``blocks`` are the same counts by time, oldest first, for policies that need them
+    (``Policy.needs_blocks``). ``changed_at`` is the time of the last change that was detected, where a block starts.
     """
 
     rounds: int
     loss: NDArray[np.float64]
     shown: NDArray[np.float64]
     clicked: NDArray[np.float64]
+    blocks: tuple[Block, ...] = ()
+    changed_at: float | None = None
 
 
 def decide(state: Any, rng: Any, ranking: Any, propensity: Any) -> None:

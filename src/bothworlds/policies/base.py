@@ -69,6 +69,14 @@ class Policy(ABC):
         leading = getattr(state, "leading", None)
         return None if leading is None else leading.marginals
 
+    def sample_rankings(self, state: Any, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return several rankings (count, n_positions) to choose from at random: so many decisions from one state.
+
+        The service draws from such a mixture, because it knows the marginals of it. A policy whose decisions from one
+        state are much alike, because they continue the same Markov chain, may return rankings that differ more.
+        """
+        return np.array([self.decide(state, rng).ranking for _ in range(count)])
+
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Policy:
         """Return the policy for a subset: item ``items[i]`` becomes item i, position ``positions[j]`` position j.
 
@@ -76,11 +84,16 @@ class Policy(ABC):
         """
         return self
 
+    @property
+    def needs_blocks(self) -> bool:
+        """Whether ``resumed`` needs the blocks of a ledger, because the policy forgets old events."""
+        return False
+
     def resumed(self, ledger: Ledger) -> Any:
         """Return the state after the events that the ledger sums up; raises ValueError if sums are not sufficient.
 
-        A policy implements this if its state does not depend on the order of events. Feedback may then be summed in
-        any order and in any process, and the state is computed from the sums.
+        A policy implements this if its state does not depend on the order of events, or on their times only. Feedback
+        may then be summed in any order and in any process, and the state is computed from the sums.
         """
         raise ValueError(f"the state of {self.label} depends on the order of events and cannot be computed from sums")
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
+from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.counts import Counts, lacking_list, record
-from .parts.position_based import ExaminationFit, FittedExamination, RankWork, make_rank_work, refit
+from .parts.position_based import ExaminationFit, FittedExamination, RankWork, fit_examination, make_rank_work, refit
 from .parts.settings import number
 from .pbm_ucb import rank_by_upper_bounds
 
@@ -83,6 +83,13 @@ class PbmUcbMle(FittedExamination):
 
     def start(self, shape: Shape) -> State:
         return State(shape, float(self.epsilon), self.counts(shape), self.fitted(shape), make_rank_work(shape.n_items))
+
+    def resumed(self, ledger: Ledger) -> State:
+        """Return the state after the events that the ledger sums up, with examination fitted to all of them."""
+        state: State = self.state_from_counts(ledger)
+        if ledger.rounds:
+            fit_examination(state.counts, state.fitted)
+        return state
 
 
 @decides(State)

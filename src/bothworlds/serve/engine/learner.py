@@ -2,13 +2,13 @@
 
 Serving is the same for every policy: a matrix of marginals over the eligible items and the free slots is mixed with
 uniform lists, and lists are drawn exactly with it. A policy that follows a leader knows its marginals. A policy that
-only decides makes 64 decisions, and a random one of them is served: a mixture whose marginals are also known.
+only decides makes 64 rankings, and a random one of them is served: a mixture whose marginals are also known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -16,20 +16,23 @@ import msgspec
 import numpy as np
 
 from ... import policies
-from ...core import Ledger
+from ...core import Block, Ledger
 from ...geometry.uniform_mixture import mixed
 from ...kernels import Floats, Ints
 from ...policies import Policy
-from ...policies.marginals import counted_marginals, entropy_of, known_marginals
+from ...policies.marginals import entropy_of, frequencies, known_marginals
 from ..model import ALL_ELIGIBLE, LOSS_UNIT, MAX_ITEMS_EVER, Eligibility, Item, Segment, Surface, SurfaceSettings
 from ..schemas import PlacedItem
+from ..time_blocks import TimeBlock
 from .list_sampler import ListSampler, draw_list, make_list_sampler
+from .served_policies import refusal
 
 __all__ = [
     "DrawnList",
     "SegmentCounters",
     "ServingPolicy",
     "baseline_list",
+    "blocks_of",
     "counters_of",
     "eligibility_of",
     "marginals_of",
@@ -44,17 +47,35 @@ CERTAIN = 1.0  # the propensity of a pinned item
 
 
 class SegmentCounters(NamedTuple):
-    """The counters of a segment as arrays: one row per item, including removed ones, and one column per slot."""
+    """The counters of a segment as arrays: one row per item, including removed ones, and one column per slot.
+
+    ``blocks`` are the same counters by time, if the policy of the surface needs them; ``changed_at`` is the second of
+    the last change that was detected, if the policy detects changes.
+    """
 
     rounds: int
     revision: int
     loss: Ints
     shown: Ints
     clicked: Ints
+    blocks: tuple[Block, ...] = ()
+    changed_at: int | None = None
+
+
+def blocks_of(blocks: Iterable[TimeBlock], surface: Surface) -> tuple[Block, ...]:
+    """Returns blocks of time as arrays: one row per item, including removed ones, and one column per slot."""
+    n, m = len(surface.items), surface.settings.slots
+    made = []
+    for block in blocks:
+        cells = block.cells[(block.cells[:, 0] < n) & (block.cells[:, 1] < m)]
+        shown, clicked = np.zeros((2, n, m))
+        shown[cells[:, 0], cells[:, 1]], clicked[cells[:, 0], cells[:, 1]] = cells[:, 3], cells[:, 4]
+        made.append(Block(float(block.start), float(block.until), max(0, block.rounds), shown, clicked))
+    return tuple(made)
 
 
 def counters_of(segment: Segment | None, surface: Surface) -> SegmentCounters:
-    """Returns the counters of a segment as arrays; zeros if it is None."""
+    """Returns the counters of a segment as arrays, without blocks; zeros if it is None."""
     n, m = len(surface.items), surface.settings.slots
     tables = np.zeros((3, n, m), np.int64)
     if segment is None:
@@ -150,7 +171,11 @@ def policy_of(settings: SurfaceSettings) -> Policy:
     listed = max(getattr(made, "ranking", None) or (0,)) + 1  # the items of a fixed list must exist
     if listed > MAX_ITEMS_EVER:
         raise ValueError(f"ranking contains item {listed - 1}, but no surface can have that many items")
-    made.part(np.arange(max(n, listed)), positions).resumed(Ledger(0, *np.zeros((3, max(n, listed), m))))
+    loss, shown, clicked = np.zeros((3, max(n, listed), m))
+    try:
+        made.part(np.arange(max(n, listed)), positions).resumed(Ledger(0, loss, shown, clicked))
+    except ValueError as error:
+        raise ValueError(f"{error}{refusal(settings.policy)}") from error
     return made
 
 
@@ -174,7 +199,10 @@ def serving_policy(
     known = Ledger(
         counters.rounds,
         centred(counters.loss[part]),
-        *(t[part].astype(np.float64) for t in (counters.shown, counters.clicked)),
+        counters.shown[part].astype(np.float64),
+        counters.clicked[part].astype(np.float64),
+        tuple(block._replace(shown=block.shown[part], clicked=block.clicked[part]) for block in counters.blocks),
+        counters.changed_at,
     )
     x = marginals_of(policy.part(np.array(rows), np.array(free)), known)
     return ServingPolicy(
@@ -194,13 +222,15 @@ def marginals_of(policy: Policy, ledger: Ledger) -> Floats:
     if known is not None:
         return known
     rng = np.random.default_rng(_seed(policy, ledger))
-    return counted_marginals(policy, state, ledger.loss.shape, SAMPLED_DECISIONS, rng)
+    return frequencies(policy.sample_rankings(state, SAMPLED_DECISIONS, rng), ledger.loss.shape)
 
 
 def _seed(policy: Policy, ledger: Ledger) -> int:
     digest = blake2b(policy.label.encode(), digest_size=16)
     for part in (np.int64(ledger.rounds), ledger.loss, ledger.shown, ledger.clicked):
         digest.update(part.tobytes())
+    for block in ledger.blocks:
+        digest.update(np.int64(block.rounds).tobytes() + block.shown.tobytes() + block.clicked.tobytes())
     return int.from_bytes(digest.digest(), "big")
 
 

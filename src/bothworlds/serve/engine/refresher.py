@@ -14,7 +14,8 @@ import msgspec
 
 from ..model import Segment, Surface
 from ..stores.base import Store, StoreError
-from .learner import counters_of, policy_of, policy_record
+from .block_reader import BlockReader
+from .learner import blocks_of, counters_of, policy_of, policy_record
 from .served_surface import ServedSegment, ServedSurface
 
 __all__ = ["Refresher"]
@@ -24,6 +25,7 @@ SAVE_MS = 1000  # minimum time between two stored policies of a segment
 MAX_SAVES = 20  # stored policies per refresh
 NEAR_OVERFLOW = 1 << 60  # a loss must stay below 2^63
 EXPIRE_SECONDS = 60.0  # between two searches for expired segments
+COMPACT_SECONDS = 10.0  # between two compactions of blocks of time
 
 
 class Refresher(threading.Thread):
@@ -52,7 +54,8 @@ class Refresher(threading.Thread):
         self._wake = threading.Event()
         self._lock = threading.Lock()  # counters are read and installed in one step: a later read is never overwritten
         self._stopping = False
-        self._expired_at = time.monotonic()
+        self._expired_at = self._compacted_at = time.monotonic()
+        self._blocks = BlockReader(store, clock)
         self._read_revision: dict[int, int] = {}  # surface id -> revision up to which its segments have been read
         self._saved: dict[tuple[int, str], tuple[int, str]] = {}  # time and id of the last stored policy
         self.surfaces: dict[str, ServedSurface] = {}
@@ -88,6 +91,9 @@ class Refresher(threading.Thread):
                     if expire:
                         self._expired_at = time.monotonic()
                         self._expire()
+                    if time.monotonic() - self._compacted_at > COMPACT_SECONDS:
+                        self._compacted_at = time.monotonic()
+                        self.compact()
                     self.last_error = None
                 except Exception as error:  # the old policies continue to serve
                     self._pending_events += 1
@@ -113,6 +119,11 @@ class Refresher(threading.Thread):
         if failure is not None:
             raise failure
         self._revision = revision
+
+    def compact(self) -> None:
+        """Merges old blocks of time in the store; can be called from any thread. Raises StoreError."""
+        with self._lock:
+            self._blocks.compact()
 
     def read_changes(self) -> None:
         """Reads surfaces that other processes created or changed since the last refresh."""
@@ -182,11 +193,16 @@ class Refresher(threading.Thread):
         for name in segments:
             served.segments.pop(name, None)
             self._saved.pop((served.surface.id, name), None)
+        self._blocks.drop(served.surface.id, segments)
 
     def _install_segment(self, served: ServedSurface, segment: Segment, old: ServedSegment | None) -> None:
         started = time.perf_counter()
         presolve = old.recently_used() if old else ()
         counters = counters_of(segment, served.surface)
+        self._blocks.note(served.surface.id, segment.name)
+        if getattr(served.policy, "needs_blocks", False):
+            read = self._blocks.read(served.surface.id, segment.name)
+            counters = counters._replace(blocks=blocks_of(read, served.surface))
         if segment.rounds or segment.loss or presolve:
             served.segments[segment.name] = ServedSegment(served, counters, self._clock(), presolve)
         else:  # admitted, but nothing learned yet
