@@ -11,10 +11,11 @@ import numpy as np
 
 from ...core import Ledger, Shape
 from ..base import CompiledPolicy
+from .change_detector import ChangeDetector, make_change_detector
 from .counts import Counts, make_counts
 from .epochs import Epochs, go_forward, make_epochs
 
-__all__ = ["Forgetting", "Planning", "Restarting", "choice", "number", "probabilities", "truth", "whole"]
+__all__ = ["Detecting", "Forgetting", "Planning", "Restarting", "choice", "number", "probabilities", "truth", "whole"]
 
 
 def number(policy: Any, setting: str, above: float = -math.inf, below: float = math.inf, closed: str = "") -> None:
@@ -115,6 +116,29 @@ class Forgetting(CompiledPolicy):
         if self.window is not None:
             return float(self.window)
         return 1.0 / (1.0 - self.discount) if self.discount < 1.0 else math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detecting(Forgetting):
+    """A policy with counts that may also forget everything before a detected change: ``detect``."""
+
+    detect: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        truth(self, "detect")
+        if self.detect and self.memory() < math.inf:
+            raise ValueError("window, discount and detect are ways to forget; give one of them")
+
+    def detector(self, shape: Shape) -> ChangeDetector:
+        """Return a change detector, which is active if ``detect`` is set."""
+        return make_change_detector(*shape, active=self.detect)
+
+    def state_from_counts(self, ledger: Ledger) -> Any:
+        """Return a state with the counts of a ledger; raises ValueError if it forgets: a ledger has no times."""
+        if self.detect:
+            raise ValueError(f"the state of {self.label} depends on the order of events, since it forgets old ones")
+        return super().state_from_counts(ledger)
 
 
 @dataclass(frozen=True, kw_only=True)
