@@ -118,4 +118,4 @@ class AllWeatherTwin:
         work = np.zeros((3, self.m)), ranking, make_placement_work(self.n, self.m)
         sample_list(counts, self.sweeps, self.stream, self.alpha, self.beta, *work)
         self.lists = [*self.lists, ranking][-self.pool :]
-        self.due = max(1, min(self.n * self.m // 16, len(self.memory.rounds) // 64))
+        self.due = max(1 + self.n // 100, min(max(4, self.n * self.m // 16), len(self.memory.rounds) // 64))

@@ -286,6 +286,11 @@ class FakeStore:
         return taken
 
     @safely
+    def oldest_open(self, surface_id: int) -> int | None:
+        waiting = [e for e in self.log.values() if e.settled_at is None and e.surface_id == surface_id]
+        return min((event.created_at for event in waiting), default=None)
+
+    @safely
     def open_events(self) -> int:
         return sum(event.settled_at is None for event in self.log.values())
 

@@ -318,7 +318,8 @@ def renew_list(state: State) -> None:
         for j in range(m):
             sampler.marginals[sampler.lists[k, j], j] += 1.0 / pool
     sampler.oldest[0] = (sampler.oldest[0] + 1) % pool
-    sampler.due[0] = max(1, min(counts.shown.size // 16, int(counts.rounds[0]) // 64))
+    n, pairs, age = counts.shown.shape[0], counts.shown.size, int(counts.rounds[0])
+    sampler.due[0] = max(1 + n // 100, min(max(4, pairs // 16), age // 64))
 
 
 @inner_kernel

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.rank_one.newton import make_workspace, newton
+from .parts.change_detector import ChangeDetector, detect_change
 from .parts.counts import Counts, record
 from .parts.placement import PlacementWork, make_placement_work, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.samplers import beta, binomial, round_at_random
-from .parts.settings import Forgetting, number, whole
+from .parts.settings import Detecting, number, whole
 
 __all__ = ["GibbsTs"]
 
@@ -33,6 +34,7 @@ class State(NamedTuple):
     early_sweeps: int  # in each of the first rounds
     early: int  # number of first rounds
     counts: Counts
+    detector: ChangeDetector
     attraction: Floats  # (n_items,) state of the Markov chain
     examination: Floats  # (n_positions,) state of the Markov chain
     stream: Stream
@@ -43,7 +45,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GibbsTs(Forgetting):
+class GibbsTs(Detecting):
     r"""Shows the best list for an attraction and an examination that are drawn from their joint posterior.
 
     Users click on what they examine and find attractive; a missing click does not say which of the two was missing. A
@@ -79,6 +81,8 @@ class GibbsTs(Forgetting):
         Number of most recent rounds to remember; None for all.
     discount
         A round that is s rounds ago has the weight discount to the power s.
+    detect
+        Whether to forget everything before a detected change; see ``parts/change_detector.py``.
 
     Examples
     --------
@@ -116,6 +120,7 @@ class GibbsTs(Forgetting):
             early_sweeps=int(self.early_sweeps),
             early=int(self.early),
             counts=self.counts(shape),
+            detector=self.detector(shape),
             attraction=np.full(n, 0.5),
             examination=np.full(m, 0.5),
             stream=make_stream(n, m),
@@ -164,6 +169,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
+    detect_change(state.detector, state.counts, ranking, clicks)
     absorb(state.stream, ranking)
     run_sweeps(state, state.stream, state.attraction, state.examination)
 

@@ -20,6 +20,7 @@ __all__ = [
     "ALL_ELIGIBLE",
     "BOUNDARIES",
     "CHANGE",
+    "CHANGE_DETECTED",
     "LOSS_UNIT",
     "MAX_ITEMS_EVER",
     "MIN_PROPENSITY",
@@ -60,6 +61,7 @@ __all__ = [
 LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
 MAX_ITEMS_EVER = 20_000  # items of a surface, including removed ones, whose counters are kept
 CHANGE = "change"  # the number of a segment with the second of the last change that was detected
+CHANGE_DETECTED = "change detected"  # the action in the audit log
 BOUNDARIES = (CHANGE,)  # numbers of a segment at which blocks of time are not merged
 RESET = "reset"  # the reason of an adjustment that sets counters back to zero
 MIN_PROPENSITY = 2.0**-32  # smaller propensities get the weight of this one

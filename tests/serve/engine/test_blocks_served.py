@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.engine import block_reader
+from bothworlds.serve.model import CHANGE, CHANGE_DETECTED, rfc3339
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores.factory import open_store
 
@@ -106,3 +107,92 @@ def test_blocks_are_read_only_for_policies_that_need_them():
         return reads
 
     assert asyncio.run(whole()) == []
+
+
+DETECTING = {"slots": 2, "items": ITEMS[:4], "floor": 0.2, "policy": "comb-ucb", "policy_settings": {"detect": True}}
+
+
+async def changing_visits(engine, store, clock, settled=True):
+    """Visitors like a, and then b; returns the time of the change, in seconds."""
+    await engine.put_surface("home", DETECTING, actor="test")
+    await visits(engine, clock, "a", 300, 0)
+    changed = clock.at // 1000
+    if not settled:
+        await engine.rank("home", "open")
+    await visits(engine, clock, "b", 300, 300)
+    clock.at += 60_000
+    await visits(engine, clock, "b", 100, 600)
+    return changed
+
+
+def test_a_change_is_detected_stored_and_used_by_all_workers():
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock, **NEVER) as engine:
+            changed = await changing_visits(engine, store, clock)
+            (found,) = store.numbers(1, "").values()
+            assert abs(found - changed) < 128  # blocks of that age have at most 64 seconds when it is detected
+            state = await engine.state("home")
+            assert state["changed_at"] == rfc3339(1000 * found)
+            assert served(engine).counters.changed_at == found
+            # The first block after the change may have begun before it; then the next one is another change.
+            entries = [one for one in store.audit(1, 100) if one["action"] == CHANGE_DETECTED]
+            assert len(entries) <= 2
+            assert (entries[0]["actor"], entries[0]["changed_at"]) == ("detector", 1000 * found)
+            assert engine.health()["changes_detected"] == len(entries)
+            report = await engine.report("home", since=clock.at - 3_600_000)
+            assert report["changes"][-1]["changed_at"] == 1000 * found
+            assert len(report["changes"]) == len(entries)
+            before = served(engine).unconstrained.learner.id
+        async with running(store, clock=clock, **NEVER) as again:
+            assert served(again).counters.changed_at == found
+            assert served(again).unconstrained.learner.id == before
+            assert served(again).unconstrained.learner.marginals[1].sum() > 0.8
+            await again.reset("home", segment=None, actor="test")
+            assert store.numbers(1, "") == {}
+            assert (await again.state("home"))["changed_at"] is None
+
+    asyncio.run(whole())
+
+
+def test_blocks_are_not_tested_while_their_pages_are_open():
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock, **NEVER) as engine:
+            await changing_visits(engine, store, clock, settled=False)
+            assert store.numbers(1, "") == {}
+
+    asyncio.run(whole())
+
+
+def test_steady_visitors_raise_no_alarm():
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock, **NEVER) as engine:
+            await engine.put_surface("home", DETECTING, actor="test")
+            await visits(engine, clock, "a", 400, 0)
+            assert store.numbers(1, "") == {}
+            assert (await engine.state("home"))["changed_at"] is None
+
+    asyncio.run(whole())
+
+
+def test_of_two_workers_that_detect_a_change_one_stores_it():
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock, **NEVER) as engine, running(store, clock=clock, **NEVER) as other:
+            await changing_visits(engine, store, clock)
+            found = store.numbers(1, "")
+            before = len(store.audit(1, 100))
+            other.refresher.load()
+            assert served(other).counters.changed_at == found[CHANGE]
+            # Both detect the same change at once: one of them does not yet know that the other has stored it.
+            numbers, calls = store.numbers, []
+            store.numbers = lambda *given: {} if calls.append(given) is None and len(calls) == 1 else numbers(*given)
+            other.refresher.changes._tested.clear()
+            other.refresher.install(other.surface("home"))
+            assert len(calls) == 2
+            assert served(other).counters.changed_at == found[CHANGE]
+            assert len(store.audit(1, 100)) == before
+
+    asyncio.run(whole())

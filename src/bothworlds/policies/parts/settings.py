@@ -11,10 +11,11 @@ import numpy as np
 
 from ...core import Ledger, Shape
 from ..base import CompiledPolicy
+from .change_detector import ChangeDetector, make_change_detector
 from .counts import Counts, Remembered, make_counts, remembered
 from .epochs import Epochs, go_forward, make_epochs
 
-__all__ = ["Forgetting", "Planning", "Restarting", "choice", "number", "probabilities", "truth", "whole"]
+__all__ = ["Detecting", "Forgetting", "Planning", "Restarting", "choice", "number", "probabilities", "truth", "whole"]
 
 
 def number(policy: Any, setting: str, above: float = -math.inf, below: float = math.inf, closed: str = "") -> None:
@@ -96,7 +97,7 @@ class Forgetting(CompiledPolicy):
 
     @property
     def needs_blocks(self) -> bool:
-        return self.window is not None or self.discount < 1.0 or bool(getattr(self, "detect", False))
+        return self.window is not None or self.discount < 1.0
 
     def state_from_counts(self, ledger: Ledger) -> Any:
         """Return a state with the counts of a ledger: those in the window or since the last change, or discounted.
@@ -132,6 +133,35 @@ class Forgetting(CompiledPolicy):
         if self.window is not None:
             return float(self.window)
         return 1.0 / (1.0 - self.discount) if self.discount < 1.0 else math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detecting(Forgetting):
+    """A policy with counts that may also forget everything before a detected change: ``detect``."""
+
+    detect: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        truth(self, "detect")
+        if self.detect and self.memory() < math.inf:
+            raise ValueError("window, discount and detect are ways to forget; give one of them")
+
+    def detector(self, shape: Shape) -> ChangeDetector:
+        """Return a change detector, which is active if ``detect`` is set."""
+        return make_change_detector(*shape, active=self.detect)
+
+    @property
+    def needs_blocks(self) -> bool:
+        return self.detect or super().needs_blocks
+
+    def state_from_counts(self, ledger: Ledger) -> Any:
+        """Return a state with the counts of a ledger; with ``detect``, those since the last change.
+
+        The detector of the state has seen nothing: whoever has the ledger finds changes in its blocks.
+        """
+        state = super().state_from_counts(ledger)
+        return state._replace(detector=make_change_detector(*ledger.shown.shape, active=False))
 
 
 @dataclass(frozen=True, kw_only=True)

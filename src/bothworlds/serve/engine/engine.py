@@ -500,6 +500,7 @@ class Engine(EngineProtocol):
             "solver_ms": refresher.solver_ms,
             "last_error": writer.last_error or refresher.last_error,
             "open_events": writer.open_events,
+            "changes_detected": refresher.changes.count,
             "policy_age_seconds": self._policy_age(),
         }
 

@@ -15,6 +15,7 @@ import msgspec
 from ..model import Segment, Surface
 from ..stores.base import Store, StoreError
 from .block_reader import BlockReader
+from .change_detection import ChangeDetection
 from .learner import blocks_of, counters_of, policy_of, policy_record
 from .served_surface import ServedSegment, ServedSurface
 
@@ -33,6 +34,7 @@ class Refresher(threading.Thread):
 
     ``follow`` is called before every refresh of a shared store, ``expire`` once a minute, both in this thread.
     ``surfaces`` and ``by_id`` map names and ids to served surfaces; other threads may read them at any time.
+    ``changes`` finds changes of visitors for policies that detect them.
     ``near_overflow`` holds the names of surfaces with a loss close to the largest integer.
     """
 
@@ -56,6 +58,7 @@ class Refresher(threading.Thread):
         self._stopping = False
         self._expired_at = self._compacted_at = time.monotonic()
         self._blocks = BlockReader(store, clock)
+        self.changes = ChangeDetection(store, clock)
         self._read_revision: dict[int, int] = {}  # surface id -> revision up to which its segments have been read
         self._saved: dict[tuple[int, str], tuple[int, str]] = {}  # time and id of the last stored policy
         self.surfaces: dict[str, ServedSurface] = {}
@@ -194,6 +197,7 @@ class Refresher(threading.Thread):
             served.segments.pop(name, None)
             self._saved.pop((served.surface.id, name), None)
         self._blocks.drop(served.surface.id, segments)
+        self.changes.drop(served.surface.id, segments)
 
     def _install_segment(self, served: ServedSurface, segment: Segment, old: ServedSegment | None) -> None:
         started = time.perf_counter()
@@ -201,8 +205,11 @@ class Refresher(threading.Thread):
         counters = counters_of(segment, served.surface)
         self._blocks.note(served.surface.id, segment.name)
         if getattr(served.policy, "needs_blocks", False):
-            read = self._blocks.read(served.surface.id, segment.name)
-            counters = counters._replace(blocks=blocks_of(read, served.surface))
+            blocks = blocks_of(self._blocks.read(served.surface.id, segment.name), served.surface)
+            counters = counters._replace(blocks=blocks)
+            if getattr(served.policy, "detect", False):
+                changed_at = self.changes.changed_at(served.surface, segment.name, segment.rounds, blocks)
+                counters = counters._replace(changed_at=changed_at)
         if segment.rounds or segment.loss or presolve:
             served.segments[segment.name] = ServedSegment(served, counters, self._clock(), presolve)
         else:  # admitted, but nothing learned yet

@@ -14,8 +14,18 @@ from typing import Any, TypedDict
 import msgspec
 import numpy as np
 
-from ..model import Surface
-from ..schemas import Headline, ItemLine, Learning, Marginals, MarginalsThen, ReportView, SeriesPoint, Shift
+from ..model import CHANGE_DETECTED, Surface
+from ..schemas import (
+    DetectedChange,
+    Headline,
+    ItemLine,
+    Learning,
+    Marginals,
+    MarginalsThen,
+    ReportView,
+    SeriesPoint,
+    Shift,
+)
 from ..stores.base import Store
 from .exploration_cost import exploration_cost, is_settled
 from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length
@@ -27,6 +37,7 @@ __all__ = ["headline", "item_lines", "shift", "surface_report"]
 
 SNAPSHOTS = 12  # of the marginals over time
 LONG_RUN = 7 * DAY
+AUDIT_ENTRIES = 500  # in which detected changes are searched
 
 
 class _Progress(TypedDict):
@@ -60,6 +71,7 @@ def surface_report(store: Store, request: ReportRequest, rates: ItemRateCache) -
         "marginals_history": _marginals_history(store, request, shown, segment),
         "learning": _learning(request, segment, rows, window),
         "shift": shift(store, request),
+        "changes": _changes(store, request),
         "warnings": list(state.warnings),
         "segments": sorted(state.segment_names),
     }
@@ -113,6 +125,22 @@ def shift(store: Store, request: ReportRequest) -> Shift:
     week = segment_rows(store.history(surface.id, now - LONG_RUN, now - HOUR, HOUR), request.segment)
     hour = segment_rows(store.history(surface.id, now - HOUR, now + MINUTE, MINUTE), request.segment)
     return shift_between(arm_total(hour, "learner"), arm_total(week, "learner"))
+
+
+def _changes(store: Store, request: ReportRequest) -> list[DetectedChange]:
+    """Return the changes that policies have detected in the requested range, oldest first."""
+    entries = [
+        entry
+        for entry in store.audit(request.surface.id, AUDIT_ENTRIES)
+        if entry.get("action") == CHANGE_DETECTED
+        and request.segment in (None, entry["segment"])
+        and request.since <= entry["at"]
+        and entry["changed_at"] < request.until
+    ]
+    return [
+        {"segment": entry["segment"], "changed_at": entry["changed_at"], "detected_at": entry["at"]}
+        for entry in reversed(entries)
+    ]
 
 
 def item_lines(store: Store, request: ReportRequest, rates: ItemRateCache) -> list[ItemLine]:

@@ -208,6 +208,10 @@ class Store(Protocol):
         """Inserts settled events and counts those that were not stored before; returns how many."""
         ...
 
+    def oldest_open(self, surface_id: int) -> int | None:
+        """Returns when the open event of a surface with the earliest deadline was created; None if none is open."""
+        ...
+
     def open_events(self) -> int:
         """Returns the number of open events."""
         ...

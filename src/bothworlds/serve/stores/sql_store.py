@@ -317,6 +317,15 @@ class SqlStore(Store):
             )
             yield from map(event_of, session.stream(sql, (surface_id, since, until)))
 
+    def oldest_open(self, surface_id: int) -> int | None:
+        with self.database.reading() as session:
+            # By deadlines, which have an index.
+            sql = (
+                "SELECT created_at FROM events WHERE settled_at IS NULL AND surface_id = ? ORDER BY expires_at LIMIT 1"
+            )
+            rows = session.run(sql, (surface_id,))
+            return int(rows[0][0]) if rows else None
+
     def open_events(self) -> int:
         with self.database.reading() as session:
             return int(session.run("SELECT count(*) FROM events WHERE settled_at IS NULL")[0][0])
