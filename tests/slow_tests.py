@@ -59,13 +59,18 @@ SLOW_TESTS = frozenset(
         # policies
         "test_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds",
         "test_decided_lists_follow_the_marginals",
+        "test_every_round_agrees_with_a_plain_implementation",
         "test_every_possible_shape_is_played",
         "test_every_round_agrees_with_the_reference_implementation",
         "test_every_round_is_one_step_from_the_last",
+        "test_it_agrees_when_the_sampler_sleeps_and_clicks_are_no_product",
+        "test_it_agrees_when_users_change",
+        "test_it_earns_more_where_users_change",
         "test_it_shows_the_leader_once_in_a_cycle_and_the_best_neighbour_otherwise",
         "test_kl_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds",
         "test_lists_are_drawn_from_that_distribution",
         "test_propensities_are_the_frequencies_of_many_draws",
+        "test_steady_users_cause_no_alarm",
         "test_the_distribution_of_the_chain_is_the_posterior",
         # checks of policies
         "test_a_broken_policy_is_caught_by_the_check_meant_for_it",

@@ -10,8 +10,9 @@ from bothworlds.geometry import leader
 from bothworlds.kernels import kernel
 from bothworlds.policies.gibbs_ts import sweep
 from bothworlds.policies.parts.counts import make_counts
-from bothworlds.policies.parts.placement import make_placement_work, place_in_order
+from bothworlds.policies.parts.placement import make_placement_work, place_best, place_in_order
 from bothworlds.policies.parts.random_stream import absorb, make_stream
+from bothworlds.policies.parts.samplers import beta
 from tests.reference.change_detector import HistoryDetector, log_likelihood
 
 __all__ = ["AllWeatherTwin"]
@@ -22,6 +23,18 @@ def sample_list(counts, sweeps, stream, attraction, examination, sums, ranking, 
     for _ in range(sweeps):
         sweep(counts, 1.0, stream, attraction, examination, sums)
     place_in_order(attraction, examination, stream, ranking, placement)
+
+
+@kernel
+def sample_list_of_pairs(counts, sweeps, stream, attraction, examination, sums, ranking, placement, rates):
+    for _ in range(sweeps):
+        sweep(counts, 1.0, stream, attraction, examination, sums)
+    for i in range(rates.shape[0]):
+        for j in range(rates.shape[1]):
+            prior = 8.0 * min(max(attraction[i] * examination[j], 0.001), 0.999)
+            clicked, shown = counts.clicked[i, j], counts.shown[i, j]
+            rates[i, j] = beta(stream, clicked + prior, shown - clicked + 8.0 - prior)
+    place_best(rates, stream, ranking, placement)
 
 
 @kernel
@@ -40,7 +53,7 @@ class AllWeatherTwin:
         self.lists, self.due = [], 0
         self.L, self.R, self.x = np.zeros((n, m)), 1.0, np.full((n, m), 1.0 / n)
         self.D, self.V, self.began, self.wake = 0.0, grace, 0, 1
-        self.least, self.w, self.t = q, 1.0, 0
+        self.doubted, self.w, self.t = False, 1.0, 0
         self.alarms = self.doubts = self.sleeps = 0
 
     @property
@@ -75,9 +88,6 @@ class AllWeatherTwin:
             self.due = 0
             if self.t - self.began >= self.t / 8.0:
                 self.begin()
-        if self.t % 512 == 0:
-            self.least = 0.5 if self.doubt() else self.q
-            self.doubts += self.least == 0.5
         self.share()
         self.x = leader(self.L, 1.0 / sqrt(self.R), tol=1e-10).marginals
 
@@ -102,12 +112,17 @@ class AllWeatherTwin:
             self.begin()
             for _ in range(self.pool):
                 self.new_list()
+        if self.t == self.wake or self.t % 512 == 0:
+            self.doubted = self.doubt()
+            self.doubts += self.doubted
         ratio = self.D / sqrt(self.V)
         if ratio >= self.c:
             self.w, self.wake = 1.0, ceil(1.5 * self.t)
             self.sleeps += 1
             return
-        self.w = min(1.0 - self.q, max(self.least, 5.0 / sqrt(self.t), 0.5 + ratio / (2.0 * self.c)))
+        self.w = min(
+            1.0 - self.q, max(0.5 if self.doubted else self.q, 5.0 / sqrt(self.t), 0.5 + ratio / (2.0 * self.c))
+        )
         self.due -= 1
         if self.due <= 0:
             self.new_list()
@@ -116,6 +131,9 @@ class AllWeatherTwin:
         counts, ranking = make_counts(self.n, self.m), np.zeros(self.m, np.int64)
         counts.shown[:], counts.clicked[:] = self.N, self.C
         work = np.zeros((3, self.m)), ranking, make_placement_work(self.n, self.m)
-        sample_list(counts, self.sweeps, self.stream, self.alpha, self.beta, *work)
+        if self.doubted:
+            work = *work, np.zeros((self.n, self.m))
+        sample = sample_list_of_pairs if self.doubted else sample_list
+        sample(counts, self.sweeps, self.stream, self.alpha, self.beta, *work)
         self.lists = [*self.lists, ranking][-self.pool :]
         self.due = max(1 + self.n // 100, min(max(4, self.n * self.m // 16), len(self.memory.rounds) // 64))

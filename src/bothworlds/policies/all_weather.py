@@ -20,8 +20,9 @@ from .ftrl_va import add_losses, predicted_loss
 from .gibbs_ts import sweep
 from .parts.change_detector import ChangeDetector, detect_change, make_change_detector
 from .parts.counts import Counts, make_counts, record
-from .parts.placement import PlacementWork, make_placement_work, place_in_order
+from .parts.placement import PlacementWork, make_placement_work, place_best, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream
+from .parts.samplers import beta
 from .parts.settings import number, whole
 
 __all__ = ["AllWeather"]
@@ -33,7 +34,8 @@ RECENT = 8.0  # a comparison that began less than t / 8 rounds ago goes on after
 FIT_ROUNDS = 512  # rounds between two tests of the product form
 FIT_MEMORY = 1000.0  # the product form is tested if so many rounds are remembered
 FIT_SHOWN = 10.0  # pairs shown less often are left out of that test
-FIT_EDGE = 0.001  # click probabilities of the product form are kept this far from 0 and 1 in that test
+EDGE = 0.001  # click probabilities of the product form are kept this far from 0 and 1
+PAIR_PRIOR = 8.0  # impressions that the product form counts for, where clicks are not of that form
 
 
 class Plan(NamedTuple):
@@ -56,6 +58,7 @@ class Sampler(NamedTuple):
     oldest: Ints  # (1,) the list that is replaced next
     due: Ints  # (1,) rounds until then
     sums: Floats  # (3, n_positions) work
+    rates: Floats  # (n_items, n_positions) work: drawn click probabilities of the pairs
     placement: PlacementWork
 
 
@@ -78,7 +81,7 @@ class State(NamedTuple):
     spread: Floats  # (1,) inverse square of the learning rate of A, R
     leading: Leading  # A, and its marginals x
     comparison: Comparison
-    least: Floats  # (1,) the least share of A: q, or 1/2 while clicks are not of product form
+    doubt: Ints  # (1,) 1 while clicks are not of product form, else 0
     weight: Floats  # (1,) w: the share of A
     marginals: Floats  # (n_items, n_positions) p = w x + (1 - w) s
 
@@ -107,9 +110,16 @@ class AllWeather(CompiledPolicy):
         w &= \min\left( 1 - q, \; \max\left( q_t, \frac{5}{\sqrt t}, \frac12 + \frac{D}{2 c \sqrt V} \right) \right)
 
     If :math:`D \ge c \sqrt V`, A plays alone until round 1.5 t, and then the comparison begins again. It also begins
-    again when a change is detected, if the last one began at least t/8 rounds ago. :math:`q_t` is q, or 1/2 while the
-    clicks are visibly not of product form :math:`\alpha_i \beta_j`: then a few lists of S may be all that it ever
-    learns about.
+    again when a change is detected, if the last one began at least t/8 rounds ago.
+
+    While clicks are visibly not of product form :math:`\alpha_i \beta_j`, a list that the product suggests may be wrong
+    and never be corrected. Then :math:`q_t` is 1/2 instead of q, and S draws every pair by itself, with the product as
+    the mean of its prior, and shows the list with the largest sum:
+
+    .. math::
+
+        \theta_{ij} \sim \text{Beta}\left( C_{ij} + 8 \, \alpha_i \beta_j, \;
+            N_{ij} - C_{ij} + 8 \, (1 - \alpha_i \beta_j) \right)
 
     Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: :math:`O(m \sqrt{nT/q})` against any fixed list; the argument is a sketch. The estimates are unbiased.
@@ -176,7 +186,7 @@ class AllWeather(CompiledPolicy):
             spread=np.ones(1),
             leading=make_leading(*shape, self.tolerance),
             comparison=Comparison(np.zeros(1), np.full(1, plan.grace), np.zeros(1, np.int64), np.ones(1, np.int64)),
-            least=np.full(1, plan.share),
+            doubt=np.zeros(1, np.int64),
             weight=np.ones(1),
             marginals=np.full(shape, 1.0 / shape.n_items),
         )
@@ -199,6 +209,7 @@ def make_sampler(n: int, m: int, pool: int) -> Sampler:
         oldest=np.zeros(1, np.int64),
         due=np.zeros(1, np.int64),
         sums=np.zeros((3, m)),
+        rates=np.zeros((n, m)),
         placement=make_placement_work(n, m),
     )
 
@@ -228,8 +239,6 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         state.sampler.due[0] = 0
         if counts.learned[0] - state.comparison.began[0] >= counts.learned[0] / RECENT:
             begin_comparison(state)
-    if counts.learned[0] % FIT_ROUNDS == 0:
-        state.least[0] = 0.5 if is_not_a_product(counts, state.sampler) else state.plan.share
     choose_weight(state)
     lead(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
     ready(state.leading)
@@ -272,8 +281,7 @@ def is_not_a_product(counts: Counts, sampler: Sampler) -> bool:
         for j in range(m):
             shown = counts.shown[i, j]
             if shown >= FIT_SHOWN:
-                expected = min(max(sampler.attraction[i] * sampler.examination[j], FIT_EDGE), 1.0 - FIT_EDGE)
-                distance += shown * kl(counts.clicked[i, j] / shown, expected)
+                distance += shown * kl(counts.clicked[i, j] / shown, product_rate(sampler, i, j))
                 pairs += 1.0
     free = pairs + n + m
     chance = 0.5 * free + 1.5 * math.sqrt(free) + math.log(float(counts.learned[0]))
@@ -291,12 +299,15 @@ def choose_weight(state: State) -> None:
         begin_comparison(state)
         for _ in range(state.sampler.lists.shape[0]):
             renew_list(state)
+    if t == comparison.wake[0] or t % FIT_ROUNDS == 0:
+        state.doubt[0] = 1 if is_not_a_product(state.counts, state.sampler) else 0
     ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
     if ratio >= c:
         weight[0] = 1.0
         comparison.wake[0] = math.ceil(LONGER_SLEEP * t)
         return
-    weight[0] = min(1.0 - q, max(state.least[0], EARLY_SHARE / math.sqrt(t), 0.5 + ratio / (2.0 * c)))
+    least = 0.5 if state.doubt[0] == 1 else q
+    weight[0] = min(1.0 - q, max(least, EARLY_SHARE / math.sqrt(t), 0.5 + ratio / (2.0 * c)))
     state.sampler.due[0] -= 1
     if state.sampler.due[0] <= 0:
         renew_list(state)
@@ -304,7 +315,10 @@ def choose_weight(state: State) -> None:
 
 @inner_kernel
 def renew_list(state: State) -> None:
-    """Continue the chain, and replace the oldest list by the best one for its attraction and examination."""
+    """Continue the chain, and replace the oldest list by the best one of the sample.
+
+    The sample is attraction and examination; while clicks are not of product form, a click probability of every pair.
+    """
     sampler, counts = state.sampler, state.counts
     pool, m = sampler.lists.shape
     for _ in range(state.plan.sweeps):
@@ -313,7 +327,11 @@ def renew_list(state: State) -> None:
         for j in range(m):
             sampler.marginals[sampler.lists[k, j], j] = 0.0
     newest = sampler.lists[sampler.oldest[0]]
-    place_in_order(sampler.attraction, sampler.examination, sampler.stream, newest, sampler.placement)
+    if state.doubt[0] == 1:
+        draw_rates(counts, sampler)
+        place_best(sampler.rates, sampler.stream, newest, sampler.placement)
+    else:
+        place_in_order(sampler.attraction, sampler.examination, sampler.stream, newest, sampler.placement)
     for k in range(pool):
         for j in range(m):
             sampler.marginals[sampler.lists[k, j], j] += 1.0 / pool
@@ -330,3 +348,20 @@ def mix(state: State) -> None:
     for i in range(n):
         for j in range(m):
             p[i, j] = w * x[i, j] + (1.0 - w) * s[i, j]
+
+
+@inner_kernel
+def draw_rates(counts: Counts, sampler: Sampler) -> None:
+    """Draw the click probability of every pair, given its own clicks and the product form as its prior mean."""
+    n, m = counts.shown.shape
+    for i in range(n):
+        for j in range(m):
+            clicked, missed = counts.clicked[i, j], counts.shown[i, j] - counts.clicked[i, j]
+            mean = product_rate(sampler, i, j)
+            sampler.rates[i, j] = beta(sampler.stream, clicked + PAIR_PRIOR * mean, missed + PAIR_PRIOR * (1.0 - mean))
+
+
+@inner_kernel
+def product_rate(sampler: Sampler, i: int, j: int) -> float:
+    """Return the click probability of a pair in product form."""
+    return min(max(sampler.attraction[i] * sampler.examination[j], EDGE), 1.0 - EDGE)
