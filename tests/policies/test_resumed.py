@@ -30,7 +30,7 @@ ADDITIVE = {
     "pbm-ucb-mle": {"refit": 1e-9},
     "uniform": {},
 }
-SAMPLED = {"ftpl", "gibbs-ts"}  # additive in law: they draw random numbers while they learn
+SAMPLED = {"all-weather", "ftpl", "gibbs-ts"}  # additive in law: they draw random numbers while they learn
 FORGETTING = [
     ("comb-ts", {"window": 150}),
     ("comb-ucb", {"window": 90}),
@@ -243,6 +243,53 @@ def test_a_perturbed_leader_is_resumed_with_known_probabilities(generator):
     assert shares.max() > 0.6
     with pytest.raises(ValueError, match="depends on the order of events"):
         policies.policy("ftpl", restart=10).resumed(Ledger(0, *np.zeros((3, N, M))))
+
+
+def mixture_ledger(generator, **changes):
+    _, ledger = taught(policies.policy("ftrl-pbm"), generator(1))
+    block = Block(0.0, 1.0, ledger.rounds, ledger.shown, ledger.clicked)
+    return ledger._replace(blocks=(block._replace(**changes),))
+
+
+def test_a_leader_that_plays_alone_is_ftrl_pbm(generator):
+    ledger = mixture_ledger(generator)._replace(wake=ROUNDS + 1)
+    ours, theirs = policies.policy("all-weather"), policies.policy("ftrl-pbm")
+    state = ours.resumed(ledger)
+    assert np.allclose(ours.marginals(state), theirs.marginals(theirs.resumed(ledger)), atol=1e-9)
+    assert ours.mixture(state) is None
+    # Rounds in which it had a smaller share make it more careful.
+    careful = ours.resumed(mixture_ledger(generator, spread=1e4)._replace(wake=ROUNDS + 1))
+    assert ours.marginals(careful).max() < ours.marginals(state).max()
+
+
+def test_the_share_of_the_leader_follows_the_comparison(generator):
+    policy = policies.policy("all-weather", grace=100.0)
+    shares = []
+    for difference in (-300.0, 0.0, 15.0, 25.0):
+        ledger = mixture_ledger(generator, difference=difference, variance=44.0)
+        state = policy.resumed(ledger)
+        shares.append(float(state.weight[0]))
+        assert policy.leader_plays_alone(ledger.blocks) == (difference == 25.0)  # 2 standard deviations are 24
+        x, s = state.leading.marginals, state.sampler.marginals
+        assert np.allclose(policy.marginals(state), shares[-1] * x + (1.0 - shares[-1]) * s)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    # What lies before the comparison began does not count.
+    later = mixture_ledger(generator, difference=25.0, variance=44.0)._replace(compared_at=5.0)
+    assert policy.resumed(later).weight[0] == shares[1]
+
+
+def test_the_difference_of_learners_is_unbiased(generator):
+    """With g = (s - x) / p, the mean of the sum of g (loss - 1/2) is the loss of s minus that of x."""
+    policy = policies.policy("all-weather")
+    state = policy.resumed(mixture_ledger(generator))
+    p, mixture, loss = policy.marginals(state), policy.mixture(state), 1.0 - CLICKS
+    shown = p > 0.0
+    g = np.where(shown, mixture.tilt / np.where(shown, p, 1.0), 0.0)
+    truth = ((state.sampler.marginals - state.leading.marginals) * loss).sum()
+    assert (p * g * (loss - 0.5)).sum() == pytest.approx(truth, abs=1e-9)
+    assert abs((p * g * (loss - 0.5) * (loss < 0.7)).sum() - truth) > 1e-3  # not if some slots are left out
+    assert abs(g).max() <= mixture.limit * (1.0 + 1e-9)
 
 
 def test_a_resumed_sampler_depends_on_the_sums_alone(generator):

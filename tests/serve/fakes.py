@@ -119,8 +119,8 @@ class FakeStore:
     def _emptied(self, reset: Adjustment) -> Adjustment:
         removed = list(self.timed.pop(where_of(reset), {}).values())[:-1]  # the last one is the reset itself
         self.segment_numbers.pop(where_of(reset), None)
-        kept = tuple(RemovedBlock(one.start, one.until, one.rounds, encode_cells(one.cells)) for one in removed)
-        return msgspec.structs.replace(reset, removed=kept)
+        kept = [RemovedBlock(one.start, one.until, one.rounds, encode_cells(one.cells), one.mixture) for one in removed]
+        return msgspec.structs.replace(reset, removed=tuple(kept))
 
     @safely
     def adjust_by(
@@ -170,7 +170,7 @@ class FakeStore:
         if alone.rounds or alone.loss:
             second, cells = second_of(increments.at), {k: (alone.loss[k], 0, 0) for k in alone.loss}
             cells |= {k: (alone.loss[k], alone.shown[k], alone.clicked[k]) for k in alone.shown}
-            block = TimeBlock(second, second + 1, alone.rounds, cells_from(cells))
+            block = TimeBlock(second, second + 1, alone.rounds, cells_from(cells), increments.mixture)
             self.timed.setdefault(key, {})[second, second + 1, self.count] = block
 
     @safely

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Shape, decides, learns
-from ..geometry.leader_state import Leading, lead, make_leading, ready, reset
+from ..core import Block, Ledger, Shape, decides, learns
+from ..geometry.leader_state import Leading, lead, lead_afresh, make_leading, ready, reset
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import draw
-from ..kernels import Floats, Ints, inner_kernel
+from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.kl import kl
-from .base import CompiledPolicy
+from .base import CompiledPolicy, Mixture
 from .ftrl_va import add_losses, predicted_loss
-from .gibbs_ts import sweep
+from .gibbs_ts import RESUMED_SWEEPS, start_at_fit, stream_of_counts, sweep
 from .parts.change_detector import ChangeDetector, detect_change, make_change_detector
-from .parts.counts import Counts, make_counts, record
+from .parts.counts import Counts, make_counts, record, remembered
 from .parts.placement import PlacementWork, make_placement_work, place_best, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.samplers import beta
@@ -164,6 +165,7 @@ class AllWeather(CompiledPolicy):
     tolerance: float = 1e-6
 
     name = "all-weather"
+    detect: ClassVar[bool] = True  # the service must detect changes for it
     needs_propensity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -196,6 +198,54 @@ class AllWeather(CompiledPolicy):
     def marginals(self, state: State) -> NDArray[np.float64]:
         """Return p, the probability of each item at each position in the next decision (n_items, n_positions)."""
         return state.marginals
+
+    @property
+    def needs_blocks(self) -> bool:
+        return True
+
+    def resumed(self, ledger: Ledger) -> State:
+        r"""Return the state after the events that the ledger sums up, whose losses are those of ``ftrl-pbm``.
+
+        Predictions are not stored with events: A adds :math:`[\text{shown}] (1 - \text{click}) / p` to its losses and
+        4/w to R, and the comparison predicts a loss of 1/2 everywhere. Both stay unbiased. The chain of S starts at the
+        maximum-likelihood fit, and all of its lists are new.
+        """
+        state = self.start(Shape(*ledger.shown.shape))
+        if not ledger.rounds:
+            return state
+        known = remembered(ledger, None, 1.0)
+        counts = state.counts
+        counts.shown[:], counts.clicked[:] = known.shown, known.clicked
+        counts.rounds[0], counts.learned[0] = known.rounds, ledger.rounds
+        state.loss[:] = ledger.loss
+        state.spread[0] = 4.0 * (ledger.rounds + 1) + sum(block.spread for block in ledger.blocks)
+        lead_afresh(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
+        compared = [block for block in ledger.blocks if block.start >= ledger.compared_at]
+        state.comparison.difference[0] = sum(block.difference for block in compared)
+        state.comparison.variance[0] += sum(max(0.0, block.variance) for block in compared)
+        state.comparison.began[0] = ledger.rounds - sum(block.rounds for block in compared)
+        state.comparison.wake[0] = ledger.wake
+        state = state._replace(
+            sampler=state.sampler._replace(stream=stream_of_counts(counts)),
+            detector=make_change_detector(*ledger.shown.shape, active=False),
+        )
+        if ledger.rounds >= ledger.wake:
+            start_at_fit(counts, state.sampler.attraction, state.sampler.examination)
+            resume(state, RESUMED_SWEEPS)
+        mix_once(state)
+        return state
+
+    def mixture(self, state: State) -> Mixture | None:
+        """Return A and S with the share of A; None while A plays alone."""
+        w = float(state.weight[0])
+        if w == 1.0:
+            return None
+        return Mixture(w, state.sampler.marginals - state.leading.marginals, 1.0 / self.share)
+
+    def leader_plays_alone(self, blocks: Sequence[Block]) -> bool:
+        """Return whether A is so far ahead in these blocks, those of a comparison, that S has to sleep."""
+        variance = self.grace + sum(max(0.0, block.variance) for block in blocks)
+        return sum(block.difference for block in blocks) >= self.width * math.sqrt(variance)
 
 
 def make_sampler(n: int, m: int, pool: int) -> Sampler:
@@ -292,7 +342,7 @@ def is_not_a_product(counts: Counts, sampler: Sampler) -> bool:
 def choose_weight(state: State) -> None:
     """Set the share of A for the next round; let S sleep, wake it, or draw a new list."""
     t, comparison, weight = state.counts.learned[0], state.comparison, state.weight
-    q, c = state.plan.share, state.plan.width
+    c = state.plan.width
     if t < comparison.wake[0]:
         return
     if t == comparison.wake[0]:
@@ -306,8 +356,7 @@ def choose_weight(state: State) -> None:
         weight[0] = 1.0
         comparison.wake[0] = math.ceil(LONGER_SLEEP * t)
         return
-    least = 0.5 if state.doubt[0] == 1 else q
-    weight[0] = min(1.0 - q, max(least, EARLY_SHARE / math.sqrt(t), 0.5 + ratio / (2.0 * c)))
+    weight[0] = share_of_leader(state, ratio, t)
     state.sampler.due[0] -= 1
     if state.sampler.due[0] <= 0:
         renew_list(state)
@@ -338,6 +387,33 @@ def renew_list(state: State) -> None:
     sampler.oldest[0] = (sampler.oldest[0] + 1) % pool
     n, pairs, age = counts.shown.shape[0], counts.shown.size, int(counts.rounds[0])
     sampler.due[0] = max(1 + n // 100, min(max(4, pairs // 16), age // 64))
+
+
+@kernel
+def resume(state: State, sweeps: int) -> None:
+    """Draw all lists of S from the counts, and set the share of A, as if the last round had just been learned."""
+    sampler, comparison, t = state.sampler, state.comparison, state.counts.learned[0]
+    for _ in range(sweeps):
+        sweep(state.counts, PRIOR, sampler.stream, sampler.attraction, sampler.examination, sampler.sums)
+    state.doubt[0] = 1 if is_not_a_product(state.counts, sampler) else 0
+    for _ in range(sampler.lists.shape[0]):
+        renew_list(state)
+    ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
+    state.weight[0] = 1.0 if ratio >= state.plan.width else share_of_leader(state, ratio, t)
+
+
+@inner_kernel
+def share_of_leader(state: State, ratio: float, t: int) -> float:
+    """Return w in round t, if A is ahead by so many standard deviations."""
+    q = state.plan.share
+    least = 0.5 if state.doubt[0] == 1 else q
+    return min(1.0 - q, max(least, EARLY_SHARE / math.sqrt(t), 0.5 + ratio / (2.0 * state.plan.width)))
+
+
+@kernel
+def mix_once(state: State) -> None:
+    """Set p, from Python."""
+    mix(state)
 
 
 @inner_kernel

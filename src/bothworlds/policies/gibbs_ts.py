@@ -140,13 +140,8 @@ class GibbsTs(Detecting):
         state: State = self.state_from_counts(ledger)
         counts = state.counts
         if ledger.rounds:
-            n, m = state.shape
-            digest = blake2b(counts.shown.tobytes() + counts.clicked.tobytes(), digest_size=16).digest()
-            state = state._replace(stream=make_stream(n, m, int.from_bytes(digest, "big")))
-            work = make_workspace(n, m)
-            newton(counts.shown, counts.clicked, FIT_PRIOR, False, False, 1e-10, work)
-            for chain, logarithm in ((state.attraction, work.a), (state.examination, work.b)):
-                chain[:] = np.where(np.isfinite(logarithm), np.clip(np.exp(logarithm), EDGE, 1.0 - EDGE), 0.5)
+            state = state._replace(stream=stream_of_counts(counts))
+            start_at_fit(counts, state.attraction, state.examination)
             run_chain(state, state.stream, state.attraction, state.examination, RESUMED_SWEEPS)
         return state
 
@@ -172,6 +167,20 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     detect_change(state.detector, state.counts, ranking, clicks)
     absorb(state.stream, ranking)
     run_sweeps(state, state.stream, state.attraction, state.examination)
+
+
+def stream_of_counts(counts: Counts) -> Stream:
+    """Return a random stream that is seeded by the counts."""
+    digest = blake2b(counts.shown.tobytes() + counts.clicked.tobytes(), digest_size=16).digest()
+    return make_stream(*counts.shown.shape, int.from_bytes(digest, "big"))
+
+
+def start_at_fit(counts: Counts, attraction: Floats, examination: Floats) -> None:
+    """Set a chain to the maximum-likelihood fit of the counts."""
+    work = make_workspace(*counts.shown.shape)
+    newton(counts.shown, counts.clicked, FIT_PRIOR, False, False, 1e-10, work)
+    for chain, logarithm in ((attraction, work.a), (examination, work.b)):
+        chain[:] = np.where(np.isfinite(logarithm), np.clip(np.exp(logarithm), EDGE, 1.0 - EDGE), 0.5)
 
 
 @inner_kernel

@@ -21,12 +21,14 @@ __all__ = [
     "BOUNDARIES",
     "CHANGE",
     "CHANGE_DETECTED",
+    "COMPARISON",
     "LOSS_UNIT",
     "MAX_ITEMS_EVER",
     "MIN_PROPENSITY",
     "NAME_LENGTH",
     "REQUEST_LENGTH",
     "RESET",
+    "WAKE",
     "Adjustment",
     "Arm",
     "Cell",
@@ -62,7 +64,9 @@ LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
 MAX_ITEMS_EVER = 20_000  # items of a surface, including removed ones, whose counters are kept
 CHANGE = "change"  # the number of a segment with the second of the last change that was detected
 CHANGE_DETECTED = "change detected"  # the action in the audit log
-BOUNDARIES = (CHANGE,)  # numbers of a segment at which blocks of time are not merged
+COMPARISON = "comparison"  # the number with the second since which two learners are compared
+WAKE = "wake"  # the number of rounds until which the leader plays alone; 0: it does not
+BOUNDARIES = (CHANGE, COMPARISON)  # numbers of a segment at which blocks of time are not merged
 RESET = "reset"  # the reason of an adjustment that sets counters back to zero
 MIN_PROPENSITY = 2.0**-32  # smaller propensities get the weight of this one
 NAME_LENGTH, REQUEST_LENGTH = 128, 256  # characters
@@ -176,6 +180,9 @@ class Event(msgspec.Struct, kw_only=True):
     late: int = 0  # mask of clicks that came after the deadline
     pinned: int = 0  # mask of the slots whose item the request pinned
     eligibility: Eligibility = ALL_ELIGIBLE
+    # Of a policy that mixes two learners: the share w of the leader, then for every slot (s - x) / p, where s and x are
+    # the probabilities of its item under the two learners.
+    mixture: tuple[float, ...] = ()
 
 
 def pinned_mask(pinned: int | None, arm: Arm, slots: int, learn: int) -> int:
@@ -213,6 +220,7 @@ class Increments(msgspec.Struct, frozen=True, kw_only=True):
     observed: tuple[tuple[int, int], ...] = ()  # slot, loss
     eligibility: Eligibility = ALL_ELIGIBLE
     at: int = 0
+    mixture: tuple[int, int, int] = (0, 0, 0)  # spread, difference and variance; see ``settlement.mixture_sums``
 
 
 class RemovedBlock(msgspec.Struct, frozen=True, array_like=True):
@@ -222,6 +230,7 @@ class RemovedBlock(msgspec.Struct, frozen=True, array_like=True):
     until: int
     rounds: int
     cells: bytes  # encoded by ``time_blocks.encode_cells``
+    mixture: tuple[int, int, int] = (0, 0, 0)
 
 
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):

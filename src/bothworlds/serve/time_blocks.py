@@ -48,12 +48,14 @@ class TimeBlock(NamedTuple):
     """The sums of the events that were decided in the seconds from ``start`` to before ``until``.
 
     ``cells`` (k, 5) has item, slot, loss, shown and clicked of every counter that is not zero, sorted by item and slot.
+    ``mixture`` are the sums of ``settlement.mixture_sums``.
     """
 
     start: int
     until: int
     rounds: int
     cells: Ints
+    mixture: tuple[int, int, int] = (0, 0, 0)
 
 
 def second_of(at: int) -> int:
@@ -121,7 +123,8 @@ def merged(start: int, until: int, blocks: Sequence[TimeBlock]) -> TimeBlock:
     if first.size:
         cells = np.column_stack((cells[first, :2], np.add.reduceat(cells[:, 2:], first)))
         cells = cells[cells[:, 2:].any(axis=1)]
-    return TimeBlock(start, until, sum(block.rounds for block in blocks), cells)
+    spread, difference, variance = (sum(block.mixture[k] for block in blocks) for k in range(3))
+    return TimeBlock(start, until, sum(block.rounds for block in blocks), cells, (spread, difference, variance))
 
 
 def max_blocks(age: int) -> int:

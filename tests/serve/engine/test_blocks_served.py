@@ -8,13 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bothworlds.core import Block
 from bothworlds.serve.engine import block_reader
+from bothworlds.serve.engine.learner_comparison import LearnerComparison
 from bothworlds.serve.model import CHANGE, CHANGE_DETECTED, rfc3339
 from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.settlement import mixture_sums
 from bothworlds.serve.stores.factory import open_store
+from bothworlds.serve.time_blocks import merged
 
 from ..fakes import FakeStore
 from ..running import ITEMS, Clock, refreshed, running, visit
+from ..stores.samples import a_surface
 
 NEVER = {"refresh_ms": 3_600_000, "refresh_events": 1_000_000}  # the tests call refresh themselves
 BODY = {"slots": 2, "items": ITEMS, "floor": 0.01, "policy": "comb-ts"}
@@ -196,3 +201,76 @@ def test_of_two_workers_that_detect_a_change_one_stores_it():
             assert len(store.audit(1, 100)) == before
 
     asyncio.run(whole())
+
+
+def test_all_weather_is_served_and_every_sum_is_rebuilt_from_the_log(tmp_path: Path):
+    async def whole():
+        store, clock = open_store(str(tmp_path / "store.db")), Clock()
+        async with running(store, clock=clock, **NEVER) as engine:
+            await engine.put_surface("home", BODY | {"policy": "all-weather"}, actor="test")
+            await visits(engine, clock, "a", 200, 0)
+            learner = served(engine).unconstrained.learner
+            assert learner.marginals[0].sum() > 0.8
+            events = list(store.settled())
+            mixed = [event for event in events if event.mixture]
+            assert len(mixed) > 100
+            for event in mixed:
+                assert len(event.mixture) == 1 + len(event.items)
+                assert 0.02 <= event.mixture[0] < 1.0
+            total = merged(0, 1, list(store.blocks(1, "").values()))
+            sums = [sum(values) for values in zip(*map(mixture_sums, events))]
+            assert list(total.mixture) == sums
+            assert sums[2] > 0
+            pinned = await engine.rank("home", "pinned", pins={1: "c"})
+            event = engine.secrets.signer.read(pinned.token)
+            assert event.mixture == () or event.mixture[2] == 0.0
+            assert verify(store).clean
+            await engine.reset("home", segment=None, actor="test")
+            assert verify(store).clean
+            store.database.write(lambda session: session.run("UPDATE events SET clicks = 0"))
+            assert {difference.counter for difference in verify(store).differences} >= {"difference", "clicked"}
+        store.close()
+
+    asyncio.run(whole())
+
+
+class Ahead:
+    """A policy whose leader is ahead whenever the test says so."""
+
+    ahead = False
+
+    def leader_plays_alone(self, blocks):
+        return self.ahead
+
+
+def test_the_leader_plays_alone_until_there_are_half_as_many_more_rounds():
+    store, clock, policy = FakeStore(), Clock(), Ahead()
+    surface = store.save_surface(a_surface(), [], [])
+    comparison = LearnerComparison(store, clock)
+
+    def updated(rounds, *blocks):
+        return comparison.update(policy, surface, "", rounds, blocks)
+
+    assert updated(100) == (0, 0)
+    policy.ahead = True
+    assert updated(100) == (0, 150)
+    assert updated(149) == (0, 150)
+    now = clock.at // 1000 + 1
+    assert updated(150) == (now, 0)  # and the comparison begins again
+    policy.ahead = False
+    assert updated(151) == (now, 0)
+    actions = [entry["action"] for entry in store.audit(1, 10)]
+    assert actions == ["learners are compared again", "leader plays alone"]
+    # A change begins the comparison again, unless it has begun recently.
+    clock.at += 100_000
+    recent = Block(now + 5.0, now + 6.0, 10, np.zeros((5, 3)), np.zeros((5, 3)))
+    store.set_number(1, "", CHANGE, now + 50, expected=None)
+    assert updated(161, recent) == (now, 0)
+    assert updated(161, recent._replace(rounds=50)) == (clock.at // 1000 + 1, 0)
+    # Another worker was first.
+    numbers, stale = store.numbers, store.numbers(1, "")
+    policy.ahead = True
+    assert updated(200)[1] == 300
+    calls = []
+    store.numbers = lambda *given: stale if calls.append(given) is None and len(calls) == 1 else numbers(*given)
+    assert updated(210)[1] == 300

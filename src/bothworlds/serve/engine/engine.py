@@ -203,6 +203,7 @@ class Engine(EngineProtocol):
             learn=0 if held_out else learner.learn,
             pinned=learner.pinned,
             eligibility=ALL_ELIGIBLE if held_out else learner.eligibility,
+            mixture=() if held_out else drawn.mixture,
         )
         return event, drawn.slots
 

@@ -20,6 +20,7 @@ from ...core import Block, Ledger
 from ...geometry.uniform_mixture import mixed
 from ...kernels import Floats, Ints
 from ...policies import Policy
+from ...policies.base import Mixture
 from ...policies.marginals import entropy_of, frequencies, known_marginals
 from ..model import ALL_ELIGIBLE, LOSS_UNIT, MAX_ITEMS_EVER, Eligibility, Item, Segment, Surface, SurfaceSettings
 from ..schemas import PlacedItem
@@ -50,7 +51,7 @@ class SegmentCounters(NamedTuple):
     """The counters of a segment as arrays: one row per item, including removed ones, and one column per slot.
 
     ``blocks`` are the same counters by time, if the policy of the surface needs them; ``changed_at`` is the second of
-    the last change that was detected, if the policy detects changes.
+    the last change that was detected, if the policy detects changes. ``compared_at`` and ``wake`` are as in a ledger.
     """
 
     rounds: int
@@ -60,6 +61,8 @@ class SegmentCounters(NamedTuple):
     clicked: Ints
     blocks: tuple[Block, ...] = ()
     changed_at: int | None = None
+    compared_at: int = 0
+    wake: int = 0
 
 
 def blocks_of(blocks: Iterable[TimeBlock], surface: Surface) -> tuple[Block, ...]:
@@ -70,7 +73,8 @@ def blocks_of(blocks: Iterable[TimeBlock], surface: Surface) -> tuple[Block, ...
         cells = block.cells[(block.cells[:, 0] < n) & (block.cells[:, 1] < m)]
         shown, clicked = np.zeros((2, n, m))
         shown[cells[:, 0], cells[:, 1]], clicked[cells[:, 0], cells[:, 1]] = cells[:, 3], cells[:, 4]
-        made.append(Block(float(block.start), float(block.until), max(0, block.rounds), shown, clicked))
+        mixture = (value / LOSS_UNIT for value in block.mixture)
+        made.append(Block(float(block.start), float(block.until), max(0, block.rounds), shown, clicked, *mixture))
     return tuple(made)
 
 
@@ -93,6 +97,7 @@ class DrawnList(NamedTuple):
     items: tuple[int, ...]
     p: tuple[float, ...]
     slots: list[PlacedItem]
+    mixture: tuple[float, ...] = ()  # of an event
 
 
 class ServingPolicy:
@@ -105,6 +110,8 @@ class ServingPolicy:
     __slots__ = (
         "_cells",
         "_pinned",
+        "_share",
+        "_tilt",
         "eligibility",
         "eligible",
         "free",
@@ -124,23 +131,30 @@ class ServingPolicy:
         pins: Mapping[int, Item],
         marginals: Floats,
         rounds: int,
+        mixture: Mixture | None = None,
     ) -> None:
         self.eligible, self.free, self.marginals, self.rounds = tuple(eligible), tuple(free), marginals, rounds
         self.sampler: ListSampler | None = make_list_sampler(marginals) if free else None
         self.learn, self.pinned = (sum(1 << slot for slot in slots) for slots in (free, pins))
         self.eligibility = eligibility_of(surface, eligible) if free else ALL_ELIGIBLE
-        self.id = self._digest(pins)
         self._pinned = sorted(
             (slot, item.index, PlacedItem(slot, item.name, CERTAIN, True, False)) for slot, item in pins.items()
         )
         # Placements are created on first use and then shared by all lists.
-        self._cells: list[dict[int, tuple[int, float, PlacedItem]]] = [{} for _ in free]
+        self._cells: list[dict[int, tuple[int, float, PlacedItem, float]]] = [{} for _ in free]
+        self._share = None if mixture is None else mixture.share
+        self._tilt = np.zeros(marginals.shape)
+        if mixture is not None:
+            self._tilt = np.clip(mixture.tilt / marginals, -mixture.limit, mixture.limit)
+        self.id = self._digest(pins)
 
     def _digest(self, pins: Mapping[int, Item]) -> str:
         digest = blake2b(digest_size=12)
         content = ([i.index for i in self.eligible], self.free, sorted((s, i.index) for s, i in pins.items()))
         digest.update(msgspec.msgpack.encode(content))
         digest.update(self.marginals.tobytes())
+        if self._share is not None:
+            digest.update(np.float64(self._share).tobytes() + self._tilt.tobytes())
         return digest.hexdigest()
 
     def draw(self, seed: bytes) -> DrawnList:
@@ -148,13 +162,13 @@ class ServingPolicy:
         rows = draw_list(self.sampler, seed) if self.sampler is not None else []
         cells = [known.get(row) or self._cell(k, row) for k, (known, row) in enumerate(zip(self._cells, rows))]
         for slot, index, placed in self._pinned:
-            cells.insert(slot, (index, CERTAIN, placed))
-        items, p, slots = zip(*cells)
-        return DrawnList(items, p, list(slots))
+            cells.insert(slot, (index, CERTAIN, placed, 0.0))
+        items, p, slots, tilts = zip(*cells)
+        return DrawnList(items, p, list(slots), () if self._share is None else (self._share, *tilts))
 
-    def _cell(self, k: int, row: int) -> tuple[int, float, PlacedItem]:
-        item, p = self.eligible[row], float(self.marginals[row, k])
-        cell = self._cells[k][row] = (item.index, p, PlacedItem(self.free[k], item.name, p, False, True))
+    def _cell(self, k: int, row: int) -> tuple[int, float, PlacedItem, float]:
+        item, p, tilt = self.eligible[row], float(self.marginals[row, k]), float(self._tilt[row, k])
+        cell = self._cells[k][row] = (item.index, p, PlacedItem(self.free[k], item.name, p, False, True), tilt)
         return cell
 
     @property
@@ -203,11 +217,13 @@ def serving_policy(
         counters.clicked[part].astype(np.float64),
         tuple(block._replace(shown=block.shown[part], clicked=block.clicked[part]) for block in counters.blocks),
         counters.changed_at,
+        counters.compared_at,
+        counters.wake,
     )
-    x = marginals_of(policy.part(np.array(rows), np.array(free)), known)
-    return ServingPolicy(
-        surface, eligible, free, pins, mixed(x, settings.floor, settings.minimum_exposure), counters.rounds
-    )
+    part_policy = policy.part(np.array(rows), np.array(free))
+    state = part_policy.resumed(known)
+    x = mixed(marginals_of(part_policy, state, known), settings.floor, settings.minimum_exposure)
+    return ServingPolicy(surface, eligible, free, pins, x, counters.rounds, part_policy.mixture(state))
 
 
 def centred(loss: Ints) -> Floats:
@@ -215,9 +231,8 @@ def centred(loss: Ints) -> Floats:
     return (loss - loss.min(axis=0)) / LOSS_UNIT
 
 
-def marginals_of(policy: Policy, ledger: Ledger) -> Floats:
-    """Returns the marginals of the next decision of a policy that has learned a ledger; deterministic."""
-    state = policy.resumed(ledger)
+def marginals_of(policy: Policy, state: Any, ledger: Ledger) -> Floats:
+    """Returns the marginals of the next decision of a policy, in the state that a ledger gives; deterministic."""
     known = known_marginals(policy, state)
     if known is not None:
         return known

@@ -9,16 +9,14 @@ from ... import policies
 
 __all__ = ["NOT_SERVED", "refusal", "served_names"]
 
-_PREDICTIONS = "it subtracts predictions from losses that were made when the page was shown, and they are not stored"
 _PROJECTION = "each step starts from the point before and is projected, and such steps cannot be exchanged"
 _STAGES = "items are compared in stages, and a page counts only for the stage in which it was shown"
 _DUELS = "a page counts only for pairs of items that were in one block of its order at that time"
 
 NOT_SERVED = {
-    "all-weather": _PREDICTIONS,
     "batchrank": _STAGES,
     "bubblerank": "a page counts only for pairs of items that were neighbours in its list at that time",
-    "ftrl-va": _PREDICTIONS,
+    "ftrl-va": "it subtracts predictions from losses that were made when the page was shown, and they are not stored",
     "grab": "it counts in how many rounds each list was the best one by then",
     "lbinf": "every pair has a rate that adapts to its errors one by one",
     "lbinfv": "every pair has a prediction and a rate that adapt to its errors one by one",

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 import msgspec
 
 from ..model import Eligibility, Increments, Segment, rfc3339
-from ..settlement import cells_of, observed_losses, spread_loss
+from ..settlement import cells_of, mixture_sums, observed_losses, spread_loss
 from ..stores.base import Store
 from ..time_blocks import TimeBlock, decode_cells, largest_ranges, second_of
 
@@ -72,6 +72,7 @@ class _Sums:
 
     def __init__(self) -> None:
         self.rounds = 0
+        self.mixture = [0, 0, 0]
         self.cells: Cells = {}
         self.observed: dict[tuple[Eligibility, int], int] = {}
 
@@ -86,6 +87,9 @@ class _Sums:
             totals[2] += clicked
             changed = True
         return changed
+
+    def add_mixture(self, values: Iterable[int], sign: int = 1) -> None:
+        self.mixture = [total + sign * value for total, value in zip(self.mixture, values, strict=True)]
 
     def observe(self, eligibility: Eligibility, losses: Iterable[tuple[int, int]]) -> None:
         """Add losses observed at slots, which are charged to the items that could not be shown there."""
@@ -190,6 +194,8 @@ def _add_events(store: Store, rebuilt: Rebuilt) -> int:
             sums = segment.at(second_of(event.created_at))
             sums.rounds += sums.add(cells_of(event))
             sums.observe(event.eligibility, observed_losses(event))
+            if event.mixture:
+                sums.add_mixture(mixture_sums(event))
     for segment in rebuilt.values():
         for sums in segment.sums:
             sums.charge()
@@ -207,6 +213,7 @@ def _add_adjustments(store: Store, rebuilt: Rebuilt) -> int:
         own.add((cell.item, cell.slot, cell.loss, cell.shown, cell.clicked) for cell in added.cells)
         for block in adjustment.removed:  # what the adjustment subtracts belongs to these blocks, not to its own time
             cells = decode_cells(block.cells)
+            segment.at(block.start).add_mixture(block.mixture, -1)
             for sums, sign in ((segment.at(block.start), -1), (own, 1)):
                 sums.rounds += sign * block.rounds
                 sums.add((item, slot, *(sign * value for value in values)) for item, slot, *values in cells.tolist())
@@ -244,14 +251,21 @@ def _compare_blocks(store: Store, stored: Stored, rebuilt: Rebuilt) -> list[Diff
         for block in stored.get((surface_id, segment), ()):
             sums = sums_of_blocks.at(block.start)
             sums.rounds += block.rounds
+            sums.add_mixture(block.mixture)
             sums.add(map(tuple, block.cells.tolist()))
         for one, found, expected in zip((*known.ranges, (0, 0)), sums_of_blocks.sums, known.sums, strict=True):
             differences += [
                 Difference(names.get(surface_id, ""), segment, *pair, one)
-                for pair in _pairs(found.rounds, found.cells, expected)
+                for pair in (*_pairs(found.rounds, found.cells, expected), *_mixture_pairs(found, expected))
                 if pair[3] != pair[4]
             ]
     return differences
+
+
+def _mixture_pairs(found: _Sums, expected: _Sums) -> Iterator[tuple[str, int, int, int, int]]:
+    """Yields the sums of the comparison of two learners, as ``_pairs`` does."""
+    for name, stored, rebuilt in zip(("spread", "difference", "variance"), found.mixture, expected.mixture):
+        yield name, -1, -1, stored, rebuilt
 
 
 def _pairs(rounds: int, cells: Cells, expected: _Sums) -> Iterator[tuple[str, int, int, int, int]]:

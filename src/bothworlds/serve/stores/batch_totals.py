@@ -56,10 +56,11 @@ class BatchTotals:
         """Returns the blocks of one second to add to every segment (surface id, segment), in order."""
         blocks: dict[tuple[int, str], list[TimeBlock]] = {}
         for (surface_id, segment, start), second in sorted(self._seconds.items()):
-            block = TimeBlock(start, start + 1, second.rounds, cells_from(second.charged_cells()))
+            cells = cells_from(second.charged_cells())
+            block = TimeBlock(start, start + 1, second.rounds, cells, second.mixture)
             if given_back := self._given_back.get((surface_id, segment, start)):
                 block = merged(start, start + 1, [block, *given_back])
-            if block.rounds or block.cells.size:
+            if block.rounds or block.cells.size or any(block.mixture):
                 blocks.setdefault((surface_id, segment), []).append(block)
         return blocks
 
@@ -89,16 +90,20 @@ class BatchTotals:
 class _SecondTotals:
     """The totals of one segment in one second."""
 
-    __slots__ = ("cells", "observed", "rounds")
+    __slots__ = ("cells", "mixture", "observed", "rounds")
 
     def __init__(self) -> None:
         self.rounds = 0
+        self.mixture = (0, 0, 0)
         self.cells: dict[tuple[int, int], Totals] = {}
         # Losses by slot for each set of eligible items: spread over items once per batch, not once per event.
         self.observed: dict[Eligibility, dict[int, int]] = {}
 
     def add(self, increments: Increments) -> None:
         self.rounds += increments.rounds
+        if increments.mixture != (0, 0, 0):
+            (a, b, c), (d, e, f) = self.mixture, increments.mixture
+            self.mixture = (a + d, b + e, c + f)
         for cell in increments.cells:
             totals = self.cells.setdefault((cell.item, cell.slot), [0, 0, 0])
             totals[0] += cell.loss

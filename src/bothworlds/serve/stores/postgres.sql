@@ -52,6 +52,7 @@ ALTER TABLE events ADD COLUMN eligibility BYTEA;
 CREATE TABLE blocks (
     surface_id BIGINT NOT NULL, segment TEXT NOT NULL, start BIGINT NOT NULL, until BIGINT NOT NULL, revision BIGINT NOT NULL,
     rounds BIGINT NOT NULL, cells BYTEA NOT NULL,
+    spread BIGINT NOT NULL, difference BIGINT NOT NULL, variance BIGINT NOT NULL,
     PRIMARY KEY (surface_id, segment, start, until, revision)
 );
 CREATE TABLE segment_numbers (
@@ -60,3 +61,4 @@ CREATE TABLE segment_numbers (
 );
 INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BYTEA;
+ALTER TABLE events ADD COLUMN mixture BYTEA;

@@ -26,13 +26,14 @@ T = TypeVar("T")
 
 EVENT_COLUMNS = (
     "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, "
-    "settled_at, settled_by, late, pinned, eligibility"
+    "settled_at, settled_by, late, pinned, eligibility, mixture"
 )
 ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells, removed"
 
 _encode = msgspec.msgpack.Encoder().encode
 _placements = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[float, ...]]).decode
 _eligibility = msgspec.msgpack.Decoder(Eligibility).decode
+_mixture = msgspec.msgpack.Decoder(tuple[float, ...]).decode
 _removed = msgspec.msgpack.Decoder(tuple[RemovedBlock, ...]).decode
 _cells = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
 
@@ -56,6 +57,7 @@ def row_of(event: Event) -> tuple[Any, ...]:
         event.late,
         event.pinned,
         None if event.eligibility == ALL_ELIGIBLE else _encode(event.eligibility),
+        _encode(event.mixture) if event.mixture else None,
     )
 
 
@@ -87,6 +89,7 @@ def event_of(row: Row) -> Event:
         late=row[13],
         pinned=pinned_mask(row[14], row[3], len(items), row[9]),
         eligibility=ALL_ELIGIBLE if row[15] is None else _eligibility(row[15]),
+        mixture=() if row[16] is None else _mixture(row[16]),
     )
 
 

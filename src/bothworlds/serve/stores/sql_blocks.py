@@ -57,9 +57,19 @@ def add_blocks(session: Session, totals: BatchTotals, revision: int) -> None:
 def insert_blocks(session: Session, surface_id: int, segment: str, blocks: Sequence[TimeBlock], revision: int) -> None:
     """Inserts blocks with different ranges."""
     session.many(
-        "INSERT INTO blocks (surface_id, segment, start, until, revision, rounds, cells) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO blocks (surface_id, segment, start, until, revision, rounds, cells, spread, difference, variance)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (surface_id, segment, block.start, block.until, revision, block.rounds, encode_cells(block.cells))
+            (
+                surface_id,
+                segment,
+                block.start,
+                block.until,
+                revision,
+                block.rounds,
+                encode_cells(block.cells),
+                *block.mixture,
+            )
             for block in blocks
         ],
     )
@@ -72,9 +82,10 @@ def read_blocks(
     # Revisions are committed in their order, so that rows which are not known have a greater one.
     since = max((revision for _, _, revision in known), default=-1)
     new = {
-        (start, until, revision): TimeBlock(start, until, rounds, decode_cells(cells))
-        for start, until, revision, rounds, cells in session.run(
-            f"SELECT start, until, revision, rounds, cells FROM blocks {_SEGMENT} AND revision > ?",
+        (start, until, revision): TimeBlock(start, until, rounds, decode_cells(cells), (spread, difference, variance))
+        for start, until, revision, rounds, cells, spread, difference, variance in session.run(
+            "SELECT start, until, revision, rounds, cells, spread, difference, variance"
+            f" FROM blocks {_SEGMENT} AND revision > ?",
             (surface_id, segment, since),
         )
     }
@@ -90,8 +101,12 @@ def _key(row: Sequence[int]) -> BlockKey:
 
 def remove_blocks(session: Session, surface_id: int, segment: str) -> list[TimeBlock]:
     """Deletes all blocks of a segment and returns them; the revision must have been taken."""
-    rows = session.run(f"DELETE FROM blocks {_SEGMENT} RETURNING start, until, rounds, cells", (surface_id, segment))
-    return [TimeBlock(start, until, rounds, decode_cells(cells)) for start, until, rounds, cells in rows]
+    columns = "start, until, rounds, cells, spread, difference, variance"
+    rows = session.run(f"DELETE FROM blocks {_SEGMENT} RETURNING {columns}", (surface_id, segment))
+    return [
+        TimeBlock(start, until, rounds, decode_cells(cells), (spread, difference, variance))
+        for start, until, rounds, cells, spread, difference, variance in rows
+    ]
 
 
 def read_boundaries(session: Session, surface_id: int, segment: str) -> tuple[int, ...]:

@@ -173,9 +173,9 @@ def _reset_blocks(session: Session, reset: Adjustment, totals: BatchTotals) -> A
     segment = (reset.increments.surface_id, reset.increments.segment)
     removed = remove_blocks(session, *segment)
     session.run("DELETE FROM segment_numbers WHERE surface_id = ? AND segment = ?", segment)
-    totals.give_back(*segment, reset.at, removed)
-    kept = tuple(RemovedBlock(one.start, one.until, one.rounds, encode_cells(one.cells)) for one in removed)
-    return msgspec.structs.replace(reset, removed=kept)
+    totals.give_back(*segment, reset.at, [one._replace(mixture=(0, 0, 0)) for one in removed])
+    kept = [RemovedBlock(one.start, one.until, one.rounds, encode_cells(one.cells), one.mixture) for one in removed]
+    return msgspec.structs.replace(reset, removed=tuple(kept))
 
 
 def postdate_resets(session: Session, surface_id: int, adjustments: Sequence[Adjustment]) -> list[Adjustment]:

@@ -52,6 +52,7 @@ ALTER TABLE events ADD COLUMN eligibility BLOB;
 CREATE TABLE blocks (
     surface_id INTEGER NOT NULL, segment TEXT NOT NULL, start INTEGER NOT NULL, until INTEGER NOT NULL, revision INTEGER NOT NULL,
     rounds INTEGER NOT NULL, cells BLOB NOT NULL,
+    spread INTEGER NOT NULL, difference INTEGER NOT NULL, variance INTEGER NOT NULL,
     PRIMARY KEY (surface_id, segment, start, until, revision)
 );
 CREATE TABLE segment_numbers (
@@ -60,3 +61,4 @@ CREATE TABLE segment_numbers (
 ) WITHOUT ROWID;
 INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BLOB;
+ALTER TABLE events ADD COLUMN mixture BLOB;
