@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ...core import Block
+from ...policies.all_weather import LONGER_SLEEP, RECENT
 from ..model import CHANGE, COMPARISON, WAKE, Surface
 from ..stores.base import Store
 from ..time_blocks import second_of
@@ -17,8 +18,6 @@ from ..time_blocks import second_of
 __all__ = ["COMPARER", "ComparingPolicy", "ComparisonState", "LearnerComparison"]
 
 COMPARER = "comparison"  # the actor in the audit log
-LONGER_SLEEP = 1.5  # the leader plays alone until there are so many times the rounds
-RECENT = 8.0  # a comparison of fewer than 1/8 of all rounds goes on after a change
 
 
 class ComparingPolicy(Protocol):
