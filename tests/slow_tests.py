@@ -31,6 +31,10 @@ SLOW_FILES = frozenset(
 # Functions, with all their parameters.
 SLOW_TESTS = frozenset(
     {
+        # blocks of time
+        "test_a_surface_with_a_window_forgets_what_visitors_liked_before",
+        "test_blocks_that_depend_on_the_order_of_arrival_are_caught",
+        "test_two_orders_of_settling_give_equal_blocks",
         # click logs
         "test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted",
         "test_a_first_line_that_is_broken_is_no_document",

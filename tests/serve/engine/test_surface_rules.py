@@ -58,7 +58,7 @@ def segment(losses, name=""):
         (
             {"policy": "pbm-ucb"},
             "/policy",
-            "needs examination.*; the service can use comb-ts, comb-ucb, fixed",
+            "needs examination.*; the service can use all-weather, comb-ts, comb-ucb, fixed",
         ),
         ({"policy": "pbm-ucb", "policy_settings": {"examination": [1.0]}}, "/policy_settings", "examination"),
     ],
