@@ -30,6 +30,10 @@ SLOW_FILES = frozenset(
 # Functions, with all their parameters.
 SLOW_TESTS = frozenset(
     {
+        # blocks of time
+        "test_a_surface_with_a_window_forgets_what_visitors_liked_before",
+        "test_blocks_that_depend_on_the_order_of_arrival_are_caught",
+        "test_two_orders_of_settling_give_equal_blocks",
         # click logs
         "test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted",
         "test_a_first_line_that_is_broken_is_no_document",
@@ -72,13 +76,18 @@ SLOW_TESTS = frozenset(
         # policies
         "test_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds",
         "test_decided_lists_follow_the_marginals",
+        "test_every_round_agrees_with_a_plain_implementation",
         "test_every_possible_shape_is_played",
         "test_every_round_agrees_with_the_reference_implementation",
         "test_every_round_is_one_step_from_the_last",
+        "test_it_agrees_when_the_sampler_sleeps_and_clicks_are_no_product",
+        "test_it_agrees_when_users_change",
+        "test_it_earns_more_where_users_change",
         "test_it_shows_the_leader_once_in_a_cycle_and_the_best_neighbour_otherwise",
         "test_kl_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds",
         "test_lists_are_drawn_from_that_distribution",
         "test_propensities_are_the_frequencies_of_many_draws",
+        "test_steady_users_cause_no_alarm",
         "test_the_distribution_of_the_chain_is_the_posterior",
         # checks of policies
         "test_a_broken_policy_is_caught_by_the_check_meant_for_it",

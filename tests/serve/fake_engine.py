@@ -141,6 +141,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
             "duplicates": 240,
         },
         "shift": {"alarm": False, "recent": 0.79, "long_run": 0.68, "z": 1.2, "note": ""},
+        "changes": [],
         "warnings": [],
         "segments": ["", "mobile", "desktop"],
     }
@@ -421,6 +422,7 @@ class FakeEngine:
             "policy_age_seconds": 0.0,
             "entropy": 0.0,
             "revision": 0,
+            "changed_at": None,
         }
 
     async def report(

@@ -66,6 +66,8 @@ def apply_batches(place: str, first: int, count: int, hasty: bool) -> None:
             store.save_events([event_numbered(seed // SEEDS * FRESH + (seed * 7 + k) % EVENTS) for k in range(20)])
         if seed % 5 == 0:
             store.settle_overdue(NOW, 50)
+        if seed % 4 == 0:
+            store.compact(1, ("", "phone")[seed // 4 % 2], NOON + 3_600_000)
         if hasty:
             os.write(1, b"%d\n" % seed)
         store.apply_feedback(batch, NOW)

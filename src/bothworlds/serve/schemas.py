@@ -297,7 +297,8 @@ class StateView(TypedDict):
     """The counters of a segment, and the probabilities that are served.
 
     Loss is the sum of (1 - click) / p over events that showed the item at the slot, and of 1 - click over events in
-    which the item could not be shown. Only differences within a slot matter.
+    which the item could not be shown. Only differences within a slot matter. ``changed_at`` is since when visitors
+    click differently, if the policy detects changes and has found one; it forgets everything before.
     """
 
     surface: Name
@@ -313,6 +314,7 @@ class StateView(TypedDict):
     policy_age_seconds: float
     entropy: float
     revision: int
+    changed_at: str | None
 
 
 # Reports
@@ -473,6 +475,14 @@ class Shift(TypedDict):
     note: str
 
 
+class DetectedChange(TypedDict):
+    """A change of visitors that the policy of a segment has detected, and since when they click differently."""
+
+    segment: SegmentName
+    changed_at: Milliseconds
+    detected_at: Milliseconds
+
+
 class ReportView(TypedDict):
     """How a surface performs: learner against holdout, items, learning, and whether click behaviour has changed.
 
@@ -496,6 +506,7 @@ class ReportView(TypedDict):
     marginals_history: list[MarginalsThen]
     learning: Learning
     shift: Shift
+    changes: list[DetectedChange]
     warnings: list[str]
     segments: list[SegmentName]
 
@@ -564,6 +575,7 @@ class EngineHealth(TypedDict):
     solver_ms: NotRequired[float | None]
     last_error: NotRequired[str | None]
     open_events: NotRequired[int]
+    changes_detected: NotRequired[int]
     policy_age_seconds: NotRequired[float]
     sample_ratio_alarms: NotRequired[int]
     guarded_surfaces: NotRequired[int]

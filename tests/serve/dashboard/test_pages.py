@@ -213,6 +213,16 @@ def test_there_are_charts_for_wide_and_narrow_screens_and_one_per_slot():
     assert kinds == ["rates", "rates", "strip", "strip", "strip", "strip"]
 
 
+def test_a_detected_change_is_told_in_words_and_marked_on_the_time_axis():
+    at = NOW - 30 * 60_000
+    page = dashboard(changes=[{"segment": "", "changed_at": at, "detected_at": at + 120_000}])
+    assert "Visitors click differently since" in page.text
+    assert "This was detected 2 min later" in page.text
+    assert page.source.count('class="change"') == 3  # a paragraph, and a line in the wide and in the narrow chart
+    assert "detected change of visitors" in page.text
+    assert "click differently" not in dashboard().text
+
+
 def test_a_shift_and_warnings_are_shown_as_alerts():
     shift = {"alarm": True, "recent": 0.2, "long_run": 0.5, "z": -9.0, "note": "z = -9.0"}
     page = dashboard(shift=shift, warnings=["Feedback is missing."])

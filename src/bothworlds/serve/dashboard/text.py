@@ -11,13 +11,24 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from ..schemas import Headline, Learning, Pages, RecentWindow, ReportView, SampleRatio, Shift, Uplift
+from ..schemas import (
+    DetectedChange,
+    Headline,
+    Learning,
+    Pages,
+    RecentWindow,
+    ReportView,
+    SampleRatio,
+    Shift,
+    Uplift,
+)
 
 __all__ = [
     "DASH",
     "Verdict",
     "arm_rate",
     "audit_text",
+    "change_sentence",
     "compared_with_holdout",
     "comparisons",
     "count",
@@ -337,6 +348,20 @@ def shift_verdict(shift: Shift) -> Verdict:
     if shift["alarm"]:
         return Verdict("bad", f"Visitors have changed: {rates}", note)
     return Verdict("good", f"Visitors click as usual: {rates}", note)
+
+
+def change_sentence(change: DetectedChange) -> str:
+    """Return when a change of visitors began and when it was detected, in words.
+
+    >>> change_sentence({"segment": "", "changed_at": 1_700_000_000_000, "detected_at": 1_700_000_090_000})[:46]
+    'Visitors click differently since 14 Nov 22:13 '
+    """
+    who = f"Visitors of segment {change['segment']}" if change["segment"] else "Visitors"
+    later = duration(max(0.0, (change["detected_at"] - change["changed_at"]) / 1000.0))
+    return (
+        f"{who} click differently since {timestamp(change['changed_at'], True)} UTC. This was detected {later} later, "
+        "and the policy does not use what it had learned before."
+    )
 
 
 def sentence(text: str) -> str:

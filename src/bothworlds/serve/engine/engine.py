@@ -204,6 +204,7 @@ class Engine(EngineProtocol):
             learn=0 if held_out else learner.learn,
             pinned=learner.pinned,
             eligibility=ALL_ELIGIBLE if held_out else learner.eligibility,
+            mixture=() if held_out else drawn.mixture,
         )
         return event, drawn.slots
 
@@ -511,6 +512,7 @@ class Engine(EngineProtocol):
             "solver_ms": refresher.solver_ms,
             "last_error": writer.last_error or refresher.last_error,
             "open_events": writer.open_events,
+            "changes_detected": refresher.changes.count,
             "policy_age_seconds": self._policy_age(),
             "sample_ratio_alarms": len(self._monitor.mismatches),
             "guarded_surfaces": sum(s.surface.guarded_since is not None for s in list(self.refresher.by_id.values())),

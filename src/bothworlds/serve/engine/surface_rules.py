@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ... import policies
 from ..model import (
     MAX_ITEMS_EVER,
     RESET,
@@ -32,6 +31,7 @@ from ..model import (
 )
 from ..validation import decoding_fault
 from .learner import policy_of
+from .served_policies import served_names
 
 __all__ = [
     "Change",
@@ -313,8 +313,7 @@ def _checked(surface: Surface) -> Surface:
     except ValueError as error:
         if settings.policy_settings:
             raise Invalid(str(error), "/policy_settings") from error
-        usable = ", ".join(name for name in policies.names() if policies.describe(name).additive)
-        raise Invalid(f"{error}; the service can use {usable}", "/policy") from error
+        raise Invalid(f"{error}; the service can use {', '.join(served_names())}", "/policy") from error
     return surface
 
 

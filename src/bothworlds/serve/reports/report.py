@@ -14,8 +14,9 @@ from typing import Any, TypedDict
 import msgspec
 import numpy as np
 
-from ..model import Surface
+from ..model import CHANGE_DETECTED, Surface
 from ..schemas import (
+    DetectedChange,
     Headline,
     ItemLine,
     Learning,
@@ -52,6 +53,7 @@ __all__ = ["ReportCache", "headline", "item_lines", "shift", "surface_report"]
 
 SNAPSHOTS = 12  # of the marginals over time
 LONG_RUN = 7 * DAY
+AUDIT_ENTRIES = 500  # in which detected changes are searched
 
 
 class ReportCache:
@@ -96,6 +98,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "marginals_history": _marginals_history(store, request, shown, segment),
         "learning": _learning(request, segment, rows, window),
         "shift": shift(store, request),
+        "changes": _changes(store, request),
         "warnings": list(state.warnings),
         "segments": sorted(state.segment_names),
     }
@@ -178,6 +181,22 @@ def shift(store: Store, request: ReportRequest) -> Shift:
     number = (start - window_start(HOUR, surface.created_at)) // HOUR + 1
     alpha = spent(SHIFT_ALPHA, max(1, number)) * segment_alpha(surface, request.segment)
     return shift_between(arm_total(recent, "learner"), arm_total(week, "learner"), alpha)
+
+
+def _changes(store: Store, request: ReportRequest) -> list[DetectedChange]:
+    """Return the changes that policies have detected in the requested range, oldest first."""
+    entries = [
+        entry
+        for entry in store.audit(request.surface.id, AUDIT_ENTRIES)
+        if entry.get("action") == CHANGE_DETECTED
+        and request.segment in (None, entry["segment"])
+        and request.since <= entry["at"]
+        and entry["changed_at"] < request.until
+    ]
+    return [
+        {"segment": entry["segment"], "changed_at": entry["changed_at"], "detected_at": entry["at"]}
+        for entry in reversed(entries)
+    ]
 
 
 def item_lines(store: Store, request: ReportRequest, rates: ItemRateCache) -> list[ItemLine]:
