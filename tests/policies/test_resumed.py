@@ -262,6 +262,11 @@ def test_a_leader_that_plays_alone_is_ftrl_pbm(generator):
     assert ours.marginals(careful).max() < ours.marginals(state).max()
 
 
+def test_all_weather_needs_blocks(generator):
+    with pytest.raises(ValueError, match="has no blocks"):
+        policies.policy("all-weather").resumed(mixture_ledger(generator)._replace(blocks=()))
+
+
 def test_the_share_of_the_leader_follows_the_comparison(generator):
     policy = policies.policy("all-weather", grace=100.0)
     shares = []

@@ -213,6 +213,8 @@ class AllWeather(CompiledPolicy):
         state = self.start(Shape(*ledger.shown.shape))
         if not ledger.rounds:
             return state
+        if not ledger.blocks:
+            raise ValueError(f"{self.label} forgets old events, and the ledger has no blocks that tell when they were")
         known = remembered(ledger, None, 1.0)
         counts = state.counts
         counts.shown[:], counts.clicked[:] = known.shown, known.clicked
