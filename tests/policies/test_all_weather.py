@@ -191,10 +191,10 @@ def test_while_the_sampler_sleeps_it_is_the_leader_alone():
     theirs.counts.shown[:], theirs.counts.clicked[:] = ours.counts.shown, ours.counts.clicked
     for name in ("marginals", "lam", "mu"):
         getattr(theirs.leading, name)[:] = getattr(ours.leading, name)
-    rng = np.random.default_rng(1)
+    rng, rates = np.random.default_rng(1), np.outer(np.linspace(0.9, 0.2, 5), np.linspace(1.0, 0.5, 3))
     for _ in range(300):
         decision = AW.decide(ours, rng)
-        clicks = (rng.random(3) < 0.5).astype(float)
+        clicks = (rng.random(3) < rates[decision.ranking, [0, 1, 2]]).astype(float)
         AW.learn(ours, decision, clicks)
         alone.learn(theirs, decision, clicks)
         assert (ours.loss == theirs.loss).all()

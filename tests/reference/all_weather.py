@@ -121,7 +121,7 @@ class AllWeatherTwin:
             self.sleeps += 1
             return
         self.w = min(
-            1.0 - self.q, max(0.5 if self.doubted else self.q, 5.0 / sqrt(self.t), 0.5 + ratio / (2.0 * self.c))
+            1.0 - self.q, max(0.5 if self.doubted else self.q, 4.0 / sqrt(self.t), 0.5 + ratio / (2.0 * self.c))
         )
         self.due -= 1
         if self.due <= 0:

@@ -28,7 +28,7 @@ from .parts.settings import number, whole
 __all__ = ["AllWeather"]
 
 PRIOR = 1.0  # Beta(1, 1) priors of attraction and examination
-EARLY_SHARE = 5.0  # the leader has at least 5 / sqrt(t) of the rounds
+EARLY_SHARE = 4.0  # the leader has at least 4 / sqrt(t) of the rounds
 LONGER_SLEEP = 1.5  # the sampler sleeps until 1.5 t
 RECENT = 8.0  # a comparison that began less than t / 8 rounds ago goes on after a change
 FIT_ROUNDS = 512  # rounds between two tests of the product form
@@ -104,10 +104,10 @@ class AllWeather(CompiledPolicy):
 
     .. math::
 
-        D &\mathrel{+}= \sum_{ij} (s_{ij} - x_{ij}) b_{ij} + \sum_j g_j (1 - \text{click}_j - b_{i_j j}), \qquad
+        D_t &= D_{t-1} + \sum_{ij} (s_{ij} - x_{ij}) b_{ij} + \sum_j g_j (1 - \text{click}_j - b_{i_j j}), \qquad
         g_j = \frac{s_{i_j j} - x_{i_j j}}{p_{i_j j}} \\
-        V &\mathrel{+}= \sum_j \left( g_j (1 - \text{click}_j - b_{i_j j}) \right)^2, \qquad V_0 = 5000 \\
-        w &= \min\left( 1 - q, \; \max\left( q_t, \frac{5}{\sqrt t}, \frac12 + \frac{D}{2 c \sqrt V} \right) \right)
+        V_t &= V_{t-1} + \sum_j \left( g_j (1 - \text{click}_j - b_{i_j j}) \right)^2, \qquad D_0 = 0, \; V_0 = 5000 \\
+        w &= \min\left( 1 - q, \; \max\left( q_t, \frac{4}{\sqrt t}, \frac12 + \frac{D}{2 c \sqrt V} \right) \right)
 
     If :math:`D \ge c \sqrt V`, A plays alone until round 1.5 t, and then the comparison begins again. It also begins
     again when a change is detected, if the last one began at least t/8 rounds ago.
