@@ -28,7 +28,8 @@ from .parts.settings import number, whole
 __all__ = ["AllWeather"]
 
 PRIOR = 1.0  # Beta(1, 1) priors of attraction and examination
-EARLY_SHARE = 4.0  # the leader has at least 4 / sqrt(t) of the rounds
+EARLY = 200.0  # the leader has at least 200 q / sqrt(t) of the rounds
+PAIRS = 50.0  # with more pairs of item and position, q is smaller
 LONGER_SLEEP = 1.5  # the sampler sleeps until 1.5 t
 RECENT = 8.0  # a comparison that began less than t / 8 rounds ago goes on after a change
 FIT_ROUNDS = 512  # rounds between two tests of the product form
@@ -107,7 +108,7 @@ class AllWeather(CompiledPolicy):
         D_t &= D_{t-1} + \sum_{ij} (s_{ij} - x_{ij}) b_{ij} + \sum_j g_j (1 - \text{click}_j - b_{i_j j}), \qquad
         g_j = \frac{s_{i_j j} - x_{i_j j}}{p_{i_j j}} \\
         V_t &= V_{t-1} + \sum_j \left( g_j (1 - \text{click}_j - b_{i_j j}) \right)^2, \qquad D_0 = 0, \; V_0 = 5000 \\
-        w &= \min\left( 1 - q, \; \max\left( q_t, \frac{4}{\sqrt t}, \frac12 + \frac{D}{2 c \sqrt V} \right) \right)
+        w &= \min\left( 1 - q, \; \max\left( q_t, \frac{200 q}{\sqrt t}, \frac12 + \frac{D}{2 c \sqrt V} \right) \right)
 
     If :math:`D \ge c \sqrt V`, A plays alone until round 1.5 t, and then the comparison begins again. It also begins
     again when a change is detected, if the last one began at least t/8 rounds ago.
@@ -129,7 +130,8 @@ class AllWeather(CompiledPolicy):
     Parameters
     ----------
     share
-        q, the least share of A while S plays, and of S while A does.
+        q, the least share of A while S plays, and of S while A does, for up to 50 pairs of item and position. For nm
+        pairs it is smaller by the factor :math:`(50 / (nm))^{3/4}`: with many pairs, A earns less for longer.
     width
         c, the number of standard deviations by which A must be ahead to play alone.
     grace
@@ -175,7 +177,8 @@ class AllWeather(CompiledPolicy):
         number(self, "tolerance", above=0.0)
 
     def start(self, shape: Shape) -> State:
-        plan = Plan(float(self.share), float(self.width), float(self.grace), int(self.sweeps))
+        share = self.share * min(1.0, (PAIRS / (shape.n_items * shape.n_positions)) ** 0.75)
+        plan = Plan(float(share), float(self.width), float(self.grace), int(self.sweeps))
         state = State(
             shape=shape,
             plan=plan,
@@ -307,7 +310,7 @@ def choose_weight(state: State) -> None:
         comparison.wake[0] = math.ceil(LONGER_SLEEP * t)
         return
     least = 0.5 if state.doubt[0] == 1 else q
-    weight[0] = min(1.0 - q, max(least, EARLY_SHARE / math.sqrt(t), 0.5 + ratio / (2.0 * c)))
+    weight[0] = min(1.0 - q, max(least, EARLY * q / math.sqrt(t), 0.5 + ratio / (2.0 * c)))
     state.sampler.due[0] -= 1
     if state.sampler.due[0] <= 0:
         renew_list(state)
