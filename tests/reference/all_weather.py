@@ -136,4 +136,4 @@ class AllWeatherTwin:
         sample = sample_list_of_pairs if self.doubted else sample_list
         sample(counts, self.sweeps, self.stream, self.alpha, self.beta, *work)
         self.lists = [*self.lists, ranking][-self.pool :]
-        self.due = max(1 + self.n // 100, min(max(4, self.n * self.m // 16), len(self.memory.rounds) // 64))
+        self.due = max(1 + self.n // 25, min(max(4, self.n * self.m // 16), len(self.memory.rounds) // 64))

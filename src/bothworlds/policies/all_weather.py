@@ -340,7 +340,7 @@ def renew_list(state: State) -> None:
             sampler.marginals[sampler.lists[k, j], j] += 1.0 / pool
     sampler.oldest[0] = (sampler.oldest[0] + 1) % pool
     n, pairs, age = counts.shown.shape[0], counts.shown.size, int(counts.rounds[0])
-    sampler.due[0] = max(1 + n // 100, min(max(4, pairs // 16), age // 64))
+    sampler.due[0] = max(1 + n // 25, min(max(4, pairs // 16), age // 64))
 
 
 @inner_kernel
