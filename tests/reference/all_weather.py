@@ -46,6 +46,7 @@ class AllWeatherTwin:
     """Learns from the decisions of the policy itself; ``w``, ``x``, ``s`` and ``p`` are those of the next decision."""
 
     def __init__(self, n, m, q=0.02, c=2.0, grace=5000.0, pool=16, sweeps=2):
+        q *= min(1.0, (50.0 / (n * m)) ** 0.75)
         self.n, self.m, self.q, self.c, self.grace, self.pool, self.sweeps = n, m, q, c, grace, pool, sweeps
         self.memory = HistoryDetector(n, m)
         self.N, self.C = np.zeros((n, m)), np.zeros((n, m))
@@ -120,9 +121,8 @@ class AllWeatherTwin:
             self.w, self.wake = 1.0, ceil(1.5 * self.t)
             self.sleeps += 1
             return
-        self.w = min(
-            1.0 - self.q, max(0.5 if self.doubted else self.q, 5.0 / sqrt(self.t), 0.5 + ratio / (2.0 * self.c))
-        )
+        least = max(0.5 if self.doubted else self.q, 200.0 * self.q / sqrt(self.t))
+        self.w = min(1.0 - self.q, max(least, 0.5 + ratio / (2.0 * self.c)))
         self.due -= 1
         if self.due <= 0:
             self.new_list()
@@ -136,4 +136,4 @@ class AllWeatherTwin:
         sample = sample_list_of_pairs if self.doubted else sample_list
         sample(counts, self.sweeps, self.stream, self.alpha, self.beta, *work)
         self.lists = [*self.lists, ranking][-self.pool :]
-        self.due = max(1 + self.n // 100, min(max(4, self.n * self.m // 16), len(self.memory.rounds) // 64))
+        self.due = max(1 + self.n // 25, min(max(4, self.n * self.m // 16), len(self.memory.rounds) // 64))

@@ -29,7 +29,8 @@ from .parts.settings import number, whole
 __all__ = ["AllWeather"]
 
 PRIOR = 1.0  # Beta(1, 1) priors of attraction and examination
-EARLY_SHARE = 5.0  # the leader has at least 5 / sqrt(t) of the rounds
+EARLY = 200.0  # the leader has at least 200 q / sqrt(t) of the rounds
+PAIRS = 50.0  # with more pairs of item and position, q is smaller
 LONGER_SLEEP = 1.5  # the sampler sleeps until 1.5 t
 RECENT = 8.0  # a comparison that began less than t / 8 rounds ago goes on after a change
 FIT_ROUNDS = 512  # rounds between two tests of the product form
@@ -105,10 +106,10 @@ class AllWeather(CompiledPolicy):
 
     .. math::
 
-        D &\mathrel{+}= \sum_{ij} (s_{ij} - x_{ij}) b_{ij} + \sum_j g_j (1 - \text{click}_j - b_{i_j j}), \qquad
+        D_t &= D_{t-1} + \sum_{ij} (s_{ij} - x_{ij}) b_{ij} + \sum_j g_j (1 - \text{click}_j - b_{i_j j}), \qquad
         g_j = \frac{s_{i_j j} - x_{i_j j}}{p_{i_j j}} \\
-        V &\mathrel{+}= \sum_j \left( g_j (1 - \text{click}_j - b_{i_j j}) \right)^2, \qquad V_0 = 5000 \\
-        w &= \min\left( 1 - q, \; \max\left( q_t, \frac{5}{\sqrt t}, \frac12 + \frac{D}{2 c \sqrt V} \right) \right)
+        V_t &= V_{t-1} + \sum_j \left( g_j (1 - \text{click}_j - b_{i_j j}) \right)^2, \qquad D_0 = 0, \; V_0 = 5000 \\
+        w &= \min\left( 1 - q, \; \max\left( q_t, \frac{200 q}{\sqrt t}, \frac12 + \frac{D}{2 c \sqrt V} \right) \right)
 
     If :math:`D \ge c \sqrt V`, A plays alone until round 1.5 t, and then the comparison begins again. It also begins
     again when a change is detected, if the last one began at least t/8 rounds ago.
@@ -130,7 +131,8 @@ class AllWeather(CompiledPolicy):
     Parameters
     ----------
     share
-        q, the least share of A while S plays, and of S while A does.
+        q, the least share of A while S plays, and of S while A does, for up to 50 pairs of item and position. For nm
+        pairs it is smaller by the factor :math:`(50 / (nm))^{3/4}`: with many pairs, A earns less for longer.
     width
         c, the number of standard deviations by which A must be ahead to play alone.
     grace
@@ -177,7 +179,8 @@ class AllWeather(CompiledPolicy):
         number(self, "tolerance", above=0.0)
 
     def start(self, shape: Shape) -> State:
-        plan = Plan(float(self.share), float(self.width), float(self.grace), int(self.sweeps))
+        share = self.share * min(1.0, (PAIRS / (shape.n_items * shape.n_positions)) ** 0.75)
+        plan = Plan(float(share), float(self.width), float(self.grace), int(self.sweeps))
         state = State(
             shape=shape,
             plan=plan,
@@ -242,7 +245,7 @@ class AllWeather(CompiledPolicy):
         w = float(state.weight[0])
         if w == 1.0:
             return None
-        return Mixture(w, state.sampler.marginals - state.leading.marginals, 1.0 / self.share)
+        return Mixture(w, state.sampler.marginals - state.leading.marginals, 1.0 / state.plan.share)
 
     def leader_plays_alone(self, blocks: Sequence[Block]) -> bool:
         """Return whether A is so far ahead in these blocks, those of a comparison, that S has to sleep."""
@@ -388,7 +391,7 @@ def renew_list(state: State) -> None:
             sampler.marginals[sampler.lists[k, j], j] += 1.0 / pool
     sampler.oldest[0] = (sampler.oldest[0] + 1) % pool
     n, pairs, age = counts.shown.shape[0], counts.shown.size, int(counts.rounds[0])
-    sampler.due[0] = max(1 + n // 100, min(max(4, pairs // 16), age // 64))
+    sampler.due[0] = max(1 + n // 25, min(max(4, pairs // 16), age // 64))
 
 
 @kernel
@@ -409,7 +412,7 @@ def share_of_leader(state: State, ratio: float, t: int) -> float:
     """Return w in round t, if A is ahead by so many standard deviations."""
     q = state.plan.share
     least = 0.5 if state.doubt[0] == 1 else q
-    return min(1.0 - q, max(least, EARLY_SHARE / math.sqrt(t), 0.5 + ratio / (2.0 * state.plan.width)))
+    return min(1.0 - q, max(least, EARLY * q / math.sqrt(t), 0.5 + ratio / (2.0 * state.plan.width)))
 
 
 @kernel
