@@ -28,7 +28,8 @@ DEFAULT = {
     "start": "startup_time",
     "counting": "click_log_counts",
 }
-ON_REQUEST = {  # take minutes; the first two need the extra "service"
+ON_REQUEST = {  # these take minutes; "serving" and "exclusions" need the extra "service"
+    "all-weather": "all_weather",
     "serving": "service_load",
     "exclusions": "excluded_items",
     "intervals": "leader_interval",

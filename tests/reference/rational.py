@@ -52,6 +52,9 @@ class Exact:
     def __int__(self):
         return int(self.value)
 
+    def __float__(self) -> float:
+        return float(self.value)
+
     def __lt__(self, other):
         return self.value < _plain(other)
 
@@ -139,8 +142,8 @@ class Line:
     def __sub__(self, shift):
         return Line(self.uniform, self.slope, self.intercept - _plain(shift))
 
-    def __int__(self):
-        """Rounded down, for a line that is not negative: one comparison after the other."""
+    def __int__(self) -> int:
+        """The whole number below a number that is not negative."""
         whole = 0
         while not self < whole + 1:
             whole += 1
