@@ -49,6 +49,9 @@ class Exact:
     def __neg__(self):
         return Exact(-self.value)
 
+    def __float__(self) -> float:
+        return float(self.value)
+
     def __lt__(self, other):
         return self.value < _plain(other)
 
@@ -135,6 +138,13 @@ class Line:
 
     def __sub__(self, shift):
         return Line(self.uniform, self.slope, self.intercept - _plain(shift))
+
+    def __int__(self) -> int:
+        """The whole number below a number that is not negative."""
+        whole = 0
+        while not self < whole + 1:
+            whole += 1
+        return whole
 
     def __lt__(self, other):
         other = _plain(other)

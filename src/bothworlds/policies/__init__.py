@@ -22,6 +22,7 @@ from ..registry import defaults_of, make, sentence_of
 from .base import CompiledPolicy, Policy, checked_feedback, configured_for, told
 
 if TYPE_CHECKING:
+    from .all_weather import AllWeather
     from .batchrank import BatchRank
     from .bubblerank import BubbleRank
     from .comb_ts import CombTs
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .fixed import Fixed
     from .ftpl import Ftpl
     from .ftrl_pbm import FtrlPbm
+    from .ftrl_va import FtrlVa
     from .gibbs_ts import GibbsTs
     from .grab import Grab
     from .hybrid import Hybrid
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from .unirank import UniRank
 
 __all__ = [
+    "AllWeather",
     "BatchRank",
     "BubbleRank",
     "CombTs",
@@ -62,6 +65,7 @@ __all__ = [
     "Fixed",
     "Ftpl",
     "FtrlPbm",
+    "FtrlVa",
     "GibbsTs",
     "Grab",
     "Hybrid",

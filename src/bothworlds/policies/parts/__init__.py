@@ -1,1 +1,1 @@
-"""What several policies share: counts, epochs, blocks, duels, random streams, samplers, placement, settings."""
+"""What several policies share: counts, epochs, blocks, duels, change detection, random numbers, placement, settings."""

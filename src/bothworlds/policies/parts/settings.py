@@ -14,7 +14,7 @@ from ..base import CompiledPolicy
 from .counts import Counts, make_counts
 from .epochs import Epochs, go_forward, make_epochs
 
-__all__ = ["Forgetting", "Planning", "Restarting", "choice", "number", "probabilities", "whole"]
+__all__ = ["Forgetting", "Planning", "Restarting", "choice", "number", "probabilities", "truth", "whole"]
 
 
 def number(policy: Any, setting: str, above: float = -math.inf, below: float = math.inf, closed: str = "") -> None:
@@ -48,6 +48,12 @@ def whole(policy: Any, setting: str, least: int, *, optional: bool = False) -> N
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         either = ", or None" if optional else ""
         raise ValueError(f"{setting} must be a whole number of at least {least}{either}; got {value!r}")
+
+
+def truth(policy: Any, setting: str) -> None:
+    """Raise ValueError unless a setting is True or False."""
+    if not isinstance(getattr(policy, setting), (bool, np.bool_)):
+        raise ValueError(f"{setting} must be True or False; got {getattr(policy, setting)!r}")
 
 
 def choice(policy: Any, setting: str, known: Sequence[str]) -> None:

@@ -1,0 +1,331 @@
+"""All-weather: a structured Thompson sampler that plays, and a regularised leader that can take over."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Shape, decides, learns
+from ..geometry.leader_state import Leading, lead, make_leading, ready, reset
+from ..geometry.regularizers import Tsallis
+from ..geometry.sampling import draw
+from ..kernels import Floats, Ints, inner_kernel
+from ..statistics.kl import kl
+from .base import CompiledPolicy
+from .ftrl_va import add_losses, predicted_loss
+from .gibbs_ts import sweep
+from .parts.change_detector import ChangeDetector, detect_change, make_change_detector
+from .parts.counts import Counts, make_counts, record
+from .parts.placement import PlacementWork, make_placement_work, place_in_order
+from .parts.random_stream import Stream, absorb, make_stream
+from .parts.settings import number, whole
+
+__all__ = ["AllWeather"]
+
+PRIOR = 1.0  # Beta(1, 1) priors of attraction and examination
+EARLY_SHARE = 5.0  # the leader has at least 5 / sqrt(t) of the rounds
+LONGER_SLEEP = 1.5  # the sampler sleeps until 1.5 t
+RECENT = 8.0  # a comparison that began less than t / 8 rounds ago goes on after a change
+FIT_ROUNDS = 512  # rounds between two tests of the product form
+FIT_MEMORY = 1000.0  # the product form is tested if so many rounds are remembered
+FIT_SHOWN = 10.0  # pairs shown less often are left out of that test
+FIT_EDGE = 0.001  # click probabilities of the product form are kept this far from 0 and 1 in that test
+
+
+class Plan(NamedTuple):
+    """The settings."""
+
+    share: float  # q
+    width: float  # c
+    grace: float  # V_0
+    sweeps: int
+
+
+class Sampler(NamedTuple):
+    """S: a Gibbs sampler of attraction and examination, and the best lists of its latest samples."""
+
+    attraction: Floats  # (n_items,) state of the Markov chain
+    examination: Floats  # (n_positions,) state of the Markov chain
+    stream: Stream
+    lists: Ints  # (pool, n_positions)
+    marginals: Floats  # (n_items, n_positions) s: share of the lists with item i at position j
+    oldest: Ints  # (1,) the list that is replaced next
+    due: Ints  # (1,) rounds until then
+    sums: Floats  # (3, n_positions) work
+    placement: PlacementWork
+
+
+class Comparison(NamedTuple):
+    """The estimated loss of S minus that of A, since the comparison began."""
+
+    difference: Floats  # (1,) D: above 0 if A is ahead
+    variance: Floats  # (1,) V
+    began: Ints  # (1,) round in which it began
+    wake: Ints  # (1,) S sleeps before this round
+
+
+class State(NamedTuple):
+    shape: Shape
+    plan: Plan
+    counts: Counts  # since the last change
+    detector: ChangeDetector
+    sampler: Sampler  # S
+    loss: Floats  # (n_items, n_positions) cumulative loss estimates of A
+    spread: Floats  # (1,) inverse square of the learning rate of A, R
+    leading: Leading  # A, and its marginals x
+    comparison: Comparison
+    least: Floats  # (1,) the least share of A: q, or 1/2 while clicks are not of product form
+    weight: Floats  # (1,) w: the share of A
+    marginals: Floats  # (n_items, n_positions) p = w x + (1 - w) s
+
+
+@dataclass(frozen=True)
+class AllWeather(CompiledPolicy):
+    r"""Thompson sampling under the position-based model, insured by a regularised leader: for steady and other users.
+
+    Two learners share every click. The sampler S is ``gibbs-ts``: it shows the best lists of its 16 latest samples, and
+    forgets all clicks before a detected change. The leader A is ``ftrl-va``. The list shown is drawn from A with
+    probability w and from the lists of S otherwise, so the probability of every placement is known exactly:
+
+    .. math::
+
+        p_{ij} = w \, x_{ij} + (1 - w) \, s_{ij}
+
+    Both learn from all rounds. A adds :math:`b' + [\text{shown}] (1 - \text{click} - b') / p` to its losses, as
+    ``ftrl-va`` does, and :math:`1/w` times the errors to R. The two are compared by an estimate that is unbiased,
+    whoever was shown:
+
+    .. math::
+
+        D &\mathrel{+}= \sum_{ij} (s_{ij} - x_{ij}) b_{ij} + \sum_j g_j (1 - \text{click}_j - b_{i_j j}), \qquad
+        g_j = \frac{s_{i_j j} - x_{i_j j}}{p_{i_j j}} \\
+        V &\mathrel{+}= \sum_j \left( g_j (1 - \text{click}_j - b_{i_j j}) \right)^2, \qquad V_0 = 5000 \\
+        w &= \min\left( 1 - q, \; \max\left( q_t, \frac{5}{\sqrt t}, \frac12 + \frac{D}{2 c \sqrt V} \right) \right)
+
+    If :math:`D \ge c \sqrt V`, A plays alone until round 1.5 t, and then the comparison begins again. It also begins
+    again when a change is detected, if the last one began at least t/8 rounds ago. :math:`q_t` is q, or 1/2 while the
+    clicks are visibly not of product form :math:`\alpha_i \beta_j`: then a few lists of S may be all that it ever
+    learns about.
+
+    Requires: nothing, neither horizon nor examination nor the order of positions.
+    Guarantee: :math:`O(m \sqrt{nT/q})` against any fixed list; the argument is a sketch. The estimates are unbiased.
+    What it earns with steady or seasonal users is observed.
+    Known failure: users who alternate quickly between a few lists; an item that becomes better while it is not shown.
+
+    Parameters
+    ----------
+    share
+        q, the least share of A while S plays, and of S while A does.
+    width
+        c, the number of standard deviations by which A must be ahead to play alone.
+    grace
+        :math:`V_0`, the variance with which a comparison begins. The larger, the more rounds it takes.
+    pool
+        Number of lists of S.
+    sweeps
+        Number of sweeps of the Gibbs sampler for every new list.
+    tolerance
+        The largest violation of the optimality conditions of A before its point is made feasible.
+
+    Examples
+    --------
+    >>> import bothworlds
+    >>> world = bothworlds.world("paper/periodic-both", phase=5_000)
+    >>> ours, theirs = (bothworlds.play(name, world, 20_000, seeds=4) for name in ("all-weather", "ftrl-pbm"))
+    >>> bool(ours.final()[0] > theirs.final()[0] + 0.02)
+    True
+
+    References
+    ----------
+    The combination is this package's own. Its parts: Chen, Zhao, Li: Simultaneously learning stochastic and adversarial
+    bandits under the position-based model, AAAI 2022 (the leader); Tanner, Wong: The calculation of posterior
+    distributions by data augmentation, JASA 82, 1987 (the sampler).
+    """
+
+    share: float = 0.02
+    width: float = 2.0
+    grace: float = 5000.0
+    pool: int = 16
+    sweeps: int = 2
+    tolerance: float = 1e-6
+
+    name = "all-weather"
+    needs_propensity: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        number(self, "share", above=0.0, below=0.5, closed="]")
+        number(self, "width", above=0.0)
+        number(self, "grace", above=0.0)
+        whole(self, "pool", 1)
+        whole(self, "sweeps", 1)
+        number(self, "tolerance", above=0.0)
+
+    def start(self, shape: Shape) -> State:
+        plan = Plan(float(self.share), float(self.width), float(self.grace), int(self.sweeps))
+        state = State(
+            shape=shape,
+            plan=plan,
+            counts=make_counts(*shape),
+            detector=make_change_detector(*shape),
+            sampler=make_sampler(*shape, int(self.pool)),
+            loss=np.zeros(shape),
+            spread=np.ones(1),
+            leading=make_leading(*shape, self.tolerance),
+            comparison=Comparison(np.zeros(1), np.full(1, plan.grace), np.zeros(1, np.int64), np.ones(1, np.int64)),
+            least=np.full(1, plan.share),
+            weight=np.ones(1),
+            marginals=np.full(shape, 1.0 / shape.n_items),
+        )
+        reset(Tsallis(), 1.0, state.leading)
+        return state
+
+    def marginals(self, state: State) -> NDArray[np.float64]:
+        """Return p, the probability of each item at each position in the next decision (n_items, n_positions)."""
+        return state.marginals
+
+
+def make_sampler(n: int, m: int, pool: int) -> Sampler:
+    """Return a sampler that has learned nothing and has no lists yet."""
+    return Sampler(
+        attraction=np.full(n, 0.5),
+        examination=np.full(m, 0.5),
+        stream=make_stream(n, m),
+        lists=np.zeros((pool, m), np.int64),
+        marginals=np.zeros((n, m)),
+        oldest=np.zeros(1, np.int64),
+        due=np.zeros(1, np.int64),
+        sums=np.zeros((3, m)),
+        placement=make_placement_work(n, m),
+    )
+
+
+@decides(State)
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    if rng.random() < state.weight[0]:
+        draw(state.leading.marginals, rng, state.leading.urn, ranking)
+    else:
+        lists = state.sampler.lists
+        k = int(rng.random() * lists.shape[0])
+        for j in range(ranking.size):
+            ranking[j] = lists[k, j]
+    for j in range(ranking.size):
+        propensity[j] = state.marginals[ranking[j], j]
+
+
+@learns(State)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    counts, p, w = state.counts, state.marginals, state.weight[0]
+    add_losses(state.loss, state.spread, counts, state.leading.marginals, p, w, ranking, propensity, clicks)
+    if w < 1.0:
+        compare(state, ranking, propensity, clicks)
+    record(counts, ranking, clicks)
+    absorb(state.sampler.stream, ranking)
+    if detect_change(state.detector, counts, ranking, clicks):
+        state.sampler.due[0] = 0
+        if counts.learned[0] - state.comparison.began[0] >= counts.learned[0] / RECENT:
+            begin_comparison(state)
+    if counts.learned[0] % FIT_ROUNDS == 0:
+        state.least[0] = 0.5 if is_not_a_product(counts, state.sampler) else state.plan.share
+    choose_weight(state)
+    lead(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
+    ready(state.leading)
+    mix(state)
+
+
+@inner_kernel
+def compare(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    """Add the difference of S and A in one round to the comparison."""
+    n, m = state.shape
+    x, s = state.leading.marginals, state.sampler.marginals
+    limit = 1.0 / state.plan.share  # of late feedback; without delay p is at least q times s or x
+    difference, variance = 0.0, 0.0
+    for i in range(n):
+        for j in range(m):
+            difference += (s[i, j] - x[i, j]) * predicted_loss(state.counts, i, j)
+    for j in range(m):
+        i = ranking[j]
+        g = min(max((s[i, j] - x[i, j]) / propensity[j], -limit), limit)
+        error = g * (1.0 - clicks[j] - predicted_loss(state.counts, i, j))
+        difference += error
+        variance += error * error
+    state.comparison.difference[0] += difference
+    state.comparison.variance[0] += variance
+
+
+@inner_kernel
+def begin_comparison(state: State) -> None:
+    state.comparison.difference[0] = 0.0
+    state.comparison.variance[0] = state.plan.grace
+    state.comparison.began[0] = state.counts.learned[0]
+
+
+@inner_kernel
+def is_not_a_product(counts: Counts, sampler: Sampler) -> bool:
+    """Whether the clicks differ from a product of attraction and examination by more than chance explains."""
+    n, m = counts.shown.shape
+    distance, pairs = 0.0, 0.0
+    for i in range(n):
+        for j in range(m):
+            shown = counts.shown[i, j]
+            if shown >= FIT_SHOWN:
+                expected = min(max(sampler.attraction[i] * sampler.examination[j], FIT_EDGE), 1.0 - FIT_EDGE)
+                distance += shown * kl(counts.clicked[i, j] / shown, expected)
+                pairs += 1.0
+    free = pairs + n + m
+    chance = 0.5 * free + 1.5 * math.sqrt(free) + math.log(float(counts.learned[0]))
+    return counts.rounds[0] >= FIT_MEMORY and distance > chance
+
+
+@inner_kernel
+def choose_weight(state: State) -> None:
+    """Set the share of A for the next round; let S sleep, wake it, or draw a new list."""
+    t, comparison, weight = state.counts.learned[0], state.comparison, state.weight
+    q, c = state.plan.share, state.plan.width
+    if t < comparison.wake[0]:
+        return
+    if t == comparison.wake[0]:
+        begin_comparison(state)
+        for _ in range(state.sampler.lists.shape[0]):
+            renew_list(state)
+    ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
+    if ratio >= c:
+        weight[0] = 1.0
+        comparison.wake[0] = math.ceil(LONGER_SLEEP * t)
+        return
+    weight[0] = min(1.0 - q, max(state.least[0], EARLY_SHARE / math.sqrt(t), 0.5 + ratio / (2.0 * c)))
+    state.sampler.due[0] -= 1
+    if state.sampler.due[0] <= 0:
+        renew_list(state)
+
+
+@inner_kernel
+def renew_list(state: State) -> None:
+    """Continue the chain, and replace the oldest list by the best one for its attraction and examination."""
+    sampler, counts = state.sampler, state.counts
+    pool, m = sampler.lists.shape
+    for _ in range(state.plan.sweeps):
+        sweep(counts, PRIOR, sampler.stream, sampler.attraction, sampler.examination, sampler.sums)
+    for k in range(pool):
+        for j in range(m):
+            sampler.marginals[sampler.lists[k, j], j] = 0.0
+    newest = sampler.lists[sampler.oldest[0]]
+    place_in_order(sampler.attraction, sampler.examination, sampler.stream, newest, sampler.placement)
+    for k in range(pool):
+        for j in range(m):
+            sampler.marginals[sampler.lists[k, j], j] += 1.0 / pool
+    sampler.oldest[0] = (sampler.oldest[0] + 1) % pool
+    sampler.due[0] = max(1, min(counts.shown.size // 16, int(counts.rounds[0]) // 64))
+
+
+@inner_kernel
+def mix(state: State) -> None:
+    """Set p for the next round."""
+    n, m = state.shape
+    w, x, s, p = state.weight[0], state.leading.marginals, state.sampler.marginals, state.marginals
+    for i in range(n):
+        for j in range(m):
+            p[i, j] = w * x[i, j] + (1.0 - w) * s[i, j]

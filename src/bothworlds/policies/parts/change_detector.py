@@ -1,0 +1,148 @@
+r"""A change detector: whether the latest clicks differ from those before, for any pair of item and position.
+
+Rounds are counted in buckets of 32. When k buckets are complete, the latest :math:`2^l` buckets are compared with
+all earlier rounds that are remembered, for every l for which :math:`2^l` divides k. The statistic of a pair that was
+shown :math:`N_2` times in the block and :math:`N_1` times before it is the logarithm of the likelihood ratio of two
+click probabilities against one:
+
+.. math::
+
+    Z = N_1 \, kl\left(\frac{C_1}{N_1}, \frac CN\right) + N_2 \, kl\left(\frac{C_2}{N_2}, \frac CN\right),
+    \qquad N = N_1 + N_2, \quad C = C_1 + C_2
+
+If the largest Z, over all pairs and blocks, is above :math:`\log(nm) + \log t + 3`, users have changed: the block is
+remembered, and everything before it is forgotten. Two blocks are compared per bucket, on average, and there are 20 of
+them, whatever the number of rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ...kernels import Floats, Ints, inner_kernel, kernel
+from ...statistics.kl import kl
+from .counts import Counts
+
+__all__ = ["ChangeDetector", "alarm_level", "detect_change", "make_change_detector", "scan_statistic"]
+
+BUCKET = 32  # rounds
+LEVELS = 20  # blocks of up to 2^19 buckets
+
+
+class ChangeDetector(NamedTuple):
+    """The counts of the blocks that are not complete, and the changes detected so far."""
+
+    blocks: Floats  # (levels, 2, n, m) shown and clicked in the complete halves of blocks of 2^level buckets
+    bucket: int  # rounds in a bucket
+    filled: Ints  # (1,) rounds in the open bucket
+    buckets: Ints  # (1,) complete buckets since the last change
+    changes: Ints  # (1,) number of changes detected
+    detected: Ints  # (1,) number of the round in which the last change was detected; 0: none
+
+
+def make_change_detector(
+    n: int, m: int, *, active: bool = True, bucket: int = BUCKET, levels: int = LEVELS
+) -> ChangeDetector:
+    """Return a detector for n items at m positions; one that is not ``active`` detects nothing and has no blocks."""
+    filled, buckets, changes, detected = np.zeros((4, 1), np.int64)
+    blocks = np.zeros((levels if active else 0, 2, n, m))
+    return ChangeDetector(blocks, int(bucket), filled, buckets, changes, detected)
+
+
+@kernel
+def alarm_level(n: int, m: int, t: float) -> float:
+    """Return the value above which the statistic of n times m pairs is a change, in round t.
+
+    >>> round(alarm_level(10, 5, 1000.0), 3)
+    13.82
+    """
+    return math.log(n * m) + math.log(t) + 3.0
+
+
+@kernel
+def scan_statistic(shown: Floats, clicked: Floats, block_shown: Floats, block_clicked: Floats) -> float:
+    """Return the largest Z over all pairs (n, m) that were shown both in the block and before it, or 0.
+
+    ``shown`` and ``clicked`` count all rounds that are remembered, those of the block included.
+
+    >>> all_shown, all_clicked = np.array([[200.0]]), np.array([[100.0]])
+    >>> scan_statistic(all_shown, all_clicked, np.array([[100.0]]), np.array([[50.0]]))
+    0.0
+    >>> round(scan_statistic(all_shown, all_clicked, np.array([[100.0]]), np.array([[100.0]])), 6)  # 200 log 2
+    138.629436
+    """
+    n, m = shown.shape
+    largest = 0.0
+    for i in range(n):
+        for j in range(m):
+            n2, c2 = block_shown[i, j], block_clicked[i, j]
+            n1, c1 = shown[i, j] - n2, clicked[i, j] - c2
+            if n1 > 0.0 and n2 > 0.0:
+                rate = clicked[i, j] / shown[i, j]
+                largest = max(largest, n1 * kl(c1 / n1, rate) + n2 * kl(c2 / n2, rate))
+    return largest
+
+
+@inner_kernel
+def detect_change(detector: ChangeDetector, counts: Counts, ranking: Ints, clicks: Floats) -> bool:
+    """Return whether users have changed, after a round that is already in ``counts``.
+
+    After a change, ``counts`` holds the rounds of the block in which it was detected, and nothing else.
+    """
+    if detector.blocks.shape[0] == 0:
+        return False
+    for j in range(ranking.size):
+        detector.blocks[0, 0, ranking[j], j] += 1.0
+        detector.blocks[0, 1, ranking[j], j] += clicks[j]
+    detector.filled[0] += 1
+    if detector.filled[0] < detector.bucket:
+        return False
+    detector.filled[0] = 0
+    detector.buckets[0] += 1
+    n, m = counts.shown.shape
+    tested, level, largest = _scan(detector, counts)
+    if largest > alarm_level(n, m, float(counts.learned[0])):
+        _forget_before(detector, counts, level)
+        return True
+    detector.blocks[:tested] = 0.0
+    return False
+
+
+@inner_kernel
+def _scan(detector: ChangeDetector, counts: Counts) -> tuple[int, int, float]:
+    """Test every block that is complete; returns their number, the level of the largest statistic, and its value.
+
+    Every block is also added to the one twice as long.
+    """
+    blocks = detector.blocks
+    tested, level, largest = 0, 0, 0.0
+    while tested < blocks.shape[0] and detector.buckets[0] % (1 << tested) == 0:
+        shown, clicked = blocks[tested, 0], blocks[tested, 1]
+        z = scan_statistic(counts.shown, counts.clicked, shown, clicked)
+        if z > largest:
+            level, largest = tested, z
+        if tested + 1 < blocks.shape[0]:
+            for i in range(shown.shape[0]):
+                for j in range(shown.shape[1]):
+                    blocks[tested + 1, 0, i, j] += shown[i, j]
+                    blocks[tested + 1, 1, i, j] += clicked[i, j]
+        tested += 1
+    return tested, level, largest
+
+
+@inner_kernel
+def _forget_before(detector: ChangeDetector, counts: Counts, level: int) -> None:
+    """Remember the latest block of this level only, and begin to count blocks again."""
+    n, m = counts.shown.shape
+    for i in range(n):
+        for j in range(m):
+            counts.shown[i, j] = detector.blocks[level, 0, i, j]
+            counts.clicked[i, j] = detector.blocks[level, 1, i, j]
+    counts.rounds[0] = float(detector.bucket * (1 << level))
+    detector.blocks[:] = 0.0
+    detector.buckets[0] = 0
+    detector.changes[0] += 1
+    detector.detected[0] = counts.learned[0]

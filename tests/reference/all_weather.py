@@ -1,0 +1,121 @@
+"""All-weather in plain NumPy, step by step as it is published; only the Gibbs sampler is that of the package."""
+
+from __future__ import annotations
+
+from math import ceil, log, sqrt
+
+import numpy as np
+
+from bothworlds.geometry import leader
+from bothworlds.kernels import kernel
+from bothworlds.policies.gibbs_ts import sweep
+from bothworlds.policies.parts.counts import make_counts
+from bothworlds.policies.parts.placement import make_placement_work, place_in_order
+from bothworlds.policies.parts.random_stream import absorb, make_stream
+from tests.reference.change_detector import HistoryDetector, log_likelihood
+
+__all__ = ["AllWeatherTwin"]
+
+
+@kernel
+def sample_list(counts, sweeps, stream, attraction, examination, sums, ranking, placement):
+    for _ in range(sweeps):
+        sweep(counts, 1.0, stream, attraction, examination, sums)
+    place_in_order(attraction, examination, stream, ranking, placement)
+
+
+@kernel
+def mix_in(stream, ranking):
+    absorb(stream, ranking)
+
+
+class AllWeatherTwin:
+    """Learns from the decisions of the policy itself; ``w``, ``x``, ``s`` and ``p`` are those of the next decision."""
+
+    def __init__(self, n, m, q=0.02, c=2.0, grace=5000.0, pool=16, sweeps=2):
+        self.n, self.m, self.q, self.c, self.grace, self.pool, self.sweeps = n, m, q, c, grace, pool, sweeps
+        self.memory = HistoryDetector(n, m)
+        self.N, self.C = np.zeros((n, m)), np.zeros((n, m))
+        self.alpha, self.beta, self.stream = np.full(n, 0.5), np.full(m, 0.5), make_stream(n, m)
+        self.lists, self.due = [], 0
+        self.L, self.R, self.x = np.zeros((n, m)), 1.0, np.full((n, m), 1.0 / n)
+        self.D, self.V, self.began, self.wake = 0.0, grace, 0, 1
+        self.least, self.w, self.t = q, 1.0, 0
+        self.alarms = self.doubts = self.sleeps = 0
+
+    @property
+    def s(self):
+        s = np.zeros((self.n, self.m))
+        for ranking in self.lists:
+            s[ranking, np.arange(self.m)] += 1.0 / self.pool
+        return s
+
+    @property
+    def p(self):
+        return self.w * self.x + (1.0 - self.w) * self.s
+
+    def learn(self, ranking, propensity, clicks):
+        self.t += 1
+        cells, lost = (ranking, np.arange(self.m)), 1.0 - clicks
+        b = 1.0 - (self.C + 0.5) / (self.N + 1.0)
+        limited = np.minimum(b, self.p * sqrt(self.R) / (4.0 * np.sqrt(self.x)))
+        self.L += limited
+        self.L[cells] += (lost - limited[cells]) / propensity
+        self.R += max(0.1, 4.0 / self.m * ((lost - b[cells]) ** 2).sum()) / self.w
+        if self.w < 1.0:
+            g = np.clip((self.s - self.x)[cells] / propensity, -1.0 / self.q, 1.0 / self.q)
+            self.D += ((self.s - self.x) * b).sum() + (g * (lost - b[cells])).sum()
+            self.V += ((g * (lost - b[cells])) ** 2).sum()
+        self.N[cells] += 1.0
+        self.C[cells] += clicks
+        mix_in(self.stream, ranking)
+        if self.memory.add(ranking.tolist(), clicks.tolist()):
+            self.alarms += 1
+            self.N, self.C = self.memory.counts(self.memory.rounds)
+            self.due = 0
+            if self.t - self.began >= self.t / 8.0:
+                self.begin()
+        if self.t % 512 == 0:
+            self.least = 0.5 if self.doubt() else self.q
+            self.doubts += self.least == 0.5
+        self.share()
+        self.x = leader(self.L, 1.0 / sqrt(self.R), tol=1e-10).marginals
+
+    def begin(self):
+        self.D, self.V, self.began = 0.0, self.grace, self.t
+
+    def doubt(self):
+        n, m, distance, pairs = self.n, self.m, 0.0, 0
+        for i, j in np.ndindex(n, m):
+            shown, clicked = self.N[i, j], self.C[i, j]
+            if shown >= 10:
+                rate = min(max(self.alpha[i] * self.beta[j], 0.001), 0.999)
+                distance += log_likelihood(shown, clicked) - clicked * log(rate) - (shown - clicked) * log(1.0 - rate)
+                pairs += 1
+        least = pairs / 2 + (n + m) / 2 + 1.5 * sqrt(pairs + n + m) + log(self.t)
+        return len(self.memory.rounds) >= 1000 and distance > least
+
+    def share(self):
+        if self.t < self.wake:
+            return
+        if self.t == self.wake:
+            self.begin()
+            for _ in range(self.pool):
+                self.new_list()
+        ratio = self.D / sqrt(self.V)
+        if ratio >= self.c:
+            self.w, self.wake = 1.0, ceil(1.5 * self.t)
+            self.sleeps += 1
+            return
+        self.w = min(1.0 - self.q, max(self.least, 5.0 / sqrt(self.t), 0.5 + ratio / (2.0 * self.c)))
+        self.due -= 1
+        if self.due <= 0:
+            self.new_list()
+
+    def new_list(self):
+        counts, ranking = make_counts(self.n, self.m), np.zeros(self.m, np.int64)
+        counts.shown[:], counts.clicked[:] = self.N, self.C
+        work = np.zeros((3, self.m)), ranking, make_placement_work(self.n, self.m)
+        sample_list(counts, self.sweeps, self.stream, self.alpha, self.beta, *work)
+        self.lists = [*self.lists, ranking][-self.pool :]
+        self.due = max(1, min(self.n * self.m // 16, len(self.memory.rounds) // 64))
