@@ -6,7 +6,11 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest -n auto
+# Files with slow tests start first (tests/conftest.py), so that all workers end at about the same time.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# Containers often set this. Every test process, and every process that a test starts, would compile all sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

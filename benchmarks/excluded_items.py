@@ -18,7 +18,7 @@ import numpy as np
 from bothworlds import policies
 from bothworlds.arena.figures import PALETTE, drawing
 from bothworlds.serve.engine import surface_rules
-from bothworlds.serve.engine.learner import counters_of, policy_of, serving_policy
+from bothworlds.serve.engine.learner import SegmentCounters, blocks_of, counters_of, policy_of, serving_policy
 from bothworlds.serve.model import ALL_ELIGIBLE, Event, Segment, Surface
 from bothworlds.serve.settlement import increments_of
 from bothworlds.serve.stores.batch_totals import BatchTotals
@@ -49,7 +49,7 @@ def simulate(policy: str, restriction: Callable[[int], Restriction], seed: int, 
     for k in range(PAGES):
         if k % REFRESH == 0:
             choices.clear()
-            counters = counters_of(_segment(surface, totals), surface)
+            counters = _counters(surface, totals)
         excluded, pinned = restriction(k)
         key = (excluded, tuple(pinned.items()))
         if key not in choices:
@@ -57,7 +57,7 @@ def simulate(policy: str, restriction: Callable[[int], Restriction], seed: int, 
             eligible = [i for i in surface.items if i.name not in excluded and i.name not in pinned.values()]
             choices[key] = serving_policy(surface, policy_of(surface.settings), counters, eligible, pins)
         totals.add(increments_of(_visit(choices[key], rng, rule)))
-    counters = counters_of(_segment(surface, totals), surface)
+    counters = _counters(surface, totals)
     x = serving_policy(surface, policy_of(surface.settings), counters, surface.items, {}).marginals
     return float((x * np.outer(list(RATES.values()), EXAMINATION)).sum())
 
@@ -87,7 +87,13 @@ def _visit(choice: Any, rng: np.random.Generator, rule: bool) -> Event:
         learn=choice.learn,
         clicks=clicks,
         eligibility=choice.eligibility if rule else ALL_ELIGIBLE,
+        mixture=drawn.mixture,
     )
+
+
+def _counters(surface: Surface, totals: BatchTotals) -> SegmentCounters:
+    blocks = blocks_of(totals.blocks().get((1, ""), ()), surface)
+    return counters_of(_segment(surface, totals), surface)._replace(blocks=blocks)
 
 
 def _segment(surface: Surface, totals: BatchTotals) -> Segment:

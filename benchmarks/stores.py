@@ -9,15 +9,20 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 from bothworlds.serve.model import Event, Item, Surface, SurfaceSettings, VerifiedFeedback
 from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.stores import sql_surfaces
 from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql_store import SqlStore
+from bothworlds.serve.time_blocks import encode_cells
 
 NOW = 1_700_000_000_000
 ITEMS, SLOTS = 20, 5
+ROUNDS = 10  # with and without blocks of time, in turn
 
 
 def make_surface() -> Surface:
@@ -38,9 +43,9 @@ def make_reports(surface_id: int, count: int) -> Iterator[VerifiedFeedback]:
             segment="",
             arm="learner",
             policy_id="0123456789abcdef",
-            created_at=NOW + k // 10,
-            expires_at=NOW + k // 10 + 1_800_000,
-            late_until=NOW + k // 10 + 86_400_000,
+            created_at=NOW + k,
+            expires_at=NOW + k + 1_800_000,
+            late_until=NOW + k + 86_400_000,
             items=tuple(rng.sample(range(ITEMS), SLOTS)),
             p=tuple(rng.uniform(0.01, 1.0) for _ in range(SLOTS)),
             learn=(1 << SLOTS) - 1,
@@ -76,6 +81,33 @@ def measure(store: SqlStore, count: int) -> None:
     print(f"verify: {result.events:,} events in {time.perf_counter() - start:.1f} s, clean: {result.clean}")
 
 
+def blocks_cost(store: SqlStore, count: int) -> None:
+    """Print what blocks of time add to the cost of settling, in turn with and without them, and what they occupy.
+
+    There are 1,000 events a second, and blocks are merged after 10,000 events.
+    """
+    surface = store.save_surface(make_surface(), [], [])
+    seconds = {True: 0.0, False: 0.0}
+    for k in range(2 * ROUNDS):
+        with_blocks = k % 2 == 0
+        reports = list(make_reports(surface.id, count // ROUNDS))
+        skipped = nullcontext() if with_blocks else patch.object(sql_surfaces, "add_blocks", lambda *arguments: None)
+        start = time.perf_counter()
+        with skipped:
+            for first in range(0, len(reports), 512):
+                store.apply_feedback(reports[first : first + 512], NOW)
+                if with_blocks and first % 10_240 == 0:
+                    store.compact(surface.id, "", NOW + 3_600_000)
+        seconds[with_blocks] += time.perf_counter() - start
+    store.compact(surface.id, "", NOW + 3_600_000)
+    blocks = store.blocks(surface.id, "").values()
+    size = sum(len(encode_cells(block.cells)) for block in blocks)
+    print(
+        f"batches of 512: settling takes {seconds[True] / seconds[False]:.2f} times as long with blocks of time; "
+        f"{len(blocks)} blocks of {size / max(1, len(blocks)):,.0f} bytes"
+    )
+
+
 def main() -> None:
     """Measure one store."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stores", description=__doc__)
@@ -85,6 +117,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(arguments.store or str(Path(folder) / "store.db"))
         measure(store, arguments.events)
+        blocks_cost(store, arguments.events)
         store.close()
 
 

@@ -1,36 +1,39 @@
 """Tests that ``make check`` leaves out.
 
-Tests of more than about a second of processor time are listed here, files by their path in ``tests/`` and tests by
-name, so that one place holds what was measured (``pytest --durations=60``). A test may carry the mark ``slow`` in its
-own file instead.
+Tests of more than about a second of processor time are listed here, files by their path and tests by name, so that one
+place holds what was measured (``pytest --durations=60``). A test may carry the mark ``slow`` in its own file instead.
 """
 
 from __future__ import annotations
 
 __all__ = ["SLOW_FILES", "SLOW_TESTS"]
 
-# Files that start processes, or compute a result that takes seconds for all of their tests.
+# Files that start processes, compile, or compute a result that takes seconds for all of their tests.
 SLOW_FILES = frozenset(
     {
-        "clicks/fitting/test_identification.py",
-        "clicks/offpolicy/test_estimator_statistics.py",
-        "clicks/offpolicy/test_replay.py",
-        "experiments/test_fitted_world.py",
-        "experiments/test_reproduce.py",
-        "geometry/test_leader_certificates.py",
-        "geometry/test_leader_twins.py",
-        "geometry/test_sampling.py",
-        "serve/engine/test_absent_items.py",
-        "serve/http/test_benchmark.py",
-        "serve/http/test_real_engine.py",
-        "serve/ops/test_run.py",
-        "test_kernels.py",
+        "docs/add-a-policy.md",
+        "tests/clicks/fitting/test_identification.py",
+        "tests/clicks/offpolicy/test_estimator_statistics.py",
+        "tests/clicks/offpolicy/test_replay.py",
+        "tests/experiments/test_fitted_world.py",
+        "tests/experiments/test_reproduce.py",
+        "tests/geometry/test_leader_certificates.py",
+        "tests/geometry/test_leader_twins.py",
+        "tests/geometry/test_sampling.py",
+        "tests/serve/http/test_benchmark.py",
+        "tests/serve/http/test_real_engine.py",
+        "tests/serve/ops/test_run.py",
+        "tests/test_kernels.py",
     }
 )
 
 # Functions, with all their parameters.
 SLOW_TESTS = frozenset(
     {
+        # blocks of time
+        "test_a_surface_with_a_window_forgets_what_visitors_liked_before",
+        "test_blocks_that_depend_on_the_order_of_arrival_are_caught",
+        "test_two_orders_of_settling_give_equal_blocks",
         # click logs
         "test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted",
         "test_a_first_line_that_is_broken_is_no_document",
@@ -45,30 +48,51 @@ SLOW_TESTS = frozenset(
         "test_empty_and_bad_lines_between_clicks_do_not_matter_either",
         "test_every_layout_with_pages_filters_alike",
         "test_every_type_with_named_columns_is_a_log",
+        "test_every_layout_has_the_same_pages",
+        "test_every_model_is_fitted_printed_drawn_and_saved",
+        "test_first_derivatives_alone_reach_the_same_maximum",
         "test_ignored_clicks_are_those_of_the_query",
         "test_names_with_commas_are_quoted_as_in_csv_or_in_a_json_list",
         "test_no_other_optimiser_finds_more",
+        "test_second_trap_em_that_absorbs_at_one",
+        "test_the_fit_is_the_maximum_of_the_likelihood",
+        "test_on_real_pages_no_other_optimiser_finds_more",
+        "test_the_true_model_is_first_or_cannot_be_told_from_the_first",
         # command line and geometry
         "test_a_distant_warm_start_gives_the_same_result",
         "test_a_piped_table_is_complete",
         "test_a_plot_is_drawn_and_the_same_every_time",
         "test_a_warm_start_from_the_round_before_takes_few_steps",
+        "test_an_interrupt_while_compiling_ends_the_program_at_once",
         "test_compiled_and_interpreted_kernels_agree",
         "test_marginals_are_exact_if_peeling_is_cut_short",
         "test_playing_needs_neither_figures_nor_tables_nor_a_terminal",
+        "test_python_m_bothworlds_runs_the_commands",
+        "test_the_arena_writes_a_table_results_and_figures",
+        # arena and experiments
+        "test_loops_of_all_playable_policies_are_cached_on_disk",
+        "test_shuffled_labels_are_uniform",
+        "test_the_question_is_played_on_request_only",
         # policies
         "test_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds",
         "test_decided_lists_follow_the_marginals",
+        "test_every_round_agrees_with_a_plain_implementation",
         "test_every_possible_shape_is_played",
         "test_every_round_agrees_with_the_reference_implementation",
         "test_every_round_is_one_step_from_the_last",
+        "test_it_agrees_when_the_sampler_sleeps_and_clicks_are_no_product",
+        "test_it_agrees_when_users_change",
+        "test_it_earns_more_where_users_change",
         "test_it_shows_the_leader_once_in_a_cycle_and_the_best_neighbour_otherwise",
         "test_kl_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds",
         "test_lists_are_drawn_from_that_distribution",
         "test_propensities_are_the_frequencies_of_many_draws",
+        "test_steady_users_cause_no_alarm",
         "test_the_distribution_of_the_chain_is_the_posterior",
         # checks of policies
         "test_a_broken_policy_is_caught_by_the_check_meant_for_it",
+        "test_a_check_gives_the_same_verdict_again",
+        "test_a_correct_third_party_policy_passes",
         "test_check_policy_fails_for_a_broken_policy",
         "test_every_registered_policy_passes",
         # service
@@ -82,7 +106,6 @@ SLOW_TESTS = frozenset(
         "test_empty_pieces_do_not_extend_the_timeout",
         "test_every_response_is_documented",
         "test_exhausted_descriptors_are_counted_and_logged",
-        "test_feedback_beyond_the_backlog_is_refused",
         "test_only_a_trusted_proxy_sets_the_scheme",
         "test_shuffled_duplicated_and_split_feedback_gives_the_same_counters",
         "test_the_demo_starts_the_service_sends_visitors_and_starts_again",

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.slow_tests import SLOW_FILES, SLOW_TESTS
 
 TESTS = Path(__file__).parent
+ROOT = TESTS.parent
 
 
 def names_in(path: Path) -> set[str]:
@@ -16,7 +17,7 @@ def names_in(path: Path) -> set[str]:
 
 
 def test_listed_files_exist() -> None:
-    gone = sorted(file for file in SLOW_FILES if not (TESTS / file).exists())
+    gone = sorted(file for file in SLOW_FILES if not (ROOT / file).exists())
     assert not gone, f"tests/slow_tests.py lists files that do not exist: {gone}"
 
 
@@ -27,6 +28,6 @@ def test_listed_tests_exist() -> None:
 
 
 def test_no_test_is_listed_twice() -> None:
-    paths = [TESTS / file for file in SLOW_FILES if (TESTS / file).exists()]
+    paths = [ROOT / file for file in SLOW_FILES if (ROOT / file).exists()]
     twice = sorted(SLOW_TESTS & {name for path in paths for name in names_in(path)})
     assert not twice, f"tests/slow_tests.py lists tests of files that it lists: {twice}"

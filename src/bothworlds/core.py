@@ -17,6 +17,7 @@ from .files import replacing, save_arrays, save_text
 from .kernels import kernel, name_apart, register_kernels
 
 __all__ = [
+    "Block",
     "Decision",
     "Ledger",
     "Shape",
@@ -77,18 +78,42 @@ class Decision(NamedTuple):
     propensity: NDArray[np.float64]
 
 
+class Block(NamedTuple):
+    """The sums of a ledger over the events that were decided in a range of time, in seconds since 1970.
+
+    The last three are of a policy that mixes two learners, with a share w of one of them. Over all rounds, they add up
+    4/w - 4, the estimated loss of the other one minus that of the first, and the variance of this estimate.
+    """
+
+    start: float
+    until: float
+    rounds: int
+    shown: NDArray[np.float64]
+    clicked: NDArray[np.float64]
+    spread: float = 0.0
+    difference: float = 0.0
+    variance: float = 0.0
+
+
 class Ledger(NamedTuple):
     """Sums over settled events; they do not depend on the order of events.
 
     ``loss`` (n_items, n_positions) is the sum of (1 - click) / propensity over all times that the item was shown at the
     position, up to a constant for every position; ``shown`` and ``clicked`` (n_items, n_positions) count impressions
-    and clicks.
+    and clicks. ``blocks`` are the same counts by time, oldest first, for policies that need them
+    (``Policy.needs_blocks``). ``changed_at`` is the time of the last change that was detected, where a block starts.
+    Of a policy that mixes two learners: they are compared since ``compared_at``, where a block starts, and one of them
+    plays alone until there are ``wake`` rounds.
     """
 
     rounds: int
     loss: NDArray[np.float64]
     shown: NDArray[np.float64]
     clicked: NDArray[np.float64]
+    blocks: tuple[Block, ...] = ()
+    changed_at: float | None = None
+    compared_at: float = 0.0
+    wake: int = 0
 
 
 def decide(state: Any, rng: Any, ranking: Any, propensity: Any) -> None:

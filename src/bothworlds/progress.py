@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NoReturn
 
-__all__ = ["Report", "announce", "install_interrupt_handler", "interrupted", "progress_bar"]
+__all__ = ["ReportProgress", "announce", "install_interrupt_handler", "interrupted", "progress_bar"]
 
-Report = Callable[[int], None]  # reports the amount done since the last call
+ReportProgress = Callable[[int], None]  # called with the amount done since the last call
 
 LINE_INTERVAL = 30.0  # seconds between two lines of progress, at least
 COMPILING = "compiling, once per install"
@@ -59,7 +59,9 @@ def announce(sentence: str) -> None:
 
 
 @contextmanager
-def progress_bar(title: str, total: int, show: bool | None = None, *, first: str = COMPILING) -> Iterator[Report]:
+def progress_bar(
+    title: str, total: int, show: bool | None = None, *, first: str = COMPILING
+) -> Iterator[ReportProgress]:
     """Yield a function to call with the amount done since the last call; any thread may call it.
 
     A terminal shows a bar with the share done and the time left; ``first`` is shown beside the title until the first
@@ -79,7 +81,7 @@ def progress_bar(title: str, total: int, show: bool | None = None, *, first: str
 
 
 @contextmanager
-def _bar_or_lines(title: str, total: int, show: bool | None, first: str) -> Iterator[Report]:
+def _bar_or_lines(title: str, total: int, show: bool | None, first: str) -> Iterator[ReportProgress]:
     if show is False:
         yield lambda amount: None
     elif show or sys.stderr.isatty():
@@ -89,7 +91,7 @@ def _bar_or_lines(title: str, total: int, show: bool | None, first: str) -> Iter
         yield _lines(title, total)
 
 
-def _lines(title: str, total: int) -> Report:
+def _lines(title: str, total: int) -> ReportProgress:
     """Return a function that writes a line every LINE_INTERVAL seconds at most, less often in long work."""
     started = written = time.monotonic()
     done = 0
@@ -113,7 +115,7 @@ def _lines(title: str, total: int) -> Report:
 
 
 @contextmanager
-def _bar(title: str, total: int, first: str) -> Iterator[Report]:
+def _bar(title: str, total: int, first: str) -> Iterator[ReportProgress]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-__all__ = ["defaults_of", "make", "sentence_of"]
+__all__ = ["defaults_of", "make", "parsed_name", "sentence_of"]
 
 T = TypeVar("T")
 
@@ -28,6 +29,26 @@ def make(kind: str, known: Mapping[str, Callable[..., T]], name: str, settings: 
         has = f"it has {', '.join(accepted)}" if accepted else "it has none"
         raise ValueError(f"{kind} {name!r} has no setting {unknown[0]!r}; {has}")
     return known[name](**settings)
+
+
+def parsed_name(text: str) -> tuple[str, dict[str, Any]]:
+    """Split ``name:setting=value,...``; values are Python literals. Raises ValueError if they cannot be parsed.
+
+    >>> parsed_name("ftrl-pbm:rate=0.3"), parsed_name("uniform")
+    (('ftrl-pbm', {'rate': 0.3}), ('uniform', {}))
+    """
+    name, _, rest = text.partition(":")
+    advice = f"cannot read the settings in {text!r}; write them like {name}:setting=0.5,other=3,list=[0,1,2]"
+    try:
+        call = ast.parse(f"dict({rest})", mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+            raise ValueError(advice)
+        settings = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        if len(settings) < len(call.keywords) or any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError(advice)
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(advice) from error
+    return name, settings
 
 
 def _suggestion(name: str, known: Collection[str]) -> str:

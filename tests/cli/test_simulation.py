@@ -567,15 +567,32 @@ def test_a_closed_pipe_ends_the_program_silently():
         assert process.wait(300) in (0, 1, 141)
 
 
+@pytest.mark.parametrize("interrupted", [True, False])
+@pytest.mark.parametrize("error", [RuntimeError, ImportError])
+def test_any_error_after_an_interrupt_is_the_interrupt(error, interrupted, monkeypatch, capsys):
+    """Code that was interrupted in a callback may go on and fail with another exception."""
+    from bothworlds.cli import common
+
+    def command():
+        raise error("half done")
+
+    monkeypatch.setattr(common, "interrupted", lambda: interrupted)
+    with pytest.raises(SystemExit if interrupted or error is ImportError else error) as caught:
+        common.one_line_errors(command)()
+    if isinstance(caught.value, SystemExit):
+        assert caught.value.code == (130 if interrupted else 2)
+        assert "Traceback" not in capsys.readouterr().err
+
+
 def test_our_warnings_are_sentences_and_others_are_unchanged(capsys):
     from bothworlds.arena.fonts import FigureWarning
-    from bothworlds.cli.common import plainly
+    from bothworlds.cli.common import one_line_errors
 
     def command():
         warnings.warn("names are codes", FigureWarning, stacklevel=1)
         warnings.warn("theirs", UserWarning, stacklevel=1)
 
     with pytest.warns(UserWarning, match="theirs") as caught:
-        plainly(command)()
+        one_line_errors(command)()
     assert capsys.readouterr().err == "warning: names are codes\n"
     assert len(caught) == 1

@@ -44,4 +44,5 @@ def test_signatures_list_all_parameters(function):
 
 
 def test_the_overloads_of_fit_have_the_options_of_fit():
-    assert {"log_or_counts", "per_query", *get_type_hints(FitOptions)} == set(inspect.signature(clicks.fit).parameters)
+    own = {"log_or_counts", "model", "per_query"}
+    assert {*own, *get_type_hints(FitOptions)} == set(inspect.signature(clicks.fit).parameters)

@@ -169,7 +169,7 @@ def test_it_agrees_when_users_change():
 
 
 def test_it_agrees_when_the_sampler_sleeps_and_clicks_are_no_product():
-    twin = agrees_with_the_twin(BENT, 1600, {"width": 0.2, "grace": 1.0, "share": 0.1, "pool": 3, "sweeps": 1})
+    twin = agrees_with_the_twin(BENT, 1600, {"width": 0.2, "grace": 1.0, "share": 0.03, "pool": 3, "sweeps": 1})
     assert twin is not None
     assert twin.sleeps > 1
     assert twin.doubts > 0
@@ -178,6 +178,13 @@ def test_it_agrees_when_the_sampler_sleeps_and_clicks_are_no_product():
 @pytest.mark.parametrize("wrong", [{"q": 0.05}, {"c": 1.9}, {"grace": 4000.0}, {"pool": 15}, {"sweeps": 1}])
 def test_another_setting_is_noticed_by_that_comparison(wrong):
     assert agrees_with_the_twin(PRODUCT, 300, **wrong) is None
+
+
+def test_with_many_pairs_the_leader_has_a_smaller_share():
+    shares = [AW.init(n, m).plan.share for n, m in ((4, 2), (10, 5), (50, 10))]
+    assert shares == [0.02, 0.02, pytest.approx(0.02 / 10**0.75)]
+    wide = stochastic(np.linspace(0.9, 0.1, 16), [1.0, 0.8, 0.6, 0.4, 0.2])
+    assert agrees_with_the_twin(wide, 150) is not None
 
 
 def test_while_the_sampler_sleeps_it_is_the_leader_alone():
@@ -191,10 +198,10 @@ def test_while_the_sampler_sleeps_it_is_the_leader_alone():
     theirs.counts.shown[:], theirs.counts.clicked[:] = ours.counts.shown, ours.counts.clicked
     for name in ("marginals", "lam", "mu"):
         getattr(theirs.leading, name)[:] = getattr(ours.leading, name)
-    rng = np.random.default_rng(1)
+    rng, rates = np.random.default_rng(1), np.outer(np.linspace(0.9, 0.2, 5), np.linspace(1.0, 0.5, 3))
     for _ in range(300):
         decision = AW.decide(ours, rng)
-        clicks = (rng.random(3) < 0.5).astype(float)
+        clicks = (rng.random(3) < rates[decision.ranking, [0, 1, 2]]).astype(float)
         AW.learn(ours, decision, clicks)
         alone.learn(theirs, decision, clicks)
         assert (ours.loss == theirs.loss).all()

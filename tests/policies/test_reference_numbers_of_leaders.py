@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 import bothworlds
-from tests.policies.test_reference_numbers import ROUNDS, WORLDS, agrees
+from tests.policies.test_reference_numbers import ROUNDS, SEEDS, WORLDS, agrees
 
-# Mean and error of 3 seeds, of 2 for hybrid and lbinfv.
+# Mean and error of 3 seeds, of 2 for hybrid and lbinfv. The error of mw in periodic-both is too small by chance: single
+# runs differ by 0.007. It takes more seeds to agree with that mean.
+SEEDS_OF_MW = 10
 REFERENCE = {
     "tsallis-rv": {
         "stochastic": (2.0706, 0.0005),
@@ -39,4 +41,5 @@ REFERENCE = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "world"), [(name, world) for name, known in REFERENCE.items() for world in known])
 def test_a_policy_earns_what_its_prototype_earned(name, world):
-    assert agrees(bothworlds.play(name, WORLDS[world], ROUNDS, seeds=10), *REFERENCE[name][world])
+    seeds = SEEDS_OF_MW if name == "mw" else SEEDS
+    assert agrees(bothworlds.play(name, WORLDS[world], ROUNDS, seeds=seeds), *REFERENCE[name][world])

@@ -10,8 +10,9 @@ from bothworlds.geometry import leader
 from bothworlds.kernels import kernel
 from bothworlds.policies.gibbs_ts import sweep
 from bothworlds.policies.parts.counts import make_counts
-from bothworlds.policies.parts.placement import make_placement_work, place_in_order
+from bothworlds.policies.parts.placement import make_placement_work, place_best, place_in_order
 from bothworlds.policies.parts.random_stream import absorb, make_stream
+from bothworlds.policies.parts.samplers import beta
 from tests.reference.change_detector import HistoryDetector, log_likelihood
 
 __all__ = ["AllWeatherTwin"]
@@ -25,6 +26,18 @@ def sample_list(counts, sweeps, stream, attraction, examination, sums, ranking, 
 
 
 @kernel
+def sample_list_of_pairs(counts, sweeps, stream, attraction, examination, sums, ranking, placement, rates):
+    for _ in range(sweeps):
+        sweep(counts, 1.0, stream, attraction, examination, sums)
+    for i in range(rates.shape[0]):
+        for j in range(rates.shape[1]):
+            prior = 8.0 * min(max(attraction[i] * examination[j], 0.001), 0.999)
+            clicked, shown = counts.clicked[i, j], counts.shown[i, j]
+            rates[i, j] = beta(stream, clicked + prior, shown - clicked + 8.0 - prior)
+    place_best(rates, stream, ranking, placement)
+
+
+@kernel
 def mix_in(stream, ranking):
     absorb(stream, ranking)
 
@@ -33,6 +46,7 @@ class AllWeatherTwin:
     """Learns from the decisions of the policy itself; ``w``, ``x``, ``s`` and ``p`` are those of the next decision."""
 
     def __init__(self, n, m, q=0.02, c=2.0, grace=5000.0, pool=16, sweeps=2):
+        q *= min(1.0, (50.0 / (n * m)) ** 0.75)
         self.n, self.m, self.q, self.c, self.grace, self.pool, self.sweeps = n, m, q, c, grace, pool, sweeps
         self.memory = HistoryDetector(n, m)
         self.N, self.C = np.zeros((n, m)), np.zeros((n, m))
@@ -40,7 +54,7 @@ class AllWeatherTwin:
         self.lists, self.due = [], 0
         self.L, self.R, self.x = np.zeros((n, m)), 1.0, np.full((n, m), 1.0 / n)
         self.D, self.V, self.began, self.wake = 0.0, grace, 0, 1
-        self.least, self.w, self.t = q, 1.0, 0
+        self.doubted, self.w, self.t = False, 1.0, 0
         self.alarms = self.doubts = self.sleeps = 0
 
     @property
@@ -75,9 +89,6 @@ class AllWeatherTwin:
             self.due = 0
             if self.t - self.began >= self.t / 8.0:
                 self.begin()
-        if self.t % 512 == 0:
-            self.least = 0.5 if self.doubt() else self.q
-            self.doubts += self.least == 0.5
         self.share()
         self.x = leader(self.L, 1.0 / sqrt(self.R), tol=1e-10).marginals
 
@@ -102,12 +113,16 @@ class AllWeatherTwin:
             self.begin()
             for _ in range(self.pool):
                 self.new_list()
+        if self.t == self.wake or self.t % 512 == 0:
+            self.doubted = self.doubt()
+            self.doubts += self.doubted
         ratio = self.D / sqrt(self.V)
         if ratio >= self.c:
             self.w, self.wake = 1.0, ceil(1.5 * self.t)
             self.sleeps += 1
             return
-        self.w = min(1.0 - self.q, max(self.least, 5.0 / sqrt(self.t), 0.5 + ratio / (2.0 * self.c)))
+        least = max(0.5 if self.doubted else self.q, 200.0 * self.q / sqrt(self.t))
+        self.w = min(1.0 - self.q, max(least, 0.5 + ratio / (2.0 * self.c)))
         self.due -= 1
         if self.due <= 0:
             self.new_list()
@@ -116,6 +131,9 @@ class AllWeatherTwin:
         counts, ranking = make_counts(self.n, self.m), np.zeros(self.m, np.int64)
         counts.shown[:], counts.clicked[:] = self.N, self.C
         work = np.zeros((3, self.m)), ranking, make_placement_work(self.n, self.m)
-        sample_list(counts, self.sweeps, self.stream, self.alpha, self.beta, *work)
+        if self.doubted:
+            work = *work, np.zeros((self.n, self.m))
+        sample = sample_list_of_pairs if self.doubted else sample_list
+        sample(counts, self.sweeps, self.stream, self.alpha, self.beta, *work)
         self.lists = [*self.lists, ranking][-self.pool :]
-        self.due = max(1, min(self.n * self.m // 16, len(self.memory.rounds) // 64))
+        self.due = max(1 + self.n // 25, min(max(4, self.n * self.m // 16), len(self.memory.rounds) // 64))

@@ -102,6 +102,26 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         "headline": {"pages": 81000, "clicks_per_page": 0.675, "interval": (0.669, 0.681)},
         "holdout": {"pages": 9000, "clicks_per_page": 0.56, "interval": (0.545, 0.576)} if holdout else None,
         "uplift": uplift if holdout else None,
+        "sample_ratio": {
+            "alarm": False,
+            "evidence": 0.4,
+            "alarm_at": None,
+            "share": 0.1,
+            "learner": {"pages": 80_000, "answered": 79_000},
+            "holdout": {"pages": 8_900, "answered": 8_800},
+        }
+        if holdout
+        else None,
+        "guard": {
+            "enabled": True,
+            "active": False,
+            "active_since": None,
+            "compared_since": NOW - 10**8,
+            "low": 0.02,
+            "high": 0.2,
+        }
+        if holdout
+        else None,
         "items": [item_line(name, i, 90000 // (i + 1), states[name]) for i, name in enumerate(names)],
         "series": series_of(holdout=holdout),
         "marginals": {"items": names, "slots": slots, "x": marginals(len(names), slots, 1.6), "segment": ""},
@@ -121,10 +141,12 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
             "duplicates": 240,
         },
         "shift": {"alarm": False, "recent": 0.79, "long_run": 0.68, "z": 1.2, "note": ""},
+        "changes": [],
         "warnings": [],
         "segments": ["", "mobile", "desktop"],
     }
     report |= changes
+    report["uplift"] = report["uplift"] and {"since": NOW - 10**9} | report["uplift"]
     window = {key: report[key] for key in ("until", "headline", "holdout", "uplift")}
     return {"recent": {"window_seconds": 3600, "since": NOW - 60 * MINUTE, **window}} | report
 
@@ -315,6 +337,9 @@ class FakeEngine:
         self._surfaces[name] = msgspec.structs.replace(surface, version=surface.version + 1, settings=settings)
         return self._surfaces[name]
 
+    async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
+        return await self.patch_surface(surface, {}, actor=actor)
+
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         return self._change_item(surface, item, "active", new=True)
 
@@ -397,6 +422,7 @@ class FakeEngine:
             "policy_age_seconds": 0.0,
             "entropy": 0.0,
             "revision": 0,
+            "changed_at": None,
         }
 
     async def report(
@@ -414,6 +440,8 @@ class FakeEngine:
             "clicks_per_page": report["headline"]["clicks_per_page"],
             "uplift": report["uplift"],
             "recent": report["recent"],
+            "sample_ratio": report["sample_ratio"],
+            "guard_since": report["guard"] and report["guard"]["active_since"],
             **{key: report["learning"][key] for key in ("rounds", "exploration", "settled")},
         }
 

@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from bothworlds.serve.model import (
+    BOUNDARIES,
     RESET,
     Adjustment,
     Event,
     Increments,
+    RemovedBlock,
     Segment,
     Status,
     Surface,
@@ -21,7 +23,8 @@ from bothworlds.serve.model import (
     imported_id,
 )
 from bothworlds.serve.settlement import apply_clicks, apply_feedback, increments_of, settle_at_deadline, spread_loss
-from bothworlds.serve.stores.base import StoreError, VersionConflict
+from bothworlds.serve.stores.base import BlockKey, StoreError, VersionConflict
+from bothworlds.serve.time_blocks import TimeBlock, cells_from, encode_cells, folded, second_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 Counts = dict[tuple[int, int], int]
@@ -52,6 +55,8 @@ class FakeStore:
         self.made: list[Adjustment] = []
         self.entries: list[dict[str, Any]] = []
         self.api_keys: dict[str, dict[str, Any]] = {}
+        self.timed: dict[tuple[int, str], dict[BlockKey, TimeBlock]] = {}
+        self.segment_numbers: dict[tuple[int, str], dict[str, int]] = {}
         self.saved: list[tuple[str, int, str, int, bytes]] = []
         self.count = 0
         self.commits = 0
@@ -105,9 +110,17 @@ class FakeStore:
     @safely
     def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None:
         for adjustment in adjustments:
+            self._add(msgspec.structs.replace(adjustment.increments, at=adjustment.at))
+            if adjustment.reason == RESET:
+                adjustment = self._emptied(adjustment)
             self.made.append(adjustment)
-            self._add(adjustment.increments)
         self.entries += audit
+
+    def _emptied(self, reset: Adjustment) -> Adjustment:
+        removed = list(self.timed.pop(where_of(reset), {}).values())[:-1]  # the last one is the reset itself
+        self.segment_numbers.pop(where_of(reset), None)
+        kept = [RemovedBlock(one.start, one.until, one.rounds, encode_cells(one.cells), one.mixture) for one in removed]
+        return msgspec.structs.replace(reset, removed=tuple(kept))
 
     @safely
     def adjust_by(
@@ -153,6 +166,55 @@ class FakeStore:
         key = (increments.surface_id, increments.segment)
         empty = Segment(surface_id=key[0], name=key[1], rounds=0, revision=0, loss={}, shown={}, clicked={})
         self.counters[key] = added(self.counters.get(key, empty), increments, self.count)
+        alone = added(empty, increments, 0)
+        if alone.rounds or alone.loss:
+            second, cells = second_of(increments.at), {k: (alone.loss[k], 0, 0) for k in alone.loss}
+            cells |= {k: (alone.loss[k], alone.shown[k], alone.clicked[k]) for k in alone.shown}
+            block = TimeBlock(second, second + 1, alone.rounds, cells_from(cells), increments.mixture)
+            self.timed.setdefault(key, {})[second, second + 1, self.count] = block
+
+    @safely
+    def blocks(
+        self, surface_id: int, segment: str, known: Mapping[BlockKey, TimeBlock] | None = None
+    ) -> dict[BlockKey, TimeBlock]:
+        return dict(self.timed.get((surface_id, segment), {}))
+
+    @safely
+    def boundaries(self, surface_id: int, segment: str) -> tuple[int, ...]:
+        numbers = self.segment_numbers.get((surface_id, segment), {})
+        return (0, *sorted(numbers[name] for name in BOUNDARIES if name in numbers))
+
+    @safely
+    def compact(self, surface_id: int, segment: str, now: int, least: int = 0) -> int:
+        known = self.timed.get((surface_id, segment), {})
+        made = folded(known.values(), second_of(now), self.boundaries(surface_id, segment))
+        self.count += 1
+        self.timed[surface_id, segment] = {(one.start, one.until, self.count): one for one in made}
+        return len(known) - len(made)
+
+    @safely
+    def numbers(self, surface_id: int, segment: str) -> dict[str, int]:
+        return dict(self.segment_numbers.get((surface_id, segment), {}))
+
+    @safely
+    def set_number(
+        self,
+        surface_id: int,
+        segment: str,
+        name: str,
+        value: int,
+        *,
+        expected: int | None,
+        audit: Sequence[dict[str, Any]] = (),
+    ) -> bool:
+        numbers = self.segment_numbers.setdefault((surface_id, segment), {})
+        ranges = self.timed.get((surface_id, segment), {})
+        if numbers.get(name) != expected or any(start < value < until for start, until, _ in ranges):
+            return False
+        numbers[name] = value
+        self.entries += audit
+        self._add(Increments(surface_id=surface_id, segment=segment, rounds=0, cells=()))
+        return True
 
     @safely
     def save_events(self, events: Sequence[Event]) -> list[Event]:
@@ -207,6 +269,15 @@ class FakeStore:
         found = [e for e in self.log.values() if e.surface_id == surface_id and since <= e.created_at < until]
         return iter(sorted(found, key=lambda event: event.created_at))
 
+    @safely
+    def feedback_counts(self, surface_id: int, since: int, until: int) -> dict[str, tuple[int, int]]:
+        found = [e for e in self.events(surface_id, since, until) if e.settled_by != "import"]
+        arms = {event.arm for event in found}
+        return {
+            arm: (sum(e.arm == arm for e in found), sum(e.arm == arm and e.settled_by == "final" for e in found))
+            for arm in arms
+        }
+
     def adjustments(self) -> Iterator[Adjustment]:
         return iter(list(self.made))
 
@@ -222,6 +293,11 @@ class FakeStore:
                 self._add(increments_of(event))
                 taken += 1
         return taken
+
+    @safely
+    def oldest_open(self, surface_id: int) -> int | None:
+        waiting = [e for e in self.log.values() if e.settled_at is None and e.surface_id == surface_id]
+        return min((event.created_at for event in waiting), default=None)
 
     @safely
     def open_events(self) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .kill_service import ServiceProcess, command_line
-from .visiting import piece_of
+from .load_clients import piece_of
 
 ITEMS = ["a", "b", "c", "d"]
 

@@ -4,7 +4,7 @@
 
 With PostgreSQL there are two workers, and sometimes only one of them is killed. After every kill, the store has all
 acknowledged feedback and nothing that was not sent, and every counter equals the sum of the log. In the end, the
-counters equal the sums of the visitors' own notes, so that nothing was counted twice.
+counters equal the sums of the clients' own record, so that nothing was counted twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores.factory import open_store
 
-from .visiting import SURFACE, Notes, Visitor
+from .load_clients import SURFACE, ClientRecord, Visitor
 from .workers import workers_of
 
 ROOT = Path(__file__).parents[2]
@@ -118,13 +118,13 @@ class ServiceProcess:
         return self.process.wait(PATIENCE_SECONDS)
 
 
-def problems_of(place: str, notes: Notes, promised: dict[str, tuple[int, bool]]) -> list[str]:
+def problems_of(place: str, record: ClientRecord, promised: dict[str, tuple[int, bool]]) -> list[str]:
     """Return what the store has lost or invented; ``promised`` must have been read before the store is."""
     names = list(promised)
     with closing(open_store(place, read_only=True)) as store:
         found = store.find_events([bytes.fromhex(name) for name in names])
-        broken = (notes.broken(name, promised[name], found.get(bytes.fromhex(name))) for name in names)
-        return [*notes.problems, *filter(None, broken), *map(str, verify(store).differences)]
+        broken = (record.broken(name, promised[name], found.get(bytes.fromhex(name))) for name in names)
+        return [*record.problems, *filter(None, broken), *map(str, verify(store).differences)]
 
 
 def counters_in(place: str) -> dict[tuple[int, int], tuple[int, int, int]]:
@@ -138,53 +138,53 @@ def kill_repeatedly(
     place: str, folder: Path, kills: int, seed: int = 0, program: Sequence[str] = COMMAND_LINE
 ) -> tuple[int, int]:
     """Raise AssertionError if anything is lost or counted twice; return the numbers of pages and acknowledgements."""
-    chance, notes = random.Random(seed), Notes()
+    chance, record = random.Random(seed), ClientRecord()
     service = ServiceProcess(place, folder, program)
-    visitors = [Visitor(k, seed, lambda: service.where, notes) for k in range(VISITORS)]
+    visitors = [Visitor(k, seed, lambda: service.where, record) for k in range(VISITORS)]
     try:
         visitors[0].call("PUT", "/v1/surfaces/home", SURFACE)
         for visitor in visitors:
             visitor.start()
-        _kill_under_load(service, notes, kills, chance)
+        _kill_under_load(service, record, kills, chance)
         for visitor in visitors:
             visitor.stop()
-        _check_the_end(service, visitors[0], notes)
+        _check_the_end(service, visitors[0], record)
     finally:
         for visitor in visitors:
             visitor.stop(at_once=True)
         service.end()
-    return len(notes.shown), notes.count
+    return len(record.shown), record.count
 
 
-def _kill_under_load(service: ServiceProcess, notes: Notes, kills: int, chance: random.Random) -> None:
+def _kill_under_load(service: ServiceProcess, record: ClientRecord, kills: int, chance: random.Random) -> None:
     checked: dict[str, tuple[int, bool]] = {}
     for kill in range(kills):
-        _wait_for_more(notes, 20)
+        _wait_for_more(record, 20)
         time.sleep(chance.uniform(0.0, 0.3))
         service.kill(chance)
-        promised = notes.promised()
+        promised = record.promised()
         fresh = {name: promise for name, promise in promised.items() if checked.get(name) != promise}
-        problems = problems_of(service.place, notes, fresh)
+        problems = problems_of(service.place, record, fresh)
         assert not problems, f"after kill {kill}: {problems[:5]}"
         checked = promised
 
 
-def _check_the_end(service: ServiceProcess, visitor: Visitor, notes: Notes) -> None:
-    pieces = notes.open_pages()
+def _check_the_end(service: ServiceProcess, visitor: Visitor, record: ClientRecord) -> None:
+    pieces = record.open_pages()
     for start in range(0, len(pieces), 500):
         visitor.feedback(pieces[start : start + 500])
-    problems = problems_of(service.place, notes, notes.promised())
+    problems = problems_of(service.place, record, record.promised())
     assert not problems, f"in the end: {problems[:5]}"
-    assert counters_in(service.place) == notes.counters(), "the counters are not what was acknowledged"
+    assert counters_in(service.place) == record.counters(), "the counters are not what was acknowledged"
     verified = command_line("verify", "--store", service.place, stdout=subprocess.PIPE)
     output, _ = verified.communicate()
     assert verified.returncode == 0, output
     assert service.stop() == 0, "the service did not stop cleanly"
 
 
-def _wait_for_more(notes: Notes, acknowledgements: int) -> None:
-    enough, end = notes.count + acknowledgements, time.monotonic() + PATIENCE_SECONDS
-    while notes.count < enough and not notes.problems:
+def _wait_for_more(record: ClientRecord, acknowledgements: int) -> None:
+    enough, end = record.count + acknowledgements, time.monotonic() + PATIENCE_SECONDS
+    while record.count < enough and not record.problems:
         assert time.monotonic() < end, "nothing was acknowledged for a long time"
         time.sleep(0.01)
 

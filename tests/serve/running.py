@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any
@@ -40,15 +40,18 @@ async def running(store: FakeStore | None = None, **options: Any):
         await engine.stop()
 
 
-def with_engine(**body: Any) -> Callable[..., Any]:
-    """Run a test with an engine that serves the surface "home"; it is called with engine, store and clock."""
+def with_engine(options: Mapping[str, Any] | None = None, **body: Any) -> Callable[..., Any]:
+    """Run a test with an engine that serves the surface "home"; it is called with engine, store and clock.
+
+    ``options`` are those of the engine, ``body`` the settings of the surface.
+    """
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[], None]:
         @wraps(test)
         def run() -> None:
             async def whole() -> None:
                 store, clock = FakeStore(), Clock()
-                async with running(store, clock=clock, refresh_ms=5) as engine:
+                async with running(store, clock=clock, **({"refresh_ms": 5} | dict(options or {}))) as engine:
                     await engine.put_surface("home", {"slots": 3, "items": ITEMS, **body}, actor="test")
                     await test(engine, store, clock)
 

@@ -12,8 +12,8 @@ import pytest
 from .flood_exclusions import Flood, rank
 from .junk_segments import Shop
 from .kill_service import ServiceProcess, command_line
+from .load_clients import piece_of
 from .postgres_server import PostgresServer
-from .visiting import piece_of
 
 SEGMENTS = "/v1/surfaces/home/segments"
 

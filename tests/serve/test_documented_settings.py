@@ -25,6 +25,8 @@ def _written(default):
     """As in the table: nothing where there is no default or it is empty."""
     if isinstance(default, str):
         return default
+    if isinstance(default, bool):
+        return str(default).lower()
     return f"{default:g}" if isinstance(default, int | float) else ""
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.serve.kill_service import ACKNOWLEDGES_EARLY, ServiceProcess, kill_repeatedly
+from tests.serve.load_clients import piece_of
 from tests.serve.postgres_server import PostgresServer
-from tests.serve.visiting import piece_of
 
 pytestmark = [
     pytest.mark.slow,

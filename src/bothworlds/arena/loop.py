@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from ..core import Streams, decide, learn, streams
 from ..kernels import Floats, Ints, kernel
 from ..policies import Policy, configured_for
-from ..progress import Report
 from ..worlds import World
+
+if TYPE_CHECKING:  # not at run time: an edit of progress.py would compile all loops again
+    from ..progress import ReportProgress
 
 __all__ = ["Score", "Simulation", "advance", "advance_compiled"]
 
@@ -81,7 +83,7 @@ class Simulation:
         state, m = self.new_state(), self.world.n_positions
         self.policy.learn(state, self.policy.decide(state, np.random.default_rng(0)), np.zeros(m))
 
-    def replicate(self, marks: NDArray[np.int64], seed: int, replication: int, report: Report) -> Score:
+    def replicate(self, marks: NDArray[np.int64], seed: int, replication: int, report: ReportProgress) -> Score:
         """Play one replication and return its score at the rounds ``marks``.
 
         ``seed`` and ``replication`` determine all randomness. ``report`` is called with the number of rounds played

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import streams
-from ..progress import Report, interrupted, progress_bar
+from ..progress import ReportProgress, interrupted, progress_bar
 from .loop import Score, Simulation, advance_compiled
 
 __all__ = ["closing_pool", "compile_ahead", "cores", "replicate"]
@@ -28,7 +28,7 @@ def replicate(
     seed: int,
     replications: range,
     workers: int,
-    report: Report,
+    report: ReportProgress,
 ) -> list[Score]:
     """Play several replications, ``workers`` at a time, and return their scores in order.
 
@@ -45,7 +45,12 @@ def replicate(
 
 
 def _in_threads(
-    simulation: Simulation, marks: NDArray[np.int64], seed: int, replications: range, workers: int, report: Report
+    simulation: Simulation,
+    marks: NDArray[np.int64],
+    seed: int,
+    replications: range,
+    workers: int,
+    report: ReportProgress,
 ) -> list[Score]:
     stopped = threading.Event()
 
@@ -63,7 +68,12 @@ _inherited: dict[str, Any] = {}
 
 
 def _in_processes(
-    simulation: Simulation, marks: NDArray[np.int64], seed: int, replications: range, workers: int, report: Report
+    simulation: Simulation,
+    marks: NDArray[np.int64],
+    seed: int,
+    replications: range,
+    workers: int,
+    report: ReportProgress,
 ) -> list[Score]:
     simulation.warm_up()
     _inherited["task"] = (simulation, marks, seed)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..policies import Policy
 from ..policies import resolve as resolve_policy
-from ..progress import Report, progress_bar
+from ..progress import ReportProgress, progress_bar
 from ..worlds import World
 from ..worlds import resolve as resolve_world
 from .comparators import best_in_hindsight
@@ -136,7 +136,7 @@ def name_of(world: World) -> str:
     return world.name or type(world).__name__.lower()
 
 
-def run(simulation: Simulation, settings: RunSettings, report: Report) -> Result:
+def run(simulation: Simulation, settings: RunSettings, report: ReportProgress) -> Result:
     """Play all replications of a simulation; ``report`` is called with the number of rounds since its last call."""
     marks, world = settings.marks, simulation.world
     scores = replicate(simulation, marks, settings.seed, settings.replications, settings.workers, report)

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import app, console, count, parse, plainly, world_of
+from .common import app, console, count, one_line_errors, parse, world_of
 
 
 @app.command("bounds")
-@plainly
+@one_line_errors
 def print_bounds(
     attraction: Annotated[
         str | None, typer.Option("--attraction", "-a", metavar="A,A,...", help="Attraction of every item: 0.9,0.5,0.1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import os
 import sys
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import typer
 
 from ..progress import interrupted
+from ..registry import parsed_name
 from ..warnings import BothworldsWarning
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ __all__ = [
     "column_names",
     "console",
     "count",
+    "one_line_errors",
     "parse",
-    "plainly",
     "policy_of",
     "print_stopped",
     "warn",
@@ -52,7 +52,7 @@ app = typer.Typer(
 )
 
 
-def plainly(command: F) -> F:
+def one_line_errors(command: F) -> F:
     """Decorate a command: errors are printed in one line without a traceback, and warnings as sentences.
 
     ValueError, ImportError and OSError end the program with status 2, Ctrl+C with 130, a closed pipe with 141.
@@ -66,12 +66,14 @@ def plainly(command: F) -> F:
         except BrokenPipeError:  # the reader, such as head, has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
-        except (ValueError, ImportError, OSError) as error:
-            if interrupted():  # an interrupted import may raise another exception
-                _stop()
-            _fail(str(error))
         except KeyboardInterrupt:
             _stop()
+        except Exception as error:
+            if interrupted():  # an interrupted import or compilation may raise any exception
+                _stop()
+            if not isinstance(error, ValueError | ImportError | OSError):
+                raise
+            _fail(str(error))
 
     return cast(F, run)
 
@@ -143,18 +145,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     file, is_model, query = text.partition(".json:query=")
     if is_model:
         return f"{file}.json", {"query": query.strip("'\"")}
-    name, _, rest = text.partition(":")
-    advice = f"cannot read the settings in {text!r}; write them like {name}:setting=0.5,other=3,list=[0,1,2]"
-    try:
-        call = ast.parse(f"dict({rest})", mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
-            raise ValueError(advice)
-        settings = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-        if len(settings) < len(call.keywords) or any(keyword.arg is None for keyword in call.keywords):
-            raise ValueError(advice)
-    except (SyntaxError, ValueError) as error:
-        raise ValueError(advice) from error
-    return name, settings
+    return parsed_name(text)
 
 
 def world_of(text: str) -> World:
@@ -167,10 +158,9 @@ def world_of(text: str) -> World:
 
 def policy_of(text: str) -> Policy:
     """Return the policy of ``name:setting=value,...``; raises ValueError."""
-    from ..policies import policy
+    from ..policies import resolve
 
-    name, settings = parse(text)
-    return policy(name, **settings)
+    return resolve(text)
 
 
 def column_names(text: str | None) -> dict[str, str] | None:

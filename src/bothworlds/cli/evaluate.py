@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import app, check_outputs, column_names, console, plainly, policy_of
+from .common import app, check_outputs, column_names, console, one_line_errors, policy_of
 from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @app.command()
-@plainly
+@one_line_errors
 def evaluate(
     log: Files,
     ranking: Annotated[

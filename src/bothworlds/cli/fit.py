@@ -1,21 +1,21 @@
-"""The command ``fit``: fit the position-based model to a click log."""
+"""The command ``fit``: fit a click model to a click log."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import app, check_outputs, column_names, plainly
+from .common import app, check_outputs, column_names, one_line_errors
 from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
 
 if TYPE_CHECKING:
-    from ..clicks import Counts, Model, Models
+    from ..clicks import ClickModel, Counts, Model, Models
 
 
 @app.command("fit")
-@plainly
+@one_line_errors
 def fit_log(
     log: Files,
     format: Format = None,
@@ -23,7 +23,17 @@ def fit_log(
     positions: Positions = None,
     query: Query = None,
     columns: Columns = None,
-    method: Annotated[str, typer.Option(help="newton, or em for expectation-maximisation.")] = "newton",
+    model: Annotated[
+        str,
+        typer.Option(help="Click model: pbm, ubm, cascade, dcm, sdbn, dbn, ccm, trust, rank-ctr or item-ctr."),
+    ] = "pbm",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="newton for the maximum of the likelihood; em for expectation-maximisation (pbm); counts for the "
+            "published shortcut of dcm and sdbn, which is not the maximum."
+        ),
+    ] = "newton",
     iterations: Annotated[
         int | None, typer.Option(min=1, help="Number of passes of EM; to convergence if omitted.")
     ] = None,
@@ -52,43 +62,62 @@ def fit_log(
 ) -> None:
     """Fit the attraction of items and the examination of positions to a click log, with intervals and warnings.
 
-    The log may also be a table of counts. All queries share one examination curve, unless --per-query is given.
+    The log may also be a table of counts. All queries share one examination curve, unless --per-query is given. Other
+    click models are fitted with --model; those in which a click depends on the clicks above it need whole pages.
 
     [bold]bothworlds fit clicks.csv --plot fit.svg --out model.json[/bold]
 
     [bold]bothworlds play --world model.json[/bold]
     """
     check_outputs(plot, out, (".json",))
-    if method not in ("newton", "em"):
+    from ..clicks.model.names import model_named
+
+    dependent = model_named(model).dependent
+    if model == "pbm" and method not in ("newton", "em"):
         raise ValueError(f"--method must be newton or em; got {method!r}")
-    from ..clicks import counts as count_log
+    if dependent and clip:
+        raise ValueError(f"--clip is for counts, and the model {model} needs pages")
+    reading: dict[str, Any] = {
+        "engine": engine,
+        "format": format,
+        "top_items": top_items,
+        "positions": positions,
+        "query": query,
+        "columns": column_names(columns),
+        "skip_bad": skip_bad,
+    }
+    from .. import clicks
     from ..clicks import fit
-    from .fit_tables import print_counts, print_model
+    from .fit_tables import print_click_model, print_counts, print_model
 
     with flags_in_errors():
-        counts = count_log(
-            log[0] if len(log) == 1 else log,
-            engine=engine,
-            format=format,
-            top_items=top_items,
-            positions=positions,
-            query=query,
-            columns=column_names(columns),
-            skip_bad=skip_bad,
-            clip=clip,
-        )
+        source = log[0] if len(log) == 1 else log
+        pages = clicks.count_pages(source, **reading) if dependent else None
+        counts = clicks.counts(source, clip=clip, **reading) if pages is None else pages.counts()
     print_counts(counts)
-    model = fit(counts, method=method, iterations=iterations, per_query=per_query, prior=prior)
-    print_model(model, counts, top)
+    options: dict[str, Any] = {"method": method, "iterations": iterations, "per_query": per_query, "prior": prior}
+    fitted = fit(counts if pages is None else pages, model=model, **options)
+    if isinstance(fitted, clicks.ClickModel):
+        print_click_model(fitted, top)
+    else:
+        print_model(fitted, counts, top)
     if plot is not None:
-        typer.echo(f"figure:  {_draw(model, counts, plot)}")
+        typer.echo(f"figure:  {_draw(fitted, counts, plot)}")
     if out is not None:
-        typer.echo(f"model:   {model.save(out)}")
+        typer.echo(f"model:   {fitted.save(out)}")
 
 
-def _draw(model: Model | Models, counts: Counts, path: Path) -> Path:
+def _draw(model: Model | Models | ClickModel, counts: Counts, path: Path) -> Path:
     from ..arena.figures import drawing
+    from ..clicks import ClickModel
+    from ..clicks.model.click_model_figures import draw_items, draw_shared
     from ..clicks.model.figures import draw_calibration, draw_curve
+
+    if isinstance(model, ClickModel):
+        with drawing(path, across=2) as panels:
+            draw_shared(panels[0, 0], model)
+            draw_items(panels[0, 1], model)
+        return path
 
     with drawing(path, across=2) as panels:
         draw_curve(panels[0, 0], model)

@@ -11,9 +11,9 @@ import typer
 from .common import console
 
 if TYPE_CHECKING:
-    from ..clicks import Counts, Model, Models
+    from ..clicks import ClickModel, Counts, Model, Models
 
-__all__ = ["print_counts", "print_model"]
+__all__ = ["print_click_model", "print_counts", "print_model"]
 
 MAX_QUERIES = 10  # queries whose curves are printed
 MAX_POSITIONS = 10  # positions of these curves
@@ -53,6 +53,75 @@ def print_model(model: Model | Models, counts: Counts, top: int) -> None:
         _print_rows(shown, "item", "attraction", rows[:top])
     for warning in model.warnings:
         typer.secho(f"warning: {warning}", fg="yellow")
+
+
+def print_click_model(model: ClickModel, top: int) -> None:
+    """Print the quality of a fit of another model than the position-based one, its parameters, and its warnings."""
+    steps = f"converged in {model.iterations:,} steps" if model.iterations else "computed from counts"
+    agree = f", {len(model.starts)} starts" if len(model.starts) > 1 else ""
+    typer.echo(
+        f"fitted:  {model.title}, log-likelihood {model.log_likelihood:,.2f}, "
+        f"{'' if model.converged else 'not '}{steps}{agree}"
+    )
+    if model.model == "ubm":
+        _print_columns(model)
+    elif model.shared_parameters:
+        _print_shared(model)
+    rows = sorted(model.table(), key=lambda row: -row.get("low", 0.0) if row.get("low", 0.0) >= 0.0 else 1.0)
+    if top and model.item_parameters:
+        _print_items(model, rows[:top], len(rows))
+    for warning in model.warnings:
+        typer.secho(f"warning: {warning}", fg="yellow")
+
+
+def _print_shared(model: ClickModel) -> None:
+    from rich.table import Table
+
+    table = Table(title="parameters that items share", title_justify="left", pad_edge=False)
+    for heading in ("parameter", "position", "value", "95% interval"):
+        table.add_column(heading, justify="left" if heading == "parameter" else "right", no_wrap=True)
+    for row in model.shared_table():
+        if row["value"] == row["value"]:
+            table.add_row(row["parameter"], row["of"], _number(row["value"]), _interval(row))
+    console().print(table)
+
+
+def _print_columns(model: ClickModel) -> None:
+    """Print the examination of every position by the position of the last click above it."""
+    from rich.table import Table
+
+    table = Table(title="examination, by the last click above", title_justify="left", pad_edge=False)
+    gamma, m = model.shared("examination").tolist(), len(model.positions)
+    table.add_column("position", justify="right", no_wrap=True)
+    for last in ("none", *map(str, model.positions[: min(m - 1, MAX_POSITIONS)])):
+        table.add_column(last, justify="right", no_wrap=True)
+    for k, position in enumerate(model.positions[: MAX_POSITIONS + 1]):
+        row = gamma[k * (k + 1) // 2 : k * (k + 1) // 2 + k + 1]
+        table.add_row(str(position), *("-" if value != value else f"{value:.3f}" for value in row))
+    console().print(table)
+
+
+def _print_items(model: ClickModel, rows: Sequence[dict[str, Any]], size: int) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    names = list(model.item_parameters)
+    shown = f"{len(rows):,} of {size:,} items" if len(rows) < size else "items"
+    table = Table(title=f"{shown}, by the lower limit of their {names[0]}", title_justify="left", pad_edge=False)
+    queries = any(row["query"] for row in rows)
+    headings = [*(["query"] if queries else []), "item"]
+    for name in names:
+        headings += [name, "95% interval"]
+    for heading in [*headings, "clicks", "impressions"]:
+        table.add_column(heading, justify="left" if heading in ("query", "item") else "right", no_wrap=True)
+    for row in rows:
+        cells: list[Any] = [Text(str(row["query"]))] if queries else []
+        cells.append(Text(str(row["item"])))
+        for k, name in enumerate(names):
+            before = f"{name}_" if k else ""
+            cells += [_number(row[name]), _interval({"low": row[f"{before}low"], "high": row[f"{before}high"]})]
+        table.add_row(*cells, f"{row['clicks']:,}", f"{row['impressions']:,}")
+    console().print(table)
 
 
 def _print_curves(models: Models, counts: Counts) -> None:
@@ -118,6 +187,6 @@ def _interval(row: dict[str, Any]) -> str:
     low, high = row["low"], row["high"]
     if low != low or high != high:
         return "unknown"
-    if low == high == 1.0:
-        return "set to 1"
+    if low == high and low in (0.0, 1.0):
+        return f"set to {low:.0f}"
     return f"{low:.4f} to {high:.4f}" if high < 1000.0 else f"{low:.4f} or more"

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from .common import app, count, plainly, warn, world_of
+from .common import app, count, one_line_errors, warn, world_of
 
 
 @app.command()
-@plainly
+@one_line_errors
 def generate(
     out: Annotated[
         Path,

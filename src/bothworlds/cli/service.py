@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from .common import app, plainly, world_of
+from .common import app, one_line_errors, world_of
 
 if TYPE_CHECKING:
     from ..serve.ops.verify import Verification
@@ -55,7 +55,7 @@ def _missing_extra(error: ImportError) -> ImportError:
 
 
 @app.command()
-@plainly
+@one_line_errors
 @with_extra
 def serve(
     store: Annotated[
@@ -86,7 +86,7 @@ def serve(
 
 
 @app.command()
-@plainly
+@one_line_errors
 @with_extra
 def demo(
     world: Annotated[
@@ -118,7 +118,7 @@ def demo(
 
 
 @app.command()
-@plainly
+@one_line_errors
 @with_extra
 def verify(store: Store = "bothworlds.db") -> None:
     """Rebuild all counters from the log and compare them exactly; the exit status is 1 if any differs."""
@@ -143,7 +143,7 @@ def _list_differences(result: Verification) -> None:
 
 
 @app.command()
-@plainly
+@one_line_errors
 @with_extra
 def migrate(
     source: Annotated[str, typer.Option("--from", metavar=STORE_METAVAR, help="The store to copy.")],
@@ -177,7 +177,7 @@ def migrate(
 
 
 @keys.command("create")
-@plainly
+@one_line_errors
 @with_extra
 def create_key(
     role: Annotated[list[str], typer.Option("--role", help="serve, ingest, read or admin; may be repeated.")],
@@ -192,7 +192,7 @@ def create_key(
 
 
 @keys.command("list")
-@plainly
+@one_line_errors
 @with_extra
 def list_keys(store: Store = "bothworlds.db") -> None:
     """List keys: their ids, roles and notes, never their secrets."""
@@ -211,7 +211,7 @@ def list_keys(store: Store = "bothworlds.db") -> None:
 
 
 @keys.command("revoke")
-@plainly
+@one_line_errors
 @with_extra
 def revoke_key(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, as 'keys list' shows it.")],

@@ -13,8 +13,8 @@ from .common import (
     check_outputs,
     console,
     count,
+    one_line_errors,
     parse,
-    plainly,
     policy_of,
     warn,
     world_of,
@@ -69,7 +69,7 @@ Jobs = Annotated[
 
 
 @app.command()
-@plainly
+@one_line_errors
 def play(
     policy: Policies = ["ftrl-pbm"],  # noqa: B006 - typer never changes it
     world: Worlds = ["paper/stochastic"],  # noqa: B006
@@ -95,7 +95,7 @@ def play(
 
 
 @app.command()
-@plainly
+@one_line_errors
 def arena(
     policy: Annotated[list[str] | None, typer.Option("--policy", "-p", help="Only these; all if omitted.")] = None,
     world: Annotated[
@@ -140,7 +140,7 @@ def arena_worlds(rounds: int) -> list[str]:
 
 
 @app.command()
-@plainly
+@one_line_errors
 def reproduce(
     size: Annotated[str, typer.Option(help="quick (minutes) or paper (hours).")] = "quick",
     only: Annotated[str | None, typer.Option(help="Only this experiment, such as figure-1.")] = None,
@@ -172,7 +172,7 @@ def reproduce(
 
 
 @app.command("policies")
-@plainly
+@one_line_errors
 def list_policies() -> None:
     """List the policies: what they do, which facts they need, and their settings.
 
@@ -192,7 +192,7 @@ def list_policies() -> None:
 
 
 @app.command("worlds")
-@plainly
+@one_line_errors
 def list_worlds() -> None:
     """List the worlds: their users and their settings."""
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""Click logs: read them, count them, fit the position-based model, evaluate policies on them."""
+"""Click logs: read them, count them, fit and compare click models, evaluate policies on them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .click_counts import Counts
+    from .comparison.compare_models import compare_models
+    from .comparison.result import Comparison
     from .fitting.fit import fit
     from .generator import generate
-    from .log import Log, counts, read
+    from .log import Log, count_pages, counts, read
+    from .model.click_model import ClickModel
     from .model.file import load_model
     from .model.model import Model, Models
+    from .model.scores import Score, score
     from .offpolicy.evaluation import compare, evaluate
     from .offpolicy.obp_fields import from_obp, to_obp
     from .offpolicy.replay import replay
     from .offpolicy.result import Evaluation
+    from .page_counts import PageCounts
 
 __all__ = [
+    "ClickModel",
+    "Comparison",
     "Counts",
     "Evaluation",
     "Log",
     "Model",
     "Models",
+    "PageCounts",
+    "Score",
     "compare",
+    "compare_models",
+    "count_pages",
     "counts",
     "evaluate",
     "fit",
@@ -32,17 +43,24 @@ __all__ = [
     "load_model",
     "read",
     "replay",
+    "score",
     "to_obp",
 ]
 
 # Modules are imported on first use, so that reading a log does not import what evaluation needs.
 _MODULES = {
+    "ClickModel": "model.click_model",
+    "Comparison": "comparison.result",
     "Counts": "click_counts",
     "Evaluation": "offpolicy.result",
     "Log": "log",
     "Model": "model.model",
     "Models": "model.model",
+    "PageCounts": "page_counts",
+    "Score": "model.scores",
     "compare": "offpolicy.evaluation",
+    "compare_models": "comparison.compare_models",
+    "count_pages": "log",
     "counts": "log",
     "evaluate": "offpolicy.evaluation",
     "fit": "fitting.fit",
@@ -51,6 +69,7 @@ _MODULES = {
     "load_model": "model.file",
     "read": "log",
     "replay": "offpolicy.replay",
+    "score": "model.scores",
     "to_obp": "offpolicy.obp_fields",
 }
 

@@ -8,18 +8,20 @@ from numbers import Integral
 from typing import Any
 
 from .click_counts import Counts
-from .reading.duckdb_counts import count_table, selected_rows
+from .page_counts import PageCounts
+from .reading.duckdb_counts import count_table, count_table_pages, selected_rows
 from .reading.duckdb_relations import connect
 from .reading.file_format import LogSource, Paths, find_files, inspect_file, rename_columns
 from .reading.frames import as_count_tables, as_table, inspect_table, label_text
 from .reading.layouts import COLUMN_NAMES, LAYOUTS, Layout, TableLayout, TextLayout, detect
 from .reading.log_spec import LogSpec
 from .reading.ray_counts import count_on_ray
-from .reading.text_counts import count_text
+from .reading.text_counts import count_text, count_text_pages
 
-__all__ = ["Log", "counts", "read"]
+__all__ = ["Log", "count_pages", "counts", "read"]
 
 ENGINES = ("duckdb", "ray")
+NEEDS_PAGES = "a model of clicks that depend on each other needs whole pages"
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,55 @@ def counts(
         if isinstance(log.form, TextLayout):
             return count_text(connection, log, progress)
         return count_table(connection, log, progress)
+
+
+def count_pages(
+    log: Any,
+    *,
+    engine: str = "duckdb",
+    progress: bool | None = None,
+    format: str | None = None,
+    top_items: int | None = None,
+    positions: int | None = None,
+    query: str | float | Iterable[str | float] | None = None,
+    skip_bad: bool = False,
+    columns: Mapping[str, str] | None = None,
+) -> PageCounts:
+    """Count the different result pages of a log: lists of items with their clicks.
+
+    ``log`` and the options are those of :func:`counts`; page counts are returned as they are. Memory grows with the
+    number of different pages. Raises ValueError for a log whose rows do not form pages, and for the engine ``"ray"``,
+    which counts no pages yet.
+
+    >>> table = {"event": [1, 1, 2, 2], "position": [1, 2, 1, 2], "item": ["a", "b", "a", "b"], "click": [0, 1, 0, 1]}
+    >>> count_pages(table)
+    <PageCounts: 2 items at 2 positions, 2 pages, 1 of them different>
+    """
+    options: dict[str, Any] = {
+        "format": format,
+        "top_items": top_items,
+        "positions": positions,
+        "query": query,
+        "skip_bad": skip_bad,
+        "columns": columns,
+    }
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if given and isinstance(log, (PageCounts, Log)):
+        raise ValueError(f"{given[0]} is an option for reading a log, and this one has been read already")
+    if isinstance(log, PageCounts):
+        return log
+    if isinstance(log, Counts) or as_count_tables(log) is not None:
+        raise ValueError(f"{NEEDS_PAGES}; these are counts per item and position")
+    if engine != "duckdb":
+        raise ValueError(f"pages are counted by the engine duckdb only; got {engine!r}")
+    if not isinstance(log, Log):
+        log = read(log, **options)
+    if not log.has_pages:
+        why = "has no column event" if log.layout == "tidy" else f"is in the format {log.layout}, which has no pages"
+        raise ValueError(f"{NEEDS_PAGES}, and {log.origin} {why}")
+    with connect() as connection:
+        count = count_text_pages if isinstance(log.form, TextLayout) else count_table_pages
+        return count(connection, log, progress)
 
 
 def _at_least_one(name: str, value: Any) -> int | None:

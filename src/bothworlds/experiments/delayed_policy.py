@@ -1,7 +1,7 @@
 """FTRL-PBM as the service runs it: delayed feedback, a stale leader, a probability floor, fixed-point losses.
 
-The service sums up feedback in counters and finds the leader from the sums now and then. This policy does the same in a
-simulation. The algorithm itself is that of ``policies.ftrl_pbm``: its state, its learning rate and its leader.
+The service sums up feedback in counters and computes the leader from the sums at intervals. This policy does the same
+in a simulation. The algorithm itself is that of ``policies.ftrl_pbm``: its state, its learning rate and its leader.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _logarithmic(results: Results, size: Size) -> Verdict:
         f"exponent of T over the last factor of ten: {_listed(slopes, size)}",
         "the exponent is below one half, so that growth is slower than the square root of Theorem 1",
         "growth",
-        "Theorem 2 promises log T in the end, which no finite run can refute; this asks whether one sees any of it.",
+        "Theorem 2 is about large T, so no run can refute it; this tests whether a run of this length shows it.",
     )
 
 

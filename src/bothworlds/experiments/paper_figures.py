@@ -84,7 +84,7 @@ class FigureTwo(_Panels):
     name = "figure-2"
     title = "Figure 2: worlds fitted to a search log"
     about = (
-        "The same six policies with the attraction and examination that the paper fitted to the Yandex log, or with "
+        "The same six policies with the attraction and examination that the paper fitted to the Yandex log, or "
         "with those of a fitted model in their place."
     )
     keys = "2a 2b 2c"

@@ -28,7 +28,7 @@ from ..arena.loop import Simulation
 from ..arena.parallel import closing_pool, compile_ahead, cores
 from ..arena.play import checkpoint_rounds, warn_of_no_change
 from ..core import save_arrays
-from ..progress import Report, progress_bar
+from ..progress import ReportProgress, progress_bar
 from ..worlds import World
 from .question import Game
 
@@ -83,7 +83,7 @@ def play_all(
     todo = sorted((one for one in replications if not one.path.exists()), key=lambda one: one.replication)
     stopped = threading.Event()
 
-    def play(one: CachedReplication, report: Report) -> None:
+    def play(one: CachedReplication, report: ReportProgress) -> None:
         def report_unless_stopped(rounds: int) -> None:
             if stopped.is_set():
                 raise KeyboardInterrupt

@@ -56,7 +56,7 @@ This page puts <i>Simultaneously Learning Stochastic and Adversarial Bandits und
 (Chen, Zhao, Li; AAAI 2022) to the test. Every statement below is measured in simulation, with expected rewards, the
 same users for every policy and shuffled item labels. What counts as true is written beside each statement; intervals
 are 95%, over replications; a statement about several policies or panels fails only if one of them violates it with an
-interval that allows for their number. A verdict holds for what was run here, not for all there is.
+interval that allows for their number. A verdict is about the runs of this report, and about nothing else.
 """
 
 

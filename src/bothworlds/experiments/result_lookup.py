@@ -68,15 +68,15 @@ class Results:
 
         Raises KeyError if there is none, or if there are several: ``of_length`` selects those of one length.
         """
-        found = self._find(*key)
-        if len(found) != 1:
+        matching = self._find(*key)
+        if len(matching) != 1:
             policy, world = key
-            lengths = [int(result.rounds[-1]) for result in found]
-            raise KeyError(f"there are {len(found)} results of {policy!r} in {world!r}; their rounds are {lengths}")
-        return found[0]
+            lengths = [int(result.rounds[-1]) for result in matching]
+            raise KeyError(f"there are {len(matching)} results of {policy!r} in {world!r}; their rounds are {lengths}")
+        return matching[0]
 
     def _find(self, policy: str | Policy, world: str | World) -> list[Result]:
-        found = []
+        matching = []
         for k in self._in_world(world):
             result = self.all[k]
             if isinstance(policy, str):
@@ -85,8 +85,8 @@ class Results:
                 played = result.build_world() if isinstance(world, str) else world
                 same = game_key(policy, played, int(result.rounds[-1]))[:2] == (result.policy_name, self._settings[k])
             if same:
-                found.append(result)
-        return found
+                matching.append(result)
+        return matching
 
     def _in_world(self, world: str | World) -> list[int]:
         """The indices of the results in a world."""

@@ -51,9 +51,9 @@ class ServiceCost(Question):
     name = "service"
     title = "Beyond the paper: what serving costs"
     about = (
-        "A service finds its leader now and then instead of in every round, gets clicks late, keeps a floor under "
+        "A service computes its leader at intervals instead of in every round, gets clicks late, keeps a floor under "
         "every probability, counts in whole numbers, and adds items while it runs. Each of these alone, and all "
-        "together, against FTRL-PBM with the same users."
+        "together, are compared with FTRL-PBM, with the same users."
     )
 
     def games(self, size: Size) -> list[Game]:

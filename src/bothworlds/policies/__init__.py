@@ -18,7 +18,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..registry import defaults_of, make, sentence_of
+from ..registry import defaults_of, make, parsed_name, sentence_of
 from .base import CompiledPolicy, Policy, checked_feedback, configured_for, told
 
 if TYPE_CHECKING:
@@ -155,9 +155,16 @@ def describe(name: str) -> Description:
 
 
 def resolve(given: str | Policy) -> Policy:
-    """Return a policy that is given by name or as an object; raises ValueError for anything else."""
+    """Return a policy that is given by name or as an object; raises ValueError for anything else.
+
+    Settings may follow the name, as on the command line:
+
+    >>> resolve("ftrl-pbm:rate=0.25").label
+    'ftrl-pbm(rate=0.25)'
+    """
     if isinstance(given, str):
-        return policy(given)
+        name, settings = parsed_name(given)
+        return policy(name, **settings)
     missing = [verb for verb in ("init", "decide", "learn") if not callable(getattr(given, verb, None))]
     if missing or isinstance(given, type):
         raise ValueError(f"policy must be a name or an object with init, decide and learn; got {given!r}")

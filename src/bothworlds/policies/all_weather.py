@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Shape, decides, learns
-from ..geometry.leader_state import Leading, lead, make_leading, ready, reset
+from ..core import Block, Ledger, Shape, decides, learns
+from ..geometry.leader_state import Leading, lead, lead_afresh, make_leading, ready, reset
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import draw
-from ..kernels import Floats, Ints, inner_kernel
+from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.kl import kl
-from .base import CompiledPolicy
+from .base import CompiledPolicy, Mixture
 from .ftrl_va import add_losses, predicted_loss
-from .gibbs_ts import sweep
+from .gibbs_ts import RESUMED_SWEEPS, start_at_fit, stream_of_counts, sweep
 from .parts.change_detector import ChangeDetector, detect_change, make_change_detector
-from .parts.counts import Counts, make_counts, record
-from .parts.placement import PlacementWork, make_placement_work, place_in_order
+from .parts.counts import Counts, make_counts, record, remembered
+from .parts.placement import PlacementWork, make_placement_work, place_best, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream
+from .parts.samplers import beta
 from .parts.settings import number, whole
 
 __all__ = ["AllWeather"]
 
 PRIOR = 1.0  # Beta(1, 1) priors of attraction and examination
-EARLY_SHARE = 5.0  # the leader has at least 5 / sqrt(t) of the rounds
+EARLY = 200.0  # the leader has at least 200 q / sqrt(t) of the rounds
+PAIRS = 50.0  # with more pairs of item and position, q is smaller
 LONGER_SLEEP = 1.5  # the sampler sleeps until 1.5 t
 RECENT = 8.0  # a comparison that began less than t / 8 rounds ago goes on after a change
 FIT_ROUNDS = 512  # rounds between two tests of the product form
 FIT_MEMORY = 1000.0  # the product form is tested if so many rounds are remembered
 FIT_SHOWN = 10.0  # pairs shown less often are left out of that test
-FIT_EDGE = 0.001  # click probabilities of the product form are kept this far from 0 and 1 in that test
+EDGE = 0.001  # click probabilities of the product form are kept this far from 0 and 1
+PAIR_PRIOR = 8.0  # impressions that the product form counts for, where clicks are not of that form
 
 
 class Plan(NamedTuple):
@@ -56,6 +60,7 @@ class Sampler(NamedTuple):
     oldest: Ints  # (1,) the list that is replaced next
     due: Ints  # (1,) rounds until then
     sums: Floats  # (3, n_positions) work
+    rates: Floats  # (n_items, n_positions) work: drawn click probabilities of the pairs
     placement: PlacementWork
 
 
@@ -78,7 +83,7 @@ class State(NamedTuple):
     spread: Floats  # (1,) inverse square of the learning rate of A, R
     leading: Leading  # A, and its marginals x
     comparison: Comparison
-    least: Floats  # (1,) the least share of A: q, or 1/2 while clicks are not of product form
+    doubt: Ints  # (1,) 1 while clicks are not of product form, else 0
     weight: Floats  # (1,) w: the share of A
     marginals: Floats  # (n_items, n_positions) p = w x + (1 - w) s
 
@@ -101,15 +106,22 @@ class AllWeather(CompiledPolicy):
 
     .. math::
 
-        D &\mathrel{+}= \sum_{ij} (s_{ij} - x_{ij}) b_{ij} + \sum_j g_j (1 - \text{click}_j - b_{i_j j}), \qquad
+        D_t &= D_{t-1} + \sum_{ij} (s_{ij} - x_{ij}) b_{ij} + \sum_j g_j (1 - \text{click}_j - b_{i_j j}), \qquad
         g_j = \frac{s_{i_j j} - x_{i_j j}}{p_{i_j j}} \\
-        V &\mathrel{+}= \sum_j \left( g_j (1 - \text{click}_j - b_{i_j j}) \right)^2, \qquad V_0 = 5000 \\
-        w &= \min\left( 1 - q, \; \max\left( q_t, \frac{5}{\sqrt t}, \frac12 + \frac{D}{2 c \sqrt V} \right) \right)
+        V_t &= V_{t-1} + \sum_j \left( g_j (1 - \text{click}_j - b_{i_j j}) \right)^2, \qquad D_0 = 0, \; V_0 = 5000 \\
+        w &= \min\left( 1 - q, \; \max\left( q_t, \frac{200 q}{\sqrt t}, \frac12 + \frac{D}{2 c \sqrt V} \right) \right)
 
     If :math:`D \ge c \sqrt V`, A plays alone until round 1.5 t, and then the comparison begins again. It also begins
-    again when a change is detected, if the last one began at least t/8 rounds ago. :math:`q_t` is q, or 1/2 while the
-    clicks are visibly not of product form :math:`\alpha_i \beta_j`: then a few lists of S may be all that it ever
-    learns about.
+    again when a change is detected, if the last one began at least t/8 rounds ago.
+
+    While clicks are visibly not of product form :math:`\alpha_i \beta_j`, a list that the product suggests may be wrong
+    and never be corrected. Then :math:`q_t` is 1/2 instead of q, and S draws every pair by itself, with the product as
+    the mean of its prior, and shows the list with the largest sum:
+
+    .. math::
+
+        \theta_{ij} \sim \text{Beta}\left( C_{ij} + 8 \, \alpha_i \beta_j, \;
+            N_{ij} - C_{ij} + 8 \, (1 - \alpha_i \beta_j) \right)
 
     Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: :math:`O(m \sqrt{nT/q})` against any fixed list; the argument is a sketch. The estimates are unbiased.
@@ -119,7 +131,8 @@ class AllWeather(CompiledPolicy):
     Parameters
     ----------
     share
-        q, the least share of A while S plays, and of S while A does.
+        q, the least share of A while S plays, and of S while A does, for up to 50 pairs of item and position. For nm
+        pairs it is smaller by the factor :math:`(50 / (nm))^{3/4}`: with many pairs, A earns less for longer.
     width
         c, the number of standard deviations by which A must be ahead to play alone.
     grace
@@ -154,6 +167,7 @@ class AllWeather(CompiledPolicy):
     tolerance: float = 1e-6
 
     name = "all-weather"
+    detect: ClassVar[bool] = True  # the service must detect changes for it
     needs_propensity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -165,7 +179,8 @@ class AllWeather(CompiledPolicy):
         number(self, "tolerance", above=0.0)
 
     def start(self, shape: Shape) -> State:
-        plan = Plan(float(self.share), float(self.width), float(self.grace), int(self.sweeps))
+        share = self.share * min(1.0, (PAIRS / (shape.n_items * shape.n_positions)) ** 0.75)
+        plan = Plan(float(share), float(self.width), float(self.grace), int(self.sweeps))
         state = State(
             shape=shape,
             plan=plan,
@@ -176,7 +191,7 @@ class AllWeather(CompiledPolicy):
             spread=np.ones(1),
             leading=make_leading(*shape, self.tolerance),
             comparison=Comparison(np.zeros(1), np.full(1, plan.grace), np.zeros(1, np.int64), np.ones(1, np.int64)),
-            least=np.full(1, plan.share),
+            doubt=np.zeros(1, np.int64),
             weight=np.ones(1),
             marginals=np.full(shape, 1.0 / shape.n_items),
         )
@@ -186,6 +201,56 @@ class AllWeather(CompiledPolicy):
     def marginals(self, state: State) -> NDArray[np.float64]:
         """Return p, the probability of each item at each position in the next decision (n_items, n_positions)."""
         return state.marginals
+
+    @property
+    def needs_blocks(self) -> bool:
+        return True
+
+    def resumed(self, ledger: Ledger) -> State:
+        r"""Return the state after the events that the ledger sums up, whose losses are those of ``ftrl-pbm``.
+
+        Predictions are not stored with events: A adds :math:`[\text{shown}] (1 - \text{click}) / p` to its losses and
+        4/w to R, and the comparison predicts a loss of 1/2 everywhere. Both stay unbiased. The chain of S starts at the
+        maximum-likelihood fit, and all of its lists are new.
+        """
+        state = self.start(Shape(*ledger.shown.shape))
+        if not ledger.rounds:
+            return state
+        if not ledger.blocks:
+            raise ValueError(f"{self.label} forgets old events, and the ledger has no blocks that tell when they were")
+        known = remembered(ledger, None, 1.0)
+        counts = state.counts
+        counts.shown[:], counts.clicked[:] = known.shown, known.clicked
+        counts.rounds[0], counts.learned[0] = known.rounds, ledger.rounds
+        state.loss[:] = ledger.loss
+        state.spread[0] = 4.0 * (ledger.rounds + 1) + sum(block.spread for block in ledger.blocks)
+        lead_afresh(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
+        compared = [block for block in ledger.blocks if block.start >= ledger.compared_at]
+        state.comparison.difference[0] = sum(block.difference for block in compared)
+        state.comparison.variance[0] += sum(max(0.0, block.variance) for block in compared)
+        state.comparison.began[0] = ledger.rounds - sum(block.rounds for block in compared)
+        state.comparison.wake[0] = ledger.wake
+        state = state._replace(
+            sampler=state.sampler._replace(stream=stream_of_counts(counts)),
+            detector=make_change_detector(*ledger.shown.shape, active=False),
+        )
+        if ledger.rounds >= ledger.wake:
+            start_at_fit(counts, state.sampler.attraction, state.sampler.examination)
+            resume(state, RESUMED_SWEEPS)
+        mix_once(state)
+        return state
+
+    def mixture(self, state: State) -> Mixture | None:
+        """Return A and S with the share of A; None while A plays alone."""
+        w = float(state.weight[0])
+        if w == 1.0:
+            return None
+        return Mixture(w, state.sampler.marginals - state.leading.marginals, 1.0 / state.plan.share)
+
+    def leader_plays_alone(self, blocks: Sequence[Block]) -> bool:
+        """Return whether A is so far ahead in these blocks, those of a comparison, that S has to sleep."""
+        variance = self.grace + sum(max(0.0, block.variance) for block in blocks)
+        return sum(block.difference for block in blocks) >= self.width * math.sqrt(variance)
 
 
 def make_sampler(n: int, m: int, pool: int) -> Sampler:
@@ -199,6 +264,7 @@ def make_sampler(n: int, m: int, pool: int) -> Sampler:
         oldest=np.zeros(1, np.int64),
         due=np.zeros(1, np.int64),
         sums=np.zeros((3, m)),
+        rates=np.zeros((n, m)),
         placement=make_placement_work(n, m),
     )
 
@@ -228,8 +294,6 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         state.sampler.due[0] = 0
         if counts.learned[0] - state.comparison.began[0] >= counts.learned[0] / RECENT:
             begin_comparison(state)
-    if counts.learned[0] % FIT_ROUNDS == 0:
-        state.least[0] = 0.5 if is_not_a_product(counts, state.sampler) else state.plan.share
     choose_weight(state)
     lead(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
     ready(state.leading)
@@ -272,8 +336,7 @@ def is_not_a_product(counts: Counts, sampler: Sampler) -> bool:
         for j in range(m):
             shown = counts.shown[i, j]
             if shown >= FIT_SHOWN:
-                expected = min(max(sampler.attraction[i] * sampler.examination[j], FIT_EDGE), 1.0 - FIT_EDGE)
-                distance += shown * kl(counts.clicked[i, j] / shown, expected)
+                distance += shown * kl(counts.clicked[i, j] / shown, product_rate(sampler, i, j))
                 pairs += 1.0
     free = pairs + n + m
     chance = 0.5 * free + 1.5 * math.sqrt(free) + math.log(float(counts.learned[0]))
@@ -284,19 +347,21 @@ def is_not_a_product(counts: Counts, sampler: Sampler) -> bool:
 def choose_weight(state: State) -> None:
     """Set the share of A for the next round; let S sleep, wake it, or draw a new list."""
     t, comparison, weight = state.counts.learned[0], state.comparison, state.weight
-    q, c = state.plan.share, state.plan.width
+    c = state.plan.width
     if t < comparison.wake[0]:
         return
     if t == comparison.wake[0]:
         begin_comparison(state)
         for _ in range(state.sampler.lists.shape[0]):
             renew_list(state)
+    if t == comparison.wake[0] or t % FIT_ROUNDS == 0:
+        state.doubt[0] = 1 if is_not_a_product(state.counts, state.sampler) else 0
     ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
     if ratio >= c:
         weight[0] = 1.0
         comparison.wake[0] = math.ceil(LONGER_SLEEP * t)
         return
-    weight[0] = min(1.0 - q, max(state.least[0], EARLY_SHARE / math.sqrt(t), 0.5 + ratio / (2.0 * c)))
+    weight[0] = share_of_leader(state, ratio, t)
     state.sampler.due[0] -= 1
     if state.sampler.due[0] <= 0:
         renew_list(state)
@@ -304,7 +369,10 @@ def choose_weight(state: State) -> None:
 
 @inner_kernel
 def renew_list(state: State) -> None:
-    """Continue the chain, and replace the oldest list by the best one for its attraction and examination."""
+    """Continue the chain, and replace the oldest list by the best one of the sample.
+
+    The sample is attraction and examination; while clicks are not of product form, a click probability of every pair.
+    """
     sampler, counts = state.sampler, state.counts
     pool, m = sampler.lists.shape
     for _ in range(state.plan.sweeps):
@@ -313,12 +381,44 @@ def renew_list(state: State) -> None:
         for j in range(m):
             sampler.marginals[sampler.lists[k, j], j] = 0.0
     newest = sampler.lists[sampler.oldest[0]]
-    place_in_order(sampler.attraction, sampler.examination, sampler.stream, newest, sampler.placement)
+    if state.doubt[0] == 1:
+        draw_rates(counts, sampler)
+        place_best(sampler.rates, sampler.stream, newest, sampler.placement)
+    else:
+        place_in_order(sampler.attraction, sampler.examination, sampler.stream, newest, sampler.placement)
     for k in range(pool):
         for j in range(m):
             sampler.marginals[sampler.lists[k, j], j] += 1.0 / pool
     sampler.oldest[0] = (sampler.oldest[0] + 1) % pool
-    sampler.due[0] = max(1, min(counts.shown.size // 16, int(counts.rounds[0]) // 64))
+    n, pairs, age = counts.shown.shape[0], counts.shown.size, int(counts.rounds[0])
+    sampler.due[0] = max(1 + n // 25, min(max(4, pairs // 16), age // 64))
+
+
+@kernel
+def resume(state: State, sweeps: int) -> None:
+    """Draw all lists of S from the counts, and set the share of A, as if the last round had just been learned."""
+    sampler, comparison, t = state.sampler, state.comparison, state.counts.learned[0]
+    for _ in range(sweeps):
+        sweep(state.counts, PRIOR, sampler.stream, sampler.attraction, sampler.examination, sampler.sums)
+    state.doubt[0] = 1 if is_not_a_product(state.counts, sampler) else 0
+    for _ in range(sampler.lists.shape[0]):
+        renew_list(state)
+    ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
+    state.weight[0] = 1.0 if ratio >= state.plan.width else share_of_leader(state, ratio, t)
+
+
+@inner_kernel
+def share_of_leader(state: State, ratio: float, t: int) -> float:
+    """Return w in round t, if A is ahead by so many standard deviations."""
+    q = state.plan.share
+    least = 0.5 if state.doubt[0] == 1 else q
+    return min(1.0 - q, max(least, EARLY * q / math.sqrt(t), 0.5 + ratio / (2.0 * state.plan.width)))
+
+
+@kernel
+def mix_once(state: State) -> None:
+    """Set p, from Python."""
+    mix(state)
 
 
 @inner_kernel
@@ -329,3 +429,20 @@ def mix(state: State) -> None:
     for i in range(n):
         for j in range(m):
             p[i, j] = w * x[i, j] + (1.0 - w) * s[i, j]
+
+
+@inner_kernel
+def draw_rates(counts: Counts, sampler: Sampler) -> None:
+    """Draw the click probability of every pair, given its own clicks and the product form as its prior mean."""
+    n, m = counts.shown.shape
+    for i in range(n):
+        for j in range(m):
+            clicked, missed = counts.clicked[i, j], counts.shown[i, j] - counts.clicked[i, j]
+            mean = product_rate(sampler, i, j)
+            sampler.rates[i, j] = beta(sampler.stream, clicked + PAIR_PRIOR * mean, missed + PAIR_PRIOR * (1.0 - mean))
+
+
+@inner_kernel
+def product_rate(sampler: Sampler, i: int, j: int) -> float:
+    """Return the click probability of a pair in product form."""
+    return min(max(sampler.attraction[i] * sampler.examination[j], EDGE), 1.0 - EDGE)

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,9 +14,20 @@ from numpy.typing import ArrayLike, NDArray
 from ..core import Decision, Ledger, Shape, check_shape, decide, is_compiled, learn
 from ..worlds import examination_of
 
-__all__ = ["CompiledPolicy", "Policy", "checked_feedback", "configured_for", "told"]
+__all__ = ["CompiledPolicy", "Mixture", "Policy", "checked_feedback", "configured_for", "told"]
 
 P = TypeVar("P")
+
+
+class Mixture(NamedTuple):
+    """The share of the first learner, and the marginals of the second minus those of the first (n_items, n_positions).
+
+    ``limit`` is the largest weight of a placement in the comparison.
+    """
+
+    share: float
+    tilt: NDArray[np.float64]
+    limit: float
 
 
 class Policy(ABC):
@@ -69,6 +80,18 @@ class Policy(ABC):
         leading = getattr(state, "leading", None)
         return None if leading is None else leading.marginals
 
+    def sample_rankings(self, state: Any, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return several rankings (count, n_positions) to choose from at random: so many decisions from one state.
+
+        The service draws from such a mixture, because it knows the marginals of it. A policy whose decisions from one
+        state are much alike, because they continue the same Markov chain, may return rankings that differ more.
+        """
+        return np.array([self.decide(state, rng).ranking for _ in range(count)])
+
+    def mixture(self, state: Any) -> Mixture | None:
+        """Return the two learners that the policy mixes and compares in the service; None if it does not."""
+        return None
+
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Policy:
         """Return the policy for a subset: item ``items[i]`` becomes item i, position ``positions[j]`` position j.
 
@@ -76,11 +99,16 @@ class Policy(ABC):
         """
         return self
 
+    @property
+    def needs_blocks(self) -> bool:
+        """Whether ``resumed`` needs the blocks of a ledger, because the policy forgets old events."""
+        return False
+
     def resumed(self, ledger: Ledger) -> Any:
         """Return the state after the events that the ledger sums up; raises ValueError if sums are not sufficient.
 
-        A policy implements this if its state does not depend on the order of events. Feedback may then be summed in
-        any order and in any process, and the state is computed from the sums.
+        A policy implements this if its state does not depend on the order of events, or on their times only. Feedback
+        may then be summed in any order and in any process, and the state is computed from the sums.
         """
         raise ValueError(f"the state of {self.label} depends on the order of events and cannot be computed from sums")
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
+from .parts.change_detector import ChangeDetector, detect_change
 from .parts.counts import Counts, lacking_list, record
 from .parts.placement import PlacementWork, make_placement_work, place_best
-from .parts.settings import Forgetting, number
+from .parts.settings import Detecting, number
 
 __all__ = ["CombUcb"]
 
@@ -23,12 +24,13 @@ class State(NamedTuple):
     shape: Shape
     width: float
     counts: Counts
+    detector: ChangeDetector
     bounds: Floats  # (n_items, n_positions) work
     placement: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombUcb(Forgetting):
+class CombUcb(Detecting):
     r"""Shows the list with the largest sum of Hoeffding's upper bounds on the click probabilities of its pairs.
 
     Every pair is an arm of its own: its average of clicks plus a bonus that shrinks every time it is shown. The list
@@ -55,6 +57,8 @@ class CombUcb(Forgetting):
         Number of most recent rounds to remember; None for all.
     discount
         A round that is s rounds ago has the weight discount to the power s.
+    detect
+        Whether to forget everything before a detected change; see ``parts/change_detector.py``.
 
     Examples
     --------
@@ -83,7 +87,14 @@ class CombUcb(Forgetting):
         number(self, "width", above=0.0)
 
     def start(self, shape: Shape) -> State:
-        return State(shape, float(self.width), self.counts(shape), np.zeros(shape), make_placement_work(*shape))
+        return State(
+            shape=shape,
+            width=float(self.width),
+            counts=self.counts(shape),
+            detector=self.detector(shape),
+            bounds=np.zeros(shape),
+            placement=make_placement_work(*shape),
+        )
 
     def resumed(self, ledger: Ledger) -> State:
         """Return the state after the events that the ledger sums up."""
@@ -111,3 +122,4 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
+    detect_change(state.detector, state.counts, ranking, clicks)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
+from ..core import Ledger, Shape, decides, learns
 from ..geometry.assignment import assign
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.epochs import Epochs, new_epoch
@@ -112,6 +112,13 @@ class Ftpl(Restarting):
             potential=np.zeros(m),
             links=np.zeros((3, n), np.int64),
         )
+
+    def resumed(self, ledger: Ledger) -> State:
+        """Return the state after the events of the ledger, whose losses were weighted with known probabilities."""
+        state: State = self.init(*ledger.loss.shape)
+        self.advance_epochs(state.epochs, ledger.rounds)
+        state.loss[:] = ledger.loss
+        return state
 
 
 @decides(State)

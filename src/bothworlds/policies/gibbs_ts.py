@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..core import Shape, decides, learns
-from ..kernels import Floats, Ints, inner_kernel
+from ..core import Ledger, Shape, decides, learns
+from ..kernels import Floats, Ints, inner_kernel, kernel
+from ..statistics.rank_one.newton import make_workspace, newton
+from .parts.change_detector import ChangeDetector, detect_change
 from .parts.counts import Counts, record
 from .parts.placement import PlacementWork, make_placement_work, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.samplers import beta, binomial, round_at_random
-from .parts.settings import Forgetting, number, whole
+from .parts.settings import Detecting, number, whole
 
 __all__ = ["GibbsTs"]
+
+RESUMED_SWEEPS = 20  # of a chain that starts at the maximum-likelihood fit
+FIT_PRIOR = 0.1  # pseudo-clicks, in twice as many pseudo-impressions, of that fit
+EDGE = 0.001  # the chain starts this far from 0 and 1
 
 
 class State(NamedTuple):
@@ -26,6 +34,7 @@ class State(NamedTuple):
     early_sweeps: int  # in each of the first rounds
     early: int  # number of first rounds
     counts: Counts
+    detector: ChangeDetector
     attraction: Floats  # (n_items,) state of the Markov chain
     examination: Floats  # (n_positions,) state of the Markov chain
     stream: Stream
@@ -36,7 +45,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GibbsTs(Forgetting):
+class GibbsTs(Detecting):
     r"""Shows the best list for an attraction and an examination that are drawn from their joint posterior.
 
     Users click on what they examine and find attractive; a missing click does not say which of the two was missing. A
@@ -72,6 +81,8 @@ class GibbsTs(Forgetting):
         Number of most recent rounds to remember; None for all.
     discount
         A round that is s rounds ago has the weight discount to the power s.
+    detect
+        Whether to forget everything before a detected change; see ``parts/change_detector.py``.
 
     Examples
     --------
@@ -109,6 +120,7 @@ class GibbsTs(Forgetting):
             early_sweeps=int(self.early_sweeps),
             early=int(self.early),
             counts=self.counts(shape),
+            detector=self.detector(shape),
             attraction=np.full(n, 0.5),
             examination=np.full(m, 0.5),
             stream=make_stream(n, m),
@@ -118,13 +130,32 @@ class GibbsTs(Forgetting):
             placement=make_placement_work(n, m),
         )
 
+    def resumed(self, ledger: Ledger) -> State:
+        """Return a state with the counts of the ledger, and a chain that depends on these counts alone.
+
+        The chain starts at the maximum-likelihood fit, where the posterior is, and runs for ``RESUMED_SWEEPS`` sweeps
+        with a random stream that is seeded by the counts. A chain that starts elsewhere needs the more sweeps, the
+        larger the counts.
+        """
+        state: State = self.state_from_counts(ledger)
+        counts = state.counts
+        if ledger.rounds:
+            state = state._replace(stream=stream_of_counts(counts))
+            start_at_fit(counts, state.attraction, state.examination)
+            run_chain(state, state.stream, state.attraction, state.examination, RESUMED_SWEEPS)
+        return state
+
+    def sample_rankings(self, state: State, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return the best lists for ``count`` samples of one chain, with the sweeps of a round between them."""
+        rankings = np.zeros((count, state.shape.n_positions), np.int64)
+        continue_chain(state, rng, rankings)
+        return rankings
+
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    for i in range(state.items.size):
-        state.items[i] = state.attraction[i]
+    copy_chain(state)
     for j in range(ranking.size):
-        state.positions[j] = state.examination[j]
         propensity[j] = math.nan
     run_sweeps(state, rng, state.items, state.positions)
     place_in_order(state.items, state.positions, rng, ranking, state.placement)
@@ -133,16 +164,55 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
+    detect_change(state.detector, state.counts, ranking, clicks)
     absorb(state.stream, ranking)
     run_sweeps(state, state.stream, state.attraction, state.examination)
+
+
+def stream_of_counts(counts: Counts) -> Stream:
+    """Return a random stream that is seeded by the counts."""
+    digest = blake2b(counts.shown.tobytes() + counts.clicked.tobytes(), digest_size=16).digest()
+    return make_stream(*counts.shown.shape, int.from_bytes(digest, "big"))
+
+
+def start_at_fit(counts: Counts, attraction: Floats, examination: Floats) -> None:
+    """Set a chain to the maximum-likelihood fit of the counts."""
+    work = make_workspace(*counts.shown.shape)
+    newton(counts.shown, counts.clicked, FIT_PRIOR, False, False, 1e-10, work)
+    for chain, logarithm in ((attraction, work.a), (examination, work.b)):
+        chain[:] = np.where(np.isfinite(logarithm), np.clip(np.exp(logarithm), EDGE, 1.0 - EDGE), 0.5)
+
+
+@inner_kernel
+def copy_chain(state: State) -> None:
+    """Copy the chain to the work arrays, where a decision continues it."""
+    for i in range(state.items.size):
+        state.items[i] = state.attraction[i]
+    for j in range(state.positions.size):
+        state.positions[j] = state.examination[j]
+
+
+@kernel
+def continue_chain(state: State, rng: np.random.Generator, rankings: Ints) -> None:
+    """Fill in the best list after each of several rounds of sweeps; the chain of the state is not changed."""
+    copy_chain(state)
+    for k in range(rankings.shape[0]):
+        run_sweeps(state, rng, state.items, state.positions)
+        place_in_order(state.items, state.positions, rng, rankings[k], state.placement)
+
+
+@kernel
+def run_chain(state: State, source: Any, attraction: Floats, examination: Floats, sweeps: int) -> None:
+    """Run a number of sweeps."""
+    for _ in range(sweeps):
+        sweep(state.counts, state.prior, source, attraction, examination, state.sums)
 
 
 @inner_kernel
 def run_sweeps(state: State, source: Any, attraction: Floats, examination: Floats) -> None:
     """Run the sweeps of one round."""
     early = state.counts.rounds[0] < state.early
-    for _ in range(state.early_sweeps if early else state.sweeps):
-        sweep(state.counts, state.prior, source, attraction, examination, state.sums)
+    run_chain(state, source, attraction, examination, state.early_sweeps if early else state.sweeps)
 
 
 @inner_kernel

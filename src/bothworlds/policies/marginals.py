@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from ..kernels import Floats
+from ..kernels import Floats, Ints
 
-__all__ = ["counted_marginals", "entropy_of", "known_marginals"]
+__all__ = ["counted_marginals", "entropy_of", "frequencies", "known_marginals"]
 
 
 def known_marginals(policy: Any, state: Any) -> Floats | None:
@@ -27,10 +28,20 @@ def counted_marginals(
     policy: Any, state: Any, shape: tuple[int, int], decisions: int, rng: np.random.Generator
 ) -> Floats:
     """Return estimated marginals (n_items, n_positions): the frequencies in that many decisions from one state."""
-    counts, positions = np.zeros(shape), np.arange(shape[1])
-    for _ in range(decisions):
-        counts[policy.decide(state, rng).ranking, positions] += 1.0
-    return counts / decisions
+    return frequencies((policy.decide(state, rng).ranking for _ in range(decisions)), shape)
+
+
+def frequencies(rankings: Iterable[Ints], shape: tuple[int, int]) -> Floats:
+    """Return how often each item is at each position (n_items, n_positions), as a share of the rankings.
+
+    >>> frequencies([np.array([0, 1]), np.array([2, 1])], (3, 2)).tolist()
+    [[0.5, 0.0], [0.0, 1.0], [0.5, 0.0]]
+    """
+    counts, positions, number = np.zeros(shape), np.arange(shape[1]), 0
+    for ranking in rankings:
+        counts[ranking, positions] += 1.0
+        number += 1
+    return counts / number
 
 
 def entropy_of(marginals: Floats) -> float:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
+from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.counts import Counts, lacking_list, record
 from .parts.epochs import Epochs
-from .parts.position_based import ExaminationFit, FittedExamination, RankWork, make_rank_work, refit
+from .parts.position_based import ExaminationFit, FittedExamination, RankWork, fit_examination, make_rank_work, refit
 from .pbm_pie import PieSettings, explore_last, forget_at_restart
 
 __all__ = ["PbmPieMle"]
@@ -94,6 +94,14 @@ class PbmPieMle(FittedExamination, PieSettings):
             fitted=self.fitted(shape),
             rank=make_rank_work(shape.n_items),
         )
+
+    def resumed(self, ledger: Ledger) -> State:
+        """Return the state after the events that the ledger sums up, with examination fitted to all of them."""
+        state: State = self.state_from_counts(ledger)
+        self.advance_epochs(state.epochs, ledger.rounds)
+        if ledger.rounds:
+            fit_examination(state.counts, state.fitted)
+        return state
 
 
 @decides(State)

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
+from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
+from .parts.change_detector import ChangeDetector, detect_change
 from .parts.counts import Counts, lacking_list, record
-from .parts.position_based import ExaminationFit, FittedExamination, RankWork, make_rank_work, refit
-from .parts.settings import number
+from .parts.position_based import ExaminationFit, FittedExamination, RankWork, fit_examination, make_rank_work, refit
+from .parts.settings import Detecting, number
 from .pbm_ucb import rank_by_upper_bounds
 
 __all__ = ["PbmUcbMle"]
@@ -22,12 +23,13 @@ class State(NamedTuple):
     shape: Shape
     epsilon: float
     counts: Counts
+    detector: ChangeDetector
     fitted: ExaminationFit
     rank: RankWork
 
 
 @dataclass(frozen=True)
-class PbmUcbMle(FittedExamination):
+class PbmUcbMle(FittedExamination, Detecting):
     r"""Ranks items by an upper confidence bound on their attraction, and fits examination to its own clicks.
 
     It is PBM-UCB with the maximum-likelihood examination in place of the true one, fitted together with attraction
@@ -58,6 +60,8 @@ class PbmUcbMle(FittedExamination):
         Pseudo-clicks, in twice as many pseudo-impressions, in every pair that was shown, for the fit only.
     window, discount
         Number of most recent rounds to remember, or a factor by which older rounds are discounted in every round.
+    detect
+        Whether to forget everything before a detected change; see ``parts/change_detector.py``.
 
     Examples
     --------
@@ -82,7 +86,21 @@ class PbmUcbMle(FittedExamination):
         number(self, "epsilon", above=0.0, closed="[")
 
     def start(self, shape: Shape) -> State:
-        return State(shape, float(self.epsilon), self.counts(shape), self.fitted(shape), make_rank_work(shape.n_items))
+        return State(
+            shape=shape,
+            epsilon=float(self.epsilon),
+            counts=self.counts(shape),
+            detector=self.detector(shape),
+            fitted=self.fitted(shape),
+            rank=make_rank_work(shape.n_items),
+        )
+
+    def resumed(self, ledger: Ledger) -> State:
+        """Return the state after the events that the ledger sums up, with examination fitted to all of them."""
+        state: State = self.state_from_counts(ledger)
+        if ledger.rounds:
+            fit_examination(state.counts, state.fitted)
+        return state
 
 
 @decides(State)
@@ -100,4 +118,5 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
+    detect_change(state.detector, state.counts, ranking, clicks)
     refit(state.counts, state.fitted)

@@ -74,4 +74,7 @@ def with_current_fields(saved: Mapping[str, NDArray[Any]], fresh: Mapping[str, A
                     current[new] = entry.reshape(np.shape(fresh[new]) if new in fresh else np.shape(entry) or (1,))
         else:
             current[_RENAMED.get(path, path)] = value
+    if "detector.blocks" not in current and np.size(fresh.get("detector.blocks", 0)) == 0:
+        # Saved before there was a setting ``detect``, or without it: the detector has seen nothing.
+        current |= {path: np.asarray(value) for path, value in fresh.items() if path.startswith("detector.")}
     return current

@@ -90,6 +90,10 @@ class EngineProtocol(Protocol):
         """Changes settings; all others stay as they are."""
         ...
 
+    async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
+        """Starts the comparison of learner and holdout again, with the guard not active; nothing learned is changed."""
+        ...
+
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Adds an item, or makes a paused or removed one active again."""
         ...

@@ -18,12 +18,17 @@ import msgspec
 
 __all__ = [
     "ALL_ELIGIBLE",
+    "BOUNDARIES",
+    "CHANGE",
+    "CHANGE_DETECTED",
+    "COMPARISON",
     "LOSS_UNIT",
     "MAX_ITEMS_EVER",
     "MIN_PROPENSITY",
     "NAME_LENGTH",
     "REQUEST_LENGTH",
     "RESET",
+    "WAKE",
     "Adjustment",
     "Arm",
     "Cell",
@@ -34,6 +39,7 @@ __all__ = [
     "Invalid",
     "Item",
     "NotEnough",
+    "RemovedBlock",
     "Segment",
     "ServiceError",
     "Status",
@@ -56,6 +62,11 @@ __all__ = [
 
 LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
 MAX_ITEMS_EVER = 20_000  # items of a surface, including removed ones, whose counters are kept
+CHANGE = "change"  # the number of a segment with the second of the last change that was detected
+CHANGE_DETECTED = "change detected"  # the action in the audit log
+COMPARISON = "comparison"  # the number with the second since which two learners are compared
+WAKE = "wake"  # the number of rounds until which the leader plays alone; 0: it does not
+BOUNDARIES = (CHANGE, COMPARISON)  # numbers of a segment at which blocks of time are not merged
 RESET = "reset"  # the reason of an adjustment that sets counters back to zero
 MIN_PROPENSITY = 2.0**-32  # smaller propensities get the weight of this one
 NAME_LENGTH, REQUEST_LENGTH = 128, 256  # characters
@@ -88,6 +99,9 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     floor: float = 0.005  # share of uniform lists in every decision; bounds the weight of a single click
     holdout: float = 0.0  # share of requests that get the baseline order
     baseline: tuple[str, ...] = ()  # the page's own order; if empty, the order in which items were added
+    guard: bool = True  # serve the baseline order if the learner is shown to be worse
+    guard_after: int = 2000  # pages of the learner before the guard starts to compare
+    guard_margin: float = 0.0  # clicks per page by which the learner may be worse
     minimum_exposure: float = 0.0  # minimum share of pages that show each active item
     attribution_seconds: float = 1800.0  # how long clicks are accepted; after that, a slot without a click is a loss
     late_seconds: float = 86400.0  # how long after that a click is still accepted, by subtracting its loss
@@ -115,6 +129,19 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Item, ...]
     created_at: int
     changed_at: int
+    comparison_restarted_at: int | None = None
+    guarded_since: int | None = None  # since when the guard serves the baseline order
+
+    @property
+    def compared_since(self) -> int:
+        """When the comparison of learner and holdout started."""
+        return self.created_at if self.comparison_restarted_at is None else self.comparison_restarted_at
+
+    @property
+    def share(self) -> float:
+        """The share of requests that get the baseline order: with an active guard, all but the exploration share."""
+        holdout = self.settings.holdout
+        return holdout if self.guarded_since is None else 1.0 - (1.0 - holdout) * self.settings.floor
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +196,9 @@ class Event(msgspec.Struct, kw_only=True):
     late: int = 0  # mask of clicks that came after the deadline
     pinned: int = 0  # mask of the slots whose item the request pinned
     eligibility: Eligibility = ALL_ELIGIBLE
+    # Of a policy that mixes two learners: the share w of the leader, then for every slot (s - x) / p, where s and x are
+    # the probabilities of its item under the two learners.
+    mixture: tuple[float, ...] = ()
 
 
 def pinned_mask(pinned: int | None, arm: Arm, slots: int, learn: int) -> int:
@@ -193,7 +223,11 @@ class Cell(msgspec.Struct, frozen=True, order=True):
 
 
 class Increments(msgspec.Struct, frozen=True, kw_only=True):
-    """An increment of a segment: of its cells, and losses observed at slots, which are spread over absent items."""
+    """An increment of a segment: of its cells, and losses observed at slots, which are spread over absent items.
+
+    ``at`` is when the decision was made; it chooses the block of time that the increment is added to. For an
+    adjustment, that is the time of the adjustment.
+    """
 
     surface_id: int
     segment: str
@@ -201,15 +235,31 @@ class Increments(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[Cell, ...]
     observed: tuple[tuple[int, int], ...] = ()  # slot, loss
     eligibility: Eligibility = ALL_ELIGIBLE
+    at: int = 0
+    mixture: tuple[int, int, int] = (0, 0, 0)  # spread, difference and variance; see ``settlement.mixture_sums``
+
+
+class RemovedBlock(msgspec.Struct, frozen=True, array_like=True):
+    """What a reset removed from the events that were decided in the seconds from ``start`` to before ``until``."""
+
+    start: int
+    until: int
+    rounds: int
+    cells: bytes  # encoded by ``time_blocks.encode_cells``
+    mixture: tuple[int, int, int] = (0, 0, 0)
 
 
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
-    """An increment that does not come from an event: a median start, a warm start, a reset."""
+    """An increment that does not come from an event: a median start, a warm start, a reset.
+
+    ``removed`` are the blocks of time that a reset has removed; the store fills it in.
+    """
 
     increments: Increments
     at: int
     actor: str
     reason: str
+    removed: tuple[RemovedBlock, ...] = ()
 
 
 class VerifiedFeedback(msgspec.Struct, kw_only=True):

@@ -27,6 +27,7 @@ __all__ = [
     "FeedbackBatch",
     "FeedbackEvent",
     "FeedbackResults",
+    "Guard",
     "Headline",
     "Health",
     "Imported",
@@ -49,6 +50,7 @@ __all__ = [
     "Reset",
     "Role",
     "Rotation",
+    "SampleRatio",
     "SegmentView",
     "Segments",
     "SeriesPoint",
@@ -295,7 +297,8 @@ class StateView(TypedDict):
     """The counters of a segment, and the probabilities that are served.
 
     Loss is the sum of (1 - click) / p over events that showed the item at the slot, and of 1 - click over events in
-    which the item could not be shown. Only differences within a slot matter.
+    which the item could not be shown. Only differences within a slot matter. ``changed_at`` is since when visitors
+    click differently, if the policy detects changes and has found one; it forgets everything before.
     """
 
     surface: Name
@@ -311,6 +314,7 @@ class StateView(TypedDict):
     policy_age_seconds: float
     entropy: float
     revision: int
+    changed_at: str | None
 
 
 # Reports
@@ -325,19 +329,63 @@ class Pages(TypedDict):
 
 
 class Uplift(TypedDict):
-    """Learner against holdout: 0.041 means 4.1% more clicks per page. Reliable only if ``enough``."""
+    """Learner against holdout since ``since``: 0.041 means 4.1% more clicks per page. Reliable only if ``enough``.
+
+    ``low`` and ``high`` are a confidence sequence: they hold at all times at once, however often they are read.
+    """
 
     relative: float | None
     low: float | None
     high: float | None
     enough: bool
     needed_pages: int  # holdout pages that a comparison needs
+    since: Milliseconds
+
+
+class ArmFeedback(TypedDict):
+    """Pages of an arm whose attribution window has ended, and those of them whose final feedback arrived in time."""
+
+    pages: int
+    answered: int
+
+
+class SampleRatio(TypedDict):
+    """Whether pages and feedback of both arms come in the proportion of their shares.
+
+    ``evidence`` starts at 1; beyond 1,000 there is an ``alarm``, which stays until the comparison is restarted. While
+    it lasts, no uplift is reported. The counts are those since the share was last changed.
+    """
+
+    alarm: bool
+    evidence: float
+    alarm_at: Milliseconds | None
+    share: float  # of the holdout
+    learner: ArmFeedback
+    holdout: ArmFeedback
+
+
+class Guard(TypedDict):
+    """Whether the guard serves the baseline order, because the learner was shown to get fewer clicks.
+
+    ``low`` and ``high`` are a confidence sequence for clicks per page of the learner minus those of the holdout, since
+    ``compared_since``; null before that. The guard becomes active when ``high`` is below minus ``guard_margin``.
+    """
+
+    enabled: bool
+    active: bool
+    active_since: Milliseconds | None
+    compared_since: Milliseconds | None
+    low: float | None
+    high: float | None
 
 
 class RecentWindow(TypedDict):
-    """What the surface earns now: both arms in the longest recent window that has at most half of the pages."""
+    """What the surface earns now: both arms in the longest recent window that has at most half of the pages.
 
-    window_seconds: int  # before ``since`` was rounded down to a whole minute
+    It starts at a time chosen in advance, such as midnight, and has a confidence sequence of its own.
+    """
+
+    window_seconds: int
     since: Milliseconds
     until: Milliseconds
     headline: Pages
@@ -352,6 +400,8 @@ class Headline(TypedDict):
     clicks_per_page: float | None
     uplift: Uplift | None  # None without a holdout
     recent: RecentWindow
+    sample_ratio: SampleRatio | None
+    guard_since: Milliseconds | None  # since when the guard serves the baseline order
     rounds: int  # these three as in ``Learning``
     exploration: float | None
     settled: bool
@@ -416,7 +466,7 @@ class Learning(TypedDict):
 
 
 class Shift(TypedDict):
-    """Whether click behaviour has changed: clicks per page in the last hour and in the week before."""
+    """Whether click behaviour has changed: clicks per page in the last one to two hours, and in the week before."""
 
     alarm: bool
     recent: float | None
@@ -425,10 +475,19 @@ class Shift(TypedDict):
     note: str
 
 
+class DetectedChange(TypedDict):
+    """A change of visitors that the policy of a segment has detected, and since when they click differently."""
+
+    segment: SegmentName
+    changed_at: Milliseconds
+    detected_at: Milliseconds
+
+
 class ReportView(TypedDict):
     """How a surface performs: learner against holdout, items, learning, and whether click behaviour has changed.
 
-    It covers one segment, or all of them together if ``segment`` is null.
+    It covers one segment, or all of them together if ``segment`` is null. ``uplift`` is since the comparison
+    started, ``recent`` since a time chosen in advance; all other figures are those of the requested range.
     """
 
     surface: Name
@@ -439,12 +498,15 @@ class ReportView(TypedDict):
     holdout: Pages | None
     uplift: Uplift | None
     recent: RecentWindow
+    sample_ratio: SampleRatio | None  # None without a holdout
+    guard: Guard | None  # None without a holdout
     items: list[ItemLine]
     series: list[SeriesPoint]
     marginals: Marginals
     marginals_history: list[MarginalsThen]
     learning: Learning
     shift: Shift
+    changes: list[DetectedChange]
     warnings: list[str]
     segments: list[SegmentName]
 
@@ -513,7 +575,10 @@ class EngineHealth(TypedDict):
     solver_ms: NotRequired[float | None]
     last_error: NotRequired[str | None]
     open_events: NotRequired[int]
+    changes_detected: NotRequired[int]
     policy_age_seconds: NotRequired[float]
+    sample_ratio_alarms: NotRequired[int]
+    guarded_surfaces: NotRequired[int]
 
 
 class Health(Struct, frozen=True):

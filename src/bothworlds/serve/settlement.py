@@ -23,6 +23,7 @@ __all__ = [
     "apply_feedback",
     "cells_of",
     "increments_of",
+    "mixture_sums",
     "observed_losses",
     "same_list",
     "settle_at_deadline",
@@ -104,6 +105,8 @@ def increments_of(event: Event) -> Increments:
         cells=cells,
         observed=tuple(observed_losses(event)),
         eligibility=event.eligibility,
+        at=event.created_at,
+        mixture=mixture_sums(event),
     )
 
 
@@ -124,6 +127,30 @@ def observed_losses(event: Event) -> Iterator[tuple[int, int]]:
         for slot in range(len(event.items)):
             if event.learn >> slot & 1 and not event.clicks >> slot & 1:
                 yield slot, LOSS_UNIT
+
+
+def mixture_sums(event: Event) -> tuple[int, int, int]:
+    """Returns what an event of two mixed learners adds to their comparison, in units of ``LOSS_UNIT``.
+
+    Of a share w of the leader, and slots with g = (s - x) / p: the spread 4/w - 4; the difference, the sum of
+    g (1/2 - click), whose mean is the loss of s minus that of x; and the variance, the sum of g^2 / 4. All are 0 for
+    other events.
+
+    >>> event = Event(id=b"", surface_id=1, segment="", arm="learner", policy_id="", created_at=0, expires_at=1,
+    ...     late_until=2, items=(4, 7), p=(0.5, 0.25), learn=0b11, clicks=0b10, mixture=(0.5, 1.0, -2.0))
+    >>> [value / LOSS_UNIT for value in mixture_sums(event)]
+    [4.0, 1.5, 1.25]
+    """
+    if not event.mixture or not event.learn:
+        return 0, 0, 0
+    share, *tilts = event.mixture
+    difference = variance = 0
+    for slot, g in enumerate(tilts):
+        if event.learn >> slot & 1:
+            half = round(LOSS_UNIT * g / 2)
+            difference += -half if event.clicks >> slot & 1 else half
+            variance += round(LOSS_UNIT * g * g / 4)
+    return round(LOSS_UNIT * (4.0 / share - 4.0)), difference, variance
 
 
 def spread_loss(eligibility: Eligibility, slot: int, loss: int) -> Iterator[tuple[int, int, int]]:
@@ -156,4 +183,10 @@ def _late_increments(before: Event, after: Event) -> Increments:
         cells=cells,
         observed=observed,
         eligibility=after.eligibility,
+        at=after.created_at,
+        mixture=_difference(mixture_sums(after), mixture_sums(before)),
     )
+
+
+def _difference(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:
+    return one[0] - other[0], one[1] - other[1], one[2] - other[2]

@@ -1,7 +1,8 @@
 """Worlds made from fitted click models, and the JSON file that a fitted model is saved in.
 
 A file holds one model, ``{"positions": ..., "examination": ..., "query": ..., "item": ..., "attraction": ..., ...}``;
-one model per query, ``{"models": {query: model}}``; or only parameters, ``{query: {"attr": ..., "exam": ...}}``.
+one model per query, ``{"models": {query: model}}``; a click model of another kind, with its name under ``"model"``; or
+only parameters, ``{query: {"attr": ..., "exam": ...}}``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import save_text
-from .base import Stochastic
+from .base import Matrix, Stochastic
 
 __all__ = [
     "FORMAT",
@@ -26,15 +27,17 @@ __all__ = [
     "from_parameters",
     "models_in",
     "read_document",
+    "table_of_clicks",
     "warnings_in",
     "write_document",
 ]
 
 FORMAT = "bothworlds position-based model"
+CLICK_MODEL = "bothworlds click model"
 VERSION = 1
 
 
-def from_file(path: str | Path, query: str | None = None) -> Stochastic:
+def from_file(path: str | Path, query: str | None = None) -> Matrix:
     """The users of a fitted model: the ``query`` of a file written by ``bothworlds fit --out``."""
     document = read_document(path)
     try:
@@ -63,11 +66,12 @@ def write_document(document: Mapping[str, Any], path: str | Path) -> Path:
     """Write a model as JSON and return the path. The file is replaced as a whole or, on an error, left unchanged."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_text(path, json.dumps({"format": FORMAT, "version": VERSION, **document}, allow_nan=False) + "\n")
+    kind = CLICK_MODEL if "model" in document else FORMAT
+    save_text(path, json.dumps({"format": kind, "version": VERSION, **document}, allow_nan=False) + "\n")
     return path
 
 
-def from_document(document: Mapping[str, Any], query: str | None = None) -> Stochastic:
+def from_document(document: Mapping[str, Any], query: str | None = None) -> Matrix:
     """The users of one query of a model. Items and positions that were never shown (None) are left out.
 
     >>> model = {"identified": True, "positions": [1, 2], "examination": [1.0, 0.5], "query": ["", "", ""],
@@ -75,6 +79,8 @@ def from_document(document: Mapping[str, Any], query: str | None = None) -> Stoc
     >>> from_document(model)
     <Stochastic 'fitted': 2 items, 2 positions>
     """
+    if document.get("model", "pbm") != "pbm":
+        return table_of_clicks(document, query)
     models = models_in(document)
     if models is not None:
         name = _select_query(list(models), query)
@@ -90,6 +96,52 @@ def from_document(document: Mapping[str, Any], query: str | None = None) -> Stoc
         identified=document.get("identified", True),
         name=document.get("name"),
     )
+
+
+def table_of_clicks(document: Mapping[str, Any], query: str | None = None) -> Matrix:
+    """The users of one query of a click model in which clicks at different positions are independent.
+
+    These are the affine position-based model (``trust``) and the click rates of positions or items. Items and positions
+    with unknown parameters (None) are left out. Raises ValueError for models in which a click depends on other clicks.
+
+    >>> rates = {"model": "item-ctr", "identified": True, "positions": [1], "query": ["", ""], "item": ["a", "b"],
+    ...          "item_parameters": {"rate": {"value": [0.5, 0.2]}}, "shared_parameters": {}}
+    >>> table_of_clicks(rates)
+    <Matrix 'fitted': 2 items, 1 positions>
+    """
+    model = document["model"]
+    if model not in ("trust", "rank-ctr", "item-ctr"):
+        raise ValueError(
+            f"in the click model {model} a click depends on the clicks above it, and a world gives every item a click "
+            "probability at every position, independent of the rest of the list: fit pbm or trust to play in a log"
+        )
+    if not document["identified"]:
+        raise ValueError("the model is not identified, so it does not define a world")
+    chosen = _select_query(list(dict.fromkeys(document["query"])), query)
+    own = np.array([name == chosen for name in document["query"]])
+    m = len(document["positions"])
+
+    def values(kind: str, name: str) -> NDArray[np.float64]:
+        return np.array(document[kind][name]["value"], dtype=np.float64)
+
+    if model == "trust":
+        slope, offset = (values("shared_parameters", name) for name in ("slope", "offset"))
+        table = np.outer(values("item_parameters", "attraction")[own], slope) + offset
+    elif model == "rank-ctr":
+        table = np.tile(values("shared_parameters", "rate"), (int(own.sum()), 1))
+    else:
+        table = np.tile(values("item_parameters", "rate")[own][:, None], (1, m))
+    table = table[~np.isnan(table).all(axis=1)]
+    table = table[:, ~np.isnan(table).any(axis=0)] if table.size else table
+    if table.shape[1] > table.shape[0]:
+        raise ValueError(
+            f"there are {table.shape[0]} items for {table.shape[1]} positions, and a world needs at least one item for "
+            f"each position; fit with --positions {max(table.shape[0], 1)}"
+        )
+    # The fit bounds all probabilities, up to rounding.
+    world = Matrix(np.clip(table, 0.0, 1.0))
+    world.name = f"fitted({chosen})" if chosen else "fitted"
+    return world
 
 
 def from_parameters(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bothworlds.clicks import Counts, fit, read
 from bothworlds.clicks.fitting.intervals import no_intervals
-from bothworlds.clicks.fitting.optimiser import make_workspace
+from bothworlds.clicks.fitting.optimiser import make_fits
 from bothworlds.statistics.rank_one.fit import fit_em, fit_newton
 from tests.clicks.logs import generated
 from tests.reference.position_based import maximum
@@ -185,19 +185,19 @@ def test_a_model_per_query_equals_separate_fits(method):
 @pytest.mark.parametrize("impressions", [1, 30])
 def test_pairs_that_were_never_shown_cost_no_work_and_change_nothing(impressions, monkeypatch):
     counts = generated(1, 400, 20, impressions, seed=6, share=0.15)
-    benches = []
+    fits_made = []
     monkeypatch.setattr(
-        "bothworlds.clicks.fitting.fit.make_workspace",
-        lambda design: benches.append(make_workspace(design)) or benches[-1],
+        "bothworlds.clicks.fitting.rank_one_fit.make_fits",
+        lambda design: fits_made.append(make_fits(design)) or fits_made[-1],
     )
     monkeypatch.setattr(
-        "bothworlds.clicks.fitting.fit.delta_intervals", no_intervals
+        "bothworlds.clicks.fitting.rank_one_fit.delta_intervals", no_intervals
     )  # it would write over the curvature
     model, other = fit(counts), fit_newton(*tables(counts))
     np.testing.assert_allclose(products(model), products(other), rtol=1e-9)
     assert model.identified
     assert model.converged
-    assert 0 < np.count_nonzero(benches[0].curvature) < 1.5 * len(counts)
+    assert 0 < np.count_nonzero(fits_made[0].curvature) < 1.5 * len(counts)
 
 
 def test_threads_change_nothing(monkeypatch):

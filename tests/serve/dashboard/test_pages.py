@@ -136,7 +136,7 @@ def test_no_loss_is_shown_before_the_order_has_settled(path):
     assert "Still learning: 500 pages so far" in page.text
     assert "fewer clicks" not in page.text
     settled = dashboard(path, uplift=BEHIND)  # the same figures, of an order that has settled
-    assert "-20.1% clicks compared with the holdout (95% interval -25.0% to -15.0%) in the last hour" in settled.text
+    assert "-20.1% clicks compared with the holdout (95% interval -25.0% to -15.0%) since 21:13 UTC" in settled.text
     assert "Still learning" not in settled.text
 
 
@@ -146,13 +146,28 @@ def test_a_gain_is_shown_before_the_order_has_settled(path):
     assert "Still learning; already +20.5% clicks compared with the holdout" in page.text
 
 
-def test_the_uplift_now_is_shown_beside_that_of_the_whole_range():
+def test_the_recent_uplift_is_shown_beside_that_from_the_start():
     page = dashboard(uplift=BEHIND, recent=report_of(surface_of())["recent"])
-    assert "+20.5% clicks compared with the holdout (95% interval 17.0% to 24.0%) in the last hour" in page.text
-    for label in ("Now (the last hour)", "The last 24 hours, including the exploration at the start"):
+    assert "+20.5% clicks compared with the holdout (95% interval 17.0% to 24.0%) since 21:13 UTC" in page.text
+    for label in ("Recently, since 21:13 UTC", "From the start, since 3 Nov 08:26 UTC"):
         assert label in page.text
     assert "-20.1% clicks compared with the holdout (95% interval -25.0% to -15.0%)" in page.text
     assert "fewer clicks" not in page.text
+
+
+@pytest.mark.parametrize("path", ["/", "/surfaces/home"])
+def test_a_sample_ratio_mismatch_replaces_the_uplift(path):
+    ratio = report_of(surface_of())["sample_ratio"] | {"alarm": True, "evidence": 1e6, "alarm_at": NOW}
+    page = dashboard(path, sample_ratio=ratio)
+    assert "The figures cannot be trusted" in page.text
+    assert "compared with the holdout" not in page.text
+
+
+@pytest.mark.parametrize("path", ["/", "/surfaces/home"])
+def test_an_active_guard_is_the_first_sentence(path):
+    guard = report_of(surface_of())["guard"] | {"active": True, "active_since": NOW - 60 * 60_000}
+    page = dashboard(path, guard=guard)
+    assert "The guard shows the page's own order since 21:13 UTC" in page.text
 
 
 def test_a_loss_that_exploration_explains_is_not_blamed_on_the_learned_order():
@@ -196,6 +211,16 @@ def test_the_heat_table_has_a_row_per_item_and_a_column_per_slot():
 def test_there_are_charts_for_wide_and_narrow_screens_and_one_per_slot():
     kinds = [drawing.get("class") for drawing in drawings(dashboard().source)]
     assert kinds == ["rates", "rates", "strip", "strip", "strip", "strip"]
+
+
+def test_a_detected_change_is_told_in_words_and_marked_on_the_time_axis():
+    at = NOW - 30 * 60_000
+    page = dashboard(changes=[{"segment": "", "changed_at": at, "detected_at": at + 120_000}])
+    assert "Visitors click differently since" in page.text
+    assert "This was detected 2 min later" in page.text
+    assert page.source.count('class="change"') == 3  # a paragraph, and a line in the wide and in the narrow chart
+    assert "detected change of visitors" in page.text
+    assert "click differently" not in dashboard().text
 
 
 def test_a_shift_and_warnings_are_shown_as_alerts():

@@ -89,3 +89,16 @@ def test_a_long_history_is_thinned_and_the_latest_kept():
     assert len(rects) <= 90
     latest = max(float(rect.get("fill-opacity")) for rect in rects)
     assert math.isclose(latest, round(history[-1]["x"][0][0], 3))
+
+
+def test_a_detected_change_is_a_line_at_its_time():
+    series = [{"at": at * 60_000, "arm": "learner", "pages": 10, "clicks": 4} for at in range(11)]
+    change = {"segment": "", "changed_at": 300_000, "detected_at": 420_000}
+    outside = change | {"changed_at": 10**9}
+    drawn = str(svg.rate_chart(series, 720, 260, [change, outside]))
+    assert drawn.count('class="change"') == 1
+    x = svg.Axes(720, 260, 0, 600_000, 1.0).x(300_000)
+    assert f'x1="{x}" x2="{x}"' in drawn
+    assert "click differently since" in drawn
+    assert "1 detected change of visitors" in drawn
+    assert "change" not in str(svg.rate_chart(series, 720, 260))

@@ -17,6 +17,7 @@ import pytest
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.model import LOSS_UNIT
 from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.schemas import FeedbackEvent
 
 from ..fakes import FakeStore
 from ..running import answer, eventually, refreshed, running
@@ -41,19 +42,22 @@ async def open_shop(engine: Engine, **settings: Any) -> None:
 async def visitors(
     engine: Engine, pages: int, restriction: Restriction, *, seed: int = 1, name: str = "v"
 ) -> dict[str, int]:
-    """Simulates visitors; returns how often each item was shown on pages without restrictions."""
+    """Simulates visitors, with a new policy after every hundred; returns how often each item was shown on pages
+    without restrictions.
+    """
     rng = np.random.default_rng(seed)
     shown = dict.fromkeys(RATES, 0)
-    for k in range(pages):
-        restricted = restriction(k)
-        ranked = await engine.rank("home", f"{name}{k}", **restricted)
-        clicks = [s.slot for s in ranked.slots if rng.random() < RATES[s.item] * EXAMINED[s.slot]]
-        await answer(engine, ranked, clicks)
-        for slot in ranked.slots:
-            shown[slot.item] += not restricted
-        if k % 100 == 99:
-            await refreshed(engine)
-    await refreshed(engine)
+    for first in range(0, pages, 100):
+        feedback = []
+        for k in range(first, min(first + 100, pages)):
+            restricted = restriction(k)
+            ranked = await engine.rank("home", f"{name}{k}", **restricted)
+            clicks = [s.slot for s in ranked.slots if rng.random() < RATES[s.item] * EXAMINED[s.slot]]
+            feedback.append(FeedbackEvent(ranked.event_id, ranked.token, clicks, True))
+            for slot in ranked.slots:
+                shown[slot.item] += not restricted
+        await engine.feedback(feedback)
+        await refreshed(engine)
     return shown
 
 

@@ -50,7 +50,7 @@ def segment(losses, name=""):
         ({"colour": "red"}, "/colour", "colour"),
         ({"policy": "nobody"}, "/policy", "nobody"),
         ({"policy": "toprank"}, "/policy", "depends on the order of events"),
-        ({"policy": "gibbs-ts"}, "/policy", "depends on the order of events"),
+        ({"policy": "tsallis-rv"}, "/policy", "depends on the order of events"),
         ({"policy_settings": {"restart": 100}}, "/policy_settings", "depends on the order"),
         ({"policy_settings": {"rate": -1}}, "/policy_settings", "rate must be"),
         ({"policy": "fixed", "policy_settings": {"ranking": [0, 10**13]}}, "/policy_settings", "that many items$"),
@@ -58,7 +58,7 @@ def segment(losses, name=""):
         (
             {"policy": "pbm-ucb"},
             "/policy",
-            "needs examination.*; the service can use comb-ts, comb-ucb, fixed",
+            "needs examination.*; the service can use all-weather, comb-ts, comb-ucb, fixed",
         ),
         ({"policy": "pbm-ucb", "policy_settings": {"examination": [1.0]}}, "/policy_settings", "examination"),
     ],

@@ -172,8 +172,9 @@ def test_stopping_writes_pending_decisions_and_feedback():
 async def test_feedback_beyond_the_backlog_is_refused(engine, store, clock):
     ranked = await engine.rank("home", "r1")
     await written(engine)
-    with store.lock:
-        many = [FeedbackEvent(ranked.event_id, ranked.token, [0], True)] * (writer.BACKLOG - 1)
+    with pytest.MonkeyPatch.context() as patch, store.lock:
+        patch.setattr(writer, "BACKLOG", 100)
+        many = [FeedbackEvent(ranked.event_id, ranked.token, [0], True)] * 99
         first = asyncio.ensure_future(engine.feedback(many))
         await asyncio.sleep(0)
         with pytest.raises(TooMany):

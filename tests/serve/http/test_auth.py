@@ -41,6 +41,14 @@ def test_a_key_authorises_its_roles_only(held, needed, asked, call, store):
     assert asked(needed, key).status_code == (200 if allowed else 403)
 
 
+@pytest.mark.parametrize(("prefix", "status"), [("Bearer ", 200), ("bearer ", 200), ("", 200), ("Basic ", 401)])
+def test_the_name_of_the_scheme_is_case_insensitive(prefix, status, call, store):
+    key = create_key(store, ["admin"], "", 0)
+    call.run(call.service.keyring.load())
+    method, path, body = CALLS["admin"]
+    assert call(method, path, json=body, headers={"authorization": prefix + key}).status_code == status
+
+
 def test_a_store_without_keys_is_open_and_the_first_key_closes_it(asked, call, store):
     assert asked("admin").status_code == 200
     create_key(store, ["read"], "", 0)

@@ -153,9 +153,26 @@ def test_a_conflict_raised_by_the_engine_is_409_or_412(call, engine):
     assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1}, headers=tag).status_code == 412
 
 
-def test_an_unchanged_surface_is_304(call):
+def test_only_one_of_two_requests_creates_a_surface_that_must_not_exist(call, engine):
+    """Both pass the first check; the engine must then be called with a version that no surface has."""
+    put_surface, versions = engine.put_surface, []
+
+    async def after_another_request(name, body, *, actor, if_version=None):
+        versions.append(if_version)
+        await put_surface(name, body, actor="another")
+        return await put_surface(name, body, actor=actor, if_version=if_version)
+
+    engine.put_surface = after_another_request
+    body, absent = {"slots": 1, "items": ["a", "b"]}, {"if-none-match": "*"}
+    assert call("PUT", "/v1/surfaces/new", json=body, headers=absent).status_code == 412
+    assert call("PUT", "/v1/surfaces/other", json=body).status_code == 200
+    assert versions == [0, None]
+
+
+@pytest.mark.parametrize("prefix", ["", "W/"])
+def test_an_unchanged_surface_is_304(call, prefix):
     tag = call("GET", "/v1/surfaces/home").headers["etag"]
-    assert call("GET", "/v1/surfaces/home", headers={"if-none-match": tag}).status_code == 304
+    assert call("GET", "/v1/surfaces/home", headers={"if-none-match": prefix + tag}).status_code == 304
 
 
 def test_items_are_added_paused_resumed_and_removed(call):
@@ -175,6 +192,14 @@ def test_names_may_contain_any_printable_character(call):
     assert answer.json()["slots"][0]["item"] == "x/y"
     assert call("POST", "/v1/surfaces/menu%2Fleft%20%C3%A9/items/x%2Fy/pause").status_code == 200
     assert call("GET", "/v1/surfaces/%FF").status_code == 404
+
+
+def test_the_comparison_is_restarted_at_a_version(call):
+    path = "/v1/surfaces/home/restart-comparison"
+    version = call("GET", "/v1/surfaces/home").json()["version"]
+    assert call("POST", path, headers={"if-match": '"99"'}).status_code == 412
+    assert call("POST", path).json()["version"] == version + 1
+    assert call("POST", "/v1/surfaces/nowhere/restart-comparison").status_code == 404
 
 
 def test_reset_and_warm_start(call):

@@ -1,11 +1,22 @@
-"""The recent window is long enough to compare the arms, and leaves the exploration at the start out."""
+"""The recent window starts at a time chosen in advance, and leaves the exploration at the start out."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE
-from bothworlds.serve.reports.recent_window import WindowRequest, recent_window
+from bothworlds.serve.reports.recent_window import (
+    LENGTHS,
+    LONG_LENGTHS,
+    WindowRequest,
+    recent_window,
+    window_alpha,
+    window_start,
+)
+from bothworlds.serve.reports.strata import ArmHistory
+from bothworlds.serve.reports.uplift import RECENT_ALPHA
+from tests.serve.fake_engine import surface_of
 
 
 class SteadyHistory:
@@ -23,24 +34,46 @@ class SteadyHistory:
             for clicks in [int(minutes * self.clicks)]
         ]
 
+    def audit(self, surface_id, limit, before=None):
+        return []
 
-NOW = 40 * DAY
+
+NOW = 60 * DAY + 7 * HOUR + 20 * MINUTE
+
+
+def window_of(age, clicks, has_holdout=True, now=NOW):
+    surface = msgspec.structs.replace(surface_of(), created_at=now - age)
+    store = SteadyHistory(now - age, 100, clicks)
+    return recent_window(store, ArmHistory(), WindowRequest(surface, "mobile", now, 100 * age // MINUTE, has_holdout))
 
 
 @pytest.mark.parametrize(
     ("age", "clicks", "length"),
-    [(MINUTE, 50, MINUTE), (3 * MINUTE, 50, MINUTE), (11 * MINUTE, 50, 5 * MINUTE), (3 * HOUR, 50, HOUR),
-     (3 * DAY, 50, DAY), (39 * DAY, 50, DAY), (39 * DAY, 0.02, 7 * DAY), (3 * DAY, 0.02, DAY),
-     (39 * DAY, 0.001, 7 * DAY)],
+    [(MINUTE, 50, MINUTE), (3 * MINUTE, 50, MINUTE), (20 * MINUTE, 50, 5 * MINUTE), (5 * HOUR, 50, HOUR),
+     (3 * DAY, 50, DAY), (39 * DAY, 50, DAY), (39 * DAY, 0.001, 7 * DAY), (3 * DAY, 0.001, DAY)],
 )  # fmt: skip
 def test_the_recent_window_is_the_longest_that_has_at_most_half_of_the_pages(age, clicks, length):
-    store = SteadyHistory(NOW - age, 100, clicks)
-    window = recent_window(store, WindowRequest(1, "mobile", NOW, 100 * age // MINUTE, True))
-    assert window.length == length
-    assert window.since == NOW - length
-    assert window.learner.pages == 100 * min(length, age) // MINUTE
+    window = window_of(age, clicks)
+    assert window.since == NOW // length * length - length
+    assert window.learner.pages == 100 * min(NOW - window.since, age) // MINUTE
 
 
-def test_without_a_holdout_the_window_is_never_longer_than_a_day():
-    window = recent_window(SteadyHistory(0, 100, 0.001), WindowRequest(1, None, NOW, 2 * 100 * 40 * 1440, False))
-    assert window.length == DAY
+def test_the_start_of_a_window_does_not_move_with_every_look():
+    looks = [window_of(30 * DAY + minutes * MINUTE, 50, now=NOW + minutes * MINUTE) for minutes in range(0, 2880, 5)]
+    starts = {window.since for window in looks}
+    assert len(starts) == 3
+    assert all(start % DAY == 0 for start in starts)
+
+
+def test_without_a_holdout_the_window_is_never_longer_than_two_days():
+    assert window_of(39 * DAY, 0.001, has_holdout=False).since == NOW // DAY * DAY - DAY
+
+
+def test_the_errors_of_all_windows_together_are_at_most_that_of_recent_windows():
+    created = 5 * DAY + 3 * HOUR + 7 * MINUTE
+    total = sum(
+        window_alpha(length, since, created)
+        for length in (*LENGTHS, *LONG_LENGTHS)
+        for since in range(window_start(length, created), window_start(length, created + 20 * DAY) + 1, length)
+    )
+    assert 0.9 * RECENT_ALPHA < total <= RECENT_ALPHA

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.model import Event, Invalid, Unknown
-from bothworlds.serve.reports.inputs import DAY, ReportRequest, SurfaceState
+from bothworlds.serve.reports.inputs import DAY, HOUR, ReportRequest, SurfaceState
 from bothworlds.serve.reports.item_rates import weighted_rates
 from bothworlds.serve.reports.report import shift
 from bothworlds.serve.reports.uplift import PageTotals, arm_summary, uplift_of
-from tests.serve.fake_engine import surface_of
+from tests.serve.fake_engine import NOW, surface_of
 from tests.serve.running import ITEMS, answer, refreshed, visit, with_engine
 
 KEYS = {
@@ -30,6 +30,7 @@ KEYS = {
         "duplicates",
     },
     "recent": {"window_seconds", "since", "until", "headline", "holdout", "uplift"},
+    "sample_ratio": {"alarm", "evidence", "alarm_at", "share", "learner", "holdout"},
     "shift": {"alarm", "recent", "long_run", "z", "note"},
     "marginals": {"items", "segment", "slots", "x"},
 }
@@ -101,25 +102,18 @@ async def test_the_report_warns_of_a_minimum_exposure_that_has_become_unreachabl
     await engine.patch_surface("home", {"floor": 0.1}, actor="test")
 
 
-def test_intervals_of_the_uplift_cover_the_true_value(rng):
-    covered = 0
-    for _ in range(400):
-        uplift = uplift_of(simulated_pages(rng, 0.55, 4000), simulated_pages(rng, 0.5, 800))
-        assert uplift["enough"]
-        covered += uplift["low"] <= 0.1 <= uplift["high"]
-    assert 366 <= covered <= 394  # 95%, give or take three standard errors
-
-
 def test_a_few_clicks_are_not_enough_for_an_uplift():
-    uplift = uplift_of(PageTotals(400, 40, 40), PageTotals(100, 9, 9))
+    uplift = uplift_of([(PageTotals(400, 40, 40), PageTotals(100, 9, 9))], 0.05, 7)
     assert not uplift["enough"]
-    assert uplift["needed_pages"] > 1000
-    assert uplift_of(PageTotals(), PageTotals()) == {
+    assert uplift["low"] is None
+    assert uplift["needed_pages"] == 334
+    assert uplift_of([], 0.05, 7) == {
         "relative": None,
         "low": None,
         "high": None,
         "enough": False,
         "needed_pages": 1000,
+        "since": 7,
     }
     assert arm_summary(PageTotals(1, 1, 1))["interval"] is None
 
@@ -176,24 +170,52 @@ def test_identical_pages_still_give_an_interval_of_positive_width():
     for pages, most in ((7, 1.0), (1000, 0.01)):
         low, high = arm_summary(PageTotals(pages, pages, pages))["interval"]
         assert low < 1.0 < high < 1.0 + most
-    assert uplift_of(PageTotals(200, 200, 200), PageTotals(200, 200, 200))["low"] < 0.0
+    assert uplift_of([(PageTotals(200, 200, 200), PageTotals(200, 200, 200))], 0.05, 0)["low"] < 0.0
+
+
+class WeekAndHour:
+    """A history with these pages in the week before the recent pages, and recently."""
+
+    def __init__(self, week, recent):
+        self.week, self.recent = week, recent
+
+    def history(self, surface_id, since, until, step):
+        pages = self.week if step > DAY else self.recent
+        row = {"at": since, "segment": "", "arm": "learner", "events": pages.pages, "settled": pages.pages}
+        return [{**row, "clicks": pages.clicks, "squares": pages.squares}]
 
 
 def test_the_shift_alarm_is_raised_when_clicks_per_page_change_and_not_before(rng):
-    class History:
-        def __init__(self, recent):
-            self.weeks = {True: simulated_pages(rng, 0.5, 20_000), False: recent}
+    request = ReportRequest(SurfaceState(surface_of(), [], {}), None, 0, 1, NOW + 10 * DAY)
 
-        def history(self, surface_id, since, until, step):
-            pages = self.weeks[until < 10 * DAY]
-            row = {"at": since, "segment": "", "arm": "learner", "events": pages.pages, "settled": pages.pages}
-            return [{**row, "clicks": pages.clicks, "squares": pages.squares}]
+    def shifted(rate, pages):
+        return shift(WeekAndHour(simulated_pages(rng, 0.5, 20_000), simulated_pages(rng, rate, pages)), request)
 
-    request = ReportRequest(SurfaceState(surface_of(), [], {}), None, 0, 1, 10 * DAY)
-    alarms = [shift(History(simulated_pages(rng, 0.5, 1000)), request)["alarm"] for _ in range(200)]
-    assert not any(alarms)
-    changed = shift(History(simulated_pages(rng, 0.35, 1000)), request)
+    assert not any(shifted(0.5, 1000)["alarm"] for _ in range(200))
+    changed = shifted(0.3, 1000)
     assert changed["alarm"]
     assert changed["z"] < -4
     assert "less" in changed["note"]
-    assert "not enough" in shift(History(simulated_pages(rng, 0.35, 100)), request)["note"]
+    assert "not enough" in shifted(0.35, 100)["note"]
+
+
+def test_the_shift_alarm_is_not_raised_however_often_one_looks(rng):
+    """A week of looks at 250 pages an hour; the broken twin is a fixed threshold of four standard errors."""
+    alarms = {"sequence": 0, "fixed": 0}
+    request = ReportRequest(SurfaceState(surface_of(), [], {}), None, 0, 1, NOW)
+    for _ in range(30):
+        week = simulated_pages(rng, 0.2, 42_000)
+        found = dict.fromkeys(alarms, False)
+        for hour in range(168):
+            at = request._replace(now=NOW + hour * HOUR)
+            pages = rng.binomial(3, 0.2 / 3, (20, 25))
+            clicks, squares = pages.sum(axis=1).cumsum(), (pages**2).sum(axis=1).cumsum()
+            for look in range(7, 20):
+                recent = PageTotals(25 * (look + 1), int(clicks[look]), int(squares[look]))
+                found["sequence"] |= shift(WeekAndHour(week, recent), at)["alarm"]
+                z = (recent.rate - week.rate) / np.sqrt(recent.variance + week.variance)
+                found["fixed"] |= bool(abs(z) > 4.0)
+        for name in alarms:
+            alarms[name] += found[name]
+    assert alarms["sequence"] <= 1
+    assert alarms["fixed"] >= 2

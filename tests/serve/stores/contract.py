@@ -23,6 +23,7 @@ from bothworlds.serve.model import (
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.settlement import increments_of
 from bothworlds.serve.stores.base import Store, VersionConflict
+from bothworlds.serve.time_blocks import merged
 
 from .samples import LATE, NOON, WINDOW, a_surface, an_event, feedback_on
 
@@ -346,6 +347,41 @@ def check_the_revision_grows_with_every_change_and_finds_the_segment(store: Stor
 
 
 @check
+def check_blocks_hold_the_counters_by_the_time_of_the_decision(store: Store) -> None:
+    started(store)
+    events = [an_event(number, created_at=NOON + 2500 * number, late_until=NOON + 10**9) for number in range(1, 9)]
+    reports = [VerifiedFeedback(event=event, clicks=k % 8, final=True) for k, event in enumerate(events)]
+    store.apply_feedback(reports, NOON + 9)
+    late = VerifiedFeedback(event=events[2], clicks=0b111, final=True)
+    store.apply_feedback([late], NOON + 10**6)
+    clicks = [0b111 if k == 2 else k % 8 for k in range(8)]
+    settled = [msgspec.structs.replace(event, clicks=seen) for event, seen in zip(events, clicks, strict=True)]
+    for name in ("", "phone"):
+        for block in store.blocks(1, name).values():
+            assert block.until - block.start == 1
+        ours = [event for event in settled if event.segment == name and event.learn]
+        by_second = {event.created_at // 1000: counted([event]) for event in ours}
+        assert {start for start, _, _ in store.blocks(1, name)} == by_second.keys()
+        for second, expected in by_second.items():
+            parts = [block for block in store.blocks(1, name).values() if block.start == second]
+            sums = merged(0, 1, parts)
+            assert sums.rounds == expected[name][0]
+            assert {(i, j): loss for i, j, loss, _, _ in sums.cells.tolist() if loss} == expected[name][1]
+    assert clean(store)
+
+
+@check
+def check_the_oldest_open_event_is_found(store: Store) -> None:
+    started(store)
+    assert store.oldest_open(1) is None
+    store.save_events([an_event(number) for number in (5, 3, 8)])
+    assert store.oldest_open(1) == NOON + 3
+    assert store.oldest_open(2) is None
+    store.apply_feedback([feedback_on(3)], NOON)
+    assert store.oldest_open(1) == NOON + 5
+
+
+@check
 def check_events_are_listed_by_surface_and_time(store: Store) -> None:
     started(store)
     store.save_surface(a_surface("other"), [], [])
@@ -401,6 +437,18 @@ def check_history_counts_outcomes_by_minute(store: Store) -> None:
     hours = store.history(1, NOON, NOON + 120_000, 3_600_000)
     assert sum(row["events"] for row in hours) == 4
     assert {row["at"] % 3_600_000 for row in hours} == {0}
+
+
+@check
+def check_feedback_is_counted_by_arm(store: Store) -> None:
+    started(store)
+    store.save_events([an_event(n) for n in (7, 8, 9, 14)])
+    store.apply_feedback([feedback_on(8, 0b101), feedback_on(9, 0b1, False), feedback_on(14)], NOON)
+    store.settle_overdue(NOON + WINDOW + 1000, 100)
+    store.import_events([an_event(21, settled_at=NOON, settled_by="import")])
+    assert store.feedback_counts(1, NOON, NOON + 100) == {"learner": (2, 1), "holdout": (2, 1)}
+    assert store.feedback_counts(1, NOON + 9, NOON + 14) == {"learner": (1, 0)}
+    assert store.feedback_counts(2, NOON, NOON + 100) == {}
 
 
 @check

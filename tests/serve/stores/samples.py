@@ -35,6 +35,7 @@ def an_event(number: int, surface_id: int = 1, **changes: object) -> Event:
         "learn": 0 if number % 7 == 0 else chance.randrange(1, 1 << SLOTS),
         "pinned": number % 5,
         "eligibility": ELIGIBILITY[number % len(ELIGIBILITY)],
+        "mixture": () if number % 3 else (chance.uniform(0.02, 1.0), *(chance.uniform(-9, 9) for _ in range(SLOTS))),
     }
     return Event(**(fields | changes))  # type: ignore[arg-type]
 

@@ -128,7 +128,20 @@ class SettlesEverySegment(SqlStore):
         return sum(super(SettlesEverySegment, self).settle_segment(surface_id, s, now, limit) for s in ("", "phone"))
 
 
+class DatesBlocksBySettlement(SqlStore):
+    def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
+        late = [structs.replace(r, event=structs.replace(r.event, created_at=now)) for r in feedback]
+        return super().apply_feedback(late, now)
+
+
+class ForgetsOpenEvents(SqlStore):
+    def oldest_open(self, surface_id: int) -> int | None:
+        return None
+
+
 BROKEN = {
+    DatesBlocksBySettlement: contract.check_blocks_hold_the_counters_by_the_time_of_the_decision,
+    ForgetsOpenEvents: contract.check_the_oldest_open_event_is_found,
     ChargesNobodyForAbsence: contract.check_items_that_could_not_be_shown_are_charged_the_observed_loss,
     AdmitsWithoutALimit: contract.check_segments_are_admitted_up_to_the_limit,
     KeepsRowsOfZeros: contract.check_a_deleted_segment_leaves_nothing_but_its_log,

@@ -7,33 +7,33 @@ from pathlib import Path
 import pytest
 
 from bothworlds.serve.stores.factory import open_store
-from tests.serve import kills
+from tests.serve import kill_store_writer
 from tests.serve.postgres_server import PostgresServer
 
 
 @pytest.mark.slow
 def test_nothing_acknowledged_is_lost_to_kill_9(place: str) -> None:
-    assert kills.kill_again_and_again(place, 25, seed=1) > 25
+    assert kill_store_writer.kill_repeatedly(place, 25, seed=1) > 25
 
 
 @pytest.mark.slow
 def test_a_process_that_acknowledges_too_early_is_caught(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="lost"):
-        kills.kill_again_and_again(str(tmp_path / "store.db"), 100, seed=2, hasty=True)
+        kill_store_writer.kill_repeatedly(str(tmp_path / "store.db"), 100, seed=2, hasty=True)
 
 
 @pytest.mark.slow
 def test_several_processes_on_one_database_count_exactly(postgres: PostgresServer) -> None:
     place, count = postgres.fresh_address(), 60
     store = open_store(place)
-    store.save_surface(kills.a_surface(), [], [])
-    children = [kills.started_child(place, 1000 * k, count) for k in range(4)]
-    acknowledged = kills.Acknowledged()
+    store.save_surface(kill_store_writer.a_surface(), [], [])
+    children = [kill_store_writer.started_child(place, 1000 * k, count) for k in range(4)]
+    acknowledged = kill_store_writer.Acknowledged()
     for k, child in enumerate(children):
         printed, _ = child.communicate()
         assert child.returncode == 0
         assert printed.split()[1:] == [b"%d" % seed for seed in range(1000 * k, 1000 * k + count)]
         for seed in range(1000 * k, 1000 * k + count):
-            acknowledged.add(kills.batch_of(seed))
+            acknowledged.add(kill_store_writer.batch_of(seed))
     assert acknowledged.problems(store, []) == []
     store.close()

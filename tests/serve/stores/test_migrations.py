@@ -12,6 +12,7 @@ from unittest.mock import patch
 import psycopg
 import pytest
 
+from bothworlds.serve.engine import surface_rules
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.engine.tokens import open_secrets
 from bothworlds.serve.model import VerifiedFeedback
@@ -59,6 +60,38 @@ def test_a_store_of_the_previous_schema_opens_with_all_that_is_in_it(place: str)
     assert verify(store).clean
     store.close()
     open_store(place).close()
+
+
+def test_what_was_counted_before_blocks_is_one_block(place: str) -> None:
+    write_version_1(place)
+    store = open_store(place)
+    (cut,) = store.boundaries(1, "")
+    assert 1000 * (cut - 1) >= max(event.created_at for event in store.events(1, 0, 10**15))
+    for name in store.segment_names(1):
+        assert [key[:2] for key in store.blocks(1, name)] == [(0, cut)]
+    # Events of that time that settle later, and new events; then all of it is merged, and reset.
+    after = 1000 * cut + 5_000
+    new = an_event(30, created_at=after, expires_at=after + 9, late_until=after + 99)
+    later = VerifiedFeedback(event=new, clicks=1, final=True)
+    assert store.apply_feedback([feedback_on(20), later], NOON) == ["accepted", "accepted"]
+    assert verify(store).clean
+    store.compact(1, "", after + 10**9)
+    assert sorted(key[0] for key in store.blocks(1, "")) == [0, min(key[0] for key in store.blocks(1, "") if key[0])]
+    assert verify(store).clean
+    surface = store.surfaces()[0]
+    store.adjust_by(1, lambda found: surface_rules.reset_adjustments(surface, found, after, "ann"), [])
+    assert store.blocks(1, "") == {}
+    assert verify(store).clean
+    store.close()
+
+
+def test_a_new_store_has_no_cut(place: str) -> None:
+    store = open_store(place)
+    store.save_surface(a_surface(), [], [])
+    store.apply_feedback([feedback_on(2)], NOON)
+    assert store.boundaries(1, "") == (0,)
+    assert [key[:2] for key in store.blocks(1, "")] == [(NOON // 1000, NOON // 1000 + 1)]
+    store.close()
 
 
 # Of a page that was open when the store of version 3 was written: c at slot 0, e pinned at slot 1.

@@ -1,31 +1,23 @@
-r"""Fitting the position-based model to counts.
-
-With :math:`a = \log \alpha` and :math:`b = \log \beta` the log-likelihood :math:`\sum S (a_i + b_j) + F \log(1 -
-e^{a_i + b_j})` of clicks S and missing clicks F is concave: there is one maximum, and only its products are determined.
-Once a log is counted, the cost grows with the number of different (query, item), not with the number of pages.
-"""
+"""Fitting click models to logs: the position-based model to counts, models of dependent clicks to pages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Mapping
 from numbers import Real
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
-from ...kernels import Floats
-from ...statistics.rank_one.batch import Bench
 from ...worlds.settings import whole
+from ..log import count_pages
 from ..log import counts as count_log
-from ..model.model import Components, Model, Models
-from ..model.perplexity import ModelArrays
-from ..model.uncertainty import Spread, typical_errors
-from .design import Connectivity, Design, connectivity_of, design_of, smoothed
-from .intervals import bootstrap_intervals, delta_intervals, no_intervals
-from .optimiser import Settings, log_likelihoods, make_workspace, maximise
-from .warnings import fit_warnings
+from ..model.click_model import ClickModel
+from ..model.model import Model, Models
+from ..model.names import ModelName, model_named
+from ..page_counts import PageCounts
+from .click_model_fit import fit_click_model
+from .optimiser import Settings
+from .rank_one_fit import fit_each_query, fit_rank_one
 
 __all__ = ["fit"]
 
@@ -33,7 +25,7 @@ METHODS = ("newton", "em")
 
 
 class FitOptions(TypedDict, total=False):
-    """The options of :func:`fit` apart from ``per_query``, for its overloads."""
+    """The options of :func:`fit` apart from ``model`` and ``per_query``, for its overloads."""
 
     method: str
     iterations: int | None
@@ -53,27 +45,33 @@ class FitOptions(TypedDict, total=False):
     columns: Mapping[str, str] | None
 
 
-class _Fitted(NamedTuple):
-    """The fits of all groups, from which models are made group by group."""
-
-    design: Design
-    links: Connectivity
-    settings: Settings
-    bench: Bench
-    parameters: tuple[Floats, Floats, Floats]  # attraction, examination, log-likelihoods
-    spreads: tuple[Spread, Spread]  # of items and positions
-    origin: str
+PositionBased = Literal["pbm"]
 
 
 @overload
-def fit(log_or_counts: Any, *, per_query: Literal[False] = False, **options: Unpack[FitOptions]) -> Model: ...
-@overload
-def fit(log_or_counts: Any, *, per_query: Literal[True], **options: Unpack[FitOptions]) -> Models: ...
-@overload
-def fit(log_or_counts: Any, *, per_query: bool = False, **options: Unpack[FitOptions]) -> Model | Models: ...
 def fit(
     log_or_counts: Any,
     *,
+    model: PositionBased = "pbm",
+    per_query: Literal[False] = False,
+    **options: Unpack[FitOptions],
+) -> Model: ...
+@overload
+def fit(
+    log_or_counts: Any, *, model: PositionBased = "pbm", per_query: Literal[True], **options: Unpack[FitOptions]
+) -> Models: ...
+@overload
+def fit(
+    log_or_counts: Any, *, model: PositionBased = "pbm", per_query: bool, **options: Unpack[FitOptions]
+) -> Model | Models: ...
+@overload
+def fit(
+    log_or_counts: Any, *, model: str, per_query: bool = False, **options: Unpack[FitOptions]
+) -> Model | Models | ClickModel: ...
+def fit(
+    log_or_counts: Any,
+    *,
+    model: str = "pbm",
     method: str = "newton",
     per_query: bool = False,
     iterations: int | None = None,
@@ -91,30 +89,41 @@ def fit(
     skip_bad: bool = False,
     clip: bool = False,
     columns: Mapping[str, str] | None = None,
-) -> Model | Models:
-    """Return the model with the most likely attraction of items and examination of positions.
+) -> Model | Models | ClickModel:
+    """Return the click model that makes a log most likely.
+
+    The default is the position-based model: attraction of items and examination of positions.
 
     Parameters
     ----------
     log_or_counts
-        A log, its path or paths, or a table in memory, such as a data frame; counts; or a pair of tables (shown,
-        clicked) of shape (n_items, n_positions).
+        A log, its path or paths, or a table in memory, such as a data frame; page counts; or, unless clicks depend on
+        each other in the model, counts or a pair of tables (shown, clicked) of shape (n_items, n_positions).
+    model
+        ``"pbm"``; ``"ubm"``, ``"cascade"``, ``"dcm"``, ``"sdbn"``, ``"dbn"`` or ``"ccm"``, in which a click depends on
+        the clicks above it; ``"trust"``, the affine position-based model; or the click rates ``"rank-ctr"`` and
+        ``"item-ctr"``. All but the first return a :class:`ClickModel`.
     method
-        ``"newton"``, or ``"em"`` for expectation-maximisation, with values capped at 1 - 1e-6.
+        ``"newton"``, the maximum of the likelihood; ``"em"`` for expectation-maximisation, with values capped at
+        1 - 1e-6 (``pbm``); or ``"counts"`` for the published shortcut of ``dcm`` and ``sdbn``, which is not the
+        maximum.
     per_query
-        Whether to fit a model for every query. Otherwise all queries share one examination curve, with an attraction
-        for each (query, item).
+        Whether to fit a model for every query (``pbm``). Otherwise all queries share one examination curve, with an
+        attraction for each (query, item).
     iterations
         Passes of EM; if not given, EM runs to convergence.
     prior
         Pseudo-impressions to add to every pair that was shown, clicked at the mean rate of the log. They pull pairs
-        with few impressions towards the average.
+        with few impressions towards the average. In the models of dependent clicks: trials that are added to every
+        parameter, with the mean rate of the log for attraction, and half of them successes for the others.
     ordered
-        Constrain examination not to increase from one position to the next (Newton only). Standard errors ignore the
-        constraint.
+        Constrain examination not to increase from one position to the next (``pbm``, Newton only). Standard errors
+        ignore the constraint.
     standard_errors
-        ``"delta"`` (from the Fisher information), ``"bootstrap"`` (``replications`` fits to clicks drawn from the
+        ``"delta"`` (from the information), ``"bootstrap"`` (``pbm``: ``replications`` fits to clicks drawn from the
         model with ``seed``), or None.
+    seed
+        Of the bootstrap, and of the second start of a fit that is not concave.
     engine, progress
         How a log is counted; see :func:`counts`.
     format, top_items, positions, query, skip_bad, clip, columns
@@ -123,7 +132,8 @@ def fit(
     Raises
     ------
     ValueError
-        If an option is invalid, the log has bad rows, or there are no impressions.
+        If an option is invalid or not for this model, the log has bad rows, or there are no impressions; for models
+        of dependent clicks, if the rows of the log do not form pages.
 
     Examples
     --------
@@ -138,27 +148,30 @@ def fit(
     >>> fit(([[1000, 0], [0, 1000]], [[800, 0], [0, 400]])).identified
     False
     """
-    settings = _checked(Settings(method, iterations, prior, ordered), standard_errors, replications, seed)
-    counts = count_log(
-        log_or_counts,
-        engine=engine,
-        progress=progress,
-        format=format,
-        top_items=top_items,
-        positions=positions,
-        query=query,
-        skip_bad=skip_bad,
-        clip=clip,
-        columns=columns,
-    )
-    design = design_of(counts, per_query)
-    links = connectivity_of(smoothed(design, settings.prior))
-    bench = make_workspace(design)
-    with np.errstate(invalid="ignore"):  # groups without clicks have no normal form
-        maximise(design, links, settings, bench)
-    spreads = _spreads(standard_errors, replications, seed)(design, links, settings, bench)
-    fitted = _Fitted(design, links, settings, bench, _parameters(design, links, bench), spreads, counts.origin)
-    return _models(fitted) if per_query else _model(fitted, 0)
+    wanted = model_named(model)
+    reading: dict[str, Any] = {
+        "engine": engine,
+        "progress": progress,
+        "format": format,
+        "top_items": top_items,
+        "positions": positions,
+        "query": query,
+        "skip_bad": skip_bad,
+        "columns": columns,
+    }
+    if model == "pbm":
+        settings = _checked(Settings(method, iterations, prior, ordered), standard_errors, replications, seed)
+        counts = count_log(log_or_counts, clip=clip, **reading)
+        each = fit_each_query if per_query else fit_rank_one
+        return each(counts, settings, standard_errors, int(replications), int(seed))
+    _check_options(wanted, method, per_query, iterations, prior, ordered, standard_errors, seed)
+    if wanted.dependent:
+        log: Any = count_pages(log_or_counts, **reading)
+    elif isinstance(log_or_counts, PageCounts):
+        log = log_or_counts.counts()
+    else:
+        log = count_log(log_or_counts, clip=clip, **reading)
+    return fit_click_model(log, model, method=method, prior=prior, intervals=standard_errors is not None, seed=seed)
 
 
 def _checked(settings: Settings, standard_errors: str | None, replications: int, seed: int) -> Settings:
@@ -170,9 +183,7 @@ def _checked(settings: Settings, standard_errors: str | None, replications: int,
         settings = settings._replace(iterations=whole(settings.iterations, "iterations", 1))
     if settings.ordered and settings.method != "newton":
         raise ValueError("ordered examination needs method 'newton'")
-    prior: Any = settings.prior
-    if not isinstance(prior, Real) or not 0.0 <= float(prior) < np.inf:
-        raise ValueError(f"prior must be a number, 0 or more; got {settings.prior!r}")
+    _check_prior(settings.prior)
     if standard_errors not in ("delta", "bootstrap", None):
         raise ValueError(f"standard_errors must be 'delta', 'bootstrap' or None; got {standard_errors!r}")
     whole(replications, "replications", 2)
@@ -180,59 +191,29 @@ def _checked(settings: Settings, standard_errors: str | None, replications: int,
     return settings
 
 
-def _spreads(standard_errors: str | None, replications: int, seed: int) -> Callable[..., tuple[Spread, Spread]]:
-    if standard_errors == "bootstrap":
-        return partial(bootstrap_intervals, replications=int(replications), seed=int(seed))
-    return delta_intervals if standard_errors == "delta" else no_intervals
+def _check_options(
+    model: ModelName,
+    method: str,
+    per_query: bool,
+    iterations: int | None,
+    prior: Any,
+    ordered: bool,
+    standard_errors: str | None,
+    seed: int,
+) -> None:
+    """Raise ValueError for options that the other models do not have."""
+    methods = ("newton", "counts") if model.shortcut else ("newton",)
+    if method not in methods:
+        raise ValueError(f"method must be {' or '.join(methods)} for the model {model.name}; got {method!r}")
+    given = {"per_query": per_query, "iterations": iterations is not None, "ordered": ordered}
+    for name in (name for name, is_given in given.items() if is_given):
+        raise ValueError(f"{name} is only for the model pbm; got it for {model.name}")
+    _check_prior(prior)
+    if standard_errors not in ("delta", None):
+        raise ValueError(f"standard_errors must be 'delta' or None for the model {model.name}; got {standard_errors!r}")
+    whole(seed, "seed", 0)
 
 
-def _parameters(design: Design, links: Connectivity, bench: Bench) -> tuple[Floats, Floats, Floats]:
-    """Attraction, examination and log-likelihoods; NaN for items never shown and positions without a component."""
-    attraction, examination = np.exp(bench.a), np.exp(bench.b)
-    attraction[design.shown.sum(axis=1) == 0.0] = np.nan
-    examination[links.of_positions < 0] = np.nan
-    with np.errstate(invalid="ignore"):
-        return attraction, examination, log_likelihoods(design, bench)
-
-
-def _models(fitted: _Fitted) -> Models:
-    design, names = fitted.design, fitted.design.groups
-    number = {name: g for g, name in enumerate(names)}
-    attraction, examination, likelihood = fitted.parameters
-    labels, links = (design.items, design.queries, design.positions), fitted.links
-    arrays = ModelArrays(*labels, attraction, design.group, examination, links.of_rows, links.of_positions)
-    totals = {
-        "log_likelihood": likelihood,
-        "iterations": fitted.bench.iterations,
-        "converged": fitted.bench.converged == 1,
-        "identified": fitted.links.identified,
-        "error": typical_errors(fitted.spreads[1].error, examination),
-    }
-    return Models(lambda name: _model(fitted, number[name]), arrays, totals, names)
-
-
-def _model(fitted: _Fitted, g: int) -> Model:
-    design, links, rows = fitted.design, fitted.links, slice(*fitted.design.starts[g : g + 2].tolist())
-    attraction, examination, likelihood = fitted.parameters
-    tables = np.array([design.shown[rows], design.clicked[rows]])
-    model = Model(
-        items=design.items[rows],
-        queries=design.queries[rows],
-        positions=design.positions,
-        attraction=attraction[rows],
-        examination=examination[g],
-        log_likelihood=float(likelihood[g]),
-        iterations=int(fitted.bench.iterations[g]),
-        converged=bool(fitted.bench.converged[g]),
-        identified=bool(links.identified[g]),
-        components=Components(links.of_rows[rows], links.of_positions[g]),
-        warnings=(),
-        method=fitted.settings.method,
-        prior=float(fitted.settings.prior),
-        origin=fitted.origin,
-        item_spread=Spread(*(part[rows] for part in fitted.spreads[0])),
-        position_spread=Spread(*(part[g] for part in fitted.spreads[1])),
-        item_counts=tables.sum(axis=2).astype(np.int64),
-        position_counts=tables.sum(axis=1).astype(np.int64),
-    )
-    return replace(model, warnings=fit_warnings(model, links.pieces[g]))
+def _check_prior(prior: Any) -> None:
+    if not isinstance(prior, Real) or not 0.0 <= float(prior) < np.inf:
+        raise ValueError(f"prior must be a number, 0 or more; got {prior!r}")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...kernels import Floats, Ints
-from ...statistics.rank_one.batch import Bench, em_each, make_bench, newton_each, variances_each
+from ...statistics.rank_one.batch import GroupFits, em_each, make_group_fits, newton_each, variances_each
 from .design import Connectivity, Design, smoothed
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "anchors",
     "log_likelihoods",
     "log_variances",
-    "make_workspace",
+    "make_fits",
     "maximise",
     "normalise",
 ]
@@ -38,81 +38,81 @@ class Settings(NamedTuple):
     ordered: bool = False
 
 
-def make_workspace(design: Design) -> Bench:
+def make_fits(design: Design) -> GroupFits:
     """Return the arrays for the parameters and the work of all fits of a design."""
-    return make_bench(len(design.items), len(design.groups), len(design.positions))
+    return make_group_fits(len(design.items), len(design.groups), len(design.positions))
 
 
-def maximise(design: Design, links: Connectivity, settings: Settings, bench: Bench, warm: bool = False) -> None:
-    """Fit every group; ``bench.a`` and ``bench.b`` then hold the normalised logs of attraction and examination.
+def maximise(design: Design, links: Connectivity, settings: Settings, fits: GroupFits, warm: bool = False) -> None:
+    """Fit every group; ``fits.a`` and ``fits.b`` then hold the normalised logs of attraction and examination.
 
     With ``warm``, the fit starts from the values they hold.
     """
     design, tolerance = smoothed(design, settings.prior), TOLERANCES[settings.method]
 
-    def newton(shown: Floats, clicked: Floats, starts: Ints, part: Bench) -> None:
+    def newton(shown: Floats, clicked: Floats, starts: Ints, part: GroupFits) -> None:
         newton_each(shown, clicked, starts, settings.ordered, warm, tolerance, part)
 
-    def em(shown: Floats, clicked: Floats, starts: Ints, part: Bench) -> None:
+    def em(shown: Floats, clicked: Floats, starts: Ints, part: GroupFits) -> None:
         passes, end = (PASSES, tolerance) if settings.iterations is None else (settings.iterations, -1.0)
         sums = np.empty((4, max(np.diff(starts).max(), shown.shape[1])))
         em_each(shown, clicked, starts, passes, end, part, sums)
 
-    np.copyto(bench.joined, links.identified)
-    _in_threads(design, bench, newton if settings.method == "newton" else em)
+    np.copyto(fits.joined, links.identified)
+    _in_threads(design, fits, newton if settings.method == "newton" else em)
     if settings.method == "em" and settings.iterations is None:
-        _set_zeros(design, bench)
-    normalise(design, links, bench)
+        _set_zeros(design, fits)
+    normalise(design, links, fits)
 
 
-def _set_zeros(design: Design, bench: Bench) -> None:
+def _set_zeros(design: Design, fits: GroupFits) -> None:
     """Set attraction and examination without clicks to 0, the limit that EM approaches but does not reach."""
     shown, clicked = (np.add.reduceat(table, design.starts[:-1]) for table in (design.shown, design.clicked))
-    bench.a[(design.shown.sum(axis=1) > 0.0) & (design.clicked.sum(axis=1) == 0.0)] = -np.inf
-    bench.b[(shown > 0.0) & (clicked == 0.0) & clicked.any(axis=1, keepdims=True)] = -np.inf
+    fits.a[(design.shown.sum(axis=1) > 0.0) & (design.clicked.sum(axis=1) == 0.0)] = -np.inf
+    fits.b[(shown > 0.0) & (clicked == 0.0) & clicked.any(axis=1, keepdims=True)] = -np.inf
 
 
-def normalise(design: Design, links: Connectivity, bench: Bench) -> None:
+def normalise(design: Design, links: Connectivity, fits: GroupFits) -> None:
     """Make the largest examination of every component 1, in place."""
     group, position = np.nonzero(links.of_positions >= 0)
     label = links.of_positions[group, position]
-    top = np.full(bench.b.shape, -np.inf)
-    np.maximum.at(top, (group, label), bench.b[group, position])
-    bench.b[group, position] -= top[group, label]
+    top = np.full(fits.b.shape, -np.inf)
+    np.maximum.at(top, (group, label), fits.b[group, position])
+    fits.b[group, position] -= top[group, label]
     known = links.of_rows >= 0
-    bench.a[known] += top[design.group[known], links.of_rows[known]]
-    np.minimum(bench.a, 0.0, out=bench.a)
+    fits.a[known] += top[design.group[known], links.of_rows[known]]
+    np.minimum(fits.a, 0.0, out=fits.a)
 
 
-def anchors(links: Connectivity, bench: Bench) -> Ints:
+def anchors(links: Connectivity, fits: GroupFits) -> Ints:
     """(G, m) the position of examination 1 in the component of every position; -1 for positions without clicks."""
-    group, position = np.nonzero((links.of_positions >= 0) & (bench.b == 0.0))
-    best = np.full(bench.b.shape, -1, dtype=np.int64)
+    group, position = np.nonzero((links.of_positions >= 0) & (fits.b == 0.0))
+    best = np.full(fits.b.shape, -1, dtype=np.int64)
     best[group[::-1], links.of_positions[group, position][::-1]] = position[::-1]
     rows = np.arange(len(best))[:, None]
     return np.where(links.of_positions >= 0, best[rows, links.of_positions], -1)
 
 
-def log_variances(design: Design, links: Connectivity, settings: Settings, bench: Bench) -> tuple[Floats, Floats]:
+def log_variances(design: Design, links: Connectivity, settings: Settings, fits: GroupFits) -> tuple[Floats, Floats]:
     """Return the variances of log attraction (R,) and log examination (G, m), from the Fisher information."""
     design = smoothed(design, settings.prior)
-    anchor, of_items, of_positions = anchors(links, bench), np.empty(bench.a.size), np.empty(bench.b.shape)
+    anchor, of_items, of_positions = anchors(links, fits), np.empty(fits.a.size), np.empty(fits.b.shape)
 
-    def each(shown: Floats, clicked: Floats, starts: Ints, part: Bench) -> None:
+    def each(shown: Floats, clicked: Floats, starts: Ints, part: GroupFits) -> None:
         # The work arrays of a thread are views, whose offsets locate its rows and groups.
-        first, group = _offset(part.a, bench.a), _offset(part.b[:, 0], bench.b[:, 0])
+        first, group = _offset(part.a, fits.a), _offset(part.b[:, 0], fits.b[:, 0])
         rows, groups = slice(first, first + part.a.size), slice(group, group + len(part.b))
         variances_each(shown, clicked, starts, anchor[groups], part, of_items[rows], of_positions[groups])
 
-    _in_threads(design, bench, each)
+    _in_threads(design, fits, each)
     return of_items, of_positions
 
 
-def log_likelihoods(design: Design, bench: Bench) -> Floats:
+def log_likelihoods(design: Design, fits: GroupFits) -> Floats:
     """(G,) the log-likelihood of the counts of every group."""
     shown, clicked = (table[design.row, design.position] for table in (design.shown, design.clicked))
     group = design.group[design.row]
-    u = bench.a[design.row] + bench.b[group, design.position]
+    u = fits.a[design.row] + fits.b[group, design.position]
     missed = shown - clicked
     with np.errstate(divide="ignore", invalid="ignore"):
         likelihood = np.where(clicked > 0.0, clicked * u, 0.0)
@@ -126,7 +126,7 @@ def _offset(part: Floats, whole: Floats) -> int:
     return int(away // whole.strides[0])
 
 
-def _in_threads(design: Design, bench: Bench, work: Callable[[Floats, Floats, Ints, Bench], None]) -> None:
+def _in_threads(design: Design, fits: GroupFits, work: Callable[[Floats, Floats, Ints, GroupFits], None]) -> None:
     """Run ``work`` on ranges of groups in several threads; the kernels release the GIL."""
     m, groups = len(design.positions), len(design.groups)
     workers = min(os.cpu_count() or 1, max(1, design.shown.size // CHUNK), groups)
@@ -135,18 +135,18 @@ def _in_threads(design: Design, bench: Bench, work: Callable[[Floats, Floats, In
 
     def run(span: tuple[int, int]) -> None:
         first, last = (int(design.starts[g]) for g in span)
-        own = make_bench(0, 0, m)
-        part = bench._replace(
-            a=bench.a[first:last],
-            b=bench.b[slice(*span)],
-            items=np.zeros((3, last - first)),
-            curvature=bench.curvature[first:last],
-            fitted=bench.fitted[first:last],
-            block=bench.block[slice(*span)],
-            joined=bench.joined[slice(*span)],
-            iterations=bench.iterations[slice(*span)],
-            converged=bench.converged[slice(*span)],
-            room=own.room,
+        own = make_group_fits(0, 0, m)
+        part = fits._replace(
+            a=fits.a[first:last],
+            b=fits.b[slice(*span)],
+            work_a=np.zeros((3, last - first)),
+            curvature=fits.curvature[first:last],
+            fitted=fits.fitted[first:last],
+            block=fits.block[slice(*span)],
+            joined=fits.joined[slice(*span)],
+            iterations=fits.iterations[slice(*span)],
+            converged=fits.converged[slice(*span)],
+            work_b=own.work_b,
             edges=own.edges,
             resistance=own.resistance,
         )

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...kernels import Floats, Ints
 from ...worlds.fitted import VERSION, expand_parameters, models_in, read_document
+from .click_model import ClickModel
 from .model import Components, Model, Models
 from .perplexity import ModelArrays
 from .uncertainty import Spread, typical_errors
@@ -18,7 +19,7 @@ from .uncertainty import Spread, typical_errors
 __all__ = ["load_model"]
 
 
-def load_model(path: str | Path) -> Model | Models:
+def load_model(path: str | Path) -> Model | Models | ClickModel:
     """Return the model or models in a file written by ``save``, or in one of {query: {"attr": ..., "exam": ...}}.
 
     Raises ValueError if the file is not a fitted model, or has another version of the format.
@@ -27,6 +28,8 @@ def load_model(path: str | Path) -> Model | Models:
     if document.get("version", VERSION) != VERSION:
         raise ValueError(f"{path} has version {document['version']!r} of the format; this program reads {VERSION}")
     try:
+        if document.get("model", "pbm") != "pbm":
+            return ClickModel.from_document(document)
         models = models_in(document)
         return _model(document) if models is None else _models(models)
     except (KeyError, TypeError) as error:

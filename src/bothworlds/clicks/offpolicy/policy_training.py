@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core import Decision, decide, learn
 from ...kernels import Floats, Ints, kernel
-from ...progress import Report, progress_bar
+from ...progress import ReportProgress, progress_bar
 from .impressions import Impressions
 from .pages import PageBatch, count_complete_pages, page_batches
 from .targets import Target
@@ -74,7 +74,7 @@ def _notes(impressions: Impressions, good: Ints, total: int, rounds: int) -> tup
     return tuple(notes)
 
 
-def train(policy: Any, state: Any, pages: Iterable[PageBatch], report: Report = lambda amount: None) -> Any:
+def train(policy: Any, state: Any, pages: Iterable[PageBatch], report: ReportProgress = lambda amount: None) -> Any:
     """Update the state with pages in their order, in a compiled loop if the policy is compiled, and return it."""
     compiled = runs_compiled(policy, state)
     for batch in pages:
@@ -93,7 +93,7 @@ def marginals_of(
     shape: tuple[int, int],
     rounds: int,
     rng: np.random.Generator,
-    report: Report = lambda amount: None,
+    report: ReportProgress = lambda amount: None,
 ) -> Floats:
     """(n_items, n_positions) the share of ``rounds`` decisions, without learning, with each item at each position.
 

@@ -12,9 +12,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..click_counts import Counts
+from ..page_counts import PageCounts, sorted_pages
 from .bad_input import MAX_EXAMPLES
 from .duckdb_relations import checked_rows_sql, in_list, literal, run
+from .file_format import import_extra
 from .layouts import TextLayout
 from .log_spec import LogSpec
 from .row_errors import BadPage, RejectedLines, bad_pages, bad_rows, describe_rejection, rejected_lines, requirement
@@ -26,7 +30,9 @@ __all__ = [
     "apply_selection",
     "count_rows",
     "count_table",
+    "count_table_pages",
     "labelled_counts",
+    "nothing_left",
     "position_gap_notes",
     "report_bad_pages",
     "report_bad_rows",
@@ -93,19 +99,71 @@ def count_table(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
 def selected_rows(log: LogSpec, connection: Any, progress: bool | None = False) -> tuple[Any, tuple[str, ...]]:
     """Return a relation of the rows that pass the checks and the filters, and notes. See :meth:`Log.rows`."""
     counted = _count_selected(connection, log, progress)
+    return connection.sql(_selected_sql(connection, log, counted)), counted.notes
+
+
+def count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> PageCounts:
+    """Count the different pages of a log that is a table, with the checks and filters of :func:`count_table`.
+
+    A result is one number, its position, item and click, so that the sorted list of a page can be a key.
+    """
+    counted = _count_selected(connection, log, progress)
+    counts = labelled_counts(connection, log, counted.table, None, counted.notes)
+    # Labels are joined as they are in the rows; only different ones are converted to text.
+    for name, text in (("item", "item::VARCHAR"), ("query", "coalesce(query::VARCHAR, '')")):
+        run(
+            connection,
+            f"CREATE OR REPLACE TEMP TABLE raw_{name} AS SELECT raw, code FROM (SELECT DISTINCT {name} AS raw, {text} "
+            f"AS {name} FROM {counted.table} WHERE reason IS NULL) JOIN codes_{name} USING ({name})",
+        )
+    joins = "JOIN raw_item i ON rows.item = i.raw JOIN raw_query q ON rows.query IS NOT DISTINCT FROM q.raw"
+    run(
+        connection,
+        "CREATE OR REPLACE TEMP TABLE page_lists AS SELECT query, results, count(*) AS number FROM (SELECT q.code AS "
+        "query, list_sort(list((position::BIGINT << 40) | (i.code << 1) | click::BIGINT)) AS results "
+        f"FROM {_selection_sql(connection, log, counted, joins)} "
+        "GROUP BY event, q.code) GROUP BY 1, 2",
+        "counting pages",
+        progress,
+    )
+    # The only way to read Arrow that all supported releases of DuckDB share.
+    pages = import_extra("pyarrow").RecordBatchReader.from_stream(connection.sql("FROM page_lists")).read_all()
+    lists = pages.column("results").combine_chunks()
+    packed = lists.flatten().to_numpy()
+    names: dict[str, Any] = {name: getattr(counts, name) for name in ("items", "queries", "positions", "notes")}
+    return sorted_pages(
+        PageCounts(
+            **names,
+            query=pages.column("query").to_numpy().astype(np.int64),
+            starts=np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy())]).astype(np.int64),
+            item=((packed >> 1) & ((1 << 39) - 1)).astype(np.int32),
+            position=np.searchsorted(counts.positions, (packed >> 40).astype(np.int16)).astype(np.int16),
+            click=(packed & 1).astype(np.uint8),
+            count=pages.column("number").to_numpy().astype(np.int64),
+            origin=log.origin,
+        )
+    )
+
+
+def _selected_sql(connection: Any, log: LogSpec, counted: TableCounts) -> str:
+    """SQL for the rows that pass the checks and the filters, with the columns of :meth:`Log.rows`."""
+    propensity = "CASE WHEN learn = 1 THEN propensity END" if "learn" in log.columns else "propensity"
+    return (
+        "SELECT event::VARCHAR AS event, coalesce(query::VARCHAR, '') AS query, item::VARCHAR AS item, "
+        f"position::INTEGER AS position, click::TINYINT AS click, ({propensity})::DOUBLE AS propensity, timestamp "
+        f"FROM {_selection_sql(connection, log, counted)}"
+    )
+
+
+def _selection_sql(connection: Any, log: LogSpec, counted: TableCounts, joins: str = "") -> str:
+    """SQL after FROM for the rows that pass the checks and the filters, with further ``joins``."""
     wanted = [_query_condition(log), "reason IS NULL"]
     if counted.selection.positions is not None:
         wanted.append(f"position IN {in_list(counted.selection.positions)}")
     if counted.selection.items is not None and not log.has_pages:
         wanted.append(f"item IN {in_list(counted.selection.items)}")
-    join = _semi_join(counted.pages.table if counted.pages else None)
-    propensity = "CASE WHEN learn = 1 THEN propensity END" if "learn" in log.columns else "propensity"
-    rows = connection.sql(
-        "SELECT event::VARCHAR AS event, coalesce(query::VARCHAR, '') AS query, item::VARCHAR AS item, "
-        f"position::INTEGER AS position, click::TINYINT AS click, ({propensity})::DOUBLE AS propensity, timestamp "
-        f"FROM ({checked_rows_sql(connection, log)}) rows {join} WHERE {' AND '.join(wanted)}"
-    )
-    return rows, counted.notes
+    semi = _semi_join(counted.pages.table if counted.pages else None)
+    return f"({checked_rows_sql(connection, log)}) rows {semi} {joins} WHERE {' AND '.join(wanted)}"
 
 
 def count_rows(
@@ -304,7 +362,7 @@ def labelled_counts(connection: Any, log: LogSpec, table: str, pages: int | None
     )
     labels = {name: _labels(connection, name) for name in ("query", "item", "position")}
     if not labels["item"]:
-        raise ValueError(_nothing_left(log))
+        raise ValueError(nothing_left(log))
     arrays = connection.sql(
         "SELECT q.code AS query, i.code AS item, p.code AS position, shown, clicked FROM summed "
         "JOIN codes_query q USING (query) JOIN codes_item i USING (item) JOIN codes_position p USING (position)"
@@ -325,7 +383,8 @@ def _labels(connection: Any, name: str) -> tuple[Any, ...]:
     return tuple(value for (value,) in run(connection, f"SELECT {name} FROM codes_{name} ORDER BY code"))
 
 
-def _nothing_left(log: LogSpec) -> str:
+def nothing_left(log: LogSpec) -> str:
+    """Return the error message for a log of which the filters keep nothing."""
     if log.queries:
         queries = literal(log.queries)[1:-1]
         return f"nothing is left of {log.origin}: there is no query {queries}, or the filters remove all its pages"

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
 
-from ...progress import Report, progress_bar
+from ...progress import ReportProgress, progress_bar
 from .file_format import LogSource, import_extra
 from .layouts import TableLayout
 from .log_spec import LogSpec
@@ -86,7 +86,7 @@ def report_progress(connection: Any, title: str, progress: bool | None) -> Itera
             poller.join()
 
 
-def _poll_progress(connection: Any, report: Report, finished: Event) -> None:
+def _poll_progress(connection: Any, report: ReportProgress, finished: Event) -> None:
     reported = 0
     while not finished.wait(0.1):
         now = max(reported, int(connection.query_progress()))

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Ints
-from ...progress import Report
+from ...progress import ReportProgress
+from ...statistics.list_counts import ListTable, make_list_table, make_room, merge_lists
 from .bad_input import MAX_EXAMPLES
 from .file_format import BOM, decompression_errors, import_extra
 from .layouts import TextLayout
@@ -41,8 +42,10 @@ __all__ = [
     "PartialCounts",
     "ScanFilters",
     "ScanSummary",
+    "Scanner",
     "Span",
     "chunks",
+    "page_lists",
     "partial_counts",
     "query_key",
     "scan_all",
@@ -99,7 +102,7 @@ def query_key(query: str) -> int:
     return int(number) * REGIONS + int(region)
 
 
-def chunks(span: Span, cut: Callable[[bytes], int], report: Report | None = None) -> Iterator[bytes]:
+def chunks(span: Span, cut: Callable[[bytes], int], report: ReportProgress | None = None) -> Iterator[bytes]:
     """Yield the text of a span in chunks that end between sessions.
 
     ``cut`` returns the offset of the last session of a text; ``report`` receives the bytes read since its last call.
@@ -152,15 +155,16 @@ def _boundary_before(file: Any, offset: int, cut: Callable[[bytes], int]) -> int
 
 
 class Scanner:
-    """The hash table and work arrays of one thread."""
+    """The hash table and work arrays of one thread. With ``pages``, different pages are counted instead of triples."""
 
-    def __init__(self, layout: TextLayout, filters: ScanFilters) -> None:
+    def __init__(self, layout: TextLayout, filters: ScanFilters, pages: bool = False) -> None:
         self.layout = layout
         self.queries, self.items = np.array(filters.queries, np.int64), np.array(filters.items, np.int64)
         self.cut = filters.positions if filters.positions is not None else 1 << 40
         self.totals, self.bad = np.zeros(N_TOTALS, np.int64), np.zeros((MAX_EXAMPLES, 3), np.int64)
         self.capacity = 0  # results that the work arrays can hold
-        self._grow(SLOTS)
+        self.lists = make_list_table(SLOTS if pages else 0)
+        self._grow(0 if pages else SLOTS)
 
     def _grow(self, slots: int) -> None:
         self.slots, self.used = np.zeros((slots, 5), np.int64), np.empty(slots, np.int64)
@@ -170,7 +174,10 @@ class Scanner:
         array = np.frombuffer(text, np.uint8)
         most = count_separators(array) + 2  # results of this chunk
         drained = None
-        if self.totals[FILLED] + most > 0.6 * len(self.used):
+        if self.lists.book.size:
+            pages = text.count(b"\n") + text.count(b";") + 1  # at most
+            self.lists = make_room(self.lists, most + pages, pages)
+        elif self.totals[FILLED] + most > 0.6 * len(self.used):
             drained = self.drain()
             while most > 0.6 * len(self.used):
                 self._grow(2 * len(self.used))
@@ -181,7 +188,7 @@ class Scanner:
         self.totals[LINES:] = 0
         self.layout.scan(
             array, self.queries, self.items, self.cut, self.urls, self.hits, self.starts, self.keys, self.strays,
-            self.slots, self.used, self.totals, self.bad,
+            self.slots, self.used, self.totals, self.bad, self.lists,
         )  # fmt: skip
         numbers = (int(self.totals[k]) for k in (LINES, PAGES, STRAY, EARLY, TWICE, BAD))
         return ScanSummary._make([*numbers, self._examples(text)]), drained
@@ -209,13 +216,17 @@ def scan_all(
     filters: ScanFilters,
     take: Callable[[PartialCounts], None],
     jobs: int | None = None,
+    scanners: list[Scanner] | None = None,
 ) -> Generator[ScanSummary, None, None]:
     """Scan chunks in ``jobs`` threads, by default one per core, and yield their summaries in order.
 
+    With ``scanners``, each of them gets a thread; their tables of pages are then complete when the generator is
+    exhausted.
+
     Counts are passed to ``take``, in the thread of the caller; the last of them when the generator is exhausted.
     """
-    jobs = jobs or os.cpu_count() or 1
-    scanners = [Scanner(layout, filters) for _ in range(jobs)]
+    jobs = len(scanners) if scanners else jobs or os.cpu_count() or 1
+    scanners = scanners or [Scanner(layout, filters) for _ in range(jobs)]
     free: SimpleQueue[Scanner] = SimpleQueue()
     for scanner in scanners:
         free.put(scanner)
@@ -250,6 +261,16 @@ def partial_counts(span: Span, layout: TextLayout, filters: ScanFilters) -> tupl
     partial: list[PartialCounts] = []
     summaries = list(scan_all(chunks(span, layout.last_boundary), layout, filters, partial.append, jobs=1))
     return sum_summaries(summaries), partial
+
+
+def page_lists(scanners: list[Scanner]) -> ListTable:
+    """Return the different pages that all scanners have counted."""
+    table = scanners[0].lists
+    for scanner in scanners[1:]:
+        entries, lists = scanner.lists.fill.tolist()
+        table = make_room(table, entries, lists)
+        merge_lists(scanner.lists, table)
+    return table
 
 
 def sum_summaries(summaries: Iterable[ScanSummary]) -> ScanSummary:

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import Ints
 from ...progress import progress_bar
 from ..click_counts import Counts
+from ..page_counts import PageCounts, sorted_pages
 from .bad_input import Example, bad_input_error
-from .duckdb_counts import labelled_counts, whole_log_suffix
+from .duckdb_counts import labelled_counts, nothing_left, whole_log_suffix
 from .duckdb_relations import run
 from .file_format import import_extra
 from .layouts import TextLayout
 from .log_spec import LogSpec
-from .text_chunks import PartialCounts, ScanFilters, ScanSummary, Span, chunks, query_key, scan_all, sum_summaries
+from .text_chunks import (
+    PartialCounts,
+    ScanFilters,
+    Scanner,
+    ScanSummary,
+    Span,
+    chunks,
+    page_lists,
+    query_key,
+    scan_all,
+    sum_summaries,
+)
+from .text_kernels import REGIONS, UnpackedPages, unpacked_pages
 
 __all__ = [
     "append_partial",
     "check_records",
     "count_text",
+    "count_text_pages",
     "create_partial_table",
     "scan_filters",
     "scan_notes",
@@ -41,8 +60,60 @@ def count_text(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
     return labelled_counts(connection, log, "partial", summary.pages, scan_notes(log, summary))
 
 
-def _scan_text(connection: Any, log: LogSpec, filters: ScanFilters, progress: bool | None) -> ScanSummary:
-    """Scan all files of a log; their counts go into the table ``partial``."""
+def count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> PageCounts:
+    """Count the different pages of a text log, as :func:`count_text` counts its results."""
+    filters = scan_filters(log)
+    if log.top_items is not None:
+        _scan_text(connection, log, filters, progress)
+        filters = replace(filters, items=top_items(connection, log.top_items))
+    assert isinstance(log.form, TextLayout)
+    scanners = [Scanner(log.form, filters, pages=True) for _ in range(os.cpu_count() or 1)]
+    summary = _scan_text(connection, log, filters, progress, scanners)
+    table = page_lists(scanners)
+    if not table.fill[1]:
+        raise ValueError(nothing_left(log))
+    pages = unpacked_pages(table.book[: table.fill[0]], int(table.fill[1]))
+    return _labelled_pages(log, pages, scan_notes(log, summary))
+
+
+def _labelled_pages(log: LogSpec, pages: UnpackedPages, notes: tuple[str, ...]) -> PageCounts:
+    """Pages with labels in the order of their numbers."""
+    (urls, item), (keys, place) = _coded(pages.url), _coded(pages.key)
+    return sorted_pages(
+        PageCounts(
+            items=tuple(map(str, urls.tolist())),
+            queries=tuple(f"{name // REGIONS}_{name % REGIONS}" for name in keys.tolist()),
+            positions=tuple(range(1, int(np.diff(pages.starts).max()) + 1)),
+            query=place.astype(np.int64),
+            starts=pages.starts,
+            item=item,
+            position=pages.position,
+            click=pages.click,
+            count=pages.number,
+            origin=log.origin,
+            notes=notes,
+        )
+    )
+
+
+def _coded(values: Ints) -> tuple[Ints, NDArray[np.int32]]:
+    """The sorted different values, and the index of each value among them; by hashing, since sorting all is slow."""
+    encoded = import_extra("pyarrow").array(values).dictionary_encode()
+    names = encoded.dictionary.to_numpy()
+    order = np.argsort(names)
+    place = np.empty(order.size, np.int32)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    return names[order], place[encoded.indices.to_numpy()]
+
+
+def _scan_text(
+    connection: Any,
+    log: LogSpec,
+    filters: ScanFilters,
+    progress: bool | None,
+    scanners: list[Scanner] | None = None,
+) -> ScanSummary:
+    """Scan all files of a log; counts go into the table ``partial``, or pages into the tables of the scanners."""
     assert isinstance(log.form, TextLayout)
     create_partial_table(connection)
     summaries = []
@@ -51,7 +122,7 @@ def _scan_text(connection: Any, log: LogSpec, filters: ScanFilters, progress: bo
             texts = chunks(Span(str(source.path), source.compression), log.form.last_boundary, report)
             # Closed here also on an interrupt, so that its threads end now and not when it is garbage collected.
             with closing(
-                scan_all(texts, log.form, filters, lambda counts: append_partial(connection, counts))
+                scan_all(texts, log.form, filters, lambda counts: append_partial(connection, counts), None, scanners)
             ) as scanned:
                 summaries.append(sum_summaries(scanned))
     return check_records(log, summaries)

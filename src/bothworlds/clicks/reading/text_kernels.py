@@ -8,15 +8,20 @@ Arguments that the kernels share: ``urls`` and ``hits`` hold the results of the 
 clicked; ``starts``, ``keys`` and ``strays`` its pages: where their results start, their query keys, and their clicks on
 urls that no page of the session shows; ``used`` the indices of filled slots; ``totals`` the counters below; ``bad`` the
 first bad records. ``queries``, ``items`` (sorted, empty for all) and ``cut`` (positions to keep) are the filters.
+
+``lists`` is a table of lists. If it has room, different pages are counted there instead: a page is the list of its
+query key and, for every result, its url times 2, plus 1 if it was clicked.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...kernels import inline_kernel, inner_kernel, kernel
+from ...kernels import Ints, inline_kernel, inner_kernel, kernel
+from ...statistics.list_counts import HEADER, close_list
 from .row_checks import LAST_POSITION
 
 __all__ = [
@@ -34,9 +39,11 @@ __all__ = [
     "STRAY",
     "TOO_LARGE",
     "TWICE",
+    "UnpackedPages",
     "count_separators",
     "scan_pages",
     "scan_sessions",
+    "unpacked_pages",
 ]
 
 TAB, NEWLINE, RETURN, SPACE, COMMA, COLON, SEMICOLON, UNDERSCORE = 9, 10, 13, 32, 44, 58, 59, 95
@@ -137,7 +144,7 @@ def _note_bad(at: int, line: int, reason: int, bad: Any, totals: Any) -> None:
 @inner_kernel
 def _count_page(
     query: int, urls: Any, hits: Any, start: int, stop: int, stray: int, queries: Any, items: Any, cut: int,
-    slots: Any, used: Any, totals: Any,
+    slots: Any, used: Any, totals: Any, lists: Any,
 ) -> None:  # fmt: skip
     """Count a page if it is of a requested query and, after the cut, made only of requested items."""
     if queries.size > 0 and not _contains(queries, query):
@@ -150,6 +157,13 @@ def _count_page(
     totals[PAGES] += 1
     totals[STRAY] += stray
     totals[TWICE] += _repeats(urls, start, stop)
+    if lists.book.size > 0:
+        at = lists.fill[0] + HEADER
+        lists.book[at] = query
+        for k in range(start, stop):
+            lists.book[at + 1 + k - start] = 2 * urls[k] + hits[k]
+        close_list(lists, 1 + stop - start, 1)
+        return
     for k in range(start, stop):
         _add(query, urls[k], k - start + 1, hits[k], slots, used, totals)
 
@@ -241,12 +255,12 @@ def _read_line(
 @inner_kernel
 def _count_session(
     urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, pages: int, queries: Any, items: Any, cut: int,
-    slots: Any, used: Any, totals: Any,
+    slots: Any, used: Any, totals: Any, lists: Any,
 ) -> None:  # fmt: skip
     """Count the pages of a session, after all its clicks have been read."""
     for p in range(pages):
         _count_page(
-            keys[p], urls, hits, starts[p], starts[p + 1], strays[p], queries, items, cut, slots, used, totals
+            keys[p], urls, hits, starts[p], starts[p + 1], strays[p], queries, items, cut, slots, used, totals, lists
         )  # fmt: skip
 
 
@@ -254,6 +268,7 @@ def _count_session(
 def scan_sessions(
     text: Any, queries: Any, items: Any, cut: int,
     urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, totals: Any, bad: Any,
+    lists: Any,
 ) -> None:  # fmt: skip
     """Scan complete sessions of the Relevance Prediction Challenge; bad lines are skipped and recorded in ``bad``.
 
@@ -272,7 +287,7 @@ def scan_sessions(
             continue
         session, here, reason = _start_of_line(text, start, stop)
         if reason == 0 and session != current:
-            _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals)
+            _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals, lists)
             current, pages, starts[0] = session, 0, 0
         if reason == 0:
             pages, stray, reason = _read_line(text, here, stop, urls, hits, starts, keys, strays, pages)
@@ -282,7 +297,7 @@ def scan_sessions(
                 totals[EARLY] += stray
         if reason != 0:
             _note_bad(start, totals[LINES], reason, bad, totals)
-    _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals)
+    _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals, lists)
 
 
 @inline_kernel
@@ -333,6 +348,7 @@ def _read_clicks(text: Any, at: int, stop: int, urls: Any, hits: Any, starts: An
 def scan_pages(
     text: Any, queries: Any, items: Any, cut: int,
     urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, totals: Any, bad: Any,
+    lists: Any,
 ) -> None:  # fmt: skip
     """Scan records of the native Yandex format; bad ones are skipped and recorded, as in :func:`scan_sessions`."""
     at = 0
@@ -352,7 +368,7 @@ def scan_pages(
                 starts[0], starts[1] = 0, n
                 stray, reason = _read_clicks(text, here, stop, urls, hits, starts)
             if reason == 0:
-                _count_page(key, urls, hits, 0, n, stray, queries, items, cut, slots, used, totals)
+                _count_page(key, urls, hits, 0, n, stray, queries, items, cut, slots, used, totals, lists)
             else:
                 _note_bad(start, totals[LINES] + 1, reason, bad, totals)
         if stop < text.size and text[stop] == NEWLINE:
@@ -367,3 +383,44 @@ def count_separators(text: Any) -> int:
     for byte in text:
         n += (byte == TAB) + (byte == COMMA)
     return n
+
+
+class UnpackedPages(NamedTuple):
+    """The pages in the ``book`` of a table of lists: those of page p are results ``starts[p]`` to ``starts[p + 1]``."""
+
+    key: Ints  # (P,) query keys
+    starts: Ints  # (P + 1,)
+    number: Ints  # (P,) how often each occurred
+    url: Ints  # (K,)
+    position: NDArray[np.int16]  # (K,) from 0
+    click: NDArray[np.uint8]  # (K,)
+
+
+def unpacked_pages(book: Ints, pages: int) -> UnpackedPages:
+    """Return the pages in the ``book`` of a table of lists."""
+    results = book.size - (HEADER + 1) * pages
+    unpacked = UnpackedPages(
+        np.empty(pages, np.int64),
+        np.zeros(pages + 1, np.int64),
+        np.empty(pages, np.int64),
+        np.empty(results, np.int64),
+        np.empty(results, np.int16),
+        np.empty(results, np.uint8),
+    )
+    _unpack(book, unpacked)
+    return unpacked
+
+
+@kernel
+def _unpack(book: Ints, pages: UnpackedPages) -> None:
+    at, to = 0, 0
+    for p in range(pages.key.size):
+        length = book[at] - 1
+        pages.number[p], pages.key[p] = book[at + 1], book[at + HEADER]
+        at += HEADER + 1
+        for k in range(length):
+            packed = book[at + k]
+            pages.url[to + k], pages.position[to + k], pages.click[to + k] = packed >> 1, k, packed & 1
+        at += length
+        to += length
+        pages.starts[p + 1] = to

@@ -18,15 +18,25 @@ them, whatever the number of rounds.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ...core import Block
 from ...kernels import Floats, Ints, inner_kernel, kernel
 from ...statistics.kl import kl
 from .counts import Counts
 
-__all__ = ["ChangeDetector", "alarm_level", "detect_change", "make_change_detector", "scan_statistic"]
+__all__ = [
+    "BUCKET",
+    "ChangeDetector",
+    "alarm_level",
+    "detect_change",
+    "find_change",
+    "make_change_detector",
+    "scan_statistic",
+]
 
 BUCKET = 32  # rounds
 LEVELS = 20  # blocks of up to 2^19 buckets
@@ -84,6 +94,32 @@ def scan_statistic(shown: Floats, clicked: Floats, block_shown: Floats, block_cl
                 rate = clicked[i, j] / shown[i, j]
                 largest = max(largest, n1 * kl(c1 / n1, rate) + n2 * kl(c2 / n2, rate))
     return largest
+
+
+def find_change(blocks: Sequence[Block], rounds: int) -> float | None:
+    """Return since when clicks differ, as the start of one of the blocks of a ledger, or None if they do not.
+
+    Every end of the blocks that has at least ``BUCKET`` rounds is compared with all blocks before it. There are more
+    of them than the two blocks per bucket that ``detect_change`` compares, so that the level is higher by the logarithm
+    of half their number. ``rounds`` counts all rounds, including those before the blocks. Call it once in ``BUCKET``
+    rounds.
+    """
+    if len(blocks) < 2:
+        return None
+    shown, clicked = (np.sum([getattr(block, name) for block in blocks], axis=0) for name in ("shown", "clicked"))
+    late_shown, late_clicked = np.zeros((2, *shown.shape))
+    late_rounds, largest, start = 0, 0.0, None
+    for block in reversed(blocks[1:]):
+        late_shown += block.shown
+        late_clicked += block.clicked
+        late_rounds += block.rounds
+        if late_rounds >= BUCKET:
+            z = scan_statistic(shown, clicked, late_shown, late_clicked)
+            if z > largest:
+                largest, start = z, block.start
+    n, m = shown.shape
+    level = alarm_level(n, m, float(max(1, rounds))) + math.log(max(1.0, 0.5 * (len(blocks) - 1)))
+    return start if largest > level else None
 
 
 @inner_kernel

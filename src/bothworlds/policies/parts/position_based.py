@@ -25,6 +25,7 @@ __all__ = [
     "KnownExamination",
     "Positions",
     "RankWork",
+    "fit_examination",
     "make_rank_work",
     "place",
     "refit",
@@ -118,9 +119,14 @@ def refit(counts: Counts, fitted: ExaminationFit) -> None:
     """Fit attraction and examination again if the number of rounds has grown by the share ``growth``."""
     interval = fitted.growth * counts.rounds[0]
     fitted.due[0] = min(fitted.due[0] - 1.0, interval)  # after a restart the interval is shorter
-    if fitted.due[0] > 0.0:
-        return
-    fitted.due[0] = interval
+    if fitted.due[0] <= 0.0:
+        fit_examination(counts, fitted)
+
+
+@kernel
+def fit_examination(counts: Counts, fitted: ExaminationFit) -> None:
+    """Fit attraction and examination to the counts."""
+    fitted.due[0] = fitted.growth * counts.rounds[0]
     newton(counts.shown, counts.clicked, fitted.prior, False, True, 1e-10, fitted.work)
     for j in range(fitted.work.b.size):
         fitted.positions.examination[j] = math.exp(fitted.work.b[j])

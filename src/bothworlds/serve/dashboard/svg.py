@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from ..schemas import Marginals, MarginalsThen, SeriesPoint
-from .text import is_number, number, percent, plural, timestamp
+from ..schemas import DetectedChange, Marginals, MarginalsThen, SeriesPoint
+from .text import change_sentence, is_number, number, percent, plural, timestamp
 
 __all__ = ["merge_points", "probability_at", "probability_charts", "rate_chart"]
 
@@ -53,8 +53,13 @@ def _rate_point(at: int, pages: int, clicks: int) -> RatePoint:
     return RatePoint(at, clicks / pages, max(0.0, (middle - half) / pages), (middle + half) / pages, pages)
 
 
-def rate_chart(series: Sequence[SeriesPoint], width: int = 720, height: int = 260) -> Markup:
-    """Return the chart of clicks per page over time, learner and holdout, each with its 95% band."""
+def rate_chart(
+    series: Sequence[SeriesPoint], width: int = 720, height: int = 260, changes: Sequence[DetectedChange] = ()
+) -> Markup:
+    """Return the chart of clicks per page over time, learner and holdout, each with its 95% band.
+
+    Detected changes of visitors are vertical lines.
+    """
     curves = {arm: points for arm in ARMS if (points := merge_points(series, arm, most=width // 15))}
     if not curves:
         return Markup('<p class="quiet">No data to draw yet.</p>')
@@ -65,9 +70,13 @@ def rate_chart(series: Sequence[SeriesPoint], width: int = 720, height: int = 26
     axes = Axes(width, height, first, last, top)
     elements = [_grid(axes), *(_band(axes, arm, curve) for arm, curve in curves.items())]
     elements += [_curve(axes, arm, curve) for arm, curve in curves.items()]
+    marked = [change for change in changes if first <= change["changed_at"] <= last]
+    elements += [_mark(axes, change) for change in marked]
     label = "Clicks per page over time: " + "; ".join(
         f"{ARMS[arm]} from {number(curve[0].rate)} to {number(curve[-1].rate)}" for arm, curve in curves.items()
     )
+    if marked:
+        label += f"; {plural(len(marked), 'detected change')} of visitors"
     return _svg(width, height, label, "rates", elements)
 
 
@@ -149,6 +158,15 @@ def _curve(axes: Axes, arm: str, curve: Sequence[RatePoint]) -> Markup:
         _tag("circle", _tag("title", _tooltip(arm, p)), cx=x, cy=y, r=3, class_=f"spot {arm}")
         for p, (x, y) in zip(curve, places, strict=True)
     )
+
+
+def _mark(axes: Axes, change: DetectedChange) -> Markup:
+    """Return a vertical line at a detected change, with a word at its top."""
+    x = axes.x(change["changed_at"])
+    line = _tag("line", _tag("title", change_sentence(change)), x1=x, x2=x, y1=10, y2=axes.height - axes.foot,
+                class_="change")  # fmt: skip
+    left = x < axes.width / 2
+    return line + _tag("text", "change", x=x + (4 if left else -4), y=20, class_=f"axis {'start' if left else 'end'}")
 
 
 def _tooltip(arm: str, point: RatePoint) -> str:

@@ -11,13 +11,24 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from ..schemas import Headline, Learning, Pages, RecentWindow, ReportView, Shift, Uplift
+from ..schemas import (
+    DetectedChange,
+    Headline,
+    Learning,
+    Pages,
+    RecentWindow,
+    ReportView,
+    SampleRatio,
+    Shift,
+    Uplift,
+)
 
 __all__ = [
     "DASH",
     "Verdict",
     "arm_rate",
     "audit_text",
+    "change_sentence",
     "compared_with_holdout",
     "comparisons",
     "count",
@@ -31,12 +42,13 @@ __all__ = [
     "plural",
     "sentence",
     "shift_verdict",
+    "starting",
     "surface_verdict",
-    "time_span",
     "timestamp",
 ]
 
 DASH = "\N{EN DASH}"
+DAY_MS = 86_400_000
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -127,15 +139,14 @@ def timestamp(time: Any, with_day: bool = True, with_seconds: bool = False) -> s
     return in_utc.strftime(("%-d %b " if with_day else "") + ("%H:%M:%S" if with_seconds else "%H:%M"))
 
 
-def time_span(seconds: float) -> str:
-    """Format the time span of this length that ends now.
+def starting(since: Any, until: Any) -> str:
+    """Format the start of a range that ends at ``until``, in UTC; without the day if that is the same.
 
-    >>> time_span(60), time_span(900), time_span(86400), time_span(7 * 86400)
-    ('the last minute', 'the last 15 minutes', 'the last 24 hours', 'the last 7 days')
+    >>> starting(1700000000000, 1700000900000), starting(1700000000000, 1700100000000)
+    ('since 22:13 UTC', 'since 14 Nov 22:13 UTC')
     """
-    size, unit = (86400, "day") if seconds > 86400 else (3600, "hour") if seconds >= 3600 else (60, "minute")
-    units = round(seconds / size)
-    return f"the last {unit}" if units == 1 else f"the last {units} {unit}s"
+    same_day = is_number(since) and is_number(until) and since // DAY_MS == until // DAY_MS
+    return f"since {timestamp(since, with_day=not same_day)} UTC"
 
 
 def surface_verdict(report: ReportView) -> Verdict:
@@ -143,16 +154,18 @@ def surface_verdict(report: ReportView) -> Verdict:
 
     >>> pages = {"pages": 340, "clicks_per_page": 0.4, "interval": (0.3, 0.5)}
     >>> uplift = {"relative": 0.041, "low": 0.012, "high": 0.07, "enough": True, "needed_pages": 2000}
-    >>> recent = {"window_seconds": 3600, "headline": pages, "holdout": pages, "uplift": uplift}
+    >>> window = {"since": 1700000000000, "until": 1700003600000}
+    >>> recent = {**window, "headline": pages, "holdout": pages, "uplift": uplift}
     >>> learning = {"settled": True, "rounds": 5000, "exploration": 0.02}
     >>> report = {"headline": pages, "holdout": pages, "recent": recent, "learning": learning}
+    >>> report |= {"sample_ratio": None, "guard": None}
     >>> surface_verdict(report).sentence
-    '+4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) in the last hour'
+    '+4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) since 22:13 UTC'
     >>> surface_verdict(report | {"recent": recent | {"uplift": uplift | {"enough": False}}}).sentence
-    'Not enough data yet: 340 of about 2,000 holdout pages in the last hour'
+    'Not enough data yet: 340 of about 2,000 holdout pages since 22:13 UTC'
     >>> young = report | {"learning": {"settled": False, "rounds": 500, "exploration": 0.16}}
     >>> surface_verdict(young).sentence
-    'Still learning; already +4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) in the last hour'
+    'Still learning; already +4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) since 22:13 UTC'
     >>> surface_verdict(young | {"recent": recent | {"uplift": uplift | {"low": -0.3}}}).sentence
     'Still learning: 500 pages so far'
     """
@@ -162,12 +175,16 @@ def surface_verdict(report: ReportView) -> Verdict:
         return _without_pages(learning["outstanding"])
     if holdout is None or recent["holdout"] is None or uplift is None:
         return Verdict("none", arm_rate(headline), _NO_HOLDOUT)
+    if _is_mismatched(report["sample_ratio"]):
+        return _MISMATCH
+    if report["guard"] is not None and report["guard"]["active"]:
+        return _guarded(report["guard"]["active_since"], report["until"])
     if not learning["settled"]:
         return _still_learning(learning, recent)
     if not _is_enough(uplift):
         pages, needed = count(recent["holdout"]["pages"]), count(uplift["needed_pages"])
-        span = time_span(recent["window_seconds"])
-        sentence = f"Not enough data yet: {pages} of about {needed} holdout pages in {span}"
+        span = starting(recent["since"], recent["until"])
+        sentence = f"Not enough data yet: {pages} of about {needed} holdout pages {span}"
         return Verdict("none", sentence, "A difference now would mostly be due to chance.")
     return _compared(uplift, recent, learning["exploration"])
 
@@ -182,6 +199,10 @@ def headline_verdict(headline: Headline) -> Verdict:
         return Verdict("none", "No settled pages in the last 24 hours", "")
     if headline["uplift"] is None:
         return Verdict("none", "No holdout to compare with", _NO_HOLDOUT)
+    if _is_mismatched(headline["sample_ratio"]):
+        return _MISMATCH
+    if headline["guard_since"] is not None:
+        return _guarded(headline["guard_since"], headline["recent"]["until"])
     if not headline["settled"]:
         return _still_learning(headline, headline["recent"])
     uplift = headline["recent"]["uplift"]
@@ -190,19 +211,40 @@ def headline_verdict(headline: Headline) -> Verdict:
     return _compared(uplift, headline["recent"], headline["exploration"])
 
 
+def _is_mismatched(ratio: SampleRatio | None) -> bool:
+    return ratio is not None and ratio["alarm"]
+
+
+def _guarded(since: int | None, until: int) -> Verdict:
+    sentence = f"The guard shows the page's own order {starting(since, until)}"
+    meaning = (
+        "The learned order got fewer clicks. It is still shown on a small share of pages. To show it again, restart "
+        "the comparison (POST /v1/surfaces/{surface}/restart-comparison)."
+    )
+    return Verdict("bad", sentence, meaning)
+
+
+_MISMATCH = Verdict(
+    "bad",
+    "The figures cannot be trusted: pages or feedback of the learned order or of the holdout are missing",
+    "They do not come in the proportion of their shares. Check that the page sends the feedback of both, then restart "
+    "the comparison (POST /v1/surfaces/{surface}/restart-comparison).",
+)
+
+
 def _still_learning(progress: Learning | Headline, recent: RecentWindow) -> Verdict:
     cost, uplift = progress["exploration"], recent["uplift"]
     exploring = "The service still tries out other orders"
     exploring += f", which costs about {percent(cost, 0)} of the clicks now" if is_number(cost) else ""
     if uplift and _is_enough(uplift) and (uplift["low"] or 0.0) > 0:
-        span = time_span(recent["window_seconds"])
-        return Verdict("good", f"Still learning; already {compared_with_holdout(uplift)} in {span}", f"{exploring}.")
+        span = starting(recent["since"], recent["until"])
+        return Verdict("good", f"Still learning; already {compared_with_holdout(uplift)} {span}", f"{exploring}.")
     meaning = f"{exploring}. The uplift is shown once the order has settled."
     return Verdict("none", f"Still learning: {plural(progress['rounds'], 'page')} so far", meaning)
 
 
 def _compared(uplift: Uplift, recent: RecentWindow, exploration: float | None) -> Verdict:
-    sentence = f"{compared_with_holdout(uplift)} in {time_span(recent['window_seconds'])}"
+    sentence = f"{compared_with_holdout(uplift)} {starting(recent['since'], recent['until'])}"
     low, high = uplift["low"] or 0.0, uplift["high"] or 0.0
     if low > 0:
         return Verdict("good", sentence, "The learned order gets more clicks than the page's own order.")
@@ -215,25 +257,23 @@ def _compared(uplift: Uplift, recent: RecentWindow, exploration: float | None) -
     return Verdict("bad", sentence, "The learned order gets fewer clicks than the page's own order.")
 
 
-def comparisons(report: ReportView, whole_range: str, created_at: int) -> list[tuple[str, str]]:
-    """Return the uplift now and in the whole range, each with a label; nothing without a holdout.
+def comparisons(report: ReportView) -> list[tuple[str, str]]:
+    """Return the uplift in the recent window and since the start, each with a label; nothing without a holdout.
 
-    The label of a range that starts when the surface was created says that it includes the exploration at the start.
-
-    >>> uplift = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True, "needed_pages": 200}
-    >>> recent = {"window_seconds": 60, "uplift": uplift | {"enough": False}}
-    >>> for line in comparisons({"since": 0, "recent": recent, "uplift": uplift}, "all time", created_at=60_000):
+    >>> uplift = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True, "needed_pages": 200, "since": 0}
+    >>> recent = {"since": 86_400_000, "until": 86_460_000, "uplift": uplift | {"enough": False}}
+    >>> report = {"until": 86_460_000, "recent": recent, "uplift": uplift, "sample_ratio": None}
+    >>> for line in comparisons(report):
     ...     print(*line, sep=": ")
-    Now (the last minute): not enough data yet
-    All time, including the exploration at the start: -20.0% clicks compared with the holdout (95% interval -30.0% ...
+    Recently, since 00:00 UTC: not enough data yet
+    From the start, since 1 Jan 00:00 UTC: -20.0% clicks compared with the holdout (95% interval -30.0% to -10.0%)
     """
-    now, whole = report["recent"]["uplift"], report["uplift"]
-    if now is None or whole is None:
+    recent, whole = report["recent"], report["uplift"]
+    if recent["uplift"] is None or whole is None or _is_mismatched(report["sample_ratio"]):
         return []
-    start = ", including the exploration at the start" if report["since"] <= created_at else ""
     return [
-        (f"Now ({time_span(report['recent']['window_seconds'])})", compared_with_holdout(now)),
-        (whole_range[:1].upper() + whole_range[1:] + start, compared_with_holdout(whole)),
+        (f"Recently, {starting(recent['since'], recent['until'])}", compared_with_holdout(recent["uplift"])),
+        (f"From the start, {starting(whole['since'], report['until'])}", compared_with_holdout(whole)),
     ]
 
 
@@ -304,10 +344,24 @@ def shift_verdict(shift: Shift) -> Verdict:
     note = sentence(shift["note"])
     if not is_number(shift["recent"]) or not is_number(shift["long_run"]):
         return Verdict("none", "Too early to tell whether visitors have changed", note)
-    rates = f"{number(shift['recent'])} clicks per page in the last hour, {number(shift['long_run'])} before"
+    rates = f"{number(shift['recent'])} clicks per page recently, {number(shift['long_run'])} in the week before"
     if shift["alarm"]:
         return Verdict("bad", f"Visitors have changed: {rates}", note)
     return Verdict("good", f"Visitors click as usual: {rates}", note)
+
+
+def change_sentence(change: DetectedChange) -> str:
+    """Return when a change of visitors began and when it was detected, in words.
+
+    >>> change_sentence({"segment": "", "changed_at": 1_700_000_000_000, "detected_at": 1_700_000_090_000})[:46]
+    'Visitors click differently since 14 Nov 22:13 '
+    """
+    who = f"Visitors of segment {change['segment']}" if change["segment"] else "Visitors"
+    later = duration(max(0.0, (change["detected_at"] - change["changed_at"]) / 1000.0))
+    return (
+        f"{who} click differently since {timestamp(change['changed_at'], True)} UTC. This was detected {later} later, "
+        "and the policy does not use what it had learned before."
+    )
 
 
 def sentence(text: str) -> str:

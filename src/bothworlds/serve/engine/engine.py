@@ -2,7 +2,7 @@
 
 A list is drawn from a policy that is already solved, logged with its propensities, and signed. Feedback is acknowledged
 when it is durable. The collaborators: ``writer`` and ``refresher`` are the two threads, ``surface_admin`` changes
-surfaces, ``learner`` turns counters into policies, ``secret_cache`` signs and reads tokens.
+surfaces, ``monitor`` watches them, ``learner`` turns counters into policies, ``secret_cache`` signs and reads tokens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from ..model import (
 )
 from ..reports import report as reports
 from ..reports.inputs import DAY, ReportRequest
-from ..reports.item_rates import ItemRateCache
 from ..schemas import (
     Accepted,
     EngineHealth,
@@ -49,6 +48,7 @@ from ..schemas import (
 from ..stores.base import Store, StoreError
 from .learner import counters_of, warm_up
 from .log_rows import export_rows, import_rows
+from .monitor import SurfaceMonitor
 from .refresher import Refresher
 from .report_inputs import surface_state
 from .secret_cache import SecretCache
@@ -95,7 +95,7 @@ class Engine(EngineProtocol):
             refresh_events=refresh_events,
             shared=shared,
             follow=self.secrets.follow,
-            expire=self.expire_segments,
+            expire=self.watch,
         )
         self.writer = Writer(store, clock, self.refresher.notify)
         self.solver = Solver()
@@ -103,7 +103,8 @@ class Engine(EngineProtocol):
         self._admin = SurfaceAdmin(store, self.refresher, self._segments, clock, shared)
         self._admission = asyncio.Lock()
         self._statuses: Counter[tuple[int, Status]] = Counter()  # (surface id, status) -> pieces of feedback
-        self._rates = ItemRateCache()
+        self._reports = reports.ReportCache()
+        self._monitor = SurfaceMonitor(store, self._reports.history, clock, self._admin.activate_guard)
         self._running = False
 
     async def start(self) -> None:
@@ -203,6 +204,7 @@ class Engine(EngineProtocol):
             learn=0 if held_out else learner.learn,
             pinned=learner.pinned,
             eligibility=ALL_ELIGIBLE if held_out else learner.eligibility,
+            mixture=() if held_out else drawn.mixture,
         )
         return event, drawn.slots
 
@@ -369,6 +371,10 @@ class Engine(EngineProtocol):
         """Changes the given settings; all others stay as they are."""
         return await self._admin.patch_surface(name, changes, actor=actor, if_version=if_version)
 
+    async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
+        """Starts the comparison of learner and holdout again, with the guard not active; nothing learned is changed."""
+        return await self._admin.restart_comparison(surface, actor=actor)
+
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Adds an item at the median of the others, or makes a paused or removed one active again."""
         return await self._admin.put_item(surface, item, actor=actor)
@@ -403,6 +409,12 @@ class Engine(EngineProtocol):
         """Deletes segments that were not used for a long time. Blocks; called in the refresher thread."""
         for served in list(self.refresher.by_id.values()):
             self._segments.expire(served)
+
+    def watch(self) -> None:
+        """Expires segments and checks surfaces. Blocks; called once a minute in the refresher thread."""
+        self.expire_segments()
+        for served in list(self.refresher.by_id.values()):
+            self._monitor.check(served.surface)
 
     # Logs
 
@@ -477,12 +489,12 @@ class Engine(EngineProtocol):
 
     def _make_report(self, display: ServedSurface, segment: str | None, since: int, until: int, now: int) -> ReportView:
         state = surface_state(display, segment, self._statuses[display.surface.id, "duplicate"])
-        return reports.surface_report(self._store, ReportRequest(state, segment, since, until, now), self._rates)
+        return reports.surface_report(self._store, ReportRequest(state, segment, since, until, now), self._reports)
 
     async def headline(self, surface: str) -> Headline:
         """Returns pages, clicks per page and uplift of the last day and of the recent window; reads no events."""
         display, now = self._admin.served(surface), self._clock()
-        return await in_thread(lambda: reports.headline(self._store, surface_state(display), now))
+        return await in_thread(lambda: reports.headline(self._store, surface_state(display), now, self._reports))
 
     # Health
 
@@ -500,7 +512,10 @@ class Engine(EngineProtocol):
             "solver_ms": refresher.solver_ms,
             "last_error": writer.last_error or refresher.last_error,
             "open_events": writer.open_events,
+            "changes_detected": refresher.changes.count,
             "policy_age_seconds": self._policy_age(),
+            "sample_ratio_alarms": len(self._monitor.mismatches),
+            "guarded_surfaces": sum(s.surface.guarded_since is not None for s in list(self.refresher.by_id.values())),
         }
 
     def _warnings(self) -> list[str]:

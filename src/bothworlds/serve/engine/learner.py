@@ -2,13 +2,13 @@
 
 Serving is the same for every policy: a matrix of marginals over the eligible items and the free slots is mixed with
 uniform lists, and lists are drawn exactly with it. A policy that follows a leader knows its marginals. A policy that
-only decides makes 64 decisions, and a random one of them is served: a mixture whose marginals are also known.
+only decides makes 64 rankings, and a random one of them is served: a mixture whose marginals are also known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -16,20 +16,24 @@ import msgspec
 import numpy as np
 
 from ... import policies
-from ...core import Ledger
+from ...core import Block, Ledger
 from ...geometry.uniform_mixture import mixed
 from ...kernels import Floats, Ints
 from ...policies import Policy
-from ...policies.marginals import counted_marginals, entropy_of, known_marginals
+from ...policies.base import Mixture
+from ...policies.marginals import entropy_of, frequencies, known_marginals
 from ..model import ALL_ELIGIBLE, LOSS_UNIT, MAX_ITEMS_EVER, Eligibility, Item, Segment, Surface, SurfaceSettings
 from ..schemas import PlacedItem
+from ..time_blocks import TimeBlock
 from .list_sampler import ListSampler, draw_list, make_list_sampler
+from .served_policies import refusal
 
 __all__ = [
     "DrawnList",
     "SegmentCounters",
     "ServingPolicy",
     "baseline_list",
+    "blocks_of",
     "counters_of",
     "eligibility_of",
     "marginals_of",
@@ -44,17 +48,38 @@ CERTAIN = 1.0  # the propensity of a pinned item
 
 
 class SegmentCounters(NamedTuple):
-    """The counters of a segment as arrays: one row per item, including removed ones, and one column per slot."""
+    """The counters of a segment as arrays: one row per item, including removed ones, and one column per slot.
+
+    ``blocks`` are the same counters by time, if the policy of the surface needs them; ``changed_at`` is the second of
+    the last change that was detected, if the policy detects changes. ``compared_at`` and ``wake`` are as in a ledger.
+    """
 
     rounds: int
     revision: int
     loss: Ints
     shown: Ints
     clicked: Ints
+    blocks: tuple[Block, ...] = ()
+    changed_at: int | None = None
+    compared_at: int = 0
+    wake: int = 0
+
+
+def blocks_of(blocks: Iterable[TimeBlock], surface: Surface) -> tuple[Block, ...]:
+    """Returns blocks of time as arrays: one row per item, including removed ones, and one column per slot."""
+    n, m = len(surface.items), surface.settings.slots
+    made = []
+    for block in blocks:
+        cells = block.cells[(block.cells[:, 0] < n) & (block.cells[:, 1] < m)]
+        shown, clicked = np.zeros((2, n, m))
+        shown[cells[:, 0], cells[:, 1]], clicked[cells[:, 0], cells[:, 1]] = cells[:, 3], cells[:, 4]
+        mixture = (value / LOSS_UNIT for value in block.mixture)
+        made.append(Block(float(block.start), float(block.until), max(0, block.rounds), shown, clicked, *mixture))
+    return tuple(made)
 
 
 def counters_of(segment: Segment | None, surface: Surface) -> SegmentCounters:
-    """Returns the counters of a segment as arrays; zeros if it is None."""
+    """Returns the counters of a segment as arrays, without blocks; zeros if it is None."""
     n, m = len(surface.items), surface.settings.slots
     tables = np.zeros((3, n, m), np.int64)
     if segment is None:
@@ -72,6 +97,7 @@ class DrawnList(NamedTuple):
     items: tuple[int, ...]
     p: tuple[float, ...]
     slots: list[PlacedItem]
+    mixture: tuple[float, ...] = ()  # of an event
 
 
 class ServingPolicy:
@@ -84,6 +110,8 @@ class ServingPolicy:
     __slots__ = (
         "_cells",
         "_pinned",
+        "_share",
+        "_tilt",
         "eligibility",
         "eligible",
         "free",
@@ -103,23 +131,30 @@ class ServingPolicy:
         pins: Mapping[int, Item],
         marginals: Floats,
         rounds: int,
+        mixture: Mixture | None = None,
     ) -> None:
         self.eligible, self.free, self.marginals, self.rounds = tuple(eligible), tuple(free), marginals, rounds
         self.sampler: ListSampler | None = make_list_sampler(marginals) if free else None
         self.learn, self.pinned = (sum(1 << slot for slot in slots) for slots in (free, pins))
         self.eligibility = eligibility_of(surface, eligible) if free else ALL_ELIGIBLE
-        self.id = self._digest(pins)
         self._pinned = sorted(
             (slot, item.index, PlacedItem(slot, item.name, CERTAIN, True, False)) for slot, item in pins.items()
         )
         # Placements are created on first use and then shared by all lists.
-        self._cells: list[dict[int, tuple[int, float, PlacedItem]]] = [{} for _ in free]
+        self._cells: list[dict[int, tuple[int, float, PlacedItem, float]]] = [{} for _ in free]
+        self._share = None if mixture is None else mixture.share
+        self._tilt = np.zeros(marginals.shape)
+        if mixture is not None:
+            self._tilt = np.clip(mixture.tilt / marginals, -mixture.limit, mixture.limit)
+        self.id = self._digest(pins)
 
     def _digest(self, pins: Mapping[int, Item]) -> str:
         digest = blake2b(digest_size=12)
         content = ([i.index for i in self.eligible], self.free, sorted((s, i.index) for s, i in pins.items()))
         digest.update(msgspec.msgpack.encode(content))
         digest.update(self.marginals.tobytes())
+        if self._share is not None:
+            digest.update(np.float64(self._share).tobytes() + self._tilt.tobytes())
         return digest.hexdigest()
 
     def draw(self, seed: bytes) -> DrawnList:
@@ -127,13 +162,13 @@ class ServingPolicy:
         rows = draw_list(self.sampler, seed) if self.sampler is not None else []
         cells = [known.get(row) or self._cell(k, row) for k, (known, row) in enumerate(zip(self._cells, rows))]
         for slot, index, placed in self._pinned:
-            cells.insert(slot, (index, CERTAIN, placed))
-        items, p, slots = zip(*cells)
-        return DrawnList(items, p, list(slots))
+            cells.insert(slot, (index, CERTAIN, placed, 0.0))
+        items, p, slots, tilts = zip(*cells)
+        return DrawnList(items, p, list(slots), () if self._share is None else (self._share, *tilts))
 
-    def _cell(self, k: int, row: int) -> tuple[int, float, PlacedItem]:
-        item, p = self.eligible[row], float(self.marginals[row, k])
-        cell = self._cells[k][row] = (item.index, p, PlacedItem(self.free[k], item.name, p, False, True))
+    def _cell(self, k: int, row: int) -> tuple[int, float, PlacedItem, float]:
+        item, p, tilt = self.eligible[row], float(self.marginals[row, k]), float(self._tilt[row, k])
+        cell = self._cells[k][row] = (item.index, p, PlacedItem(self.free[k], item.name, p, False, True), tilt)
         return cell
 
     @property
@@ -150,7 +185,11 @@ def policy_of(settings: SurfaceSettings) -> Policy:
     listed = max(getattr(made, "ranking", None) or (0,)) + 1  # the items of a fixed list must exist
     if listed > MAX_ITEMS_EVER:
         raise ValueError(f"ranking contains item {listed - 1}, but no surface can have that many items")
-    made.part(np.arange(max(n, listed)), positions).resumed(Ledger(0, *np.zeros((3, max(n, listed), m))))
+    loss, shown, clicked = np.zeros((3, max(n, listed), m))
+    try:
+        made.part(np.arange(max(n, listed)), positions).resumed(Ledger(0, loss, shown, clicked))
+    except ValueError as error:
+        raise ValueError(f"{error}{refusal(settings.policy)}") from error
     return made
 
 
@@ -174,12 +213,17 @@ def serving_policy(
     known = Ledger(
         counters.rounds,
         centred(counters.loss[part]),
-        *(t[part].astype(np.float64) for t in (counters.shown, counters.clicked)),
+        counters.shown[part].astype(np.float64),
+        counters.clicked[part].astype(np.float64),
+        tuple(block._replace(shown=block.shown[part], clicked=block.clicked[part]) for block in counters.blocks),
+        counters.changed_at,
+        counters.compared_at,
+        counters.wake,
     )
-    x = marginals_of(policy.part(np.array(rows), np.array(free)), known)
-    return ServingPolicy(
-        surface, eligible, free, pins, mixed(x, settings.floor, settings.minimum_exposure), counters.rounds
-    )
+    part_policy = policy.part(np.array(rows), np.array(free))
+    state = part_policy.resumed(known)
+    x = mixed(marginals_of(part_policy, state, known), settings.floor, settings.minimum_exposure)
+    return ServingPolicy(surface, eligible, free, pins, x, counters.rounds, part_policy.mixture(state))
 
 
 def centred(loss: Ints) -> Floats:
@@ -187,20 +231,21 @@ def centred(loss: Ints) -> Floats:
     return (loss - loss.min(axis=0)) / LOSS_UNIT
 
 
-def marginals_of(policy: Policy, ledger: Ledger) -> Floats:
-    """Returns the marginals of the next decision of a policy that has learned a ledger; deterministic."""
-    state = policy.resumed(ledger)
+def marginals_of(policy: Policy, state: Any, ledger: Ledger) -> Floats:
+    """Returns the marginals of the next decision of a policy, in the state that a ledger gives; deterministic."""
     known = known_marginals(policy, state)
     if known is not None:
         return known
     rng = np.random.default_rng(_seed(policy, ledger))
-    return counted_marginals(policy, state, ledger.loss.shape, SAMPLED_DECISIONS, rng)
+    return frequencies(policy.sample_rankings(state, SAMPLED_DECISIONS, rng), ledger.loss.shape)
 
 
 def _seed(policy: Policy, ledger: Ledger) -> int:
     digest = blake2b(policy.label.encode(), digest_size=16)
     for part in (np.int64(ledger.rounds), ledger.loss, ledger.shown, ledger.clicked):
         digest.update(part.tobytes())
+    for block in ledger.blocks:
+        digest.update(np.int64(block.rounds).tobytes() + block.shown.tobytes() + block.clicked.tobytes())
     return int.from_bytes(digest.digest(), "big")
 
 

@@ -14,7 +14,10 @@ import msgspec
 
 from ..model import Segment, Surface
 from ..stores.base import Store, StoreError
-from .learner import counters_of, policy_of, policy_record
+from .block_reader import BlockReader
+from .change_detection import ChangeDetection
+from .learner import blocks_of, counters_of, policy_of, policy_record
+from .learner_comparison import LearnerComparison
 from .served_surface import ServedSegment, ServedSurface
 
 __all__ = ["Refresher"]
@@ -24,6 +27,7 @@ SAVE_MS = 1000  # minimum time between two stored policies of a segment
 MAX_SAVES = 20  # stored policies per refresh
 NEAR_OVERFLOW = 1 << 60  # a loss must stay below 2^63
 EXPIRE_SECONDS = 60.0  # between two searches for expired segments
+COMPACT_SECONDS = 10.0  # between two compactions of blocks of time
 
 
 class Refresher(threading.Thread):
@@ -31,6 +35,7 @@ class Refresher(threading.Thread):
 
     ``follow`` is called before every refresh of a shared store, ``expire`` once a minute, both in this thread.
     ``surfaces`` and ``by_id`` map names and ids to served surfaces; other threads may read them at any time.
+    ``changes`` finds changes of visitors for policies that detect them.
     ``near_overflow`` holds the names of surfaces with a loss close to the largest integer.
     """
 
@@ -52,7 +57,10 @@ class Refresher(threading.Thread):
         self._wake = threading.Event()
         self._lock = threading.Lock()  # counters are read and installed in one step: a later read is never overwritten
         self._stopping = False
-        self._expired_at = time.monotonic()
+        self._expired_at = self._compacted_at = time.monotonic()
+        self._blocks = BlockReader(store, clock)
+        self.changes = ChangeDetection(store, clock)
+        self._comparison = LearnerComparison(store, clock)
         self._read_revision: dict[int, int] = {}  # surface id -> revision up to which its segments have been read
         self._saved: dict[tuple[int, str], tuple[int, str]] = {}  # time and id of the last stored policy
         self.surfaces: dict[str, ServedSurface] = {}
@@ -88,6 +96,9 @@ class Refresher(threading.Thread):
                     if expire:
                         self._expired_at = time.monotonic()
                         self._expire()
+                    if time.monotonic() - self._compacted_at > COMPACT_SECONDS:
+                        self._compacted_at = time.monotonic()
+                        self.compact()
                     self.last_error = None
                 except Exception as error:  # the old policies continue to serve
                     self._pending_events += 1
@@ -113,6 +124,11 @@ class Refresher(threading.Thread):
         if failure is not None:
             raise failure
         self._revision = revision
+
+    def compact(self) -> None:
+        """Merges old blocks of time in the store; can be called from any thread. Raises StoreError."""
+        with self._lock:
+            self._blocks.compact()
 
     def read_changes(self) -> None:
         """Reads surfaces that other processes created or changed since the last refresh."""
@@ -182,11 +198,25 @@ class Refresher(threading.Thread):
         for name in segments:
             served.segments.pop(name, None)
             self._saved.pop((served.surface.id, name), None)
+        self._blocks.drop(served.surface.id, segments)
+        self.changes.drop(served.surface.id, segments)
 
     def _install_segment(self, served: ServedSurface, segment: Segment, old: ServedSegment | None) -> None:
         started = time.perf_counter()
         presolve = old.recently_used() if old else ()
         counters = counters_of(segment, served.surface)
+        self._blocks.note(served.surface.id, segment.name)
+        if getattr(served.policy, "needs_blocks", False):
+            blocks = blocks_of(self._blocks.read(served.surface.id, segment.name), served.surface)
+            counters = counters._replace(blocks=blocks)
+            if getattr(served.policy, "detect", False):
+                changed_at = self.changes.changed_at(served.surface, segment.name, segment.rounds, blocks)
+                counters = counters._replace(changed_at=changed_at)
+            if hasattr(served.policy, "leader_plays_alone"):
+                compared_at, wake = self._comparison.update(
+                    served.policy, served.surface, segment.name, segment.rounds, blocks
+                )
+                counters = counters._replace(compared_at=compared_at, wake=wake)
         if segment.rounds or segment.loss or presolve:
             served.segments[segment.name] = ServedSegment(served, counters, self._clock(), presolve)
         else:  # admitted, but nothing learned yet

@@ -99,8 +99,8 @@ class SegmentRegistry:
             while self._store.settle_segment(surface.id, name, now, BATCH) == BATCH:
                 continue
 
-        def make(found: list[Segment]) -> tuple[Sequence[Adjustment], Sequence[dict[str, Any]]]:
-            learned = [one for one in found if one.rounds or one.loss]
+        def make(segments: list[Segment]) -> tuple[Sequence[Adjustment], Sequence[dict[str, Any]]]:
+            learned = [one for one in segments if one.rounds or one.loss]
             entries = [
                 {
                     "at": now,
@@ -109,7 +109,7 @@ class SegmentRegistry:
                     "detail": f"{one.name!r}: {one.rounds} pages learned from, {sum(one.clicked.values())} clicks",
                     "surface_id": surface.id,
                 }
-                for one in found
+                for one in segments
             ]
             return surface_rules.reset_adjustments(surface, learned, now, actor), entries
 

@@ -8,6 +8,7 @@ from copy import copy
 from typing import NamedTuple
 
 from ...policies import Policy
+from ...policies.constraints import ConstraintError, checked_constraints
 from ..model import Invalid, NotEnough, Surface
 from .learner import DrawnList, SegmentCounters, ServingPolicy, baseline_list, serving_policy
 
@@ -43,7 +44,7 @@ class ServedSurface:
         settings = surface.settings
         self.surface, self.policy = surface, policy
         self.active = {item.name: item for item in surface.items if item.state == "active"}
-        self.holdout = int(settings.holdout * 2.0**64)
+        self.holdout = int(surface.share * 2.0**64)
         self.attribution_ms = round(1000 * settings.attribution_seconds)
         self.late_ms = round(1000 * settings.late_seconds)
         self.segments: dict[str, ServedSegment] = {}
@@ -115,29 +116,13 @@ class ServedSegment:
         return PolicyPair(learner, baseline, "baseline:" + "-".join(map(str, baseline.items))[:64])
 
 
-def _check_enough(served: ServedSurface, excluded: frozenset[str]) -> None:
-    slots, active = served.surface.settings.slots, len(served.active)
-    eligible = active - len(excluded)
-    if eligible < slots:
-        errors = []
-        if excluded:
-            errors = [{"pointer": "/exclude", "detail": f"removes {len(excluded)} of {active} items"}]
-        raise NotEnough(f"{slots} slots need {slots} items; {eligible} eligible", errors=errors)
-
-
 def constraints_of(served: ServedSurface, exclude: Sequence[str], pins: Mapping[int, str]) -> Constraints:
     """Returns the pins and exclusions of a request as a cache key; raises Invalid if they cannot be satisfied."""
-    excluded = frozenset(name for name in exclude if name in served.active)
-    slots, seen = served.surface.settings.slots, set()
-    for slot, name in pins.items():
-        if not 0 <= slot < slots:
-            raise Invalid(f"slot {slot} does not exist; the slots are 0 to {slots - 1}", "/pins")
-        if name not in served.active:
-            raise Invalid(f"{name!r} is not an active item of this surface", "/pins")
-        if name in excluded:
-            raise Invalid(f"{name!r} is both pinned and excluded", "/pins")
-        if name in seen:
-            raise Invalid(f"{name!r} is pinned to two slots", "/pins")
-        seen.add(name)
-    _check_enough(served, excluded)
-    return excluded, tuple(sorted(pins.items()))
+    try:
+        return checked_constraints(served.active, served.surface.settings.slots, exclude, pins)
+    except ConstraintError as error:
+        if error.part == "pins":
+            raise Invalid(str(error), "/pins") from error
+        excluded, active = sum(name in served.active for name in set(exclude)), len(served.active)
+        errors = [{"pointer": "/exclude", "detail": f"removes {excluded} of {active} items"}] if excluded else []
+        raise NotEnough(str(error), errors=errors) from error

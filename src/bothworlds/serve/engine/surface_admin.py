@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..model import Adjustment, Conflict, Invalid, Segment, Surface, TooMany, Unknown, checked_name
-from ..stores.base import Store
+from ..stores.base import Store, VersionConflict
 from . import surface_rules
 from .refresher import Refresher
 from .segments import SegmentRegistry
@@ -18,6 +18,7 @@ from .warm_start import warm_start_of
 
 __all__ = ["SurfaceAdmin"]
 
+GUARD_ACTOR = "guard"  # the actor in the audit log that activates the guard
 ATTEMPTS = 5  # at a change while other processes change the same surface
 
 
@@ -94,6 +95,21 @@ class SurfaceAdmin:
             return surface_rules.change_settings(self._at_version(name, if_version), changes, self._clock())
 
         return await self._change(change, actor, if_version)
+
+    async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
+        """Starts the comparison of learner and holdout again, with the guard not active."""
+        return await self._change(lambda: surface_rules.restart_comparison(self.surface(surface), self._clock()), actor)
+
+    def activate_guard(self, surface: Surface) -> bool:
+        """Serves the baseline order from now on. Blocks; called in the refresher thread. Raises StoreError.
+
+        Returns False, with nothing done, if the surface was changed meanwhile: the guard is checked every minute.
+        """
+        try:
+            self._apply(lambda: surface_rules.activate_guard(surface, self._clock()), GUARD_ACTOR)
+        except VersionConflict:
+            return False
+        return True
 
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Adds an item at the median of the others, or makes a paused or removed one active again."""
@@ -201,6 +217,8 @@ class SurfaceAdmin:
         if not made.action:
             return made.surface
         entry = self._entry(made.surface.id or None, actor, made.action, made.detail)
+        if made.holdout is not None:  # reports compare the arms separately before and after
+            entry["holdout"] = made.holdout
         saved = self._store.save_surface(made.surface, made.adjustments, [entry])
         self._refresher.install(saved)
         return saved

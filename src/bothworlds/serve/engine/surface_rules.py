@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ... import policies
 from ..model import (
     MAX_ITEMS_EVER,
     RESET,
@@ -32,10 +31,12 @@ from ..model import (
 )
 from ..validation import decoding_fault
 from .learner import policy_of
+from .served_policies import served_names
 
 __all__ = [
     "Change",
     "Medians",
+    "activate_guard",
     "activate_item",
     "change_settings",
     "create_surface",
@@ -46,6 +47,7 @@ __all__ = [
     "pause_item",
     "remove_item",
     "reset_adjustments",
+    "restart_comparison",
     "update_surface",
 ]
 
@@ -55,6 +57,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     "slots": (1, MAX_SLOTS),
     "floor": (0.001, 1.0),  # below, one missing click could outweigh everything learned
     "holdout": (0.0, 0.99),
+    "guard_after": (1, 1_000_000_000),
+    "guard_margin": (0.0, MAX_SLOTS),
     "minimum_exposure": (0.0, 1.0),
     "attribution_seconds": (1.0, 30 * DAY),
     "late_seconds": (0.0, 90 * DAY),
@@ -67,12 +71,16 @@ Medians = dict[str, list[int]]  # segment -> median loss per slot
 
 
 class Change(NamedTuple):
-    """The next version of a surface, its adjustments, and its audit entry; ``action`` is empty if nothing changed."""
+    """The next version of a surface, its adjustments, and its audit entry; ``action`` is empty if nothing changed.
+
+    ``holdout`` is the share of requests that get the baseline order, before and after the change, if it changes.
+    """
 
     surface: Surface
     adjustments: tuple[Adjustment, ...] = ()
     action: str = ""
     detail: str = ""
+    holdout: tuple[float, float] | None = None
 
 
 def create_surface(name: str, body: Mapping[str, Any], now: int) -> Change:
@@ -102,7 +110,27 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
     changed = _checked(_changed(surface, now, settings=settings))
     if not {"minimum_exposure", "slots"}.isdisjoint(changes):
         _check_exposure(changed)
-    return Change(changed, action="change settings", detail="; ".join(changed_keys)[:2000])
+    return Change(
+        changed, action="change settings", detail="; ".join(changed_keys)[:2000], holdout=_shares(surface, changed)
+    )
+
+
+def restart_comparison(surface: Surface, now: int) -> Change:
+    """Returns the surface with a comparison of learner and holdout that starts now, and the guard not active.
+
+    Nothing that was learned is changed.
+    """
+    changed = _changed(surface, now, comparison_restarted_at=now, guarded_since=None)
+    return Change(changed, action="restart comparison", holdout=_shares(surface, changed))
+
+
+def activate_guard(surface: Surface, now: int) -> Change:
+    """Returns the surface with the baseline order served to all but the exploration share of requests."""
+    if surface.guarded_since is not None:
+        return Change(surface)
+    changed = _changed(surface, now, guarded_since=now)
+    detail = f"the baseline order is served to {changed.share:.4g} of requests: the learner gets fewer clicks"
+    return Change(changed, action="activate guard", detail=detail, holdout=_shares(surface, changed))
 
 
 def update_surface(surface: Surface, body: Mapping[str, Any], medians: Medians, now: int, actor: str) -> Change:
@@ -122,9 +150,8 @@ def update_surface(surface: Surface, body: Mapping[str, Any], medians: Medians, 
         return Change(surface)
     combined = msgspec.structs.replace(steps[-1].surface, version=surface.version + 1)
     adjustments = tuple(one for step in effective for one in step.adjustments)
-    return Change(
-        combined, adjustments, "change surface", "; ".join(f"{s.action}: {s.detail}" for s in effective)[:2000]
-    )
+    detail = "; ".join(f"{s.action}: {s.detail}" for s in effective)[:2000]
+    return Change(combined, adjustments, "change surface", detail, _shares(surface, combined))
 
 
 def activate_item(surface: Surface, name: str, medians: Medians, now: int, actor: str) -> Change:
@@ -227,6 +254,10 @@ def _deactivated(surface: Surface, name: str, state: Literal["paused", "removed"
     return Change(changed, action="pause item" if state == "paused" else "remove item", detail=name)
 
 
+def _shares(before: Surface, after: Surface) -> tuple[float, float] | None:
+    return (before.share, after.share) if before.share != after.share else None
+
+
 def _find(surface: Surface, name: str) -> Item | None:
     return next((item for item in surface.items if item.name == name), None)
 
@@ -282,8 +313,7 @@ def _checked(surface: Surface) -> Surface:
     except ValueError as error:
         if settings.policy_settings:
             raise Invalid(str(error), "/policy_settings") from error
-        usable = ", ".join(name for name in policies.names() if policies.describe(name).additive)
-        raise Invalid(f"{error}; the service can use {usable}", "/policy") from error
+        raise Invalid(f"{error}; the service can use {', '.join(served_names())}", "/policy") from error
     return surface
 
 

@@ -54,6 +54,7 @@ class TokenBody(msgspec.Struct, frozen=True, array_like=True):
     arm: Arm
     pinned: int | None = None
     eligibility: Eligibility = ALL_ELIGIBLE
+    mixture: tuple[float, ...] = ()
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -96,6 +97,7 @@ class Signer:
                 event.arm,
                 event.pinned,
                 event.eligibility,
+                event.mixture,
             )
         )
         signed = self._prefix + self._signature(self.number, body) + body

@@ -14,7 +14,7 @@ __all__ = ["event_view", "state_view"]
 
 def state_view(surface: Surface, name: str, segment: ServedSegment, counters: SegmentCounters, now: int) -> StateView:
     """Returns the counters of a segment and the probabilities that are served."""
-    policy = segment.unconstrained.learner
+    policy, changed_at = segment.unconstrained.learner, segment.counters.changed_at
     return {
         "surface": surface.name,
         "segment": name,
@@ -29,6 +29,7 @@ def state_view(surface: Surface, name: str, segment: ServedSegment, counters: Se
         "policy_age_seconds": max(0.0, (now - segment.made_at) / 1000.0),
         "entropy": policy.entropy,
         "revision": counters.revision,
+        "changed_at": None if changed_at is None else rfc3339(1000 * changed_at),
     }
 
 

@@ -157,7 +157,7 @@ class Service:
 
     async def _rank_feedback_reply(self, scope: Scope, receive: Receive, route: str, path: str) -> Reply:
         self._check_keyless_request(scope, cors_endpoint=True)
-        if route is FEEDBACK:
+        if route == FEEDBACK:
             return await self._rank_feedback.feedback(scope, receive)
         surface = percent_decoded(path[len(RANK_PREFIX) : -len(RANK_SUFFIX)])
         return await self._rank_feedback.rank(scope, receive, surface)
@@ -250,6 +250,7 @@ class Service:
             "pause_item": surfaces.pause_item,
             "resume_item": surfaces.resume_item,
             "reset": surfaces.reset,
+            "restart_comparison": surfaces.restart_comparison,
             "list_segments": surfaces.list_segments,
             "delete_segment": surfaces.delete_segment,
             "warm_start": surfaces.warm_start,

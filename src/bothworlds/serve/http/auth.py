@@ -26,7 +26,7 @@ __all__ = ["ROLES", "Keyring", "create_key", "list_keys", "revoke_key"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
 REFRESH_SECONDS = 1.0  # a key that another process has revoked is refused after about so long
-RETRY_SECONDS = 0.5  # between looks into the store for an unknown key
+RETRY_SECONDS = 0.5  # between reads of the store for an unknown key
 LOCAL, PUBLIC, COMMAND_LINE = "local", "public", "command line"  # actors without a key
 CHALLENGE = {"www-authenticate": 'Bearer realm="bothworlds"'}
 NO_DIGEST = bytes(32)
@@ -78,7 +78,8 @@ class Keyring:
         authorization = header(scope, b"authorization").decode("latin-1")
         if not authorization and public:
             return PUBLIC
-        return await self.authenticate(authorization.removeprefix("Bearer "), role)
+        scheme, _, key = authorization.partition(" ")  # names of schemes are case-insensitive
+        return await self.authenticate(key if scheme.lower() == "bearer" else authorization, role)
 
     async def allows(self, scope: Scope, role: Role) -> bool:
         """Return whether the request is allowed to act in this role."""

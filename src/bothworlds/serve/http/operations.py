@@ -108,6 +108,10 @@ OPERATIONS = (
         "POST", SURFACE + "/reset", "reset", "admin", "Reset what was learned", {204: None}, BODY_ERRORS, Reset, False
     ),
     Operation(
+        "POST", SURFACE + "/restart-comparison", "restart_comparison", "admin",
+        "Start the comparison with the holdout again", {200: SurfaceView}, VERSION_ERRORS,
+    ),
+    Operation(
         "GET", SURFACE + "/segments", "list_segments", "admin", "List the segments of a surface", {200: Segments}
     ),
     Operation(

@@ -22,7 +22,7 @@ EVENT_ID_DIGITS = 32
 MAX_SEGMENT_LENGTH = 128
 NOT_READY = "the service is not ready; its log has the reason, and so has this response for a key with the role read"
 FIRST_YEAR, LAST_YEAR = 1970, 9998  # of since and until: rounding up must not lead to the year 10000
-TIME_FIELDS = ("at", "since", "until", "late_until")  # and all that end with _at
+TIME_FIELDS = ("at", "since", "until", "late_until")  # and all that end with _at or _since
 
 
 class ReadEndpoints:
@@ -84,7 +84,7 @@ def with_rfc3339_times(value: Any) -> Any:
 
 
 def _is_time(name: Any, value: Any) -> bool:
-    return type(value) is int and (name in TIME_FIELDS or str(name).endswith("_at"))
+    return type(value) is int and (name in TIME_FIELDS or str(name).endswith(("_at", "_since")))
 
 
 def _segment(request: Request) -> str | None:

@@ -57,7 +57,8 @@ class SurfaceEndpoints:
 
     async def get_surface(self, request: Request, actor: str) -> Response:
         surface = self._engine.surface(_path(request, "surface"))
-        if etag(surface) in _tags(request, "if-none-match"):
+        # Weak comparison: a proxy that compresses responses makes entity tags weak.
+        if etag(surface) in {tag.removeprefix("W/") for tag in _tags(request, "if-none-match")}:
             return Response(status_code=304, headers={"etag": etag(surface)})
         return _surface_response(surface)
 
@@ -65,7 +66,7 @@ class SurfaceEndpoints:
         name, body = _path(request, "surface"), await self._body(request, _surface_request)
         self._check_limits(name, body)
         expected = self._expected_version(request, name, body)
-        surface, created = await _with_if_match(
+        surface, created = await _with_preconditions(
             request, self._engine.put_surface(name, body, actor=actor, if_version=expected)
         )
         return _surface_response(surface, 201 if created else 200)
@@ -75,7 +76,7 @@ class SurfaceEndpoints:
         self._check_limits(name, body)
         expected = self._expected_version(request, name, body)
         change = self._engine.patch_surface(name, body, actor=actor, if_version=expected)
-        return _surface_response(await _with_if_match(request, change))
+        return _surface_response(await _with_preconditions(request, change))
 
     async def put_item(self, request: Request, actor: str) -> Response:
         name, item = _path(request, "surface"), _path(request, "item")
@@ -98,6 +99,11 @@ class SurfaceEndpoints:
         options = decode(_checked_json(request, body) or b"{}", _reset)
         await self._engine.reset(_path(request, "surface"), segment=options.segment, actor=actor)
         return Response(status_code=204)
+
+    async def restart_comparison(self, request: Request, actor: str) -> Response:
+        name = _path(request, "surface")
+        self._expected_version(request, name, {})
+        return _surface_response(await _with_preconditions(request, self._engine.restart_comparison(name, actor=actor)))
 
     async def list_segments(self, request: Request, actor: str) -> Response:
         name = _path(request, "surface")
@@ -125,7 +131,7 @@ class SurfaceEndpoints:
     async def _change_item(self, request: Request, change: Callable[..., Awaitable[Surface]], actor: str) -> Surface:
         name = _path(request, "surface")
         self._expected_version(request, name, {})
-        return await _with_if_match(request, change(name, _path(request, "item"), actor=actor))
+        return await _with_preconditions(request, change(name, _path(request, "item"), actor=actor))
 
     async def _body(self, request: Request, decoder: msgspec.json.Decoder[Any]) -> dict[str, Any]:
         body = await read_body(request.scope, request.receive, self._limits)
@@ -133,7 +139,7 @@ class SurfaceEndpoints:
         return content
 
     def _expected_version(self, request: Request, name: str, body: dict[str, Any]) -> int | None:
-        """Return the version that the surface must have for a change; None for any.
+        """Return the version that the surface must have for a change; None for any, 0 if it must not exist.
 
         Removes ``version`` from the body. Raises a 412 if ``If-Match`` or ``If-None-Match`` fails, a 409 if the version
         in the body is not the current one.
@@ -147,6 +153,8 @@ class SurfaceEndpoints:
             raise Problem(412, "the surface exists already")
         if current is not None and version not in (None, current.version):
             raise Problem(409, _stale(current))
+        if current is None and "*" in absent:
+            return 0
         return current.version if current is not None and tags - {"*"} else version
 
     def _find(self, name: str) -> Surface | None:
@@ -164,12 +172,12 @@ class SurfaceEndpoints:
             check_count(len(self._engine.surfaces()) + 1, self._limits.surfaces, "surfaces", "")
 
 
-async def _with_if_match(request: Request, change: Awaitable[T]) -> T:
-    """Await a change; a conflict is a 412 if the request has an ``If-Match`` header, otherwise a 409."""
+async def _with_preconditions(request: Request, change: Awaitable[T]) -> T:
+    """Await a change; a conflict is a 412 if the request has ``If-Match`` or ``If-None-Match``, otherwise a 409."""
     try:
         return await change
     except (Conflict, VersionConflict) as error:
-        if "if-match" not in request.headers:
+        if "if-match" not in request.headers and "if-none-match" not in request.headers:
             raise
         raise Problem(412, str(error)) from error
 
@@ -196,7 +204,7 @@ def _stale(current: Surface | None) -> str:
 
 
 def _dated(segment: SegmentView) -> dict[str, Any]:
-    """Returns the segment with its times as RFC 3339."""
+    """Return the segment with its times as RFC 3339."""
     used_at, expires_at = (None if at is None else rfc3339(at) for at in (segment["used_at"], segment["expires_at"]))
     return {**segment, "used_at": used_at, "expires_at": expires_at}
 

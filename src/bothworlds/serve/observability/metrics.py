@@ -36,7 +36,10 @@ GAUGES = (
     ("queue_length", "Feedback waiting to be stored.", "livesum"),
     ("solver_seconds", "How long the last policy took to solve.", "livemax"),
     ("open_events", "Lists shown and not settled yet.", "livemax"),
+    ("changes_detected", "Changes of visitors that policies have detected since the start.", "livesum"),
     ("policy_age_seconds", "Age of the newest policy in use.", "livemax"),
+    ("sample_ratio_alarms", "Surfaces with pages or feedback of an arm missing.", "livemax"),
+    ("guarded_surfaces", "Surfaces on which the guard serves the baseline order.", "livemax"),
     ("ready", "1 if the service is ready.", "livemin"),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...progress import Report
+from ...progress import ReportProgress
 from ..stores.base import StoreError
 from ..stores.factory import MOVING
 from ..stores.rows import batches
@@ -24,7 +24,7 @@ class Migration(msgspec.Struct, frozen=True):
     target: Verification
 
 
-def migrate(source: SqlStore, target: SqlStore, progress: Report = lambda amount: None) -> Migration:
+def migrate(source: SqlStore, target: SqlStore, progress: ReportProgress = lambda amount: None) -> Migration:
     """Copy one snapshot of ``source`` to ``target``, which must be empty, and verify both.
 
     ``progress`` is called with numbers of rows as they are copied, ``source.count_rows()`` in all. Until the last row
@@ -46,7 +46,7 @@ def migrate(source: SqlStore, target: SqlStore, progress: Report = lambda amount
     return migration
 
 
-def _copy(source: SqlStore, target: SqlStore, table: str, progress: Report) -> None:
+def _copy(source: SqlStore, target: SqlStore, table: str, progress: ReportProgress) -> None:
     # A new store has rows of its own in these tables. One transaction replaces them, and with the facts the mark.
     replace = table in ("numbers", "facts")
     columns = source.columns(table)

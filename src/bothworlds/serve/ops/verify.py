@@ -1,25 +1,36 @@
-"""Verifying a store: rebuilds all counters from the log and compares them exactly with the stored ones."""
+"""Verifying a store: rebuilds all counters from the log and compares them exactly with the stored ones.
+
+Blocks of time are rebuilt as well. Stored ranges may be nested, since an old event may be counted late; they are folded
+into the largest ones, and so are the ranges that resets have removed. Every event, and every adjustment by its own
+time, belongs to one of these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 import msgspec
 
-from ..model import Eligibility, Increments
-from ..settlement import cells_of, observed_losses, spread_loss
+from ..model import Eligibility, Increments, Segment, rfc3339
+from ..settlement import cells_of, mixture_sums, observed_losses, spread_loss
 from ..stores.base import Store
+from ..time_blocks import TimeBlock, decode_cells, largest_ranges, second_of
 
 __all__ = ["Difference", "Verification", "verify"]
 
 Cells = dict[tuple[int, int], list[int]]
+Range = tuple[int, int]
 MAX_OBSERVED = 10_000  # sums of losses held before they are spread over items
 MAX_LISTED = 1000  # differences returned; all are counted
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A stored counter that differs from the log; ``item`` and ``slot`` are -1 for rounds."""
+    """A stored counter that differs from the log; ``item`` and ``slot`` are -1 for rounds.
+
+    ``block`` is the range of seconds of the block that it belongs to, empty for the counters of the whole segment.
+    """
 
     surface: str
     segment: str
@@ -28,9 +39,12 @@ class Difference(msgspec.Struct, frozen=True):
     slot: int
     stored: int
     rebuilt: int
+    block: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         place = "" if self.item < 0 else f" of item {self.item} at slot {self.slot}"
+        if self.block:
+            place += " in the block of time " + " to ".join(rfc3339(1000 * second) for second in self.block)
         return (
             f"surface {self.surface!r}, segment {self.segment!r}: {self.counter}{place} is stored as {self.stored}, "
             f"and the log gives {self.rebuilt}"
@@ -46,6 +60,7 @@ class Verification(msgspec.Struct, frozen=True):
     counters: int
     n_differences: int
     differences: tuple[Difference, ...]
+    blocks: int = 0
 
     @property
     def clean(self) -> bool:
@@ -57,6 +72,7 @@ class _Sums:
 
     def __init__(self) -> None:
         self.rounds = 0
+        self.mixture = [0, 0, 0]
         self.cells: Cells = {}
         self.observed: dict[tuple[Eligibility, int], int] = {}
 
@@ -71,6 +87,9 @@ class _Sums:
             totals[2] += clicked
             changed = True
         return changed
+
+    def add_mixture(self, values: Iterable[int], sign: int = 1) -> None:
+        self.mixture = [total + sign * value for total, value in zip(self.mixture, values, strict=True)]
 
     def observe(self, eligibility: Eligibility, losses: Iterable[tuple[int, int]]) -> None:
         """Add losses observed at slots, which are charged to the items that could not be shown there."""
@@ -87,17 +106,48 @@ class _Sums:
         self.observed.clear()
 
 
+class _SegmentSums:
+    """What the log says about one segment: one ``_Sums`` for each of the largest ranges, and one for all other times.
+
+    Other times must add up to nothing.
+    """
+
+    def __init__(self, ranges: Sequence[Range] = ()) -> None:
+        self.ranges = tuple(ranges)
+        self._starts = [start for start, _ in ranges]
+        self.sums = [_Sums() for _ in range(len(ranges) + 1)]
+
+    def at(self, second: int) -> _Sums:
+        """Returns the sums of the range with this second."""
+        k = bisect_right(self._starts, second) - 1
+        return self.sums[k] if k >= 0 and second < self.ranges[k][1] else self.sums[-1]
+
+    def total(self) -> _Sums:
+        total = _Sums()
+        for sums in self.sums:
+            total.rounds += sums.rounds
+            total.add((*key, values[0], values[1], values[2]) for key, values in sums.cells.items())
+        return total
+
+
+Rebuilt = dict[tuple[int, str], _SegmentSums]
+Stored = dict[tuple[int, str], list[TimeBlock]]
+
+
 def verify(store: Store) -> Verification:
     """Rebuild loss, shows, clicks and rounds from settled events and adjustments, and compare with the counters.
 
-    Streams the log once and needs memory for one number per counter. A service may write meanwhile: all reads see one
-    snapshot, if the store has snapshots. Blocks; raises StoreError.
+    Compares the sums of the whole segment, and those of every block of time. Streams the log once and needs memory for
+    one number per counter and block. A service may write meanwhile: all reads see one snapshot, if the store has
+    snapshots. Blocks; raises StoreError.
     """
     with getattr(store, "snapshot", nullcontext)():
-        rebuilt: dict[tuple[int, str], _Sums] = {}
+        stored = _stored_blocks(store)
+        rebuilt = _with_ranges(store, stored)
         n_events = _add_events(store, rebuilt)
         n_adjustments = _add_adjustments(store, rebuilt)
         n_counters, differences, n_segments = _compare(store, rebuilt)
+        differences += _compare_blocks(store, stored, rebuilt)
     return Verification(
         n_events,
         n_adjustments,
@@ -105,36 +155,72 @@ def verify(store: Store) -> Verification:
         n_counters,
         len(differences),
         tuple(sorted(differences, key=str)[:MAX_LISTED]),
+        sum(len(sums.ranges) for sums in rebuilt.values()),
     )
 
 
-def _add_events(store: Store, rebuilt: dict[tuple[int, str], _Sums]) -> int:
+def _stored_blocks(store: Store) -> Stored:
+    return {
+        (surface.id, name): list(store.blocks(surface.id, name).values())
+        for surface in store.surfaces()
+        for name in store.segment_names(surface.id)
+    }
+
+
+def _with_ranges(store: Store, stored: Stored) -> Rebuilt:
+    """Returns empty sums for the largest ranges of every segment: stored ones, and those that resets have removed."""
+    ranges: dict[tuple[int, str], set[Range]] = {
+        key: {(block.start, block.until) for block in blocks} for key, blocks in stored.items()
+    }
+    for adjustment in store.adjustments():
+        added = adjustment.increments
+        known = ranges.setdefault((added.surface_id, added.segment), set())
+        known |= {(block.start, block.until) for block in adjustment.removed}
+    rebuilt = {}
+    for key, known in ranges.items():
+        cut = store.boundaries(*key)[0]
+        rebuilt[key] = _SegmentSums(largest_ranges(known | {(0, cut)} if cut else known))
+    return rebuilt
+
+
+def _add_events(store: Store, rebuilt: Rebuilt) -> int:
     count = 0
     for event in store.settled():
         count += 1
         if event.learn:
-            sums = rebuilt.get((event.surface_id, event.segment))
-            if sums is None:
-                sums = rebuilt[event.surface_id, event.segment] = _Sums()
+            segment = rebuilt.get((event.surface_id, event.segment))
+            if segment is None:
+                segment = rebuilt[event.surface_id, event.segment] = _SegmentSums()
+            sums = segment.at(second_of(event.created_at))
             sums.rounds += sums.add(cells_of(event))
             sums.observe(event.eligibility, observed_losses(event))
-    for sums in rebuilt.values():
-        sums.charge()
+            if event.mixture:
+                sums.add_mixture(mixture_sums(event))
+    for segment in rebuilt.values():
+        for sums in segment.sums:
+            sums.charge()
     return count
 
 
-def _add_adjustments(store: Store, rebuilt: dict[tuple[int, str], _Sums]) -> int:
+def _add_adjustments(store: Store, rebuilt: Rebuilt) -> int:
     count = 0
     for adjustment in store.adjustments():
         count += 1
         added: Increments = adjustment.increments
-        sums = rebuilt.setdefault((added.surface_id, added.segment), _Sums())
-        sums.rounds += added.rounds
-        sums.add((cell.item, cell.slot, cell.loss, cell.shown, cell.clicked) for cell in added.cells)
+        segment = rebuilt.setdefault((added.surface_id, added.segment), _SegmentSums())
+        own = segment.at(second_of(adjustment.at))
+        own.rounds += added.rounds
+        own.add((cell.item, cell.slot, cell.loss, cell.shown, cell.clicked) for cell in added.cells)
+        for block in adjustment.removed:  # what the adjustment subtracts belongs to these blocks, not to its own time
+            cells = decode_cells(block.cells)
+            segment.at(block.start).add_mixture(block.mixture, -1)
+            for sums, sign in ((segment.at(block.start), -1), (own, 1)):
+                sums.rounds += sign * block.rounds
+                sums.add((item, slot, *(sign * value for value in values)) for item, slot, *values in cells.tolist())
     return count
 
 
-def _compare(store: Store, rebuilt: dict[tuple[int, str], _Sums]) -> tuple[int, list[Difference], int]:
+def _compare(store: Store, rebuilt: Rebuilt) -> tuple[int, list[Difference], int]:
     count, differences, n_segments = 0, [], 0
     for surface in store.surfaces():
         segments = {segment.name: segment for segment in store.segments(surface.id)}
@@ -142,13 +228,52 @@ def _compare(store: Store, rebuilt: dict[tuple[int, str], _Sums]) -> tuple[int, 
         n_segments += len(names)
         for name in names:
             stored = segments.get(name)
-            sums = rebuilt.get((surface.id, name), _Sums())
-            pairs = [("rounds", -1, -1, stored.rounds if stored else 0, sums.rounds)]
-            for k, counter in enumerate(("loss", "shown", "clicked")):
-                stored_cells: dict[tuple[int, int], int] = getattr(stored, counter) if stored else {}
-                for item, slot in sorted(stored_cells.keys() | sums.cells.keys()):
-                    value = stored_cells.get((item, slot), 0)
-                    pairs.append((counter, item, slot, value, sums.cells.get((item, slot), (0, 0, 0))[k]))
+            sums = rebuilt.get((surface.id, name), _SegmentSums()).total()
+            cells = {} if stored is None else _cells_of(stored)
+            pairs = list(_pairs(stored.rounds if stored else 0, cells, sums))
             count += len(pairs)
             differences += [Difference(surface.name, name, *pair) for pair in pairs if pair[3] != pair[4]]
     return count, differences, n_segments
+
+
+def _cells_of(segment: Segment) -> Cells:
+    tables = (segment.loss, segment.shown, segment.clicked)
+    keys = {key for table in tables for key in table}
+    return {key: [table.get(key, 0) for table in tables] for key in keys}
+
+
+def _compare_blocks(store: Store, stored: Stored, rebuilt: Rebuilt) -> list[Difference]:
+    """Returns the differences of blocks; other times than those of blocks are reported as the block 0 to 0."""
+    names = {surface.id: surface.name for surface in store.surfaces()}
+    differences = []
+    for (surface_id, segment), known in rebuilt.items():
+        sums_of_blocks = _SegmentSums(known.ranges)
+        for block in stored.get((surface_id, segment), ()):
+            sums = sums_of_blocks.at(block.start)
+            sums.rounds += block.rounds
+            sums.add_mixture(block.mixture)
+            sums.add(map(tuple, block.cells.tolist()))
+        for one, found, expected in zip((*known.ranges, (0, 0)), sums_of_blocks.sums, known.sums, strict=True):
+            differences += [
+                Difference(names.get(surface_id, ""), segment, *pair, one)
+                for pair in (*_pairs(found.rounds, found.cells, expected), *_mixture_pairs(found, expected))
+                if pair[3] != pair[4]
+            ]
+    return differences
+
+
+def _mixture_pairs(found: _Sums, expected: _Sums) -> Iterator[tuple[str, int, int, int, int]]:
+    """Yields the sums of the comparison of two learners, as ``_pairs`` does."""
+    for name, stored, rebuilt in zip(("spread", "difference", "variance"), found.mixture, expected.mixture):
+        yield name, -1, -1, stored, rebuilt
+
+
+def _pairs(rounds: int, cells: Cells, expected: _Sums) -> Iterator[tuple[str, int, int, int, int]]:
+    """Yields counter, item, slot, and the stored and the rebuilt value of every counter."""
+    yield "rounds", -1, -1, rounds, expected.rounds
+    keys = sorted(cells.keys() | expected.cells.keys())
+    nothing = [0, 0, 0]
+    for k, counter in enumerate(("loss", "shown", "clicked")):
+        for item, slot in keys:
+            values = cells.get((item, slot), nothing), expected.cells.get((item, slot), nothing)
+            yield counter, item, slot, values[0][k], values[1][k]

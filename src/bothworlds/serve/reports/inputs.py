@@ -12,7 +12,7 @@ from ...kernels import Floats, Ints
 from ...policies.marginals import entropy_of
 from ..model import Surface
 
-__all__ = ["DAY", "HOUR", "MINUTE", "ReportRequest", "SegmentState", "SurfaceState", "bucket_length"]
+__all__ = ["DAY", "HOUR", "MINUTE", "ReportRequest", "SegmentState", "SurfaceState", "bucket_length", "segment_alpha"]
 
 MINUTE = 60_000  # milliseconds
 HOUR, DAY = 60 * MINUTE, 1440 * MINUTE
@@ -68,3 +68,11 @@ class ReportRequest(NamedTuple):
 def bucket_length(request: ReportRequest) -> int:
     """Return the length of a bucket of the series in milliseconds: whole minutes, about ``MAX_BUCKETS`` buckets."""
     return max(MINUTE, (request.until - request.since) // MAX_BUCKETS // MINUTE * MINUTE)
+
+
+def segment_alpha(surface: Surface, segment: str | None) -> float:
+    """Return the factor of the error of a comparison: one for all segments together, divided if one is chosen.
+
+    Whoever may choose among many segments finds a difference in one of them by chance.
+    """
+    return 1.0 if segment is None else 1.0 / surface.settings.max_segments

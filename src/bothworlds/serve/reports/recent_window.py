@@ -1,25 +1,35 @@
-"""The recent window of a surface: clicks per page now, without the exploration at the start."""
+"""The recent window of a surface: clicks per page now, without the exploration at the start.
+
+A window starts at a time that is chosen in advance: a multiple of its length, such as midnight. A window whose start
+moves on with every look would be a new comparison at every look. Each start has a confidence sequence of its own, and
+the error is divided between all of them: among the lengths, and among the starts of one length, of which the k-th since
+the comparison started gets 1 / (k (k + 1)).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
+from ..model import Surface
 from ..schemas import RecentWindow
 from ..stores.base import Store
-from .inputs import DAY, HOUR, MINUTE
-from .uplift import PageTotals, arm_summary, arm_total, segment_rows, uplift_of
+from .inputs import DAY, HOUR, MINUTE, segment_alpha
+from .strata import ArmHistory, sum_of
+from .uplift import RECENT_ALPHA, ArmPair, PageTotals, arm_summary, comparable, spent, uplift_of
 
-__all__ = ["WindowRequest", "WindowTotals", "recent_window", "window_summary"]
+__all__ = ["WindowRequest", "WindowTotals", "recent_window", "window_alpha", "window_start", "window_summary"]
 
 LENGTHS = (DAY, 6 * HOUR, HOUR, 15 * MINUTE, 5 * MINUTE, MINUTE)
 LONG_LENGTHS = (7 * DAY, 30 * DAY)  # for surfaces with few clicks a day
+DAY_WEIGHT, OTHER_WEIGHT = 1 / 2, 1 / 14  # of the error: days are what most surfaces are compared by
 
 
 class WindowRequest(NamedTuple):
     """Which window is requested: it ends at ``until``; ``rounds`` pages have been learned from in all."""
 
-    surface_id: int
+    surface: Surface
     segment: str | None
     until: int
     rounds: int
@@ -27,50 +37,78 @@ class WindowRequest(NamedTuple):
 
 
 class WindowTotals(NamedTuple):
-    """The pages of both arms in the last ``length`` milliseconds; ``since`` is rounded down to a whole minute."""
+    """The pages of both arms since ``since``, by stratum, and the error of their comparison."""
 
-    length: int
     since: int
     until: int
-    learner: PageTotals
-    holdout: PageTotals
+    strata: Sequence[ArmPair]
+    alpha: float
+
+    @property
+    def learner(self) -> PageTotals:
+        """The settled pages of the learner."""
+        return sum_of(pair[0] for pair in self.strata)
+
+    @property
+    def holdout(self) -> PageTotals:
+        """The settled pages of the holdout."""
+        return sum_of(pair[1] for pair in self.strata)
 
 
-def recent_window(store: Store, request: WindowRequest) -> WindowTotals:
-    """Return the longest window of at most a day that has at most half of the pages learned from.
+def window_start(length: int, until: int) -> int:
+    """Return the last but one multiple of the length: a window has between one and two lengths.
 
-    So at least half of the pages, and the expensive exploration among them, come before it. If a day has too few
-    clicks to compare the arms, the window is 7 or 30 days long, provided that it has at most half of the pages. If
-    even the last minute has more than half of all pages, the window is that minute. Raises StoreError.
+    >>> window_start(HOUR, 10 * HOUR + 5) // HOUR
+    9
     """
+    return until // length * length - length
+
+
+def window_alpha(length: int, since: int, started: int) -> float:
+    """Return the error of the window of this length that starts at ``since``.
+
+    >>> starts = range(-DAY, 1000 * DAY, DAY)    # of a comparison that started at 0
+    >>> round(sum(window_alpha(DAY, since, 0) for since in starts) / RECENT_ALPHA, 2)
+    0.5
+    """
+    number = (since - window_start(length, started)) // length + 1
+    return spent(RECENT_ALPHA * (DAY_WEIGHT if length == DAY else OTHER_WEIGHT), max(1, number))
+
+
+def recent_window(store: Store, history: ArmHistory, request: WindowRequest) -> WindowTotals:
+    """Return the longest window of at most a day or two that has at most half of the pages learned from.
+
+    So at least half of the pages, and the expensive exploration among them, come before it. If such a window has too
+    few clicks to compare the arms, it is made of weeks or of 30 days, provided that it has at most half of the pages.
+    If even the last minutes have more than half of all pages, the window is these minutes. Raises StoreError.
+    """
+    surface, segment, until, rounds, has_holdout = request
 
     def last(length: int) -> WindowTotals:
-        since = (request.until - length) // MINUTE * MINUTE
-        rows = segment_rows(store.history(request.surface_id, since, request.until, length), request.segment)
-        return WindowTotals(length, since, request.until, arm_total(rows, "learner"), arm_total(rows, "holdout"))
+        since = window_start(length, until)
+        alpha = window_alpha(length, since, surface.compared_since) * segment_alpha(surface, segment)
+        return WindowTotals(since, until, history.totals(store, surface, segment, since, until), alpha)
 
     def is_recent(window: WindowTotals) -> bool:
-        return 2 * window.learner.pages <= request.rounds
+        return 2 * window.learner.pages <= rounds
 
-    window = next(filter(is_recent, map(last, LENGTHS)), None) or last(MINUTE)
-    if window.length == DAY and request.has_holdout and not _is_enough(window):
+    windows = map(last, LENGTHS)
+    first = next(windows)
+    window = first if is_recent(first) else next(filter(is_recent, windows), None) or last(MINUTE)
+    if window is first and has_holdout and not comparable(window.strata):
         for window in takewhile(is_recent, map(last, LONG_LENGTHS)):
-            if _is_enough(window):
+            if comparable(window.strata):
                 break
     return window
-
-
-def _is_enough(window: WindowTotals) -> bool:
-    return uplift_of(window.learner, window.holdout)["enough"]
 
 
 def window_summary(window: WindowTotals, has_holdout: bool) -> RecentWindow:
     """Return the window in the form that reports have."""
     return {
-        "window_seconds": window.length // 1000,
+        "window_seconds": (window.until - window.since) // 1000,
         "since": window.since,
         "until": window.until,
         "headline": arm_summary(window.learner),
         "holdout": arm_summary(window.holdout) if has_holdout else None,
-        "uplift": uplift_of(window.learner, window.holdout) if has_holdout else None,
+        "uplift": uplift_of(window.strata, window.alpha, window.since) if has_holdout else None,
     }

@@ -14,19 +14,53 @@ from typing import Any, TypedDict
 import msgspec
 import numpy as np
 
-from ..model import Surface
-from ..schemas import Headline, ItemLine, Learning, Marginals, MarginalsThen, ReportView, SeriesPoint, Shift
+from ..model import CHANGE_DETECTED, Surface
+from ..schemas import (
+    DetectedChange,
+    Headline,
+    ItemLine,
+    Learning,
+    Marginals,
+    MarginalsThen,
+    RecentWindow,
+    ReportView,
+    SampleRatio,
+    SeriesPoint,
+    Shift,
+    Uplift,
+)
 from ..stores.base import Store
 from .exploration_cost import exploration_cost, is_settled
-from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length
+from .guard import guard_view
+from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length, segment_alpha
 from .item_rates import ItemRateCache
-from .recent_window import WindowRequest, WindowTotals, recent_window, window_summary
-from .uplift import arm_summary, arm_total, segment_rows, shift_between, sum_rows, uplift_of
+from .recent_window import WindowRequest, WindowTotals, recent_window, window_start, window_summary
+from .sample_ratio import read_ratio, sample_ratio_view
+from .strata import ArmHistory
+from .uplift import (
+    SHIFT_ALPHA,
+    WHOLE_ALPHA,
+    arm_summary,
+    arm_total,
+    segment_rows,
+    shift_between,
+    spent,
+    sum_rows,
+    uplift_of,
+)
 
-__all__ = ["headline", "item_lines", "shift", "surface_report"]
+__all__ = ["ReportCache", "headline", "item_lines", "shift", "surface_report"]
 
 SNAPSHOTS = 12  # of the marginals over time
 LONG_RUN = 7 * DAY
+AUDIT_ENTRIES = 500  # in which detected changes are searched
+
+
+class ReportCache:
+    """What reports on the same surface share: click rates of items, and pages of both arms."""
+
+    def __init__(self) -> None:
+        self.rates, self.history = ItemRateCache(), ArmHistory()
 
 
 class _Progress(TypedDict):
@@ -35,7 +69,7 @@ class _Progress(TypedDict):
     settled: bool
 
 
-def surface_report(store: Store, request: ReportRequest, rates: ItemRateCache) -> ReportView:
+def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> ReportView:
     """Return the whole report; raises StoreError if the store cannot be read."""
     state, surface = request.state, request.surface
     history = store.history(surface.id, request.since, request.until, bucket_length(request))
@@ -44,7 +78,9 @@ def surface_report(store: Store, request: ReportRequest, rates: ItemRateCache) -
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
     shown = _busiest_segment(state) if request.segment is None else request.segment
     segment = state.segments.get(shown)
-    window = _window(store, state, request.segment, request.until, has_holdout)
+    window = _window(store, state, cache, request.segment, request.until, has_holdout)
+    ratio = sample_ratio_view(read_ratio(store, surface)[0]) if has_holdout else None
+    uplift = _uplift(store, cache, surface, request.segment, request.until, request.now) if has_holdout else None
     return {
         "surface": surface.name,
         "segment": request.segment,
@@ -52,39 +88,65 @@ def surface_report(store: Store, request: ReportRequest, rates: ItemRateCache) -
         "until": request.until,
         "headline": arm_summary(learner),
         "holdout": arm_summary(holdout) if has_holdout else None,
-        "uplift": uplift_of(learner, holdout) if has_holdout else None,
-        "recent": window_summary(window, has_holdout),
-        "items": item_lines(store, request, rates),
+        "uplift": _trusted(uplift, ratio),
+        "recent": _recent(window, ratio),
+        "sample_ratio": ratio,
+        "guard": guard_view(store, cache.history, surface, request.until) if has_holdout else None,
+        "items": item_lines(store, request, cache.rates),
         "series": _series(rows),
         "marginals": {**_marginals(segment, surface), "segment": shown},
         "marginals_history": _marginals_history(store, request, shown, segment),
         "learning": _learning(request, segment, rows, window),
         "shift": shift(store, request),
+        "changes": _changes(store, request),
         "warnings": list(state.warnings),
         "segments": sorted(state.segment_names),
     }
 
 
-def headline(store: Store, state: SurfaceState, now: int) -> Headline:
+def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) -> Headline:
     """Return the figures of the last day and of the recent window, without reading events; raises StoreError."""
     surface = state.surface
     rows = store.history(surface.id, now - DAY, now + MINUTE, DAY)
     learner, holdout = (arm_total(rows, arm) for arm in ("learner", "holdout"))
     day = arm_summary(learner)
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
-    window = _window(store, state, None, now, has_holdout)
+    window = _window(store, state, cache, None, now, has_holdout)
+    ratio = sample_ratio_view(read_ratio(store, surface)[0]) if has_holdout else None
     return {
         "pages": day["pages"],
         "clicks_per_page": day["clicks_per_page"],
-        "uplift": uplift_of(learner, holdout) if has_holdout else None,
-        "recent": window_summary(window, has_holdout),
+        "uplift": _trusted(_uplift(store, cache, surface, None, now + 1, now) if has_holdout else None, ratio),
+        "recent": _recent(window, ratio),
+        "sample_ratio": ratio,
+        "guard_since": surface.guarded_since,
         **_progress(_segments(state, None), window),
     }
 
 
-def _window(store: Store, state: SurfaceState, segment: str | None, until: int, has_holdout: bool) -> WindowTotals:
+def _trusted(uplift: Uplift | None, ratio: SampleRatio | None) -> Uplift | None:
+    """Return the uplift without its figures if pages or feedback of an arm are missing."""
+    if uplift is None or ratio is None or not ratio["alarm"]:
+        return uplift
+    return {**uplift, "relative": None, "low": None, "high": None, "enough": False}
+
+
+def _recent(window: WindowTotals, ratio: SampleRatio | None) -> RecentWindow:
+    summary = window_summary(window, ratio is not None)
+    return {**summary, "uplift": _trusted(summary["uplift"], ratio)}
+
+
+def _uplift(store: Store, cache: ReportCache, surface: Surface, segment: str | None, until: int, now: int) -> Uplift:
+    """Return the uplift since the comparison started, whatever range is requested: one sequence, one error."""
+    strata = cache.history.since_start(store, surface, segment, until, now)
+    return uplift_of(strata, WHOLE_ALPHA * segment_alpha(surface, segment), surface.compared_since)
+
+
+def _window(
+    store: Store, state: SurfaceState, cache: ReportCache, segment: str | None, until: int, has_holdout: bool
+) -> WindowTotals:
     rounds = _rounds(_segments(state, segment))
-    return recent_window(store, WindowRequest(state.surface.id, segment, until, rounds, has_holdout))
+    return recent_window(store, cache.history, WindowRequest(state.surface, segment, until, rounds, has_holdout))
 
 
 def _segments(state: SurfaceState, segment: str | None) -> list[SegmentState]:
@@ -108,11 +170,33 @@ def _series(rows: Sequence[Mapping[str, Any]]) -> list[SeriesPoint]:
 
 
 def shift(store: Store, request: ReportRequest) -> Shift:
-    """Return whether visitors click as before: the learner's pages in the last hour against the week before it."""
+    """Return whether visitors click as before: the learner's pages since the last hour but one against the week before.
+
+    Each hour starts a new sequence, and the error is divided between all hours since the surface was created.
+    """
     surface, now = request.surface, request.now
-    week = segment_rows(store.history(surface.id, now - LONG_RUN, now - HOUR, HOUR), request.segment)
-    hour = segment_rows(store.history(surface.id, now - HOUR, now + MINUTE, MINUTE), request.segment)
-    return shift_between(arm_total(hour, "learner"), arm_total(week, "learner"))
+    start = window_start(HOUR, now)
+    week = segment_rows(store.history(surface.id, start - LONG_RUN, start, LONG_RUN), request.segment)
+    recent = segment_rows(store.history(surface.id, start, now + MINUTE, HOUR), request.segment)
+    number = (start - window_start(HOUR, surface.created_at)) // HOUR + 1
+    alpha = spent(SHIFT_ALPHA, max(1, number)) * segment_alpha(surface, request.segment)
+    return shift_between(arm_total(recent, "learner"), arm_total(week, "learner"), alpha)
+
+
+def _changes(store: Store, request: ReportRequest) -> list[DetectedChange]:
+    """Return the changes that policies have detected in the requested range, oldest first."""
+    entries = [
+        entry
+        for entry in store.audit(request.surface.id, AUDIT_ENTRIES)
+        if entry.get("action") == CHANGE_DETECTED
+        and request.segment in (None, entry["segment"])
+        and request.since <= entry["at"]
+        and entry["changed_at"] < request.until
+    ]
+    return [
+        {"segment": entry["segment"], "changed_at": entry["changed_at"], "detected_at": entry["at"]}
+        for entry in reversed(entries)
+    ]
 
 
 def item_lines(store: Store, request: ReportRequest, rates: ItemRateCache) -> list[ItemLine]:

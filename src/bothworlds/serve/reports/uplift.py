@@ -1,19 +1,46 @@
-"""The uplift: clicks per page of the learner compared with those of the holdout, with 95% intervals."""
+"""The uplift: clicks per page of the learner compared with those of the holdout.
+
+Comparisons are confidence sequences: they hold at all times at once, so that whoever watches the dashboard all day is
+told something false with probability at most ``ALPHA`` over the whole life of a surface. The error is divided between
+what is compared. Intervals of a single rate hold for one look.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
+from ...statistics.confidence_sequence import Estimate, half_width, interval, log_ratio
 from ..schemas import Pages, Shift, Uplift
 
-__all__ = ["Z95", "PageTotals", "arm_summary", "arm_total", "segment_rows", "shift_between", "sum_rows", "uplift_of"]
+__all__ = [
+    "ALPHA",
+    "GUARD_ALPHA",
+    "RECENT_ALPHA",
+    "SHIFT_ALPHA",
+    "WHOLE_ALPHA",
+    "Z95",
+    "ArmPair",
+    "PageTotals",
+    "arm_summary",
+    "arm_total",
+    "comparable",
+    "segment_rows",
+    "shift_between",
+    "spent",
+    "sum_rows",
+    "uplift_of",
+]
 
 Z95 = 1.959963984540054
-ENOUGH_CLICKS = 100  # of each arm, before they are compared
-ALARM_Z = 4.0  # one false alarm in 16,000
-ALARM_PAGES = 200  # at least, both in the last hour and before
+ALPHA = 0.05  # of all comparisons of learner and holdout together
+WHOLE_ALPHA, RECENT_ALPHA, GUARD_ALPHA = 0.02, 0.02, 0.01  # since the start, in recent windows, of the guard
+SHIFT_ALPHA = 0.01  # of all alarms that visitors have changed
+ENOUGH_CLICKS = 30  # of each arm, before they are compared
+ALARM_PAGES = 200  # at least, both recently and before
+ALARM_CLICKS = 50  # expected at least in the recent pages
 
 
 class PageTotals(NamedTuple):
@@ -42,6 +69,11 @@ class PageTotals(NamedTuple):
             return math.inf
         squares = max(self.squares - self.clicks * self.rate, 1.0)
         return squares / (self.pages - 1) / self.pages
+
+    @property
+    def estimate(self) -> Estimate:
+        """Clicks per page with the variance of the mean."""
+        return Estimate(self.rate, self.variance, float(self.pages))
 
 
 def segment_rows(rows: Iterable[dict[str, Any]], segment: str | None) -> list[dict[str, Any]]:
@@ -76,37 +108,67 @@ def arm_summary(total: PageTotals) -> Pages:
     }
 
 
-def uplift_of(learner: PageTotals, holdout: PageTotals) -> Uplift:
-    """Return by what fraction the learner gets more clicks per page than the holdout, with a 95% interval.
+ArmPair = tuple[PageTotals, PageTotals]  # learner and holdout, over a time in which their shares did not change
 
-    The interval is that of the logarithm of the ratio (delta method). It requires clicks in both arms.
 
-    >>> uplift = uplift_of(PageTotals(2000, 1200, 1200), PageTotals(2000, 1000, 1000))
+def spent(alpha: float, number: int) -> float:
+    """Return the error of the ``number``-th of infinitely many sequences, from 1 on; together they have ``alpha``.
+
+    >>> round(sum(spent(0.05, k) for k in range(1, 100_000)), 4)
+    0.05
+    """
+    return alpha / (number * (number + 1))
+
+
+def comparable(strata: Iterable[ArmPair]) -> list[tuple[Estimate, Estimate]]:
+    """Return the rates of both arms in the strata in which each arm has ``ENOUGH_CLICKS``."""
+    return [
+        (learner.estimate, holdout.estimate)
+        for learner, holdout in strata
+        if min(learner.clicks, holdout.clicks) >= ENOUGH_CLICKS
+    ]
+
+
+def uplift_of(strata: Sequence[ArmPair], alpha: float, since: int) -> Uplift:
+    """Return by what fraction the learner gets more clicks per page than the holdout, as a confidence sequence.
+
+    It is that of the logarithm of the ratio. Without enough clicks in both arms of any stratum, there is an estimate
+    without an interval.
+
+    >>> uplift = uplift_of([(PageTotals(4000, 2400, 2400), PageTotals(4000, 2000, 2000))], 0.05, 0)
     >>> round(uplift["relative"], 3), uplift["enough"], uplift["low"] > 0.0
     (0.2, True, True)
-    >>> uplift_of(PageTotals(2000, 1200, 1200), PageTotals(20, 10, 10))["needed_pages"]
-    200
+    >>> uplift_of([(PageTotals(2000, 1200, 1200), PageTotals(20, 10, 10))], 0.05, 0)["needed_pages"]
+    60
     """
-    fewest = min(learner.clicks, holdout.clicks)
-    rate = holdout.rate or learner.rate
+    last = strata[-1] if strata else (PageTotals(), PageTotals())
+    rate = last[1].rate or last[0].rate
     needed = math.ceil(ENOUGH_CLICKS / rate) if rate else 1000
-    unknown: Uplift = {"relative": None, "low": None, "high": None, "enough": False, "needed_pages": needed}
-    if not fewest:
-        return unknown
-    ratio = learner.rate / holdout.rate
-    spread = Z95 * math.sqrt(sum(arm.variance / arm.rate**2 for arm in (learner, holdout)))
-    if not math.isfinite(spread):
-        return unknown
-    low, high = ratio * math.exp(-min(spread, 50.0)) - 1.0, ratio * math.exp(min(spread, 50.0)) - 1.0
-    return {**unknown, "relative": ratio - 1.0, "low": low, "high": high, "enough": fewest >= ENOUGH_CLICKS}
+    unknown: Uplift = {
+        "relative": None,
+        "low": None,
+        "high": None,
+        "enough": False,
+        "needed_pages": needed,
+        "since": since,
+    }
+    counted = comparable(strata)
+    if not counted:
+        ratio = last[0].rate / last[1].rate if last[1].clicks else None
+        return unknown if ratio is None else {**unknown, "relative": ratio - 1.0}
+    estimate = log_ratio(*counted)
+    low, high = (math.exp(min(max(end, -50.0), 50.0)) - 1.0 for end in interval(estimate, alpha))
+    return {**unknown, "relative": math.exp(estimate.value) - 1.0, "low": low, "high": high, "enough": True}
 
 
-def shift_between(recent: PageTotals, long_run: PageTotals) -> Shift:
+def shift_between(recent: PageTotals, long_run: PageTotals, alpha: float) -> Shift:
     """Return whether clicks per page have changed, and by how many standard errors.
 
-    >>> shift_between(PageTotals(1000, 500, 500), PageTotals(9000, 4400, 4400))["alarm"]
+    The recent pages start at a time chosen in advance, and are compared with all pages before at all times at once.
+
+    >>> shift_between(PageTotals(1000, 500, 500), PageTotals(9000, 4400, 4400), 0.001)["alarm"]
     False
-    >>> shift_between(PageTotals(1000, 300, 300), PageTotals(9000, 4400, 4400))["alarm"]
+    >>> shift_between(PageTotals(1000, 300, 300), PageTotals(9000, 4400, 4400), 0.001)["alarm"]
     True
     """
     unknown: Shift = {
@@ -114,11 +176,17 @@ def shift_between(recent: PageTotals, long_run: PageTotals) -> Shift:
         "recent": recent.rate if recent.pages else None,
         "long_run": long_run.rate if long_run.pages else None,
         "z": None,
-        "note": f"not enough data: {ALARM_PAGES} pages are needed in the last hour and before",
+        "note": f"not enough data: {ALARM_PAGES} pages and {ALARM_CLICKS} clicks are needed recently and before",
     }
-    if min(recent.pages, long_run.pages) < ALARM_PAGES:
+    expected = min(recent.pages, long_run.pages) * long_run.rate
+    if min(recent.pages, long_run.pages) < ALARM_PAGES or expected < ALARM_CLICKS:
         return unknown
-    z = (recent.rate - long_run.rate) / math.sqrt(recent.variance + long_run.variance)
-    way = "more" if z > 0.0 else "less"
-    note = f"visitors click {way} than in the week before" if abs(z) > ALARM_Z else "visitors click as before"
-    return {**unknown, "alarm": abs(z) > ALARM_Z, "z": z, "note": f"{note} (alarm beyond {ALARM_Z:g} standard errors)"}
+    # The variance of pages before: with few recent pages, their own variance is small just when their clicks are few.
+    change = Estimate(
+        recent.rate - long_run.rate, long_run.variance * long_run.pages / recent.pages, float(recent.pages)
+    )
+    before = NormalDist().inv_cdf(1.0 - alpha / 4.0) * math.sqrt(long_run.variance)
+    alarm = abs(change.value) > half_width(change, alpha / 2.0) + before
+    way = "more" if change.value > 0.0 else "less"
+    note = f"visitors click {way} than in the week before" if alarm else "visitors click as before"
+    return {**unknown, "alarm": alarm, "z": change.value / math.sqrt(change.variance + long_run.variance), "note": note}

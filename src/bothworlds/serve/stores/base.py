@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback
+from ..time_blocks import TimeBlock
 
-__all__ = ["Store", "StoreError", "Unstorable", "VersionConflict"]
+__all__ = ["BlockKey", "Store", "StoreError", "Unstorable", "VersionConflict"]
+
+BlockKey = tuple[int, int, int]  # start, until, revision
 
 
 class StoreError(Exception):
@@ -123,6 +126,51 @@ class Store(Protocol):
         """Yields all adjustments in the order in which they were applied."""
         ...
 
+    # Blocks of time and numbers of a segment
+
+    def blocks(
+        self, surface_id: int, segment: str, known: Mapping[BlockKey, TimeBlock] | None = None
+    ) -> dict[BlockKey, TimeBlock]:
+        """Returns the blocks of a segment by key; their sum equals the counters.
+
+        A block with a given key never changes, and those in ``known`` are not read again. Ranges are disjoint, nested
+        or equal.
+        """
+        ...
+
+    def boundaries(self, surface_id: int, segment: str) -> tuple[int, ...]:
+        """Returns the seconds at which blocks of a segment are not merged, in order; the first is that of the store."""
+        ...
+
+    def compact(self, surface_id: int, segment: str, now: int, least: int = 0) -> int:
+        """Merges blocks as far as their age allows at the time ``now`` (in milliseconds); returns the rows saved.
+
+        Changes no sum. Does nothing if fewer than ``least`` rows would be saved, or if another process merges blocks at
+        the same time. Not synced to disk.
+        """
+        ...
+
+    def numbers(self, surface_id: int, segment: str) -> dict[str, int]:
+        """Returns the numbers of a segment by name: what was decided once about it and must stay, such as a change."""
+        ...
+
+    def set_number(
+        self,
+        surface_id: int,
+        segment: str,
+        name: str,
+        value: int,
+        *,
+        expected: int | None,
+        audit: Sequence[dict[str, Any]] = (),
+    ) -> bool:
+        """Writes a number of a segment, with audit entries, if the stored one is as expected (None: there is none).
+
+        Returns whether it was written. A number that is a boundary (``model.BOUNDARIES``) is a second, and is refused
+        if a block lies across it. A reset deletes all numbers.
+        """
+        ...
+
     # Events
 
     def save_events(self, events: Sequence[Event]) -> list[Event]:
@@ -156,8 +204,19 @@ class Store(Protocol):
         """Yields events with ``since <= created_at < until`` by creation time, including open ones."""
         ...
 
+    def feedback_counts(self, surface_id: int, since: int, until: int) -> dict[str, tuple[int, int]]:
+        """Returns, for each arm, the events with ``since <= created_at < until``, and those settled by final feedback.
+
+        Imported events are not counted.
+        """
+        ...
+
     def import_events(self, events: Iterable[Event]) -> int:
         """Inserts settled events and counts those that were not stored before; returns how many."""
+        ...
+
+    def oldest_open(self, surface_id: int) -> int | None:
+        """Returns when the open event of a surface with the earliest deadline was created; None if none is open."""
         ...
 
     def open_events(self) -> int:

@@ -1,4 +1,4 @@
-"""Totals of a batch of feedback, computed before anything is written: per cell, per segment and per minute."""
+"""Totals of a batch of feedback, computed before anything is written: per second and cell, segment, and minute."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..model import Eligibility, Event, Increments, Status, VerifiedFeedback
 from ..settlement import apply_feedback, spread_loss
+from ..time_blocks import TimeBlock, cells_from, merged, second_of
 
 __all__ = ["HISTORY_COLUMNS", "MINUTE", "BatchOutcome", "BatchTotals", "apply_batch"]
 
@@ -17,14 +18,17 @@ Totals = list[int]
 
 
 class BatchTotals:
-    """Sums over a batch, so that each counter is written once, no matter how many events change it."""
+    """Sums over a batch, so that each counter is written once, no matter how many events change it.
 
-    def __init__(self) -> None:
+    ``now`` is the time of the batch, if it has one.
+    """
+
+    def __init__(self, now: int | None = None) -> None:
+        self.now = now
         self.rounds: dict[tuple[int, str], int] = {}
-        self._cells: dict[tuple[int, str, int, int], Totals] = {}
-        # Losses by slot for each set of eligible items: spread over items once per batch, not once per event.
-        self._observed: dict[tuple[int, str, Eligibility], dict[int, int]] = {}
         self.history: dict[tuple[int, int, str, str], Totals] = {}
+        self._seconds: dict[tuple[int, str, int], _SecondTotals] = {}
+        self._given_back: dict[tuple[int, str, int], list[TimeBlock]] = {}
 
     def add(self, increments: Increments | None) -> None:
         """Adds the increments of one event or adjustment."""
@@ -32,24 +36,37 @@ class BatchTotals:
             return
         segment = (increments.surface_id, increments.segment)
         self.rounds[segment] = self.rounds.get(segment, 0) + increments.rounds
-        for cell in increments.cells:
-            totals = self._cells.setdefault((*segment, cell.item, cell.slot), [0, 0, 0])
-            totals[0] += cell.loss
-            totals[1] += cell.shown
-            totals[2] += cell.clicked
-        if increments.observed:
-            losses = self._observed.setdefault((*segment, increments.eligibility), {})
-            for slot, loss in increments.observed:
-                losses[slot] = losses.get(slot, 0) + loss
+        key = (*segment, second_of(increments.at))
+        second = self._seconds.get(key)
+        if second is None:
+            second = self._seconds[key] = _SecondTotals()
+        second.add(increments)
 
     def cells(self) -> dict[tuple[int, str, int, int], Totals]:
         """Returns loss, shows and clicks to add to every cell (surface id, segment, item, slot)."""
-        cells = {cell: list(totals) for cell, totals in self._cells.items()}
-        for (surface_id, segment, eligibility), losses in self._observed.items():
-            for slot, observed in losses.items():
-                for item, _, loss in spread_loss(eligibility, slot, observed):
-                    cells.setdefault((surface_id, segment, item, slot), [0, 0, 0])[0] += loss
+        cells: dict[tuple[int, str, int, int], Totals] = {}
+        for (surface_id, segment, _), second in self._seconds.items():
+            for (item, slot), sums in second.charged_cells().items():
+                totals = cells.setdefault((surface_id, segment, item, slot), [0, 0, 0])
+                for k, value in enumerate(sums):
+                    totals[k] += value
         return cells
+
+    def blocks(self) -> dict[tuple[int, str], list[TimeBlock]]:
+        """Returns the blocks of one second to add to every segment (surface id, segment), in order."""
+        blocks: dict[tuple[int, str], list[TimeBlock]] = {}
+        for (surface_id, segment, start), second in sorted(self._seconds.items()):
+            cells = cells_from(second.charged_cells())
+            block = TimeBlock(start, start + 1, second.rounds, cells, second.mixture)
+            if given_back := self._given_back.get((surface_id, segment, start)):
+                block = merged(start, start + 1, [block, *given_back])
+            if block.rounds or block.cells.size or any(block.mixture):
+                blocks.setdefault((surface_id, segment), []).append(block)
+        return blocks
+
+    def give_back(self, surface_id: int, segment: str, at: int, blocks: list[TimeBlock]) -> None:
+        """Adds removed blocks to the block of the time ``at``, where a reset is counted, but not to the counters."""
+        self._given_back.setdefault((surface_id, segment, second_of(at)), []).extend(blocks)
 
     def count_decision(self, event: Event) -> None:
         """Counts a new event in the history of the minute in which it was created."""
@@ -68,6 +85,43 @@ class BatchTotals:
         minute = event.created_at - event.created_at % MINUTE
         key = (event.surface_id, minute, event.segment, event.arm)
         return self.history.setdefault(key, [0] * len(HISTORY_COLUMNS))
+
+
+class _SecondTotals:
+    """The totals of one segment in one second."""
+
+    __slots__ = ("cells", "mixture", "observed", "rounds")
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.mixture = (0, 0, 0)
+        self.cells: dict[tuple[int, int], Totals] = {}
+        # Losses by slot for each set of eligible items: spread over items once per batch, not once per event.
+        self.observed: dict[Eligibility, dict[int, int]] = {}
+
+    def add(self, increments: Increments) -> None:
+        self.rounds += increments.rounds
+        if increments.mixture != (0, 0, 0):
+            (a, b, c), (d, e, f) = self.mixture, increments.mixture
+            self.mixture = (a + d, b + e, c + f)
+        for cell in increments.cells:
+            totals = self.cells.setdefault((cell.item, cell.slot), [0, 0, 0])
+            totals[0] += cell.loss
+            totals[1] += cell.shown
+            totals[2] += cell.clicked
+        if increments.observed:
+            losses = self.observed.setdefault(increments.eligibility, {})
+            for slot, loss in increments.observed:
+                losses[slot] = losses.get(slot, 0) + loss
+
+    def charged_cells(self) -> dict[tuple[int, int], Totals]:
+        """Returns the cells; losses observed at slots are first charged to the items that could not be shown."""
+        for eligibility, losses in self.observed.items():
+            for slot, observed in losses.items():
+                for item, _, loss in spread_loss(eligibility, slot, observed):
+                    self.cells.setdefault((item, slot), [0, 0, 0])[0] += loss
+        self.observed.clear()
+        return self.cells
 
 
 def _outcome(event: Event) -> tuple[int, ...]:
@@ -100,7 +154,7 @@ def apply_batch(
     current = dict(stored)
     touched: dict[bytes, Event] = {}
     statuses: list[Status] = []
-    totals = BatchTotals()
+    totals = BatchTotals(now)
     for given in feedback:
         if given.event.surface_id not in surface_ids:
             statuses.append("rejected")

@@ -9,16 +9,18 @@ from statistics import median_low
 import msgspec
 
 from ..model import Adjustment, Cell, Increments, Segment, Surface, now_ms
+from ..time_blocks import TimeBlock, cells_from, second_of
 from .base import StoreError
 from .batch_totals import BatchTotals
 from .database import Session
 from .rows import EVENT_COLUMNS, batches, event_of
-from .sql_metadata import add_history
+from .sql_blocks import insert_blocks
+from .sql_metadata import add_history, take_numbers
 from .sql_surfaces import add_adjustments, read_segments, read_surfaces
 
 __all__ = ["SCHEMA_VERSION", "check_version", "upgrade", "versions_of"]
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 
 def versions_of(dialect: str) -> dict[int, str]:
@@ -125,5 +127,32 @@ def _adjustment(surface_id: int, index: int, segment: str, loss: list[int], now:
     return Adjustment(increments=increments, at=now, actor="upgrade", reason="median growth until the upgrade")
 
 
+def _fill_blocks(session: Session) -> None:
+    """Makes one block of all that has been counted in each segment, up to the cut: a second after everything logged.
+
+    The log is not read: it may be long, and one block says the same about the past.
+    """
+    surfaces = read_surfaces(session)
+    if not surfaces:  # a new store
+        return
+    # One surface after the other, by the index on surfaces and times.
+    times = [session.run("SELECT max(created_at) FROM events WHERE surface_id = ?", (one.id,)) for one in surfaces]
+    times.append(session.run("SELECT max(at) FROM adjustments"))
+    cut = second_of(max(now_ms(), *(rows[0][0] or 0 for rows in times))) + 1
+    session.run("UPDATE numbers SET value = ? WHERE name = 'cut'", (cut,))
+    session.run("DELETE FROM blocks")  # of adjustments that earlier steps of this upgrade made
+    revision = take_numbers(session, "revision", 1)
+    for surface in surfaces:
+        for segment in read_segments(session, surface.id):
+            cells = {key: (segment.loss[key], segment.shown[key], segment.clicked[key]) for key in segment.loss}
+            block = TimeBlock(0, cut, segment.rounds, cells_from(cells))
+            if block.rounds or block.cells.size:
+                insert_blocks(session, surface.id, segment.name, [block], revision)
+
+
 # Run after the SQL of all versions has created the tables.
-DATA_MIGRATIONS: dict[int, tuple[Callable[[Session], None], ...]] = {2: (_fill_history,), 4: (_charge_absent_items,)}
+DATA_MIGRATIONS: dict[int, tuple[Callable[[Session], None], ...]] = {
+    2: (_fill_history,),
+    4: (_charge_absent_items,),
+    5: (_fill_blocks,),
+}

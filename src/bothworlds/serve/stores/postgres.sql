@@ -47,3 +47,18 @@ CREATE INDEX adjustments_resets ON adjustments (surface_id, segment, at) WHERE r
 
 -- version 4: items that could not be shown, which the event itself charges
 ALTER TABLE events ADD COLUMN eligibility BYTEA;
+
+-- version 5: counters by the time of the decision, and numbers of segments
+CREATE TABLE blocks (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, start BIGINT NOT NULL, until BIGINT NOT NULL, revision BIGINT NOT NULL,
+    rounds BIGINT NOT NULL, cells BYTEA NOT NULL,
+    spread BIGINT NOT NULL, difference BIGINT NOT NULL, variance BIGINT NOT NULL,
+    PRIMARY KEY (surface_id, segment, start, until, revision)
+);
+CREATE TABLE segment_numbers (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, name TEXT NOT NULL, value BIGINT NOT NULL,
+    PRIMARY KEY (surface_id, segment, name)
+);
+INSERT INTO numbers VALUES ('cut', 0);
+ALTER TABLE adjustments ADD COLUMN removed BYTEA;
+ALTER TABLE events ADD COLUMN mixture BYTEA;

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..model import ALL_ELIGIBLE, Adjustment, Cell, Eligibility, Event, Increments, pinned_mask
+from ..model import ALL_ELIGIBLE, Adjustment, Cell, Eligibility, Event, Increments, RemovedBlock, pinned_mask
 
 __all__ = [
     "ADJUSTMENT_COLUMNS",
@@ -26,13 +26,15 @@ T = TypeVar("T")
 
 EVENT_COLUMNS = (
     "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, "
-    "settled_at, settled_by, late, pinned, eligibility"
+    "settled_at, settled_by, late, pinned, eligibility, mixture"
 )
-ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells"
+ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells, removed"
 
 _encode = msgspec.msgpack.Encoder().encode
 _placements = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[float, ...]]).decode
 _eligibility = msgspec.msgpack.Decoder(Eligibility).decode
+_mixture = msgspec.msgpack.Decoder(tuple[float, ...]).decode
+_removed = msgspec.msgpack.Decoder(tuple[RemovedBlock, ...]).decode
 _cells = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
 
 
@@ -55,6 +57,7 @@ def row_of(event: Event) -> tuple[Any, ...]:
         event.late,
         event.pinned,
         None if event.eligibility == ALL_ELIGIBLE else _encode(event.eligibility),
+        _encode(event.mixture) if event.mixture else None,
     )
 
 
@@ -86,6 +89,7 @@ def event_of(row: Row) -> Event:
         late=row[13],
         pinned=pinned_mask(row[14], row[3], len(items), row[9]),
         eligibility=ALL_ELIGIBLE if row[15] is None else _eligibility(row[15]),
+        mixture=() if row[16] is None else _mixture(row[16]),
     )
 
 
@@ -93,15 +97,26 @@ def row_of_adjustment(adjustment: Adjustment) -> tuple[Any, ...]:
     """Returns the values of an adjustment in the order of ``ADJUSTMENT_COLUMNS``."""
     added = adjustment.increments
     cells = _encode([(cell.item, cell.slot, cell.loss, cell.shown, cell.clicked) for cell in added.cells])
-    return added.surface_id, added.segment, adjustment.at, adjustment.actor, adjustment.reason, added.rounds, cells
+    removed = _encode(adjustment.removed) if adjustment.removed else None
+    return (
+        added.surface_id,
+        added.segment,
+        adjustment.at,
+        adjustment.actor,
+        adjustment.reason,
+        added.rounds,
+        cells,
+        removed,
+    )
 
 
 def adjustment_of(row: Row) -> Adjustment:
     """Returns the adjustment of a row."""
-    surface_id, segment, at, actor, reason, rounds, cells = row
+    surface_id, segment, at, actor, reason, rounds, cells, removed = row
     added = tuple(Cell(*cell) for cell in _cells(cells))
     increments = Increments(surface_id=surface_id, segment=segment, rounds=rounds, cells=added)
-    return Adjustment(increments=increments, at=at, actor=actor, reason=reason)
+    blocks = () if removed is None else _removed(removed)
+    return Adjustment(increments=increments, at=at, actor=actor, reason=reason, removed=blocks)
 
 
 def batches(values: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -61,9 +61,9 @@ def settle_now(event: Event, now: int) -> tuple[Event, Increments | None]:
     return after, increments
 
 
-def write_settled(session: Session, changes: Sequence[tuple[Event, Event, Increments | None]]) -> int:
+def write_settled(session: Session, changes: Sequence[tuple[Event, Event, Increments | None]], now: int) -> int:
     """Writes events, each given before and after it settled, and adds their increments; returns how many."""
-    totals = BatchTotals()
+    totals = BatchTotals(now)
     for before, after, increments in changes:
         totals.count_outcome(before, after)
         totals.add(increments)

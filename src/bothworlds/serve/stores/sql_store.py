@@ -9,8 +9,9 @@ from typing import Any
 
 from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback
 from ..settlement import settle_at_deadline
-from . import sql_events, sql_metadata, sql_surfaces
-from .base import Store
+from ..time_blocks import TimeBlock, second_of
+from . import sql_blocks, sql_events, sql_metadata, sql_surfaces
+from .base import BlockKey, Store
 from .batch_totals import BatchTotals, apply_batch
 from .database import Database, Session
 from .rows import ADJUSTMENT_COLUMNS, EVENT_COLUMNS, Row, adjustment_of, batches, event_of, row_of
@@ -21,8 +22,8 @@ IMPORT_BATCH = 1000  # events in one transaction
 
 # In the order in which they can be filled: referenced tables first; facts last, because they mark a complete copy.
 TABLES = (
-    "numbers", "surfaces", "segments", "counters", "adjustments", "audit", "api_keys", "policies", "history", "events",
-    "facts",
+    "numbers", "surfaces", "segments", "counters", "blocks", "segment_numbers", "adjustments", "audit", "api_keys",
+    "policies", "history", "events", "facts",
 )  # fmt: skip
 
 
@@ -30,7 +31,7 @@ class SqlStore(Store):
     """A store in SQL tables; everything that differs between databases is in ``Database``.
 
     A method that writes hands one function to ``Database.write``; the statements are in ``sql_events``,
-    ``sql_surfaces`` and ``sql_metadata``.
+    ``sql_surfaces``, ``sql_blocks`` and ``sql_metadata``.
     """
 
     def __init__(self, database: Database) -> None:
@@ -167,6 +168,60 @@ class SqlStore(Store):
             rows = session.stream(f"SELECT {ADJUSTMENT_COLUMNS} FROM adjustments ORDER BY id")
             yield from map(adjustment_of, rows)
 
+    # Blocks of time and numbers of a segment
+
+    def blocks(
+        self, surface_id: int, segment: str, known: Mapping[BlockKey, TimeBlock] | None = None
+    ) -> dict[BlockKey, TimeBlock]:
+        with self.database.reading() as session:
+            return sql_blocks.read_blocks(session, surface_id, segment, known or {})
+
+    def boundaries(self, surface_id: int, segment: str) -> tuple[int, ...]:
+        with self.database.reading() as session:
+            return sql_blocks.read_boundaries(session, surface_id, segment)
+
+    def compact(self, surface_id: int, segment: str, now: int, least: int = 0) -> int:
+        """Merges blocks. Not synced to disk: merging changes no sum, and can be done again."""
+        with self.database.reading() as session:
+            planned = sql_blocks.plan_compaction(session, surface_id, segment, second_of(now), least)
+        if planned is None:
+            return 0
+        apply = partial(sql_blocks.apply_compaction, surface_id=surface_id, segment=segment, planned=planned)
+        try:
+            self.database.write(apply, durable=False)
+        except sql_blocks.OutdatedCompaction:
+            return 0
+        return planned.n_rows - len(planned.blocks)
+
+    def numbers(self, surface_id: int, segment: str) -> dict[str, int]:
+        with self.database.reading() as session:
+            return sql_blocks.read_numbers(session, surface_id, segment)
+
+    def set_number(
+        self,
+        surface_id: int,
+        segment: str,
+        name: str,
+        value: int,
+        *,
+        expected: int | None,
+        audit: Sequence[dict[str, Any]] = (),
+    ) -> bool:
+        """Writes a number of a segment if the stored one is as expected; see ``Store.set_number``."""
+
+        def work(session: Session) -> bool:
+            revision = sql_metadata.take_numbers(session, "revision", 1)
+            if not sql_blocks.write_number(session, surface_id, segment, name, value, expected):
+                return False
+            # Other processes must solve the policies of the segment again.
+            session.run(
+                "UPDATE segments SET revision = ? WHERE surface_id = ? AND segment = ?", (revision, surface_id, segment)
+            )
+            sql_metadata.write_entries(session, audit)
+            return True
+
+        return self.database.write(work)
+
     # Events
 
     def save_events(self, events: Sequence[Event]) -> list[Event]:
@@ -220,7 +275,7 @@ class SqlStore(Store):
                 (now, limit),
             )
             changes = [(before, *settle_at_deadline(before, now)) for before in map(event_of, overdue)]
-            return sql_events.write_settled(session, changes)
+            return sql_events.write_settled(session, changes, now)
 
         # Usually nothing is overdue; then no transaction that writes is needed.
         with self.database.reading() as session:
@@ -237,7 +292,7 @@ class SqlStore(Store):
                 (surface_id, segment, now, limit),
             )
             changes = [(before, *sql_events.settle_now(before, now)) for before in map(event_of, rows)]
-            return sql_events.write_settled(session, changes)
+            return sql_events.write_settled(session, changes, now)
 
         return self.database.write(work)
 
@@ -261,6 +316,25 @@ class SqlStore(Store):
                 " WHERE surface_id = ? AND created_at >= ? AND created_at < ? ORDER BY created_at"
             )
             yield from map(event_of, session.stream(sql, (surface_id, since, until)))
+
+    def feedback_counts(self, surface_id: int, since: int, until: int) -> dict[str, tuple[int, int]]:
+        """Returns, for each arm, the events of a range, and those settled by final feedback."""
+        with self.database.reading() as session:
+            rows = session.run(
+                "SELECT arm, count(*), sum(CASE WHEN settled_by = 'final' THEN 1 ELSE 0 END) FROM events"
+                " WHERE surface_id = ? AND created_at >= ? AND created_at < ? AND settled_by <> 'import' GROUP BY arm",
+                (surface_id, since, until),
+            )
+        return {arm: (int(events), int(answered)) for arm, events, answered in rows}
+
+    def oldest_open(self, surface_id: int) -> int | None:
+        with self.database.reading() as session:
+            # By deadlines, which have an index.
+            sql = (
+                "SELECT created_at FROM events WHERE settled_at IS NULL AND surface_id = ? ORDER BY expires_at LIMIT 1"
+            )
+            rows = session.run(sql, (surface_id,))
+            return int(rows[0][0]) if rows else None
 
     def open_events(self) -> int:
         with self.database.reading() as session:

@@ -6,11 +6,13 @@ from collections.abc import Sequence, Set
 
 import msgspec
 
-from ..model import RESET, Adjustment, Segment, Surface
+from ..model import RESET, Adjustment, RemovedBlock, Segment, Surface
+from ..time_blocks import encode_cells
 from .base import VersionConflict
 from .batch_totals import BatchTotals
 from .database import Session
 from .rows import ADJUSTMENT_COLUMNS, Row, row_of_adjustment
+from .sql_blocks import add_blocks, remove_blocks
 from .sql_metadata import add_history, take_numbers
 
 __all__ = [
@@ -62,6 +64,7 @@ def delete_zero_rows(session: Session, surface_id: int, segment: str) -> None:
     values = (surface_id, segment)
     session.run(f"DELETE FROM policies {where}", values)
     session.run(f"DELETE FROM counters {where} AND loss = 0 AND shown = 0 AND clicked = 0", values)
+    session.run(f"DELETE FROM segment_numbers {where}", values)
     session.run(
         f"DELETE FROM segments {where} AND rounds = 0 AND NOT EXISTS (SELECT 1 FROM counters {where})", values * 2
     )
@@ -98,7 +101,7 @@ def read_segments(session: Session, surface_id: int, since: int = -1, only: str 
 
 
 def add_counters(session: Session, totals: BatchTotals) -> None:
-    """Adds the totals of a batch to counters, history and segments, each in sorted order to avoid deadlocks.
+    """Adds the totals of a batch to counters, history, segments and blocks, each in sorted order to avoid deadlocks.
 
     The revision is taken last, because all processes wait for its row.
     """
@@ -119,6 +122,7 @@ def add_counters(session: Session, totals: BatchTotals) -> None:
         " SET rounds = segments.rounds + excluded.rounds, revision = excluded.revision",
         [(*segment, rounds, revision) for segment, rounds in sorted(totals.rounds.items())],
     )
+    add_blocks(session, totals, revision)
 
 
 def insert_surface(session: Session, surface: Surface) -> Surface:
@@ -147,14 +151,31 @@ def update_surface(session: Session, surface: Surface) -> Surface:
 def add_adjustments(session: Session, adjustments: Sequence[Adjustment]) -> bool:
     """Applies and logs adjustments; returns whether this changed the revision."""
     totals = BatchTotals()
-    for adjustment in adjustments:
-        totals.add(adjustment.increments)
+    if any(one.reason == RESET for one in adjustments):
+        take_numbers(session, "revision", 1)
+    applied = [_reset_blocks(session, one, totals) if one.reason == RESET else one for one in adjustments]
+    for adjustment in applied:
+        totals.add(msgspec.structs.replace(adjustment.increments, at=adjustment.at))
     add_counters(session, totals)
-    if adjustments:
-        last = take_numbers(session, "adjustment", len(adjustments))
-        rows = [(last - k, *row_of_adjustment(a)) for k, a in enumerate(reversed(adjustments))]
-        session.many(f"INSERT INTO adjustments (id, {ADJUSTMENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    if applied:
+        last = take_numbers(session, "adjustment", len(applied))
+        rows = [(last - k, *row_of_adjustment(a)) for k, a in enumerate(reversed(applied))]
+        session.many(f"INSERT INTO adjustments (id, {ADJUSTMENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
     return bool(totals.rounds)
+
+
+def _reset_blocks(session: Session, reset: Adjustment, totals: BatchTotals) -> Adjustment:
+    """Deletes the blocks and numbers of a segment; returns the reset with the blocks that it has removed.
+
+    The reset itself is counted as an increment at its own time. There, ``totals`` gives back what the blocks had, so
+    that the sum of all blocks equals the counters even if the two do not agree.
+    """
+    segment = (reset.increments.surface_id, reset.increments.segment)
+    removed = remove_blocks(session, *segment)
+    session.run("DELETE FROM segment_numbers WHERE surface_id = ? AND segment = ?", segment)
+    totals.give_back(*segment, reset.at, [one._replace(mixture=(0, 0, 0)) for one in removed])
+    kept = [RemovedBlock(one.start, one.until, one.rounds, encode_cells(one.cells), one.mixture) for one in removed]
+    return msgspec.structs.replace(reset, removed=tuple(kept))
 
 
 def postdate_resets(session: Session, surface_id: int, adjustments: Sequence[Adjustment]) -> list[Adjustment]:

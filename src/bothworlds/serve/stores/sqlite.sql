@@ -47,3 +47,18 @@ CREATE INDEX adjustments_resets ON adjustments (surface_id, segment, at) WHERE r
 
 -- version 4: items that could not be shown, which the event itself charges
 ALTER TABLE events ADD COLUMN eligibility BLOB;
+
+-- version 5: counters by the time of the decision, and numbers of segments
+CREATE TABLE blocks (
+    surface_id INTEGER NOT NULL, segment TEXT NOT NULL, start INTEGER NOT NULL, until INTEGER NOT NULL, revision INTEGER NOT NULL,
+    rounds INTEGER NOT NULL, cells BLOB NOT NULL,
+    spread INTEGER NOT NULL, difference INTEGER NOT NULL, variance INTEGER NOT NULL,
+    PRIMARY KEY (surface_id, segment, start, until, revision)
+);
+CREATE TABLE segment_numbers (
+    surface_id INTEGER NOT NULL, segment TEXT NOT NULL, name TEXT NOT NULL, value INTEGER NOT NULL,
+    PRIMARY KEY (surface_id, segment, name)
+) WITHOUT ROWID;
+INSERT INTO numbers VALUES ('cut', 0);
+ALTER TABLE adjustments ADD COLUMN removed BLOB;
+ALTER TABLE events ADD COLUMN mixture BLOB;

@@ -21,64 +21,64 @@ from .laplacian import eliminate_nodes, substitute
 from .likelihood import Workspace, choose, derive
 from .newton import newton
 
-__all__ = ["Bench", "em_each", "make_bench", "newton_each", "variances_each"]
+__all__ = ["GroupFits", "em_each", "make_group_fits", "newton_each", "variances_each"]
 
 LIMIT = -1e-4  # log attraction above this is at its upper limit
 
 
-class Bench(NamedTuple):
+class GroupFits(NamedTuple):
     """Fits of R items in G groups at m positions, and work arrays."""
 
     a: Floats  # (R,) log attraction
     b: Floats  # (G, m) log examination
-    items: Floats  # (3, R) derivatives and steps: work
+    work_a: Floats  # (3, R) derivatives and steps of a
     curvature: Floats  # (R, m)
     fitted: Ints  # (R,)
     block: Ints  # (G, m)
     joined: Ints  # (G,) 1 if the pairs that were shown are known to connect all positions
     iterations: Ints  # (G,) Newton steps or EM passes
     converged: Ints  # (G,) 1 or 0
-    room: Floats  # (6, m) work
+    work_b: Floats  # (5, m) derivatives and steps of b, of one group at a time
     edges: Floats  # (m, m)
     resistance: Floats  # (m, m)
 
 
-def make_bench(rows: int, groups: int, m: int) -> Bench:
+def make_group_fits(rows: int, groups: int, m: int) -> GroupFits:
     """Allocate fits of ``rows`` items in ``groups`` groups at m positions."""
-    return Bench(
+    return GroupFits(
         a=np.zeros(rows),
         b=np.zeros((groups, m)),
-        items=np.zeros((3, rows)),
+        work_a=np.zeros((3, rows)),
         curvature=np.zeros((rows, m)),
         fitted=np.zeros(rows, np.int64),
         block=np.zeros((groups, m), np.int64),
         joined=np.zeros(groups, np.int64),
         iterations=np.zeros(groups, np.int64),
         converged=np.zeros(groups, np.int64),
-        room=np.zeros((6, m)),
+        work_b=np.zeros((5, m)),
         edges=np.zeros((m, m)),
         resistance=np.zeros((m, m)),
     )
 
 
 @inner_kernel
-def _of_group(bench: Bench, g: int, first: int, last: int) -> Workspace:
+def _of_group(fits: GroupFits, g: int, first: int, last: int) -> Workspace:
     """Return the workspace of one group, as views of the arrays of all groups."""
     return Workspace(
-        a=bench.a[first:last],
-        b=bench.b[g],
-        gain_a=bench.items[0, first:last],
-        gain_b=bench.room[0],
-        weight_a=bench.items[1, first:last],
-        weight_b=bench.room[1],
-        step_a=bench.items[2, first:last],
-        step_b=bench.room[2],
-        curvature=bench.curvature[first:last],
-        edges=bench.edges,
-        row=bench.room[3],
-        drive=bench.room[4],
-        fitted=bench.fitted[first:last],
-        block=bench.block[g],
+        a=fits.a[first:last],
+        b=fits.b[g],
+        gain_a=fits.work_a[0, first:last],
+        gain_b=fits.work_b[0],
+        weight_a=fits.work_a[1, first:last],
+        weight_b=fits.work_b[1],
+        step_a=fits.work_a[2, first:last],
+        step_b=fits.work_b[2],
+        curvature=fits.curvature[first:last],
+        edges=fits.edges,
+        row=fits.work_b[3],
+        drive=fits.work_b[4],
+        fitted=fits.fitted[first:last],
+        block=fits.block[g],
     )
 
 
@@ -90,16 +90,16 @@ def newton_each(
     ordered: bool,
     warm: bool,
     tolerance: float,
-    bench: Bench,
+    fits: GroupFits,
 ) -> None:
     """Fit every group by Newton's method."""
     for g in range(starts.size - 1):
         first, last = starts[g], starts[g + 1]
-        w = _of_group(bench, g, first, last)
-        n, s, sparse = shown[first:last], clicked[first:last], bench.joined[g] == 1 and not ordered
+        w = _of_group(fits, g, first, last)
+        n, s, sparse = shown[first:last], clicked[first:last], fits.joined[g] == 1 and not ordered
         done = newton(n, s, 0.0, ordered, warm, tolerance, w, True, sparse)
-        bench.iterations[g] = done.steps
-        bench.converged[g] = 1 if done.converged else 0
+        fits.iterations[g] = done.steps
+        fits.converged[g] = 1 if done.converged else 0
 
 
 @kernel
@@ -109,18 +109,18 @@ def em_each(
     starts: Ints,
     passes: int,
     tolerance: float,
-    bench: Bench,
+    fits: GroupFits,
     sums: Floats,
 ) -> None:
     """Fit every group by expectation-maximisation, from click rates; ``sums`` (4, max(R, m)) is work."""
     for g in range(starts.size - 1):
         first, last = starts[g], starts[g + 1]
         n, s = shown[first:last], clicked[first:last]
-        alpha, beta = bench.a[first:last], bench.b[g]
+        alpha, beta = fits.a[first:last], fits.b[g]
         click_rates(n, s, alpha, beta)
         done = em(n, s, 0.0, passes, tolerance, alpha, beta, sums[:, : max(last - first, beta.size)])
-        bench.iterations[g] = done.steps
-        bench.converged[g] = 1 if done.converged else 0
+        fits.iterations[g] = done.steps
+        fits.converged[g] = 1 if done.converged else 0
         for i in range(alpha.size):
             alpha[i] = math.log(alpha[i])
         for j in range(beta.size):
@@ -133,7 +133,7 @@ def variances_each(
     clicked: Floats,
     starts: Ints,
     anchor: Ints,
-    bench: Bench,
+    fits: GroupFits,
     of_items: Floats,
     of_positions: Floats,
 ) -> None:
@@ -144,17 +144,17 @@ def variances_each(
     """
     for g in range(starts.size - 1):
         first, last = starts[g], starts[g + 1]
-        w = _of_group(bench, g, first, last)
+        w = _of_group(fits, g, first, last)
         choose(shown[first:last], clicked[first:last], 0.0, False, w)
         for i in range(w.a.size):
             # Such a value is determined by the limit, not by clicks.
             if w.a[i] > LIMIT:
                 w.fitted[i] = 0
         derive(shown[first:last], clicked[first:last], 0.0, w)
-        _resistances(shown[first:last], anchor[g], w, bench.resistance)
+        _resistances(shown[first:last], anchor[g], w, fits.resistance)
         for j in range(w.b.size):
-            of_positions[g, j] = bench.resistance[j, j]
-        _of_items(shown[first:last], w, bench.resistance, of_items[first:last])
+            of_positions[g, j] = fits.resistance[j, j]
+        _of_items(shown[first:last], w, fits.resistance, of_items[first:last])
 
 
 @inner_kernel

@@ -1,9 +1,10 @@
-"""Kills a process that applies feedback, at random moments, and looks what the store says afterwards.
+"""Kills a process that writes feedback to a store, at random moments, and checks the store afterwards.
 
-    python -m tests.serve.kills --kills 2000 --store sqlite
+    python -m tests.serve.kill_store_writer --kills 2000 --store sqlite
 
-A child applies batches and acknowledges each on a pipe once ``report`` has returned. After every kill -9: all that was
-acknowledged is there, what was not is there as a whole batch or not at all, and every counter is the sum of the log.
+A child applies batches and acknowledges each on a pipe once ``apply_feedback`` has returned. After every kill -9, all
+acknowledged batches are stored, any other batch is stored completely or not at all, and every counter is the sum of the
+log.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from bothworlds.serve.stores.sql_store import SqlStore
 from .stores.samples import NOON, SLOTS, a_surface, an_event
 
 ROOT = Path(__file__).parents[2]
-EVENTS = 600  # few enough that batches meet again and again
+EVENTS = 600  # few enough that batches have events in common
 FRESH = 150  # of these are new after every kill, so that there is always something to lose
 SEEDS = 1_000_000  # of batches between two kills
-ROUND = 50  # kills of one store; then a new one, so that looking at all of it stays quick
+ROUND = 50  # kills of one store; then a new one, since all of it is checked after each kill
 NOW = NOON - 1  # no event is overdue but those below
 
 
@@ -42,7 +43,7 @@ def event_numbered(number: int) -> Event:
 
 
 def batch_of(seed: int) -> list[VerifiedFeedback]:
-    """The reports of a batch, which its seed fixes, so that both sides know them."""
+    """Return the feedback of a batch; its seed determines it, so that both processes know it."""
     chance = random.Random(seed)
     first = seed // SEEDS * FRESH
     return [
@@ -56,7 +57,7 @@ def batch_of(seed: int) -> list[VerifiedFeedback]:
 
 
 def apply_batches(place: str, first: int, count: int, hasty: bool) -> None:
-    """The child: report, then acknowledge, again and again; a hasty one acknowledges too early, and must be caught."""
+    """The child: apply a batch, then acknowledge it; a hasty child acknowledges too early, which must be detected."""
     store = open_store(place)
     os.write(1, b"ready\n")
     for seed in range(first, first + count):
@@ -65,6 +66,8 @@ def apply_batches(place: str, first: int, count: int, hasty: bool) -> None:
             store.save_events([event_numbered(seed // SEEDS * FRESH + (seed * 7 + k) % EVENTS) for k in range(20)])
         if seed % 5 == 0:
             store.settle_overdue(NOW, 50)
+        if seed % 4 == 0:
+            store.compact(1, ("", "phone")[seed // 4 % 2], NOON + 3_600_000)
         if hasty:
             os.write(1, b"%d\n" % seed)
         store.apply_feedback(batch, NOW)
@@ -74,13 +77,22 @@ def apply_batches(place: str, first: int, count: int, hasty: bool) -> None:
 
 
 def started_child(place: str, first: int, count: int = SEEDS, hasty: bool = False) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.serve.kills", "--child", place, str(first), str(count), str(int(hasty))]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.serve.kill_store_writer",
+        "--child",
+        place,
+        str(first),
+        str(count),
+        str(int(hasty)),
+    ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
     return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
 
 
 class Acknowledged:
-    """What must be there: the clicks and the settling of every report that was acknowledged."""
+    """What the store must have: the clicks of all acknowledged feedback, and which events are settled."""
 
     def __init__(self) -> None:
         self.clicks: dict[int, int] = {}
@@ -94,7 +106,7 @@ class Acknowledged:
                 self.settled.add(number)
 
     def problems(self, store: SqlStore, pending: list[VerifiedFeedback]) -> list[str]:
-        """What the store has lost or made up, if one more batch may have been applied."""
+        """Return what the store has lost or made up, if the ``pending`` batch may have been applied too."""
         stored = {int.from_bytes(event.id, "big"): event for event in store.events(1, 0, 2 * NOON)}
         late = Acknowledged()
         late.add(pending)
@@ -107,30 +119,30 @@ class Acknowledged:
         return lost + made_up + torn + differences
 
 
-def _shows(stored: dict[int, Event], number: int, told: Acknowledged) -> bool:
+def _shows(stored: dict[int, Event], number: int, expected: Acknowledged) -> bool:
     event = stored.get(number)
-    if event is None or told.clicks[number] & ~event.clicks:
+    if event is None or expected.clicks[number] & ~event.clicks:
         return False
-    return event.settled_at is not None or number not in told.settled
+    return event.settled_at is not None or number not in expected.settled
 
 
 def killed_once(place: str, first: int, chance: random.Random, hasty: bool) -> int:
-    """Start a child, kill it; the seed of the batch that was not acknowledged."""
+    """Start a child and kill it; return the seed of the first batch that was not acknowledged."""
     child = started_child(place, first, hasty=hasty)
     assert child.stdout is not None
     # So many lines, then a moment: in the middle of opening, of a batch, of a commit, however slow the machine is.
-    said = [child.stdout.readline() for _ in range(chance.randrange(12))]
+    lines = [child.stdout.readline() for _ in range(chance.randrange(12))]
     time.sleep(chance.uniform(0.0, 0.01))
     child.send_signal(signal.SIGKILL)
-    said += child.stdout.readlines()
+    lines += child.stdout.readlines()
     child.stdout.close()
     child.wait()
-    whole = [line for line in said if line.endswith(b"\n") and line != b"ready\n"]
+    whole = [line for line in lines if line.endswith(b"\n") and line != b"ready\n"]
     return int(whole[-1]) + 1 if whole else first
 
 
 def wait_until_gone(place: str) -> None:
-    """A PostgreSQL server may be at work for a client that is dead already."""
+    """Wait until PostgreSQL has ended the sessions of killed clients."""
     if not place.startswith("postgres"):
         return
     import psycopg
@@ -141,8 +153,8 @@ def wait_until_gone(place: str) -> None:
             time.sleep(0.005)
 
 
-def kill_again_and_again(place: str, kills: int, seed: int = 0, hasty: bool = False) -> int:
-    """Raise AssertionError if anything is lost, torn or counted twice; how many batches were acknowledged."""
+def kill_repeatedly(place: str, kills: int, seed: int = 0, hasty: bool = False) -> int:
+    """Return how many batches were acknowledged; raises AssertionError if anything is lost, torn or counted twice."""
     chance = random.Random(seed)
     store = open_store(place)
     store.save_surface(a_surface(), [], [])
@@ -173,7 +185,7 @@ def kill_in_rounds(fresh_place: Callable[[], str], kills: int, seed: int) -> int
     with progress_bar("kills", kills) as report:
         for k, done in enumerate(range(0, kills, ROUND)):
             count = min(ROUND, kills - done)
-            batches += kill_again_and_again(fresh_place(), count, seed + k)
+            batches += kill_repeatedly(fresh_place(), count, seed + k)
             report(count)
     return batches
 
@@ -182,7 +194,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         apply_batches(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "1")
         return
-    parser = argparse.ArgumentParser(description="kill -9 under load, again and again")
+    parser = argparse.ArgumentParser(description="kill -9 under load, repeatedly")
     parser.add_argument("--kills", type=int, default=2000)
     parser.add_argument("--store", choices=("sqlite", "postgres", "both"), default="both")
     parser.add_argument("--seed", type=int, default=0)

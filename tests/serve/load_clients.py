@@ -1,4 +1,4 @@
-"""Visitors of a real service who write down what they were shown and what was acknowledged, and who do not give up."""
+"""Client threads that put a real service under load, retry until answered, and record what was acknowledged."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ACKNOWLEDGED = {"accepted", "duplicate", "settled", "late_applied"}
 NOT_NOW = (429, 503)
 
 
-class Notes:
-    """What visitors know: pages they were shown, clicks they have sent, and clicks that were acknowledged."""
+class ClientRecord:
+    """The pages that clients were shown, the clicks they have sent, and the clicks that were acknowledged."""
 
     def __init__(self) -> None:
         self.shown: dict[str, dict[str, Any]] = {}
@@ -46,19 +46,19 @@ class Notes:
                 self.count += 1
 
     def promised(self) -> dict[str, tuple[int, bool]]:
-        """What has been acknowledged by now: for every event its clicks, and whether it is settled."""
+        """Return what has been acknowledged so far: for every event its clicks, and whether it is settled."""
         with self._lock:
             return {name: (clicks, name in self.final) for name, clicks in self.acknowledged.items()}
 
     def broken(self, name: str, promise: tuple[int, bool], event: Event | None) -> str:
-        """Which promise an event breaks, if any."""
+        """Return how a stored event contradicts what was acknowledged; empty if it does not."""
         clicks, final = promise
         if event is None or clicks & ~event.clicks or (final and event.settled_at is None):
             return f"{name} lost: {promise} was acknowledged, and there is {event}"
         return f"{name} made up: {event.clicks}" if event.clicks & ~self.sent[name] else ""
 
     def counters(self) -> dict[tuple[int, int], tuple[int, int, int]]:
-        """Loss, shows and clicks of every cell, if all pages are final and each was counted once."""
+        """Return loss, shows and clicks of every cell, if all pages are final and each was counted once."""
         sums: dict[tuple[int, int], tuple[int, int, int]] = {}
         for name in self.final:
             for slot in (slot for slot in self.shown[name]["slots"] if slot["learn"]):
@@ -69,7 +69,7 @@ class Notes:
         return sums
 
     def open_pages(self) -> list[dict[str, Any]]:
-        """Feedback that settles whatever is open."""
+        """Return feedback that settles every open event."""
         return [piece_of(page, [], True) for name, page in self.shown.items() if name not in self.final]
 
 
@@ -82,11 +82,11 @@ def piece_of(page: dict[str, Any], clicks: list[int], final: bool) -> dict[str, 
 
 
 class Visitor(threading.Thread):
-    """Looks at pages and clicks, until told to stop; whatever is not answered is sent again, until it is."""
+    """Requests pages and sends clicks until ``stop`` is called; a request without an answer is retried."""
 
-    def __init__(self, number: int, seed: int, where: Callable[[], tuple[str, int]], notes: Notes) -> None:
+    def __init__(self, number: int, seed: int, where: Callable[[], tuple[str, int]], record: ClientRecord) -> None:
         super().__init__(daemon=True)
-        self._who, self._where, self._notes = f"{seed}-{number}", where, notes
+        self._who, self._where, self._record = f"{seed}-{number}", where, record
         self._chance = random.Random(self._who)
         self._connection: HTTPConnection | None = None
         self._enough, self._given_up = threading.Event(), False
@@ -98,10 +98,10 @@ class Visitor(threading.Thread):
                 self._visit(visit)
                 visit += 1
         except Exception as error:
-            self._notes.problems.append(f"a visitor gave up: {error!r}")
+            self._record.problems.append(f"a visitor gave up: {error!r}")
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Finish what is under way, and go."""
+        """End the thread after the visit under way; with ``at_once``, retry nothing any more."""
         self._given_up = at_once
         self._enough.set()
         if self.is_alive():
@@ -123,37 +123,37 @@ class Visitor(threading.Thread):
             if chance.random() < 0.3:  # once more, and late
                 self.feedback([piece_of(page, [chance.randrange(SLOTS)], False) for page in pages])
             if chance.random() < 0.3:
-                self._ask_again(f"{self._who}-{visit}-0", pages[0])
+                self._request_again(f"{self._who}-{visit}-0", pages[0])
 
     def rank(self, request_id: str) -> dict[str, Any]:
         page: dict[str, Any] = self.call("POST", "/v1/surfaces/home/rank", {"request_id": request_id})
-        self._notes.shown[page["event_id"]] = page
+        self._record.shown[page["event_id"]] = page
         return page
 
     def feedback(self, pieces: list[dict[str, Any]]) -> None:
-        self._notes.sending(pieces)
-        self._notes.answered(pieces, self.call("POST", "/v1/feedback", {"events": pieces})["results"])
+        self._record.sending(pieces)
+        self._record.answered(pieces, self.call("POST", "/v1/feedback", {"events": pieces})["results"])
 
-    def _ask_again(self, request_id: str, page: dict[str, Any]) -> None:
+    def _request_again(self, request_id: str, page: dict[str, Any]) -> None:
         again = self.call("POST", "/v1/surfaces/home/rank", {"request_id": request_id})
         if [slot["item"] for slot in again["slots"]] != [slot["item"] for slot in page["slots"]]:
-            self._notes.problems.append(f"{request_id} was shown another list when it asked again")
+            self._record.problems.append(f"{request_id} was shown another list by the repeated request")
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """One call, again and again until there is an answer."""
+        """Send one request, and retry it until it is answered."""
         while not self._given_up:
             try:
-                status, said = self._once(method, path, body)
+                status, answer = self._once(method, path, body)
             except (OSError, HTTPException):
                 self._hang_up()
                 time.sleep(0.05)
                 continue
             if status < 300:
-                return json.loads(said or b"null")
+                return json.loads(answer or b"null")
             if status not in NOT_NOW:
-                raise AssertionError(f"{method} {path} was answered with {status}: {said!r}")
+                raise AssertionError(f"{method} {path} was answered with {status}: {answer!r}")
             time.sleep(0.05)
-        raise AssertionError("told to go before there was an answer")
+        raise AssertionError("stopped before there was an answer")
 
     def _once(self, method: str, path: str, body: Any) -> tuple[int, bytes]:
         if self._connection is None:

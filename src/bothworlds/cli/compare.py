@@ -1,0 +1,130 @@
+"""The command ``compare``: which click model describes the users of a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .common import app, check_outputs, column_names, console, one_line_errors
+from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
+
+if TYPE_CHECKING:
+    from ..clicks import Comparison
+
+MAX_POSITIONS = 10  # positions whose perplexity is printed
+
+
+@app.command("compare")
+@one_line_errors
+def compare_models_on_log(
+    log: Files,
+    format: Format = None,
+    top_items: TopItems = None,
+    positions: Positions = None,
+    query: Query = None,
+    columns: Columns = None,
+    models: Annotated[str, typer.Option(metavar="NAME,...", help="Click models, or all of them: pbm,ubm,dbn.")] = "all",
+    reference: Annotated[str, typer.Option(help="The model that the others are compared to.")] = "pbm",
+    priors: Annotated[
+        str, typer.Option(metavar="NUMBER,...", help="Strengths of the prior to choose from, on validation pages.")
+    ] = "0,0.1,0.3,1,3,10",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of the resamples.")] = 0,
+    skip_bad: SkipBad = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the comparison to this file: .svg, .png or .pdf.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all figures to this file: .json.")] = None,
+) -> None:
+    """Compare click models on pages of a log that they were not fitted to: which one describes these users?
+
+    The log must have whole pages. Of every query, three fifths of the pages are for training, a fifth is for choosing
+    the strength of the prior, and a fifth for the scores.
+
+    [bold]bothworlds compare clicks.csv --plot models.svg[/bold]
+    """
+    check_outputs(plot, out, (".json",))
+    from ..clicks import compare_models
+
+    with flags_in_errors():
+        result = compare_models(
+            log[0] if len(log) == 1 else log,
+            "all" if models == "all" else [name.strip() for name in models.split(",")],
+            priors=_numbers(priors),
+            reference=reference,
+            seed=seed,
+            format=format,
+            top_items=top_items,
+            positions=positions,
+            query=query,
+            columns=column_names(columns),
+            skip_bad=skip_bad,
+        )
+    for note in result.notes:
+        typer.echo(f"note:    {note}")
+    _print_table(result)
+    _print_by_rank(result)
+    typer.echo(result.sentence())
+    typer.echo(result.rules())
+    for entry in result.entries:
+        if not entry.converged:
+            typer.secho(f"warning: the fit of {entry.model} did not converge.", fg="yellow")
+    if plot is not None:
+        typer.echo(f"figure:  {_draw(result, plot)}")
+    if out is not None:
+        typer.echo(f"figures: {result.save(out)}")
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ValueError(f"--priors is written like 0,0.1,1; got {text!r}") from error
+
+
+def _print_table(result: Comparison) -> None:
+    from rich.table import Table
+
+    title = f"{len(result.entries)} click models on {result.sizes[2]:,} test pages, the best first"
+    table = Table(title=title, title_justify="left", pad_edge=False)
+    several = any(row["low_queries"] == row["low_queries"] for row in result.table())
+    headings = ["model", "prior", "log-likelihood", f"more than {result.reference}", "95%, pages"]
+    headings += [*(["95%, queries"] if several else []), "perplexity", "conditional", "impossible"]
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "model" else "right", no_wrap=True)
+    for row in result.table():
+        cells = [row["model"], f"{row['prior']:g}", f"{row['log_likelihood']:.4f}"]
+        if row["model"] == result.reference:
+            cells += ["", "", *([""] if several else [])]
+        else:
+            cells += [f"{row['difference']:+.4f}", f"{row['low']:+.4f} to {row['high']:+.4f}"]
+            cells += [f"{row['low_queries']:+.4f} to {row['high_queries']:+.4f}"] if several else []
+        cells += [f"{row['perplexity']:.4f}", f"{row['conditional_perplexity']:.4f}", f"{row['impossible']:,}"]
+        table.add_row(*cells)
+    console().print(table)
+
+
+def _print_by_rank(result: Comparison) -> None:
+    """Print conditional perplexity by position."""
+    from rich.table import Table
+
+    positions = result.positions[:MAX_POSITIONS]
+    title = "perplexity given the clicks above, by position"
+    title += f" (the first {len(positions)})" if len(positions) < len(result.positions) else ""
+    table = Table(title=title, title_justify="left", pad_edge=False)
+    table.add_column("model", no_wrap=True)
+    for position in positions:
+        table.add_column(f"at {position}", justify="right", no_wrap=True)
+    for entry in result.entries:
+        curve = entry.score.conditional_perplexities[: len(positions)]
+        table.add_row(entry.model, *(f"{value:.3f}" for value in curve.tolist()))
+    console().print(table)
+
+
+def _draw(result: Comparison, path: Path) -> Path:
+    from ..arena.figures import drawing
+    from ..clicks.comparison.figures import draw_differences, draw_perplexities
+
+    with drawing(path, across=2) as panels:
+        draw_differences(panels[0, 0], result)
+        draw_perplexities(panels[0, 1], result)
+    return path

@@ -1,0 +1,1 @@
+"""Comparing click models on pages that they were not fitted to."""

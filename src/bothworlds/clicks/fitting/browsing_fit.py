@@ -1,0 +1,89 @@
+"""Fitting the user browsing model: the rank-one fit with (rank, rank of the last click above) in place of positions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...statistics.browsing import columns_of, ranks_of_column
+from ..click_counts import Counts
+from ..model.click_model import ClickModel, Estimates
+from ..model.model import Model
+from .optimiser import Settings
+from .page_rows import PageRows
+from .rank_one_fit import fit_rank_one
+
+__all__ = ["column_counts", "fit_browsing"]
+
+
+def column_counts(rows: PageRows) -> Counts:
+    """Return impressions and clicks per (query, item, column), with the numbers of columns as positions."""
+    pages = rows.pages
+    n, m = len(pages.items), len(pages.positions)
+    columns = m * (m + 1) // 2
+    column = np.empty(rows.row.size, np.int64)
+    columns_of(pages.starts, pages.position, pages.click, column)
+    page = pages.of_page()
+    cells, place = np.unique((pages.query[page] * n + pages.item) * columns + column, return_inverse=True)
+    weight = pages.count[page]
+    shown, clicked = (np.bincount(place, part, cells.size) for part in (weight, weight * pages.click))
+    codes = cells // (n * columns), cells // columns % n, cells % columns
+    numbers = shown.astype(np.int64), clicked.astype(np.int64)
+    return Counts(pages.items, pages.queries, tuple(range(columns)), *codes, *numbers, pages.origin, pages.pages)
+
+
+def fit_browsing(rows: PageRows, prior: float, intervals: bool) -> ClickModel:
+    """Return the maximum-likelihood fit of the user browsing model.
+
+    The problem is concave. The largest examination of every component is 1, and all products are at most 1. A column
+    that was never seen, or that only had items without clicks and no clicks, has no examination.
+    """
+    fitted = fit_rank_one(column_counts(rows), Settings(prior=float(prior)), "delta" if intervals else None)
+    positions = rows.pages.positions
+    ranks = [ranks_of_column(column) for column in range(fitted.examination.size)]
+    labels = tuple(f"{positions[k - 1]} after {positions[last - 1] if last else 'none'}" for k, last in ranks)
+    return ClickModel(
+        model="ubm",
+        items=fitted.items,
+        queries=fitted.queries,
+        positions=positions,
+        item_parameters={"attraction": Estimates(fitted.attraction, fitted.item_spread)},
+        shared_parameters={"examination": Estimates(fitted.examination, fitted.position_spread)},
+        labels={"examination": labels},
+        item_counts=fitted.item_counts,
+        log_likelihood=fitted.log_likelihood,
+        pages=rows.pages.pages,
+        method="newton",
+        prior=float(prior),
+        iterations=fitted.iterations,
+        converged=fitted.converged,
+        gain=0.0 if fitted.converged else float("nan"),
+        identified=fitted.identified,
+        warnings=_warnings(fitted, labels),
+        origin=rows.pages.origin,
+        components={"items": fitted.components.items, "columns": fitted.components.positions},
+    )
+
+
+def _warnings(fitted: Model, labels: tuple[str, ...]) -> tuple[str, ...]:
+    sentences = []
+    if not fitted.converged:
+        sentences.append(f"Newton's method did not converge in {fitted.iterations} steps.")
+    seen = fitted.position_counts[0] > 0
+    unseen = [label for label, here in zip(labels, seen) if not here]
+    lost = [label for label, here, part in zip(labels, seen, fitted.components.positions) if here and part < 0]
+    groups = int(fitted.components.positions.max(initial=-1)) + 1
+    if unseen:
+        sentences.append(f"{len(unseen)} of {len(labels)} columns, such as {unseen[0]}, were never seen.")
+    if lost:
+        sentences.append(
+            f"Not identified: the columns {', '.join(lost[:5])}{', ...' if len(lost) > 5 else ''} had no clicks and no "
+            "items that have clicks elsewhere."
+        )
+    if groups > 1:
+        sentences.append(
+            f"Not identified: there are {groups} groups of items and columns that were never shown together; values of "
+            "different groups cannot be compared."
+        )
+    elif not fitted.identified and not lost:
+        sentences.append("Not identified: some columns are connected only by items that were clicked every time.")
+    return tuple(sentences)

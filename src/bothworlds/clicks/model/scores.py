@@ -1,0 +1,101 @@
+r"""How well a model predicts pages: log-likelihood per page, and perplexity by rank.
+
+With N pages, the perplexity of rank k is :math:`\exp(-\frac1N \sum_n \log P(c_{nk}))`, with the marginal probability of
+what was observed, and conditional perplexity has :math:`P(c_{nk} \mid c_{n,<k})`. The overall figures are means over
+ranks; *pooled* perplexity is that of all impressions together. An event of probability below one in a million counts
+as one in a million.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import Floats, Ints
+from ..log import count_pages
+from .click_model import ClickModel
+from .model import Model
+from .perplexity import RARE
+from .predictions import predict
+
+__all__ = ["Score", "score"]
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """The predictions of a model on some pages, scored."""
+
+    log_likelihoods: Floats  # (P,) of every different page
+    ranks: tuple[int, ...]
+    perplexities: Floats  # (m,) by rank
+    conditional_perplexities: Floats  # (m,)
+    pooled_perplexity: float
+    count: Ints  # (P,) how often each page occurred
+    known: NDArray[np.bool_]  # (P,) whether the model has seen all items of the page
+    impossible: int  # clicks and missing clicks with a probability below one in a million
+    log_probabilities: Floats  # (2, P, m) marginal and conditional, of every page and rank; 0 where there is none
+
+    @property
+    def log_likelihood(self) -> float:
+        """The mean log-likelihood of a page, in nats."""
+        return float(self.log_likelihoods @ self.count / self.count.sum())
+
+    @property
+    def known_log_likelihood(self) -> float:
+        """The mean log-likelihood of the pages whose items the model has all seen; NaN if there are none."""
+        weight = np.where(self.known, self.count, 0)
+        return float(self.log_likelihoods @ weight / weight.sum()) if weight.any() else float("nan")
+
+    @property
+    def perplexity(self) -> float:
+        """The mean perplexity of ranks."""
+        return float(self.perplexities.mean())
+
+    @property
+    def conditional_perplexity(self) -> float:
+        """The mean conditional perplexity of ranks."""
+        return float(self.conditional_perplexities.mean())
+
+    def __repr__(self) -> str:
+        return (
+            f"<Score on {int(self.count.sum()):,} pages: log-likelihood {self.log_likelihood:.4f} per page, perplexity "
+            f"{self.perplexity:.4f}, conditional {self.conditional_perplexity:.4f}>"
+        )
+
+
+def score(model: Model | ClickModel, log: Any) -> Score:
+    """Return how well a fitted click model predicts the pages of a log.
+
+    ``log`` is anything that :func:`count_pages` accepts. Raises ValueError if its rows do not form pages, or if it has
+    a position that the model lacks.
+
+    >>> from bothworlds.clicks import PageCounts, fit
+    >>> pages = PageCounts.from_arrays([["a", "b"], ["b", "a"]], [[1, 0], [0, 1]], count=[30, 10])
+    >>> score(fit(pages, model="rank-ctr"), pages)
+    <Score on 40 pages: log-likelihood -1.1247 per page, perplexity 1.7548, conditional 1.7548>
+    """
+    pages = count_pages(log)
+    prediction = predict(model, pages)
+    page, m = pages.of_page(), len(pages.positions)
+    hit = pages.click == 1
+    sums = np.zeros((2, len(pages), m))
+    for k, p in enumerate((prediction.marginal, prediction.conditional)):
+        sums[k, page, pages.position] = np.log(np.maximum(np.where(hit, p, 1.0 - p), RARE))
+    observed = np.where(hit, prediction.conditional, 1.0 - prediction.conditional)
+    shown = np.bincount(pages.position, pages.count[page], m)
+    means = np.einsum("p,kpm->km", pages.count.astype(float), sums) / np.maximum(shown, 1.0)
+    total = float(sums[1].sum(axis=1) @ pages.count)
+    return Score(
+        log_likelihoods=sums[1].sum(axis=1),
+        ranks=pages.positions,
+        perplexities=np.exp(-means[0]),
+        conditional_perplexities=np.exp(-means[1]),
+        pooled_perplexity=float(np.exp(-total / shown.sum())),
+        count=pages.count,
+        known=prediction.known,
+        impossible=int(pages.count[page[observed < RARE]].sum()),
+        log_probabilities=sums,
+    )

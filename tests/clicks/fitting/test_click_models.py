@@ -1,0 +1,320 @@
+"""Fits of all click models: maxima, nested models, recovery of the truth, and what a log does not determine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bothworlds.clicks import PageCounts, count_pages, fit
+from bothworlds.clicks.fitting.browsing_fit import column_counts
+from bothworlds.clicks.fitting.chain_fit import chain_problem, first_order_maximum
+from bothworlds.clicks.fitting.design import design_of
+from bothworlds.clicks.fitting.page_rows import rows_of
+from bothworlds.clicks.model.names import MODELS
+from bothworlds.clicks.model.scores import score
+from tests.clicks.page_logs import simulated, truth
+from tests.clicks.real import real_file
+from tests.reference.position_based import maximum
+
+OTHERS = [name for name in MODELS if name != "pbm"]
+ITERATED = ("dcm", "sdbn", "dbn", "ccm")
+NESTED = (
+    ("pbm", "ubm"),
+    ("pbm", "trust"),
+    ("sdbn", "dbn"),
+    ("rank-ctr", "pbm"),
+    ("item-ctr", "pbm"),
+)
+
+
+@pytest.fixture(scope="module", params=["ubm", "dbn", "ccm", "trust"])
+def log(request):
+    return simulated(request.param, 1_500, n=6, m=4, queries=2, seed=3)
+
+
+def likelihoods(pages, names):
+    return {name: fit(pages.counts() if name == "pbm" else pages, model=name).log_likelihood for name in names}
+
+
+def test_training_likelihoods_of_nested_models_are_ordered(log):
+    found = likelihoods(log, {name for pair in NESTED for name in pair})
+    for smaller, larger in NESTED:
+        assert found[smaller] <= found[larger] + 1e-6, (smaller, larger)
+
+
+@pytest.mark.parametrize("name", ["dcm", "sdbn"])
+def test_the_cascade_model_is_nested_where_pages_have_one_click(name):
+    pages = simulated("cascade", 1_500, seed=4)
+    assert fit(pages, model="cascade").log_likelihood <= fit(pages, model=name).log_likelihood + 1e-6
+
+
+@pytest.mark.parametrize("name", ["dcm", "sdbn"])
+def test_the_maximum_is_above_the_published_shortcut(name):
+    pages = simulated(name, 3_000, seed=5)
+    exact, shortcut = fit(pages, model=name), fit(pages, model=name, method="counts")
+    assert exact.log_likelihood > shortcut.log_likelihood + 1.0
+    assert shortcut.method == "counts"
+    assert any("not the maximum" in warning for warning in shortcut.warnings)
+    # It takes users who found nothing more for satisfied ones.
+    items, _ = truth(name, 8, 4, 5)
+    order = [int(item.split("-")[1]) for item in exact.items]
+    assert (shortcut.attraction - items[0][order]).mean() > 2.0 * abs((exact.attraction - items[0][order]).mean())
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_likelihood_is_that_of_the_predictions(log, name):
+    model = fit(log, model=name)
+    predicted = score(model, log)
+    assert predicted.log_likelihood * log.pages == pytest.approx(model.log_likelihood, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["ubm", "cascade", "trust", *ITERATED])
+def test_the_truth_is_recovered(name):
+    """Standard scores of all parameters with intervals: none above 4.5, and their mean square near 1."""
+    pages = simulated(name, 40_000, n=8, m=4, seed=6)
+    model = fit(pages, model=name)
+    assert model.converged
+    assert model.identified
+    items, shared = truth(name, 8, 4, 6)
+    order = [int(item.split("-")[1]) for item in model.items]
+    estimated = [*model.item_parameters.values(), *model.shared_parameters.values()]
+    true = [part[order] for part in items]
+    if name == "trust":
+        high, low = shared
+        true = [items[0][order] * high[0] + (1.0 - items[0][order]) * low[0]]
+        slopes = (high - low) / (high[0] - low[0])
+        shared = np.concatenate([slopes, low - slopes * low[0]])
+    values = np.concatenate([one.values for one in estimated])
+    errors = np.concatenate([one.spread.error for one in estimated])
+    scores = (values - np.concatenate([*true, shared]))[errors > 0.0] / errors[errors > 0.0]
+    assert scores.size >= 8
+    assert np.abs(scores).max() < 4.5
+    assert 0.3 < np.mean(scores**2) < 2.5
+
+
+@pytest.mark.parametrize("name", ITERATED)
+def test_starts_agree_and_the_fit_says_so(name):
+    model = fit(simulated("dbn", 2_000, seed=7), model=name)
+    assert len(model.starts) == 2
+    assert model.starts[0] == pytest.approx(model.starts[1], abs=1e-6)
+    assert 0.0 <= model.gain < 1e-6
+
+
+@pytest.mark.parametrize("name", ITERATED)
+def test_first_derivatives_alone_reach_the_same_maximum(name):
+    """What large queries use: L-BFGS in the box, without second derivatives."""
+    pages = simulated("dbn", 2_000, seed=8)
+    problem = chain_problem(rows_of(pages), name)
+    plain = problem.objective((0.0, 0.0), (0.0, 0.0))
+    found = first_order_maximum(plain, np.full(problem.size, 0.5), np.zeros(problem.size, bool))
+    assert found.converged
+    assert found.value == pytest.approx(fit(pages, model=name).log_likelihood, abs=0.01)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_names_do_not_matter(name):
+    pages = simulated("ubm", 800, n=5, m=3, seed=9)
+    renamed = PageCounts(
+        tuple(f"{99 - k}" for k in range(5)), *(getattr(pages, part) for part in (
+            "queries", "positions", "query", "starts", "item", "position", "click", "count"
+        ))
+    )  # fmt: skip
+    one, other = fit(pages, model=name), fit(renamed, model=name)
+    assert one.log_likelihood == pytest.approx(other.log_likelihood, abs=1e-9)
+    for parameter, estimates in one.item_parameters.items():
+        np.testing.assert_allclose(estimates.values, other.item_parameters[parameter].values, atol=1e-7)
+
+
+# What a log does not determine
+
+
+def test_the_last_rank_says_nothing_of_going_on():
+    model = fit(simulated("dcm", 2_000, seed=1), model="dcm")
+    assert np.isnan(model.shared("continuation")[-1])
+    assert not np.isnan(model.shared("continuation")[:-1]).any()
+
+
+def test_an_item_without_clicks_has_attraction_zero_and_no_satisfaction():
+    lists = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 20
+    clicks = [[1, 0, 0], [0, 0, 1], [0, 1, 0]] * 10 + [[0, 0, 0]] * 30
+    clicks[0], clicks[1] = [1, 1, 0], [1, 0, 1]
+    pages = PageCounts.from_arrays(lists, clicks)
+    for name in ("sdbn", "dbn"):
+        model = fit(pages, model=name)
+        never = model.items.index("c")
+        assert model.attraction[never] == 0.0
+        assert np.isnan(model.satisfaction[never])
+        row = model.table()[never]
+        assert row["low"] == 0.0 < row["high"] <= 1.0
+        # With a prior there is still nothing known of its satisfaction.
+        assert np.isnan(fit(pages, model=name, prior=1.0).satisfaction[never])
+
+
+def test_an_item_below_first_clicks_has_no_cascade_estimate():
+    pages = PageCounts.from_arrays([["a", "b"]] * 5, [[1, 0]] * 5)
+    model = fit(pages, model="cascade")
+    assert model.attraction[0] == 1.0
+    assert np.isnan(model.attraction[1])
+
+
+def test_one_fixed_list_does_not_identify_what_it_cannot():
+    pages = PageCounts.from_arrays([["a", "b"]] * 60, [[1, 0]] * 30 + [[0, 1]] * 20 + [[0, 0]] * 10)
+    assert not fit(pages, model="ubm").identified
+    assert not fit(pages, model="trust").identified
+    with pytest.raises(ValueError, match="not identified"):
+        fit(pages, model="trust").world()
+
+
+def test_unseen_columns_have_no_examination():
+    pages = PageCounts.from_arrays(
+        [["a", "b", "c"], ["b", "c", "a"]] * 30, [[1, 0, 0], [0, 0, 1]] * 20 + [[0, 0, 0]] * 20
+    )
+    model = fit(pages, model="ubm")
+    unseen = model.labels["examination"].index("3 after 2")
+    assert np.isnan(model.shared("examination")[unseen])
+    assert any("never seen" in warning for warning in model.warnings)
+
+
+# Special cases
+
+
+def test_with_satisfaction_one_sdbn_is_the_cascade_model():
+    pages = simulated("cascade", 3_000, seed=2)
+    model, cascade = fit(pages, model="sdbn"), fit(pages, model="cascade")
+    known = ~np.isnan(model.satisfaction)
+    assert known.any()
+    np.testing.assert_allclose(model.satisfaction[known], 1.0)
+    np.testing.assert_allclose(model.attraction, cascade.attraction, atol=1e-6)
+
+
+def test_where_every_item_is_examined_going_on_is_certain():
+    """Clicks at rates of items: the exact continuation is near 1, where the shortcut stays below."""
+    rng = np.random.default_rng(0)
+    lists = np.argsort(rng.random((4_000, 6)), axis=1)[:, :4]
+    clicks = rng.random(lists.shape) < np.linspace(0.1, 0.6, 6)[lists]
+    pages = PageCounts.from_arrays(lists, clicks)
+    exact = fit(pages, model="dcm").shared("continuation")[:-1]
+    shortcut = fit(pages, model="dcm", method="counts").shared("continuation")[:-1]
+    assert exact.min() > 0.9
+    assert shortcut.max() < 0.85
+
+
+def test_a_chain_cut_short_has_the_same_parameters():
+    pages = simulated("dbn", 40_000, n=8, m=4, seed=6)
+    short = pages.position < 3
+    lengths = np.bincount(pages.of_page()[short], minlength=len(pages))
+    cut = PageCounts(
+        pages.items, pages.queries, pages.positions[:3], pages.query, np.concatenate([[0], np.cumsum(lengths)]),
+        pages.item[short], pages.position[short], pages.click[short], pages.count,
+    )  # fmt: skip
+    whole, part = fit(pages, model="dbn"), fit(cut, model="dbn")
+    error = np.hypot(*(model.shared_parameters["gamma"].spread.error for model in (whole, part)))
+    assert abs(whole.shared("gamma") - part.shared("gamma")) < 4.0 * error
+
+
+def test_shuffled_clicks_leave_no_trace_of_the_last_click():
+    """Clicks that are exchanged between pages of one list: examination no longer depends on the last click."""
+    rng = np.random.default_rng(1)
+    clicks = rng.random((20_000, 3)) < [0.5, 0.4, 0.3]
+    lists = np.array([["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]])[rng.integers(3, size=20_000)]
+    independent, position_based = (
+        fit(PageCounts.from_arrays(lists, clicks), model="ubm"),
+        fit(PageCounts.from_arrays(lists, clicks).counts()),
+    )
+    # Twice the difference is chi-square with 6 - 3 degrees of freedom; 21 is its quantile of one in ten thousand.
+    assert 0.0 <= 2.0 * (independent.log_likelihood - position_based.log_likelihood) < 21.0
+    dependent = clicks.copy()
+    dependent[:, 1] &= ~clicks[:, 0]
+    pages = PageCounts.from_arrays(lists, dependent)
+    assert 2.0 * (fit(pages, model="ubm").log_likelihood - fit(pages.counts()).log_likelihood) > 100.0
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_strong_prior_pulls_to_the_mean_rate(name):
+    pages = simulated("ubm", 300, n=5, m=3, seed=2)
+    model = fit(pages, model=name, prior=1e7)
+    rate = pages.counts().clicked.sum() / pages.counts().shown.sum()
+    predicted = score(model, pages)
+    weak = score(fit(pages, model=name), pages)
+    assert predicted.log_likelihood <= weak.log_likelihood + 1e-9
+    if name in ("cascade", *ITERATED):
+        np.testing.assert_allclose(model.attraction, rate, atol=1e-3)
+    elif name in ("rank-ctr", "item-ctr"):
+        parameters = {**model.item_parameters, **model.shared_parameters}
+        np.testing.assert_allclose(parameters["rate"].values, rate, atol=1e-3)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.9, 1.0])
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_logs_with_hardly_any_clicks_or_skips_are_fitted(rate, m):
+    """Maxima at the bounds: no warnings of NumPy, no disagreement of starts, likelihood as predicted."""
+    rng = np.random.default_rng(m)
+    lists = np.array([rng.permutation(3)[:m] for _ in range(12)])
+    pages = PageCounts.from_arrays(lists, rng.random(lists.shape) < rate)
+    for name in OTHERS:
+        for prior in (0.0, 0.5):
+            model = fit(pages, model=name, prior=prior)
+            assert model.converged, name
+            predicted = score(model, pages).log_likelihood * pages.pages
+            assert predicted == pytest.approx(model.log_likelihood, rel=1e-3, abs=1e-4), name
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "click"}, "there is no click model 'click'"),
+        ({"model": "ubm", "method": "em"}, "method must be newton for the model ubm"),
+        ({"model": "dbn", "method": "counts"}, "method must be newton for the model dbn"),
+        ({"model": "dcm", "method": "em"}, "method must be newton or counts"),
+        ({"model": "ubm", "per_query": True}, "per_query is only for the model pbm"),
+        ({"model": "ccm", "ordered": True}, "ordered is only for the model pbm"),
+        ({"model": "ccm", "iterations": 3}, "iterations is only for the model pbm"),
+        ({"model": "ccm", "prior": -1.0}, "prior must be a number"),
+        ({"model": "ubm", "standard_errors": "bootstrap"}, "standard_errors must be 'delta' or None"),
+    ],
+)
+def test_options_of_other_models_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        fit(simulated("ubm", 50), **options)
+
+
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.dependent])
+def test_models_of_dependent_clicks_need_pages(name):
+    with pytest.raises(ValueError, match="needs whole pages; these are counts"):
+        fit(([[9, 9], [9, 9]], [[3, 1], [2, 1]]), model=name)
+    with pytest.raises(ValueError, match="has no column event"):
+        fit({"item": ["a"], "position": [1], "click": [1]}, model=name)
+
+
+def test_without_standard_errors_there_are_none():
+    model = fit(simulated("dbn", 300), model="dbn", standard_errors=None)
+    assert np.isnan(model.item_parameters["attraction"].spread.low).all()
+
+
+def test_the_likelihood_of_values_without_an_estimate_is_finite():
+    pages = PageCounts.from_arrays([["a", "b"]] * 4, [[1, 0]] * 4)
+    model = fit(pages, model="sdbn", method="counts")
+    assert np.isnan(model.attraction[1])
+    assert model.log_likelihood == 0.0
+
+
+# Real pages
+
+
+def test_on_real_pages_no_other_optimiser_finds_more():
+    pages = count_pages(real_file("yandex/trainSample"), query="9_0", positions=5)
+    found = likelihoods(pages, MODELS)
+    for smaller, larger in NESTED:
+        assert found[smaller] <= found[larger] + 1e-6
+    design = design_of(column_counts(rows_of(pages)), False)
+    assert found["ubm"] == pytest.approx(maximum(design.shown, design.clicked, restarts=1)[2], abs=1e-3)
+    for name in ITERATED:
+        problem = chain_problem(rows_of(pages), name)
+        plain = problem.objective((0.0, 0.0), (0.0, 0.0))
+        other = first_order_maximum(plain, np.full(problem.size, 0.5), np.zeros(problem.size, bool))
+        assert other.value - 1e-6 < found[name] < other.value + 1e-2
+    for name in ("dcm", "sdbn"):
+        assert found[name] > fit(pages, model=name, method="counts").log_likelihood + 10.0

@@ -1,0 +1,92 @@
+"""Scores: log-likelihood per page, perplexities, unseen items, impossible events."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bothworlds.clicks import PageCounts, fit
+from bothworlds.clicks.model.names import MODELS
+from bothworlds.clicks.model.predictions import filled_columns, predict
+from bothworlds.clicks.model.scores import score
+from tests.clicks.page_logs import simulated
+
+
+def fitted(name, pages, **options):
+    return fit(pages.counts() if name == "pbm" else pages, model=name, **options)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_pooled_conditional_perplexity_is_that_of_the_likelihood(name):
+    train, test = simulated("ubm", 1_000, seed=1), simulated("ubm", 500, seed=2)
+    found = score(fitted(name, train, prior=1.0), test)
+    assert found.pooled_perplexity == pytest.approx(np.exp(-found.log_likelihood / 4), rel=1e-12)
+    # The mean over ranks is another figure, and never smaller.
+    assert found.conditional_perplexity >= found.pooled_perplexity - 1e-12
+
+
+def test_perplexity_of_a_fair_coin_is_two():
+    pages = PageCounts.from_arrays([["a", "b"], ["a", "b"]], [[1, 0], [0, 1]])
+    found = score(fit(pages, model="rank-ctr"), pages)
+    assert found.perplexity == pytest.approx(2.0)
+    assert found.log_likelihood == pytest.approx(-2.0 * np.log(2.0))
+
+
+def test_marginal_is_conditional_only_for_independent_clicks():
+    pages = simulated("dbn", 1_000, seed=3)
+    for name, model in MODELS.items():
+        prediction = predict(fitted(name, pages), pages)
+        assert np.array_equal(prediction.marginal, prediction.conditional) is not model.dependent
+
+
+@pytest.mark.parametrize("name", ["ubm", "dbn", "ccm", "dcm", "sdbn"])
+def test_marginals_have_the_mean_of_conditionals(name):
+    """Averaged over pages drawn from the model, the conditional probability of a rank is its marginal one."""
+    pages = simulated(name, 30_000, n=4, m=4, seed=4)
+    prediction = predict(fitted(name, pages), pages)
+    weight = pages.count[pages.of_page()]
+    for rank in range(4):
+        own = pages.position == rank
+        means = [np.average(p[own], weights=weight[own]) for p in (prediction.marginal, prediction.conditional)]
+        assert means[0] == pytest.approx(means[1], abs=0.01)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_unseen_items_get_the_mean_and_are_reported(name):
+    train = PageCounts.from_arrays([["a", "b"], ["b", "a"]] * 40, [[1, 0], [0, 1], [0, 0], [1, 1]] * 20)
+    test = PageCounts.from_arrays([["a", "new"], ["a", "b"]], [[0, 1], [1, 0]])
+    found = score(fitted(name, train, prior=0.5), test)
+    assert found.known.tolist() == [items == ["a", "b"] for items in page_items(test)]
+    assert np.isfinite(found.log_likelihoods).all()
+    assert found.known_log_likelihood == pytest.approx(found.log_likelihoods[found.known][0])
+
+
+def page_items(pages):
+    return [[pages.items[i] for i in pages.item[first:last]] for first, last in zip(pages.starts, pages.starts[1:])]
+
+
+def test_impossible_events_are_counted_and_never_infinite():
+    train = PageCounts.from_arrays([["a", "b"], ["b", "a"]] * 20, [[1, 0], [0, 1]] * 20)
+    test = PageCounts.from_arrays([["a", "b"]], [[0, 1]], count=[3])
+    found = score(fit(train, model="item-ctr"), test)
+    assert found.impossible == 6  # a missing click on a, and a click on b, on each of three pages
+    assert found.log_likelihood == pytest.approx(2.0 * np.log(1e-6))
+
+
+def test_a_position_that_the_model_lacks_is_refused():
+    short = PageCounts.from_arrays([["a", "b"]] * 9, [[1, 0]] * 9)
+    long = PageCounts.from_arrays([["a", "b", "c"]], [[1, 0, 0]])
+    with pytest.raises(ValueError, match="no position 3"):
+        score(fit(short, model="rank-ctr"), long)
+
+
+def test_unseen_columns_are_taken_from_the_nearest():
+    gamma = np.arange(10) / 10.0
+    assert filled_columns(gamma, 4).tolist() == gamma.tolist()
+    lost = gamma.copy()
+    lost[9] = np.nan  # rank 4 after 3: the same distance at rank 3 is column 5
+    assert filled_columns(lost, 4)[9] == gamma[5]
+    lost = gamma.copy()
+    lost[6] = np.nan  # rank 4 without a click: the nearest last click of the rank
+    assert filled_columns(lost, 4)[6] == gamma[7]
+    assert filled_columns(np.full(3, np.nan), 2).tolist() == [0.5] * 3

@@ -1,0 +1,158 @@
+"""Counting whole pages: every layout against pages counted by hand, filters, and formats without pages."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bothworlds.clicks import PageCounts, count_pages, counts, generate
+from bothworlds.clicks.page_counts import sorted_pages
+from tests.clicks.naive import same
+from tests.clicks.real import real_file
+
+LAYOUTS = {
+    "log.csv": "tidy",
+    "log.parquet": "tidy",
+    "log.tsv": "relpred",
+    "log.yandex": "yandex",
+    "log.ndjson": "service",
+}
+
+
+def as_counter(pages):
+    found = Counter()
+    for p in range(len(pages)):
+        results = slice(*pages.starts[p : p + 2])
+        shown = tuple(
+            (pages.positions[j], pages.items[i], int(c))
+            for j, i, c in zip(pages.position[results], pages.item[results], pages.click[results])
+        )
+        assert (pages.queries[pages.query[p]], shown) not in found
+        found[pages.queries[pages.query[p]], shown] = int(pages.count[p])
+    return found
+
+
+def by_hand(table):
+    """Pages of a table of columns event, query, position, item, click."""
+    pages = {}
+    for event, query, *result in zip(*(table[name] for name in ("event", "query", "position", "item", "click"))):
+        pages.setdefault((event, query), []).append((result[0], str(result[1]), result[2]))
+    return Counter((str(query), tuple(sorted(page))) for (_, query), page in pages.items())
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    columns = {name: [] for name in ("event", "query", "position", "item", "click")}
+    for event in range(300):
+        query = int(rng.integers(1, 3))
+        for position, item in enumerate(rng.permutation(4)[: rng.integers(1, 4)], start=1):
+            for name, value in zip(columns, (event, query, position, int(item), int(rng.random() < 0.4))):
+                columns[name].append(value)
+    order = rng.permutation(len(columns["event"]))  # rows of a page need not follow each other
+    return {name: [values[k] for k in order] for name, values in columns.items()}
+
+
+def test_a_table_has_the_pages_counted_by_hand(table):
+    pages = count_pages(table)
+    assert as_counter(pages) == by_hand(table)
+    assert pages.pages == 300
+    assert same(pages.counts(), counts(table))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_has_the_same_pages(tmp_path, name):
+    path = generate(tmp_path / name, "paper/stochastic", 400, format=LAYOUTS[name], queries=2)
+    pages = count_pages(path)
+    assert same(pages.counts(), counts(path))
+    tidy = count_pages(generate(tmp_path / "other.parquet", "paper/stochastic", 400, queries=2))
+    region = {query: query.partition("_")[0] for query in pages.queries}
+    shift = 1 - min(pages.positions)
+    found = {
+        (region[query], tuple((position + shift, item, click) for position, item, click in page)): count
+        for (query, page), count in as_counter(pages).items()
+    }
+    assert found == as_counter(tidy)
+
+
+@pytest.mark.parametrize(
+    "filters", [{"positions": 2}, {"top_items": 3}, {"query": "2"}, {"positions": 2, "top_items": 2}]
+)
+def test_filters_keep_the_pages_that_are_counted(table, filters):
+    pages = count_pages(table, **filters)
+    assert same(pages.counts(), counts(table, **filters))
+    if "positions" in filters:
+        assert max(pages.positions) <= 2
+
+
+@pytest.mark.parametrize("filters", [{"positions": 3}, {"top_items": 40}, {"query": "9982_0"}])
+def test_filters_of_a_text_log(filters):
+    path = real_file("yandex/trainSample")
+    assert same(count_pages(path, **filters).counts(), counts(path, **filters))
+
+
+def test_two_layouts_of_real_pages_are_one_log():
+    native, challenge = (count_pages(real_file(f"yandex/{name}")) for name in ("trainSample", "relpred_train.tsv"))
+    for name in ("items", "queries", "positions"):
+        assert getattr(native, name) == getattr(challenge, name)
+    for name in ("query", "starts", "item", "position", "click", "count"):
+        np.testing.assert_array_equal(getattr(native, name), getattr(challenge, name))
+
+
+def test_the_order_of_pages_does_not_depend_on_the_order_of_rows(table):
+    backwards = {name: values[::-1] for name, values in table.items()}
+    one, other = count_pages(table), count_pages(backwards)
+    for name in ("query", "starts", "item", "click", "count"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    shuffled = np.random.default_rng(1).permutation(len(one))
+    sizes = np.diff(one.starts)
+    results = np.concatenate([np.arange(one.starts[p], one.starts[p + 1]) for p in shuffled])
+    mixed = PageCounts(
+        one.items, one.queries, one.positions, one.query[shuffled],
+        np.concatenate([[0], np.cumsum(sizes[shuffled])]), one.item[results], one.position[results],
+        one.click[results], one.count[shuffled],
+    )  # fmt: skip
+    again = sorted_pages(mixed)
+    np.testing.assert_array_equal(again.item, one.item)
+    np.testing.assert_array_equal(again.count, one.count)
+
+
+def test_pages_that_never_occurred_are_left_out(table):
+    pages = count_pages(table)
+    half = pages.with_counts(np.where(np.arange(len(pages)) % 2, pages.count, 0))
+    assert as_counter(half) == {page: count for k, (page, count) in enumerate(as_counter(pages).items()) if k % 2}
+
+
+def test_formats_without_pages_are_refused():
+    with pytest.raises(ValueError, match=r"needs whole pages, and .* is in the format obd"):
+        count_pages(real_file("obd/random_men.csv"))
+    with pytest.raises(ValueError, match=r"needs whole pages, and .* is in the format counts"):
+        count_pages({"item": ["a"], "position": [1], "impressions": [3], "clicks": [1]})
+    with pytest.raises(ValueError, match="needs whole pages; these are counts"):
+        count_pages(([[3.0]], [[1.0]]))
+
+
+def test_bad_pages_are_refused_or_skipped(table):
+    twice = {name: [*values, values[0]] for name, values in table.items()}
+    with pytest.raises(ValueError, match="twice"):
+        count_pages(twice)
+    assert count_pages(twice, skip_bad=True).pages == 299
+
+
+def test_the_engine_ray_counts_no_pages(table):
+    with pytest.raises(ValueError, match="engine duckdb only"):
+        count_pages(table, engine="ray")
+
+
+def test_options_of_reading_are_for_logs(table):
+    with pytest.raises(ValueError, match="has been read already"):
+        count_pages(count_pages(table), positions=2)
+
+
+def test_arrays_are_checked():
+    with pytest.raises(ValueError, match="tables of one shape"):
+        PageCounts.from_arrays([["a", "b"]], [[1]])
+    with pytest.raises(ValueError, match="0 or 1"):
+        PageCounts.from_arrays([["a", "b"]], [[1, 2]])

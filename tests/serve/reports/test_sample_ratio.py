@@ -1,0 +1,183 @@
+"""Sample ratio mismatch: lost feedback of one arm is found, and honest pages raise no alarm."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+import numpy as np
+import pytest
+
+from bothworlds.serve.dashboard import text
+from bothworlds.serve.observability.metrics import Metrics
+from bothworlds.serve.reports.inputs import MINUTE
+from bothworlds.serve.reports.sample_ratio import RatioRecord, mismatch_evidence
+from bothworlds.statistics.sample_ratio import ALARM, log_evidence
+from tests.serve.running import answer, refreshed, with_engine
+
+HALF_HOUR = 30 * MINUTE
+
+
+async def visits(engine, clock, rng, numbers, feedback):
+    """Pages, one a second, whose visitors click on half of the lists; ``feedback`` decides what the page sends."""
+    for number in numbers:
+        ranked = await engine.rank("home", f"v{number}")
+        clicks = [0] if rng.random() < 0.5 else []
+        if feedback(ranked.arm, clicks):
+            await answer(engine, ranked, clicks)
+        clock.at += 1000
+
+
+async def settle(engine, store, clock):
+    clock.at += HALF_HOUR + 2 * MINUTE
+    await asyncio.to_thread(store.settle_overdue, clock.at, 10**6)
+    await refreshed(engine)
+    await asyncio.to_thread(engine.watch)
+
+
+def shown(report, headline):
+    return [verdict.sentence for verdict in (text.surface_verdict(report), text.headline_verdict(headline))]
+
+
+@with_engine(holdout=0.3)
+async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead_of_an_uplift(engine, store, clock):
+    rng = np.random.default_rng(1)
+    await visits(engine, clock, rng, range(250), lambda arm, clicks: True)
+    await settle(engine, store, clock)
+    report = await engine.report("home")
+    assert not report["sample_ratio"]["alarm"]
+    assert report["uplift"]["enough"]
+    assert engine.health()["sample_ratio_alarms"] == 0
+
+    # From now on the page sends the feedback of one list in ten of the holdout.
+    await visits(engine, clock, rng, range(250, 850), lambda arm, clicks: arm == "learner" or rng.random() < 0.1)
+    await settle(engine, store, clock)
+    report, headline = await engine.report("home"), await engine.headline("home")
+    ratio = report["sample_ratio"]
+    assert ratio["alarm"]
+    assert ratio["evidence"] > 1000
+    assert ratio["alarm_at"] == clock.at
+    assert ratio["holdout"]["answered"] < ratio["holdout"]["pages"] / 2
+    assert ratio["learner"]["answered"] == ratio["learner"]["pages"]
+    for uplift in (report["uplift"], report["recent"]["uplift"], headline["uplift"], headline["recent"]["uplift"]):
+        assert (uplift["enough"], uplift["relative"], uplift["low"], uplift["high"]) == (False, None, None, None)
+    assert all("cannot be trusted" in sentence for sentence in shown(report, headline))
+    assert text.comparisons(report) == []
+    metrics = Metrics()
+    metrics.set_health(engine.health())
+    assert b"bothworlds_sample_ratio_alarms 1.0" in metrics.exposition()
+
+    # The alarm stays when feedback comes again, until a person restarts the comparison.
+    await visits(engine, clock, rng, range(850, 950), lambda arm, clicks: True)
+    await settle(engine, store, clock)
+    assert (await engine.report("home"))["sample_ratio"]["alarm"]
+    await engine.restart_comparison("home", actor="ann")
+    await visits(engine, clock, rng, range(950, 1250), lambda arm, clicks: True)
+    await settle(engine, store, clock)
+    report = await engine.report("home")
+    assert not report["sample_ratio"]["alarm"]
+    assert report["uplift"]["enough"]
+    assert sum(report["sample_ratio"][arm]["pages"] for arm in ("learner", "holdout")) <= 300
+    assert engine.health()["sample_ratio_alarms"] == 0
+    assert store.entries[-1]["action"] == "restart comparison"
+
+
+@with_engine(holdout=0.3)
+async def test_the_alarm_is_logged_once(engine, store, clock):
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logging.getLogger("bothworlds").addHandler(handler)
+    try:
+        rng = np.random.default_rng(1)
+        await visits(engine, clock, rng, range(900), lambda arm, clicks: arm == "learner")
+        for _ in range(3):
+            await settle(engine, store, clock)
+    finally:
+        logging.getLogger("bothworlds").removeHandler(handler)
+    assert len([line for line in lines if "sample ratio mismatch on surface 'home'" in line]) == 1
+
+
+@with_engine(holdout=0.3)
+async def test_pages_are_counted_once_in_their_stratum_and_after_their_window(engine, store, clock):
+    rng = np.random.default_rng(1)
+    await visits(engine, clock, rng, range(120), lambda arm, clicks: True)
+    await asyncio.to_thread(engine.watch)
+    counts = (await engine.report("home"))["sample_ratio"]
+    assert counts["learner"]["pages"] == counts["holdout"]["pages"] == 0  # more feedback may come
+    await settle(engine, store, clock)
+    await settle(engine, store, clock)
+    counts = (await engine.report("home"))["sample_ratio"]
+    assert counts["learner"]["pages"] + counts["holdout"]["pages"] == 120
+    await engine.patch_surface("home", {"holdout": 0.9}, actor="test")
+    clock.at += 2 * MINUTE
+    await visits(engine, clock, rng, range(120, 720), lambda arm, clicks: True)
+    await settle(engine, store, clock)
+    counts = (await engine.report("home"))["sample_ratio"]
+    assert counts["share"] == 0.9
+    assert not counts["alarm"]
+    assert counts["holdout"]["pages"] > 500
+
+
+# A thousand surfaces
+
+LOOKS, STEP = 60, 300
+SHARE = 0.1
+
+
+def counted(rng, clicked, answered):
+    """Counts of a surface after every look: lists, and those with final feedback, of learner and holdout.
+
+    ``clicked`` has the share of pages with a click of each arm, ``answered`` the chance of final feedback on a page
+    without and with a click.
+    """
+    held = rng.binomial(STEP, SHARE, LOOKS)
+    arms = []
+    for pages, rate in zip((STEP - held, held), clicked):
+        clicks = rng.binomial(pages, rate)
+        final = rng.binomial(pages - clicks, answered[0]) + rng.binomial(clicks, answered[1])
+        arms.append(np.stack([pages, final], axis=1).cumsum(axis=0).tolist())
+    return zip(*arms)
+
+
+def as_reported(learner, holdout):
+    record = RatioRecord(started=0, until=0, share=SHARE, learner=tuple(learner), holdout=tuple(holdout))
+    return mismatch_evidence(record) > ALARM
+
+
+def by_feedback_alone(learner, holdout):  # the broken twin: takes fewer clicks for lost feedback
+    return log_evidence(holdout[1], learner[1], SHARE) > ALARM
+
+
+def alarms(rng, test, surfaces, clicked, answered):
+    return sum(any(test(*arms) for arms in counted(rng, clicked, answered)) for _ in range(surfaces))
+
+
+@pytest.mark.parametrize(
+    ("answered", "clicked"),
+    [
+        ((0.98, 0.98), (0.3, 0.3)),  # A/A: feedback is lost by chance
+        ((0.98, 0.995), (0.5, 0.3)),  # a real difference, and clicks are lost more rarely
+        ((0.0, 1.0), (0.5, 0.3)),  # the page sends feedback after clicks only
+        ((0.5, 1.0), (0.5, 0.3)),  # half of the pages do
+    ],
+    ids=["A/A", "difference", "feedback after clicks only", "feedback after clicks on half of the pages"],
+)
+def test_honest_pages_raise_no_alarm_on_a_thousand_surfaces(rng, answered, clicked):
+    assert alarms(rng, as_reported, 250, clicked, answered) <= 1  # 1/1000 by theory
+
+
+def test_a_test_of_feedback_alone_takes_fewer_clicks_for_lost_feedback(rng):
+    assert alarms(rng, by_feedback_alone, 20, (0.5, 0.3), (0.0, 1.0)) == 20
+    assert alarms(rng, as_reported, 20, (0.5, 0.3), (0.0, 1.0)) == 0
+
+
+def test_evidence_of_lost_feedback_and_of_lost_pages_is_found():
+    honest = RatioRecord(started=0, until=0, share=0.1, learner=(9000, 8900), holdout=(1000, 990))
+    assert mismatch_evidence(honest) < 0.0
+    assert mismatch_evidence(msgspec.structs.replace(honest, holdout=(1000, 500))) > ALARM
+    assert mismatch_evidence(msgspec.structs.replace(honest, learner=(9000, 4500))) > ALARM
+    assert mismatch_evidence(msgspec.structs.replace(honest, holdout=(700, 690))) > ALARM
+    # Evidence of earlier shares is added.
+    assert mismatch_evidence(msgspec.structs.replace(honest, pages_before=20.0)) > ALARM

@@ -1,0 +1,177 @@
+"""The uplift while it is watched: A/A surfaces, real differences, changed shares."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from bothworlds.serve.model import Surface
+from bothworlds.serve.reports.inputs import DAY, MINUTE
+from bothworlds.serve.reports.recent_window import window_alpha, window_start
+from bothworlds.serve.reports.strata import ArmHistory, share_changes_in
+from bothworlds.serve.reports.uplift import WHOLE_ALPHA, Z95, PageTotals, uplift_of
+from tests.serve.running import answer, with_engine
+
+RATE, SLOTS = 0.12, 3  # clicks per slot
+LOOKS, STEP = 200, 100  # pages between two looks
+DAYS = 10  # that these looks take
+
+
+def watched(rng, surfaces, holdout, uplift=0.0):
+    """Pages, clicks and squares of both arms at every look: (surfaces, looks, arms, 3), summed from the start."""
+    held = rng.binomial(STEP, holdout, (surfaces, LOOKS))
+    sums = np.zeros((surfaces, LOOKS, 2, 3), np.int64)
+    for arm, (pages, rate) in enumerate(((STEP - held, RATE * (1.0 + uplift)), (held, RATE))):
+        chances = [math.comb(SLOTS, k) * rate**k * (1.0 - rate) ** (SLOTS - k) for k in range(SLOTS + 1)]
+        kinds = rng.multinomial(pages, chances)  # pages with 0, 1, 2 and 3 clicks
+        sums[:, :, arm] = np.stack([pages, kinds @ np.arange(4), kinds @ np.arange(4) ** 2], axis=-1)
+    return sums.cumsum(axis=1)
+
+
+def pair(sums):
+    return tuple(PageTotals(*arm) for arm in sums.tolist())
+
+
+def claims(uplift):
+    return uplift["enough"] and not uplift["low"] <= 0.0 <= uplift["high"]
+
+
+def standardised(sums):
+    """The logarithm of the ratio of both rates in standard errors; sums are (looks, arms, 3)."""
+    pages, clicked, squares = np.moveaxis(sums.astype(float), -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = clicked / pages
+        variances = (squares - clicked * rates) / (pages - 1.0) / pages
+        return np.log(rates[:, 0] / rates[:, 1]) / np.sqrt((variances / rates**2).sum(axis=1))
+
+
+def is_claimed(surface):
+    """Whether the report on a surface claims a difference at some look, from the start or recently.
+
+    Sequences are wider than two standard errors, so only looks beyond that are computed.
+    """
+    times = np.arange(1, LOOKS + 1) * DAYS * DAY // LOOKS
+    if any(
+        claims(uplift_of([pair(surface[k])], WHOLE_ALPHA, 0)) for k in np.flatnonzero(abs(standardised(surface)) > 2)
+    ):
+        return True
+    starts = window_start(DAY, times)
+    first = starts * LOOKS // (DAYS * DAY) - 1  # the last look before the window
+    looks = np.flatnonzero(first >= 0)  # earlier windows have more than half of the pages
+    recent = surface[looks] - surface[first[looks]]
+    for k in np.flatnonzero(abs(standardised(recent)) > 2):
+        since = int(starts[looks[k]])
+        if claims(uplift_of([pair(recent[k])], window_alpha(DAY, since, 0), since)):
+            return True
+    return False
+
+
+def is_claimed_by_fixed_intervals(surface, clicks=100):
+    """The broken twin: 1.96 standard errors at every look with so many clicks in each arm."""
+    return bool(((abs(standardised(surface)) > Z95) & (surface[:, :, 1].min(axis=1) >= clicks)).any())
+
+
+def test_of_a_thousand_surfaces_without_a_difference_at_most_one_in_twenty_claims_one_under_continuous_looking(rng):
+    surfaces = np.concatenate([watched(rng, 250, holdout) for holdout in (0.05, 0.1, 0.2, 0.5)])
+    claimed = np.mean([is_claimed(surface) for surface in surfaces])
+    assert claimed <= 0.05
+    assert np.mean([is_claimed_by_fixed_intervals(surface) for surface in surfaces]) > 0.2
+
+
+def test_a_real_difference_is_found(rng):
+    found = [is_claimed(surface) for surface in watched(rng, 50, 0.1, uplift=0.2)]
+    assert np.mean(found) > 0.9
+
+
+def test_the_sequence_covers_a_real_difference_at_all_looks(rng):
+    missed = 0
+    for surface in watched(rng, 150, 0.2, uplift=0.2):
+        uplifts = [uplift_of([pair(surface[look])], 0.05, 0) for look in range(LOOKS)]
+        missed += any(u["enough"] and not u["low"] <= 0.2 <= u["high"] for u in uplifts)
+    assert missed / 150 <= 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / 150)
+
+
+# Changes of the share of the holdout
+
+
+@with_engine(holdout=0.1)
+async def test_a_changed_share_starts_a_new_stratum(engine, store, clock):
+    created = clock.at
+    clock.at += 10 * MINUTE
+    await engine.patch_surface("home", {"holdout": 0.5, "floor": 0.01}, actor="test")
+    clock.at += 10 * MINUTE
+    await engine.patch_surface("home", {"floor": 0.02}, actor="test")
+    clock.at += 10 * MINUTE
+    await engine.put_surface("home", {"holdout": 0.2, "items": ["new"]}, actor="test")
+    clock.at += 10 * MINUTE
+    strata = ArmHistory().strata(store, engine.surface("home"), created, clock.at)
+    assert [stratum.share for stratum in strata] == [0.1, 0.5, 0.2]
+    for stratum, (start, end) in zip(strata, ((0, 10), (10, 30), (30, 40))):
+        assert created + start * MINUTE <= stratum.since + MINUTE
+        assert stratum.until <= created + end * MINUTE
+        assert stratum.until - stratum.since >= (end - start - 2) * MINUTE
+    # Entries of older versions have no field, but the same text.
+    old = [{key: value for key, value in entry.items() if key != "holdout"} for entry in store.entries]
+    assert share_changes_in(old) == share_changes_in(store.entries)
+
+
+class CountingStore:
+    """Counts the minutes of history that are read."""
+
+    def __init__(self, store):
+        self._store, self.minutes, self.entries = store, 0, 0
+
+    def history(self, surface_id, since, until, step):
+        self.minutes += (until - since) // MINUTE
+        return self._store.history(surface_id, since, until, step)
+
+    def audit(self, surface_id, limit, before=None):
+        found = self._store.audit(surface_id, limit, before)
+        self.entries += len(found)
+        return found
+
+
+@with_engine(holdout=0.3)
+async def test_cached_totals_are_those_of_the_whole_history(engine, store, clock):
+    for number in range(60):
+        ranked = await engine.rank("home", f"v{number}")
+        await answer(engine, ranked, [0] if number % 3 else [])
+        clock.at += DAY // 10
+        if number == 30:
+            await engine.patch_surface("home", {"holdout": 0.6}, actor="test")
+            clock.at += DAY // 10
+    surface: Surface = engine.surface("home")
+    cached, counting = ArmHistory(), CountingStore(store)
+    for number in range(20):
+        fresh = ArmHistory().totals(store, surface, None, surface.created_at, clock.at + 1)
+        assert cached.since_start(counting, surface, None, clock.at + 1, clock.at) == fresh
+        assert sum(arm.pages for stratum in fresh for arm in stratum) >= 59 + number
+        if number == 0:
+            whole, counting.minutes = counting.minutes, 0
+        ranked = await engine.rank("home", f"w{number}")
+        await answer(engine, ranked, [1])
+        clock.at += MINUTE // 4
+    assert counting.minutes / 19 < whole / 2
+
+
+@pytest.mark.parametrize("entries", [1, 499, 500, 501, 1200])
+def test_the_audit_log_is_read_once(entries):
+    class Log:
+        def __init__(self):
+            self.log = [{"id": k, "at": k, "holdout": [k, k + 1]} for k in range(1, entries + 1)]
+            self.calls = 0
+
+        def audit(self, surface_id, limit, before=None):
+            self.calls += 1
+            return [e for e in reversed(self.log) if before is None or e["id"] < before][:limit]
+
+    store, history = Log(), ArmHistory()
+    assert [change.at for change in history.share_changes(store, 1)] == list(range(1, entries + 1))
+    store.log += [{"id": entries + 1, "at": entries + 1, "holdout": [0, 1]}]
+    store.calls = 0
+    assert len(history.share_changes(store, 1)) == entries + 1
+    assert store.calls == 2  # the new entry, and the one before it
+    assert len(history.share_changes(store, 1)) == entries + 1
+    assert store.calls == 3

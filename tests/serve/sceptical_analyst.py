@@ -1,0 +1,239 @@
+"""A sceptical analyst who looks at a surface every five minutes for a week, and writes down everything false.
+
+Visitors are simulated by the minute. Everything that the dashboard says is computed by the service's own code: the
+first sentence, both comparisons, the alarm that visitors have changed, the sample ratio and the guard.
+
+    python -m tests.serve.sceptical_analyst --weeks 100
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from math import comb
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from bothworlds.serve.dashboard import text
+from bothworlds.serve.engine.monitor import SurfaceMonitor
+from bothworlds.serve.model import Surface
+from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState
+from bothworlds.serve.reports.report import ReportCache, headline, shift
+from tests.serve.fake_engine import surface_of
+
+START = 1_700_000_000_000 // DAY * DAY + 3 * HOUR + 17 * MINUTE
+WEEK = 7 * DAY // MINUTE  # minutes
+ARMS = ("learner", "holdout")
+COLUMNS = ("events", "settled", "clicks", "clicked", "squares", "answered")
+
+
+class Week(NamedTuple):
+    """Sums per minute and arm (minutes, 2, columns), changes of the share, and the true uplift (None: not known)."""
+
+    minutes: np.ndarray
+    changes: tuple[tuple[int, float, float], ...]  # minute, share before, share after
+    uplift: float | None
+    steady: bool = True  # visitors do not change
+
+
+class WeekStore:
+    """The calls of a store that reports and the monitor make, over simulated minutes."""
+
+    def __init__(self, week: Week) -> None:
+        zero = np.zeros((1, *week.minutes.shape[1:]), np.int64)
+        self._sums = np.concatenate([zero, week.minutes.cumsum(axis=0)])
+        self._entries = [
+            {"id": k, "at": START + minute * MINUTE, "holdout": [before, after]}
+            for k, (minute, before, after) in enumerate(week.changes)
+        ]
+        self.now, self.facts = START, dict[str, bytes]()
+
+    def sums(self, since: int, until: int) -> np.ndarray:
+        """Return the sums over a range of time, of what has happened until now."""
+        first, last = (
+            min(max(-(-(at - START) // MINUTE), 0), len(self._sums) - 1) for at in (since, min(until, self.now))
+        )
+        return self._sums[max(first, last)] - self._sums[first]
+
+    def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]:
+        rows = self.sums(since - since % MINUTE, until).tolist()
+        return [{"at": since, "segment": "", "arm": arm, **dict(zip(COLUMNS, row))} for arm, row in zip(ARMS, rows)]
+
+    def feedback_counts(self, surface_id: int, since: int, until: int) -> dict[str, tuple[int, int]]:
+        return {arm: (row[0], row[5]) for arm, row in zip(ARMS, self.sums(since, until).tolist())}
+
+    def audit(self, surface_id: int, limit: int, before: int | None = None) -> list[dict[str, Any]]:
+        found = [e for e in self._entries if e["at"] <= self.now and (before is None or e["id"] < before)]
+        return found[::-1][:limit]
+
+    def get(self, key: str) -> bytes | None:
+        return self.facts.get(key)
+
+    def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
+        return self.facts.setdefault(key, value) if only_if_absent else self.facts.__setitem__(key, value) or value
+
+
+def state_of(store: WeekStore, surface: Surface) -> SurfaceState:
+    """Return the state of a surface whose order has settled as soon as a surface may settle."""
+    learner = store.sums(START, store.now)[0]
+    table = np.array([[int(learner[2])], [0]])
+    segment = SegmentState(int(learner[1]), table, table, ("a", "b"), np.zeros((2, 1)), np.full((2, 1), 0.5), "", START)
+    return SurfaceState(surface, [""], {"": segment})
+
+
+def false_statements(week: Week, every: int = 5) -> Counter[str]:
+    """Return how often something false was said at a look, by kind; and under "found" how often a true difference."""
+    share = week.changes[0][1] if week.changes else 0.1
+    settings = msgspec.structs.replace(surface_of().settings, holdout=share)
+    surface = msgspec.structs.replace(surface_of(), created_at=START, settings=settings)
+    store, cache, said = WeekStore(week), ReportCache(), Counter[str]()
+    activated: list[Surface] = []
+    monitor = SurfaceMonitor(store, cache.history, lambda: store.now, lambda s: activated.append(s) is None)  # type: ignore[arg-type]
+    shares = [(START + minute * MINUTE, after) for minute, _, after in week.changes]
+    for minute in range(every, len(week.minutes), every):
+        store.now = START + minute * MINUTE
+        while shares and shares[0][0] <= store.now:
+            surface = msgspec.structs.replace(
+                surface, settings=msgspec.structs.replace(settings, holdout=shares.pop(0)[1])
+            )
+        state = state_of(store, surface)
+        told = headline(store, state, store.now, cache)  # type: ignore[arg-type]
+        verdict = text.headline_verdict(told)
+        for name, uplift in (("from the start", told["uplift"]), ("recently", told["recent"]["uplift"])):
+            if uplift is not None and uplift["enough"] and week.uplift is not None:
+                said[f"uplift {name}"] += not uplift["low"] <= week.uplift <= uplift["high"]
+                said["found"] += week.uplift * uplift["low"] > 0.0
+        said["first sentence"] += verdict.tone != "none" and not (verdict.tone == "good" and (week.uplift or 0.0) > 0.0)
+        if minute % 15 == 0:
+            request = ReportRequest(state, None, store.now - DAY, store.now, store.now)
+            said["visitors have changed"] += week.steady and shift(store, request)["alarm"]  # type: ignore[arg-type]
+        if not activated:
+            monitor.check(surface)
+        said["sample ratio"] += bool(monitor.mismatches)
+        said["guard"] += bool(activated) and (week.uplift or 0.0) >= 0.0
+    return +said
+
+
+# Weeks
+
+
+def traffic(pages: float) -> np.ndarray:
+    """Return the expected pages of every minute: busy days, quiet nights."""
+    return pages * (1.0 + 0.8 * np.sin(2.0 * np.pi * np.arange(WEEK) / 1440.0))
+
+
+def sums_of(pages: np.ndarray, clicks_per_page: np.ndarray, slots: int, answered: float, rng: Any) -> np.ndarray:
+    """Return the columns of one arm, for pages with up to ``slots`` clicks."""
+    rate = clicks_per_page / slots
+    kinds = np.stack([_binomial_chance(slots, k, rate) for k in range(slots + 1)], axis=-1)
+    counts = rng.multinomial(pages, kinds)  # pages with 0, 1, ... clicks
+    k = np.arange(slots + 1)
+    final = rng.binomial(pages, answered)
+    return np.stack([pages, pages, counts @ k, pages - counts[:, 0], counts @ k**2, final], axis=1)
+
+
+def _binomial_chance(n: int, k: int, p: np.ndarray) -> np.ndarray:
+    return comb(n, k) * p**k * (1.0 - p) ** (n - k)
+
+
+def simple_week(
+    rng: Any,
+    *,
+    uplift: float = 0.0,
+    share: Callable[[np.ndarray], np.ndarray] | float = 0.1,
+    rate: np.ndarray | float = 0.36,
+    changes: tuple[tuple[int, float, float], ...] = (),
+    steady: bool = True,
+    answered: tuple[float, float] = (0.97, 0.97),
+) -> Week:
+    """Return a week in which pages are independent."""
+    minutes = np.arange(WEEK)
+    pages = rng.poisson(traffic(10.0))
+    held = rng.binomial(pages, share(minutes) if callable(share) else share)
+    rates = np.broadcast_to(rate, WEEK)
+    arms = [
+        sums_of(count, arm_rates, 3, final, rng)
+        for count, arm_rates, final in ((pages - held, rates * (1.0 + uplift), answered[0]), (held, rates, answered[1]))
+    ]
+    return Week(np.stack(arms, axis=1), changes, uplift, steady)
+
+
+def same(rng: Any) -> Week:
+    """Learner and holdout get the same clicks."""
+    return simple_week(rng)
+
+
+def better(rng: Any) -> Week:
+    """The learner gets 15% more clicks."""
+    return simple_week(rng, uplift=0.15)
+
+
+def changed_share(rng: Any) -> Week:
+    """The holdout is raised on the third day, when visitors begin to click twice as often; there is no difference."""
+    day = 3 * 1440
+    rate = np.where(np.arange(WEEK) < day, 0.2, 0.4)
+    return simple_week(
+        rng,
+        share=lambda minutes: np.where(minutes < day, 0.05, 0.5),
+        rate=rate,
+        changes=((day, 0.05, 0.5),),
+        steady=False,
+    )
+
+
+def repeated_visitors(rng: Any, by_visitor: bool = False) -> Week:
+    """Visitors with very different habits see 20 pages each, without an id, so that every page draws its arm anew.
+
+    With ``by_visitor``, all pages of a visitor have the same arm: pages are then not independent units.
+    """
+    visitors, pages = 5000, 20
+    start = rng.integers(0, WEEK - 30, visitors)
+    habit = rng.beta(0.3, 1.2, visitors)
+    minute = (start[:, None] + rng.integers(0, 30, (visitors, pages))).ravel()
+    held = rng.random((visitors, 1 if by_visitor else pages)) < 0.1
+    arm = np.broadcast_to(held, (visitors, pages)).ravel().astype(int)
+    clicks = rng.binomial(3, np.repeat(habit, pages))
+    answered = rng.random(visitors * pages) < 0.97
+    columns = [np.ones_like(clicks), np.ones_like(clicks), clicks, clicks > 0, clicks**2, answered]
+    cells = 2 * minute + arm
+    sums = [np.bincount(cells, column, 2 * WEEK).astype(np.int64).reshape(WEEK, 2) for column in columns]
+    # Bursts of few visitors make clicks per page of an hour differ truly.
+    return Week(np.stack(sums, axis=-1), (), 0.0, steady=False)
+
+
+def lost_feedback(rng: Any) -> Week:
+    """The page loses a third of the feedback of the holdout: those pages settle without a click."""
+    week = simple_week(rng, answered=(0.97, 0.65))
+    kept = rng.binomial(week.minutes[:, 1, 2], 0.67)
+    week.minutes[:, 1, 2] = week.minutes[:, 1, 4] = kept
+    return week._replace(uplift=None)
+
+
+SCENARIOS: dict[str, Callable[[Any], Week]] = {
+    "same": same,
+    "better": better,
+    "changed share": changed_share,
+    "repeated visitors": repeated_visitors,
+    "lost feedback": lost_feedback,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--weeks", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--scenario", choices=[*SCENARIOS], action="append")
+    given = parser.parse_args()
+    for name in given.scenario or SCENARIOS:
+        weeks = Counter[str]()
+        for k in range(given.weeks):
+            weeks.update(false_statements(SCENARIOS[name](np.random.default_rng([given.seed, k]))).keys())
+        kinds = ", ".join(f"{kind} in {count}" for kind, count in sorted(weeks.items())) or "nothing"
+        print(f"{name}: of {given.weeks} weeks, said {kinds}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
