@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from ..arena import draw_results
-from .baselines import KEYS, SEASONAL, STEADY, STRONG
-from .panels import COLOURS, PAPER, panel_games, panel_title, panel_world
+from .panels import (
+    ALL_PANELS,
+    CHANGING_PANELS,
+    COLOURS,
+    PAPER,
+    STEADY_PANELS,
+    STRONG,
+    panel_games,
+    panel_title,
+    panel_world,
+)
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
 from .verdict import Verdict, judge_samples
@@ -30,19 +39,20 @@ class AllWeatherPanels(Question):
 
     def games(self, size: Size) -> list[Game]:
         """Return all-weather, the ten others and uniform lists in all nine panels."""
-        return panel_games(KEYS, (NAME, *OTHERS, "uniform"), size, size.seeds)
+        drawn = panel_games(ALL_PANELS, tuple(DRAWN), size, size.seeds)
+        return drawn + panel_games(ALL_PANELS, STRONG, size, size.few_seeds)
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw average rewards of all-weather and the paper's six, in all nine panels."""
-        worlds = {key: panel_world(key, size) for key in KEYS.split()}
+        worlds = {key: panel_world(key, size) for key in ALL_PANELS.split()}
         titles = {world.name: panel_title(key, size) for key, world in worlds.items()}
         shown = results.of_length(size.rounds).of(list(DRAWN), list(worlds.values()))
         for path, narrow in figure_files(folder, NAME).items():
             draw_results(shown, path, columns=3, titles=titles, colours=DRAWN, emphasised=NAME, narrow=narrow)
         caption = (
-            f"All-weather (thick) and the paper's six policies in the nine panels of its figures: {size.rounds:,} rounds, "
-            f"mean and standard error of {size.seeds} replications; users change every {size.phase:,} rounds in the "
-            "panels where they change."
+            f"All-weather (thick) and the paper's six policies in the nine panels of its figures: {size.rounds:,} "
+            f"rounds, mean and standard error of {size.seeds} replications; users change every {size.phase:,} rounds in "
+            "the panels where they change."
         )
         return [Figure(NAME, self.title, caption)]
 
@@ -53,7 +63,7 @@ class AllWeatherPanels(Question):
             _verdict(
                 f"All-weather is within {NEAR} of the best in every steady panel.",
                 f"it earns at most {NEAR} clicks per round less than each of the other ten, in every panel",
-                STEADY,
+                STEADY_PANELS,
                 -NEAR,
                 results,
                 size,
@@ -61,7 +71,7 @@ class AllWeatherPanels(Question):
             _verdict(
                 "All-weather is best in every changing panel.",
                 "it is ahead of each of the other ten in every panel",
-                SEASONAL,
+                CHANGING_PANELS,
                 0.0,
                 results,
                 size,
