@@ -51,8 +51,8 @@ class AllWeatherPanels(Question):
             draw_results(shown, path, columns=3, titles=titles, colours=DRAWN, emphasised=NAME, narrow=narrow)
         caption = (
             f"All-weather (thick) and the paper's six policies in the nine panels of its figures: {size.rounds:,} "
-            f"rounds, mean and standard error of {size.seeds} replications; users change every {size.phase:,} rounds in "
-            "the panels where they change."
+            f"rounds, mean and standard error of {size.seeds} replications; users change every {size.phase:,} rounds "
+            "in the panels where they change."
         )
         return [Figure(NAME, self.title, caption)]
 
