@@ -36,6 +36,7 @@ def interpreted(monkeypatch):
             if hasattr(value, "py_func"):
                 monkeypatch.setattr(module, name, value.py_func)
     monkeypatch.setattr(sampling, "TINY", 0)
+    monkeypatch.setattr(all_weather, "weight_by_comparison", lambda state: Fraction(1, 2))  # of D = 0
 
 
 X = [[Fraction(1, 2), Fraction(1, 5)], [Fraction(3, 10), Fraction(3, 5)], [Fraction(1, 5), Fraction(1, 5)]]
@@ -110,7 +111,8 @@ def test_both_estimates_are_unbiased_in_rational_arithmetic(interpreted, w):
     assert (p.sum(axis=1) <= 1).all()
     assert (loss == 1 - CLICKS).all()
     if w < 1:
-        assert difference == ((s - x) * (1 - CLICKS)).sum()
+        alpha = (1 - w) / Fraction(1, 2)
+        assert difference == alpha * ((s - x) * (1 - CLICKS)).sum()
 
 
 def test_dividing_by_the_marginals_of_the_leader_is_biased(interpreted):
@@ -120,7 +122,7 @@ def test_dividing_by_the_marginals_of_the_leader_is_biased(interpreted):
     loss, difference, _, state = expectations(Fraction(1, 4), of_the_leader)
     x, s = plain(state.leading.marginals), plain(state.sampler.marginals)
     assert (loss != 1 - CLICKS).any()
-    assert difference != ((s - x) * (1 - CLICKS)).sum()
+    assert difference != Fraction(3, 2) * ((s - x) * (1 - CLICKS)).sum()
 
 
 # Round by round
@@ -175,7 +177,7 @@ def test_it_agrees_when_the_sampler_sleeps_and_clicks_are_no_product():
     assert twin.doubts > 0
 
 
-@pytest.mark.parametrize("wrong", [{"q": 0.05}, {"c": 1.9}, {"grace": 4000.0}, {"pool": 15}, {"sweeps": 1}])
+@pytest.mark.parametrize("wrong", [{"q": 0.05}, {"sampler_width": 1.4}, {"grace": 4000.0}, {"pool": 15}, {"sweeps": 1}])
 def test_another_setting_is_noticed_by_that_comparison(wrong):
     assert agrees_with_the_twin(PRODUCT, 300, **wrong) is None
 
@@ -324,7 +326,16 @@ def test_a_ranker_learns_with_it_and_states_its_marginals():
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("share", 0.0), ("share", 0.6), ("width", 0), ("grace", -1.0), ("pool", 0), ("sweeps", 0), ("tolerance", 0)],
+    [
+        ("share", 0.0),
+        ("share", 0.6),
+        ("width", 0),
+        ("sampler_width", 0),
+        ("grace", -1.0),
+        ("pool", 0),
+        ("sweeps", 0),
+        ("tolerance", 0),
+    ],
 )
 def test_impossible_settings_are_refused_by_name(setting, value):
     with pytest.raises(ValueError, match=f"{setting} must be"):

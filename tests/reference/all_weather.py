@@ -45,9 +45,10 @@ def mix_in(stream, ranking):
 class AllWeatherTwin:
     """Learns from the decisions of the policy itself; ``w``, ``x``, ``s`` and ``p`` are those of the next decision."""
 
-    def __init__(self, n, m, q=0.02, c=2.0, grace=5000.0, pool=16, sweeps=2):
+    def __init__(self, n, m, q=0.02, c=2.0, sampler_width=1.5, grace=5000.0, pool=16, sweeps=2):
         q *= min(1.0, (50.0 / (n * m)) ** 0.75)
         self.n, self.m, self.q, self.c, self.grace, self.pool, self.sweeps = n, m, q, c, grace, pool, sweeps
+        self.sampler_width = sampler_width
         self.memory = HistoryDetector(n, m)
         self.N, self.C = np.zeros((n, m)), np.zeros((n, m))
         self.alpha, self.beta, self.stream = np.full(n, 0.5), np.full(m, 0.5), make_stream(n, m)
@@ -78,8 +79,10 @@ class AllWeatherTwin:
         self.R += max(0.1, 4.0 / self.m * ((lost - b[cells]) ** 2).sum()) / self.w
         if self.w < 1.0:
             g = np.clip((self.s - self.x)[cells] / propensity, -1.0 / self.q, 1.0 / self.q)
-            self.D += ((self.s - self.x) * b).sum() + (g * (lost - b[cells])).sum()
-            self.V += ((g * (lost - b[cells])) ** 2).sum()
+            alpha = (1.0 - self.w) / (1.0 - self.ruled())
+            steps = alpha * np.array([((self.s - self.x) * b).sum(), *(g * (lost - b[cells]))])
+            self.D += steps.sum()
+            self.V += (steps**2).sum()
         self.N[cells] += 1.0
         self.C[cells] += clicks
         mix_in(self.stream, ranking)
@@ -91,6 +94,11 @@ class AllWeatherTwin:
                 self.begin()
         self.share()
         self.x = leader(self.L, 1.0 / sqrt(self.R), tol=1e-10).marginals
+
+    def ruled(self):
+        ratio = self.D / sqrt(self.V)
+        w = 0.5 + ratio / (2.0 * (self.c if ratio > 0 else self.sampler_width))
+        return min(1.0 - self.q, max(self.q, w))
 
     def begin(self):
         self.D, self.V, self.began = 0.0, self.grace, self.t
@@ -122,7 +130,7 @@ class AllWeatherTwin:
             self.sleeps += 1
             return
         least = max(0.5 if self.doubted else self.q, 200.0 * self.q / sqrt(self.t))
-        self.w = min(1.0 - self.q, max(least, 0.5 + ratio / (2.0 * self.c)))
+        self.w = min(1.0 - self.q, max(least, self.ruled()))
         self.due -= 1
         if self.due <= 0:
             self.new_list()

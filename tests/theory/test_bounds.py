@@ -147,7 +147,7 @@ def test_the_regret_of_ftrl_is_below_its_bounds():
 
 
 def test_the_table_has_every_bound_of_the_paper():
-    rows = table(ALPHA, BETA, 10**6)
+    rows = [row for row in table(ALPHA, BETA, 10**6) if not row.source.startswith("ours")]
     assert len(rows) == 14
     assert {row.users for row in rows} == {"stochastic", "adversarial"}
     assert {row.side for row in rows} == {"upper", "lower"}

@@ -7,16 +7,12 @@ from collections.abc import Sequence
 from ..arena import draw_results
 from ..arena.figures import PALETTE
 from ..policies import Policy, policy
-from .panels import panel_title, panel_world
+from .panels import ALL_PANELS, CHANGING_PANELS, STEADY_PANELS, STRONG, panel_title, panel_world
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
 from .verdict import Verdict, estimate, judge_samples
 
 __all__ = ["Baselines", "baseline_policies"]
-
-KEYS = "1a 1b 1c 1d 1e 1f 2a 2b 2c"
-STEADY, SEASONAL = "1a 1d 2a", "1b 1c 1e 1f 2b 2c"
-STRONG = ("tsallis-rv", "lbinfv", "gibbs-ts", "pbm-ucb-mle")
 
 
 def baseline_policies(size: Size) -> list[Policy]:
@@ -41,13 +37,13 @@ class Baselines(Question):
         players = [*baseline_policies(size), policy("uniform")]
         return [
             Game(player, panel_world(key, size), size.rounds, size.few_seeds)
-            for key in KEYS.split()
+            for key in ALL_PANELS.split()
             for player in players
         ]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw average rewards in all nine panels."""
-        worlds = {key: panel_world(key, size) for key in KEYS.split()}
+        worlds = {key: panel_world(key, size) for key in ALL_PANELS.split()}
         titles = {world.name: panel_title(key, size) for key, world in worlds.items()}
         players = baseline_policies(size)
         shown = results.of_length(size.rounds).of(players, list(worlds.values()))
@@ -66,7 +62,7 @@ class Baselines(Question):
         ftrl, toprank, *others = baseline_policies(size)
         return [
             _best_in(
-                SEASONAL,
+                CHANGING_PANELS,
                 ftrl,
                 [toprank, *others],
                 "FTRL-PBM is best where users change, whoever else plays.",
@@ -74,7 +70,7 @@ class Baselines(Question):
                 size,
             ),
             _best_in(
-                STEADY,
+                STEADY_PANELS,
                 toprank,
                 [ftrl, *others],
                 "TopRank is best where users are steady, whoever else plays.",
@@ -105,7 +101,7 @@ def _best_in(
 
 
 def _less_variance_earns_more(results: Results, size: Size) -> Verdict:
-    leads = {key: results.ahead("tsallis-rv", "ftrl-pbm", panel_world(key, size)) for key in KEYS.split()}
+    leads = {key: results.ahead("tsallis-rv", "ftrl-pbm", panel_world(key, size)) for key in ALL_PANELS.split()}
     return Verdict(
         "The same algorithm with a reduced-variance estimator earns more in every panel.",
         "ours",

@@ -12,8 +12,12 @@ from ..worlds.paper import exchange_items, reverse_both
 from .question import Game, Size
 
 __all__ = [
+    "ALL_PANELS",
+    "CHANGING_PANELS",
     "COLOURS",
     "PAPER",
+    "STEADY_PANELS",
+    "STRONG",
     "TITLES",
     "as_search_log",
     "panel_games",
@@ -25,6 +29,10 @@ __all__ = [
 
 # The paper's six policies. Its PBM-PIE estimates examination while it learns: that is pbm-pie-mle here.
 PAPER = ("ftrl-pbm", "toprank", "pmed", "pbm-pie-mle", "mw", "ranked-exp3")
+# Policies that the paper leaves out and that are strong in some panel; none needs the examination or the horizon.
+STRONG = ("tsallis-rv", "lbinfv", "gibbs-ts", "pbm-ucb-mle")
+ALL_PANELS = "1a 1b 1c 1d 1e 1f 2a 2b 2c"
+STEADY_PANELS, CHANGING_PANELS = "1a 1d 2a", "1b 1c 1e 1f 2b 2c"
 COLOURS = dict(zip((*PAPER, "uniform"), PALETTE))
 
 _PANELS: dict[str, tuple[str, dict[str, float]]] = {

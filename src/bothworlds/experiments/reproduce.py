@@ -12,6 +12,7 @@ from ..arena.result import changes_not_shown
 from ..arena.storage import commit, provenance
 from ..progress import announce
 from ..worlds import World, resolve
+from .all_weather import AllWeatherPanels
 from .baselines import Baselines
 from .growth import Growth
 from .leader_error import LeaderError
@@ -28,7 +29,8 @@ from .verdict import Verdict
 __all__ = ["QUESTIONS", "SIZES", "Answer", "reproduce"]
 
 QUESTIONS: dict[str, Question] = {
-    question.name: question for question in (FigureOne(), FigureTwo(), Baselines(), Growth(), Shapes(), LeaderError())
+    question.name: question
+    for question in (FigureOne(), FigureTwo(), AllWeatherPanels(), Baselines(), Growth(), Shapes(), LeaderError())
 }
 # Questions that have nothing to do with the paper: played only when they are requested by name.
 ON_REQUEST: dict[str, Question] = {question.name: question for question in (ServiceCost(),)}

@@ -45,6 +45,7 @@ class Plan(NamedTuple):
 
     share: float  # q
     width: float  # c
+    sampler_width: float  # c'
     grace: float  # V_0
     sweeps: int
 
@@ -106,13 +107,21 @@ class AllWeather(CompiledPolicy):
 
     .. math::
 
-        D_t &= D_{t-1} + \sum_{ij} (s_{ij} - x_{ij}) b_{ij} + \sum_j g_j (1 - \text{click}_j - b_{i_j j}), \qquad
-        g_j = \frac{s_{i_j j} - x_{i_j j}}{p_{i_j j}} \\
-        V_t &= V_{t-1} + \sum_j \left( g_j (1 - \text{click}_j - b_{i_j j}) \right)^2, \qquad D_0 = 0, \; V_0 = 5000 \\
-        w &= \min\left( 1 - q, \; \max\left( q_t, \frac{200 q}{\sqrt t}, \frac12 + \frac{D}{2 c \sqrt V} \right) \right)
+        D_t &= D_{t-1} + \alpha_t \left( d_t + \sum_j e_j \right), \qquad
+        V_t = V_{t-1} + \alpha_t^2 \left( d_t^2 + \sum_j e_j^2 \right), \qquad D_0 = 0, \; V_0 = 5000 \\
+        d_t &= \sum_{ij} (s_{ij} - x_{ij}) b_{ij}, \qquad
+        e_j = g_j (1 - \text{click}_j - b_{i_j j}), \qquad g_j = \frac{s_{i_j j} - x_{i_j j}}{p_{i_j j}}
 
-    If :math:`D \ge c \sqrt V`, A plays alone until round 1.5 t, and then the comparison begins again. It also begins
-    again when a change is detected, if the last one began at least t/8 rounds ago.
+    The share of A grows with the difference, in standard deviations, from q to 1 - q:
+
+    .. math::
+
+        w' = \frac12 + \frac{D}{2 c \sqrt V} \text{ limited to } [q, 1 - q], \qquad
+        w = \max\left( w', q_t, \frac{200 q}{\sqrt t} \right), \qquad \alpha_t = \frac{1 - w}{1 - w'}
+
+    where c is smaller while S is ahead. :math:`\alpha_t` is below 1 only in rounds in which A has more than w'. If
+    :math:`D \ge c \sqrt V`, A plays alone until round 1.5 t, and then the comparison begins again. It also begins again
+    when a change is detected, if the last one began at least t/8 rounds ago.
 
     While clicks are visibly not of product form :math:`\alpha_i \beta_j`, a list that the product suggests may be wrong
     and never be corrected. Then :math:`q_t` is 1/2 instead of q, and S draws every pair by itself, with the product as
@@ -124,8 +133,8 @@ class AllWeather(CompiledPolicy):
             N_{ij} - C_{ij} + 8 \, (1 - \alpha_i \beta_j) \right)
 
     Requires: nothing, neither horizon nor examination nor the order of positions.
-    Guarantee: :math:`O(m \sqrt{nT/q})` against any fixed list; the argument is a sketch. The estimates are unbiased.
-    What it earns with steady or seasonal users is observed.
+    Guarantee: :math:`O(m \sqrt{nT/q} + m \sqrt{m T \log T / q})` against any fixed list, with a large constant; the
+    proof and the constants are in ``bothworlds.theory``. What it earns with steady or seasonal users is observed.
     Known failure: users who alternate quickly between a few lists; an item that becomes better while it is not shown.
 
     Parameters
@@ -134,7 +143,9 @@ class AllWeather(CompiledPolicy):
         q, the least share of A while S plays, and of S while A does, for up to 50 pairs of item and position. For nm
         pairs it is smaller by the factor :math:`(50 / (nm))^{3/4}`: with many pairs, A earns less for longer.
     width
-        c, the number of standard deviations by which A must be ahead to play alone.
+        c while A is ahead: by this many standard deviations it must be ahead to play alone.
+    sampler_width
+        c while S is ahead: by this many standard deviations it must be ahead to have all rounds but A's least share.
     grace
         :math:`V_0`, the variance with which a comparison begins. The larger, the more rounds it takes.
     pool
@@ -161,6 +172,7 @@ class AllWeather(CompiledPolicy):
 
     share: float = 0.02
     width: float = 2.0
+    sampler_width: float = 1.5
     grace: float = 5000.0
     pool: int = 16
     sweeps: int = 2
@@ -173,6 +185,7 @@ class AllWeather(CompiledPolicy):
     def __post_init__(self) -> None:
         number(self, "share", above=0.0, below=0.5, closed="]")
         number(self, "width", above=0.0)
+        number(self, "sampler_width", above=0.0)
         number(self, "grace", above=0.0)
         whole(self, "pool", 1)
         whole(self, "sweeps", 1)
@@ -180,7 +193,8 @@ class AllWeather(CompiledPolicy):
 
     def start(self, shape: Shape) -> State:
         share = self.share * min(1.0, (PAIRS / (shape.n_items * shape.n_positions)) ** 0.75)
-        plan = Plan(float(share), float(self.width), float(self.grace), int(self.sweeps))
+        widths = float(self.width), float(self.sampler_width)
+        plan = Plan(float(share), *widths, float(self.grace), int(self.sweeps))
         state = State(
             shape=shape,
             plan=plan,
@@ -245,7 +259,8 @@ class AllWeather(CompiledPolicy):
         w = float(state.weight[0])
         if w == 1.0:
             return None
-        return Mixture(w, state.sampler.marginals - state.leading.marginals, 1.0 / state.plan.share)
+        tilt = played_share_once(state) * (state.sampler.marginals - state.leading.marginals)
+        return Mixture(w, tilt, 1.0 / state.plan.share)
 
     def leader_plays_alone(self, blocks: Sequence[Block]) -> bool:
         """Return whether A is so far ahead in these blocks, those of a comparison, that S has to sleep."""
@@ -306,18 +321,26 @@ def compare(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> 
     n, m = state.shape
     x, s = state.leading.marginals, state.sampler.marginals
     limit = 1.0 / state.plan.share  # of late feedback; without delay p is at least q times s or x
-    difference, variance = 0.0, 0.0
+    predicted = 0.0
     for i in range(n):
         for j in range(m):
-            difference += (s[i, j] - x[i, j]) * predicted_loss(state.counts, i, j)
+            predicted += (s[i, j] - x[i, j]) * predicted_loss(state.counts, i, j)
+    difference, variance = predicted, predicted * predicted
     for j in range(m):
         i = ranking[j]
         g = min(max((s[i, j] - x[i, j]) / propensity[j], -limit), limit)
         error = g * (1.0 - clicks[j] - predicted_loss(state.counts, i, j))
         difference += error
         variance += error * error
-    state.comparison.difference[0] += difference
-    state.comparison.variance[0] += variance
+    played = played_share(state)
+    state.comparison.difference[0] += played * difference
+    state.comparison.variance[0] += played * played * variance
+
+
+@inner_kernel
+def played_share(state: State) -> float:
+    """Return alpha: the share of S divided by the share that the comparison gives it."""
+    return (1.0 - state.weight[0]) / (1.0 - weight_by_comparison(state))
 
 
 @inner_kernel
@@ -361,7 +384,7 @@ def choose_weight(state: State) -> None:
         weight[0] = 1.0
         comparison.wake[0] = math.ceil(LONGER_SLEEP * t)
         return
-    weight[0] = share_of_leader(state, ratio, t)
+    weight[0] = share_of_leader(state, t)
     state.sampler.due[0] -= 1
     if state.sampler.due[0] <= 0:
         renew_list(state)
@@ -404,15 +427,30 @@ def resume(state: State, sweeps: int) -> None:
     for _ in range(sampler.lists.shape[0]):
         renew_list(state)
     ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
-    state.weight[0] = 1.0 if ratio >= state.plan.width else share_of_leader(state, ratio, t)
+    state.weight[0] = 1.0 if ratio >= state.plan.width else share_of_leader(state, t)
 
 
 @inner_kernel
-def share_of_leader(state: State, ratio: float, t: int) -> float:
-    """Return w in round t, if A is ahead by so many standard deviations."""
+def share_of_leader(state: State, t: int) -> float:
+    """Return w in round t, while S plays."""
     q = state.plan.share
     least = 0.5 if state.doubt[0] == 1 else q
-    return min(1.0 - q, max(least, EARLY * q / math.sqrt(t), 0.5 + ratio / (2.0 * state.plan.width)))
+    return min(1.0 - q, max(least, EARLY * q / math.sqrt(t), weight_by_comparison(state)))
+
+
+@inner_kernel
+def weight_by_comparison(state: State) -> float:
+    """Return w', the share of A that follows from the comparison alone."""
+    q, comparison = state.plan.share, state.comparison
+    ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
+    width = state.plan.width if ratio > 0.0 else state.plan.sampler_width
+    return min(1.0 - q, max(q, 0.5 + ratio / (2.0 * width)))
+
+
+@kernel
+def played_share_once(state: State) -> float:
+    """Return alpha, from Python."""
+    return played_share(state)
 
 
 @kernel

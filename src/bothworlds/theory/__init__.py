@@ -9,18 +9,24 @@ from __future__ import annotations
 from .bounds import adversarial_bound, hard_instance, lower_bound, stochastic_bound
 from .comparison import Row, table
 from .instance import delta, delta_beta, gaps, largest_regret, optimal_ranking
+from .mixture import all_weather_bound, comparison_bound, ftrl_va_bound, least_share, mixture_leader_bound
 from .selfbounding import Sides, self_bounding, self_bounding_constant
 
 __all__ = [
     "Row",
     "Sides",
     "adversarial_bound",
+    "all_weather_bound",
+    "comparison_bound",
     "delta",
     "delta_beta",
+    "ftrl_va_bound",
     "gaps",
     "hard_instance",
     "largest_regret",
+    "least_share",
     "lower_bound",
+    "mixture_leader_bound",
     "optimal_ranking",
     "self_bounding",
     "self_bounding_constant",

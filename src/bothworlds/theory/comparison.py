@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from ..worlds.settings import whole
 from .bounds import adversarial_bound, lower_bound, stochastic_bound
 from .instance import instance
+from .mixture import all_weather_bound, ftrl_va_bound
 
 __all__ = ["Row", "table"]
 
@@ -25,7 +26,7 @@ class Row(NamedTuple):
 
 
 def table(attraction: ArrayLike, examination: ArrayLike, rounds: int) -> list[Row]:
-    r"""Return the bounds of the paper's Table 1, for an instance and a number of rounds.
+    r"""Return the bounds of the paper's Table 1 and of our own policies, for an instance and a number of rounds.
 
     ``bound`` is None if only the order is known, or if a lower bound does not hold for this shape and this number
     of rounds; it is infinite if a gap is 0. The constants of other papers are :math:`4m \sqrt{nT \log n}` for
@@ -41,6 +42,8 @@ def table(attraction: ArrayLike, examination: ArrayLike, rounds: int) -> list[Ro
     Bubeck et al. 2012 (OSMD)   adversarial upper      566
     the paper (FTRL-PBM)        stochastic  upper    2,352
     the paper (FTRL-PBM)        adversarial upper    1,223
+    ours (ftrl-va)              adversarial upper    7,801
+    ours (all-weather)          adversarial upper   55,063
     the paper                   adversarial lower       12
     """
     T = whole(rounds, "rounds", 1)
@@ -65,6 +68,8 @@ def table(attraction: ArrayLike, examination: ArrayLike, rounds: int) -> list[Ro
             stochastic_bound(attraction, examination, T),
         ),
         _upper("the paper (FTRL-PBM)", "adversarial", "m sqrt(n T)", adversarial_bound(n, m, T)),
+        _upper("ours (ftrl-va)", "adversarial", "m sqrt(n T)", ftrl_va_bound(n, m, T)),
+        _upper("ours (all-weather)", "adversarial", "m sqrt(n T) + m sqrt(m T log T)", all_weather_bound(n, m, T)),
         _lower("the paper", "adversarial", "m sqrt(n T)", _lower_bound_or_none(n, m, T)),
     ]
 
