@@ -137,7 +137,7 @@ def test_impossible_changes_raise_value_error(change, sentence):
 
 
 def test_a_new_item_starts_at_the_median():
-    ranker = Ranker(["a", "b", "c"], 1, seed=0)
+    ranker = Ranker(["a", "b", "c"], 1, policy="ftrl-pbm", seed=0)
     rng = np.random.default_rng(1)  # not the seed of the ranker, whose draws the clicks would follow
     for _ in range(300):
         shown = ranker.rank()
@@ -149,8 +149,8 @@ def test_a_new_item_starts_at_the_median():
     assert before["a"][0] > learned["a"][0] > learned["d"][0] > learned["c"][0]
 
 
-def test_a_change_that_is_undone_changes_nothing():
-    one, other = (Ranker(PAGES, 3, seed=3) for _ in range(2))
+def test_a_change_that_is_undone_changes_nothing_in_a_policy_of_sums():
+    one, other = (Ranker(PAGES, 3, policy="ftrl-pbm", seed=3) for _ in range(2))
     future(one, 200), future(other, 200)
     one.pause("music")
     one.resume("music")
@@ -181,9 +181,10 @@ RESTRICTED = {
 }
 
 
+@pytest.mark.parametrize("policy", ["all-weather", "ftrl-pbm"])
 @pytest.mark.parametrize("restriction", RESTRICTED.values(), ids=RESTRICTED)
-def test_constraints_do_not_bias_what_is_learned(restriction):
-    ranker, rng = Ranker(RATES, 2, seed=5), np.random.default_rng(2)
+def test_constraints_do_not_bias_what_is_learned(restriction, policy):
+    ranker, rng = Ranker(RATES, 2, policy=policy, seed=5), np.random.default_rng(2)
     for k in range(2500):
         visit(ranker, rng, **restriction(k))
     learned = ranker.learned()
@@ -192,12 +193,12 @@ def test_constraints_do_not_bias_what_is_learned(restriction):
 
 
 def test_without_the_charge_for_absence_the_worst_item_looks_best(monkeypatch):
-    def settle(self, decision, clicks, pinned, absent):
-        return charged(self, decision, clicks, pinned, ())
+    def settle(self, decision, clicks, pinned, absent, mixture):
+        return charged(self, decision, clicks, pinned, (), mixture)
 
     charged = ItemLedger.settle
     monkeypatch.setattr(ItemLedger, "settle", settle)
-    ranker, rng = Ranker(RATES, 2, seed=5), np.random.default_rng(2)
+    ranker, rng = Ranker(RATES, 2, policy="ftrl-pbm", seed=5), np.random.default_rng(2)
     for k in range(2500):
         visit(ranker, rng, **RESTRICTED["the worst item excluded on 60% of pages"](k))
     assert ranker.learned()["worst"].sum() > 0.25
@@ -308,7 +309,7 @@ def test_a_file_of_an_older_version_has_no_sums_and_goes_on_without_them(tmp_pat
 
 
 def test_sums_are_those_of_the_policy_itself():
-    ranker = Ranker(PAGES, 3, seed=0)
+    ranker = Ranker(PAGES, 3, policy="ftrl-pbm", seed=0)
     future(ranker, 300)
     ledger: Ledger = ranker._ledger.part(np.arange(5), range(3))
     assert ranker._ledger.loss == pytest.approx(ranker._state.loss)

@@ -92,6 +92,7 @@ class _Page(NamedTuple):
     rows: Ints  # the items that could be shown at slots without a pin
     absent: tuple[int, ...]
     pinned: tuple[int, ...]  # slots
+    mixture: tuple[float, ...] = ()  # of a policy that mixes two learners: see ``Policy.mixture_record``
 
 
 class Ranker:
@@ -126,7 +127,9 @@ class Ranker:
 
     Items can be added, paused, resumed and removed, and one list can exclude items or pin them to slots. An item that
     could not be shown is charged the loss observed at the slots, so that it neither gains nor loses by its absence.
-    This needs a policy whose state is a sum over pages, as the service does; others raise ValueError.
+    This needs a policy whose state is a sum over pages, as the service does; others raise ValueError. A policy that
+    detects changes starts again with all pages when items are changed, excluded or pinned, because these sums do not
+    tell when a page was; the service keeps them by time.
 
     >>> ranker.pause("weather")
     >>> shown = ranker.rank(exclude=["news"], pins={1: "music"})
@@ -139,7 +142,7 @@ class Ranker:
         items: Iterable[Hashable],
         slots: int,
         *,
-        policy: str | Policy = "ftrl-pbm",
+        policy: str | Policy = "all-weather",
         seed: int | None = None,
         max_pending: int = 100_000,
     ) -> None:
@@ -200,10 +203,12 @@ class Ranker:
             return Shown(self._last_id, names, tuple(page.decision.propensity.tolist()))
 
     def _page(self) -> _Page:
-        decision = self._part.decide(self._current_state(), self._rng)
+        state = self._current_state()
+        decision = self._part.decide(state, self._rng)
+        mixture = self._mixture_record(self._part, state, decision) if self._ledger is not None else ()
         if len(self._rows) < len(self._names):
             decision = Decision(self._rows[decision.ranking], decision.propensity)
-        return _Page(decision, self._rows, self._absent(self._rows), ())
+        return _Page(decision, self._rows, self._absent(self._rows), (), mixture)
 
     def _constrained_page(self, exclude: Iterable[Hashable], pins: Mapping[int, Hashable]) -> _Page:
         self._check_additive()
@@ -222,6 +227,7 @@ class Ranker:
         free = [slot for slot in range(self.slots) if slot not in taken]
         rows = np.array([i for name, i in active.items() if name not in excluded and name not in taken.values()])
         ranking, propensity = np.empty(self.slots, np.int64), np.ones(self.slots)
+        mixture: tuple[float, ...] = ()
         for slot, name in pinned:
             ranking[slot] = active[name]
         if free and len(rows) == 1:
@@ -234,7 +240,15 @@ class Ranker:
                 self._solved[constraints] = part.resumed(self._sums().part(rows, free))
             decision = part.decide(self._solved[constraints], self._rng)
             ranking[free], propensity[free] = rows[decision.ranking], decision.propensity
-        return _Page(Decision(ranking, propensity), rows, self._absent(rows), tuple(taken))
+            if record := self._mixture_record(part, self._solved[constraints], decision):
+                weights = np.zeros(self.slots)
+                weights[free] = record[1:]
+                mixture = (record[0], *weights.tolist())
+        return _Page(Decision(ranking, propensity), rows, self._absent(rows), tuple(taken), mixture)
+
+    @staticmethod
+    def _mixture_record(policy: Any, state: Any, decision: Decision) -> tuple[float, ...]:
+        return policy.mixture_record(state, decision) if isinstance(policy, Policy) else ()
 
     def _absent(self, rows: Ints) -> tuple[int, ...]:
         if len(rows) == len(self._names):
@@ -260,6 +274,8 @@ class Ranker:
                 resumed(ItemLedger(len(self._names), self.slots).part(self._rows, range(self.slots)))
             raise ValueError(f"items cannot be changed, excluded or pinned: {self.policy!r} keeps no sums over pages")
         if not self._is_additive:
+            if getattr(self.policy, "window", None) is not None or getattr(self.policy, "discount", 1.0) < 1.0:
+                raise ValueError(f"items cannot be changed, excluded or pinned: {self.policy!r} forgets pages by age")
             self._part.resumed(self._ledger.part(self._rows, range(self.slots)))
             self._is_additive = True
 
@@ -377,7 +393,7 @@ class Ranker:
         else:  # the list was chosen from other items than the active ones
             self._stale = True
         if self._ledger is not None:
-            self._ledger.settle(page.decision, clicks, page.pinned, page.absent)
+            self._ledger.settle(page.decision, clicks, page.pinned, page.absent, page.mixture)
             self._solved.clear()
 
     def learned(self) -> Learned:
@@ -478,6 +494,8 @@ class Ranker:
             }
             if self._ledger is not None:
                 header["rounds"] = self._ledger.rounds
+                header["mixture_sums"] = [self._ledger.spread, self._ledger.difference, self._ledger.variance]
+                header["mixtures"] = {id: page.mixture for id, page in pages.items() if page.mixture}
                 arrays |= {f"ledger/{name}": getattr(self._ledger, name) for name in SUMS}
             arrays["pending/id"] = np.array(list(pages), dtype=np.int64)
             for part in Decision._fields:
@@ -518,7 +536,7 @@ class Ranker:
         ranker._last_id, ranker._dropped = header["last_id"], header["forgotten"]
         decisions = map(Decision, arrays["pending/ranking"].astype(np.int64), arrays["pending/propensity"])
         ranker._pending = {
-            id: ranker._restored_page(decision, header.get("absent", {}), header.get("pinned", {}), str(id))
+            id: ranker._restored_page(decision, header, str(id))
             for id, decision in zip(arrays["pending/id"].tolist(), decisions)
         }
         return ranker
@@ -527,6 +545,8 @@ class Ranker:
         """Set the states of items and the sums; a file of an older version with pages has no sums."""
         if "rounds" in header and self._ledger is not None:
             self._ledger.rounds = header["rounds"]
+            sums = header.get("mixture_sums", (0.0, 0.0, 0.0))
+            self._ledger.spread, self._ledger.difference, self._ledger.variance = sums
             for name in SUMS:
                 setattr(self._ledger, name, arrays[f"ledger/{name}"].astype(np.float64))
         elif header["last_id"]:
@@ -537,13 +557,11 @@ class Ranker:
             self._items_changed()
             self._current_state()
 
-    def _restored_page(
-        self, decision: Decision, absent: Mapping[str, list[int]], pinned: Mapping[str, list[int]], id: str
-    ) -> _Page:
-        missing, slots = tuple(absent.get(id, ())), tuple(pinned.get(id, ()))
+    def _restored_page(self, decision: Decision, header: Mapping[str, Any], id: str) -> _Page:
+        missing, slots, mixture = (tuple(header.get(name, {}).get(id, ())) for name in ("absent", "pinned", "mixtures"))
         same = not slots and missing == self._absent(self._rows)
         rows = self._rows if same else np.setdiff1d(np.arange(len(self._names)), missing)
-        return _Page(decision, rows, missing, slots)
+        return _Page(decision, rows, missing, slots, mixture)
 
 
 def _like(old: Any, saved: np.ndarray[Any, Any]) -> Any:

@@ -397,7 +397,7 @@ REFUSED = {
     ("play", "-p", "nobody"): "no policy named 'nobody'; there are",
     ("play", "-w", "nowhere"): "no world named 'nowhere'; there are",
     ("arena", "-p", "nobody"): "no policy named 'nobody'; there are",
-    ("play", "-p", "ftrl"): "unirank; did you mean ftrl-pbm?",
+    ("play", "-p", "ftrl"): "unirank; did you mean ftrl-pbm or ftrl-va?",
     ("play", "-p", "unifrom"): "; did you mean uniform?",
     ("play", "-p", "TopRank"): "; did you mean toprank?",
     ("arena", "-w", "periodic-both"): "; did you mean paper/periodic-both or yandex/periodic-both?",

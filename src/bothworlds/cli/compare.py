@@ -37,8 +37,8 @@ def compare_models_on_log(
 ) -> None:
     """Compare click models on pages of a log that they were not fitted to: which one describes these users?
 
-    The log must have whole pages. Of every query, three fifths of the pages are for training, a fifth is for choosing
-    the strength of the prior, and a fifth for the scores.
+    The log must have whole pages.
+    Of every query, three fifths of the pages are for training, a fifth for the prior, and a fifth for the scores.
 
     [bold]bothworlds compare clicks.csv --plot models.svg[/bold]
     """

@@ -62,8 +62,8 @@ def fit_log(
 ) -> None:
     """Fit the attraction of items and the examination of positions to a click log, with intervals and warnings.
 
-    The log may also be a table of counts. All queries share one examination curve, unless --per-query is given. Other
-    click models are fitted with --model; those in which a click depends on the clicks above it need whole pages.
+    The log may also be a table of counts. All queries share one examination curve, unless --per-query is given.
+    Other click models are fitted with --model; those in which a click depends on the clicks above it need whole pages.
 
     [bold]bothworlds fit clicks.csv --plot fit.svg --out model.json[/bold]
 

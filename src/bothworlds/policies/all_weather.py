@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Block, Ledger, Shape, decides, learns
+from ..core import Block, Decision, Ledger, Shape, decides, learns
 from ..geometry.leader_state import Leading, lead, lead_afresh, make_leading, ready, reset
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import draw
@@ -244,10 +244,7 @@ class AllWeather(CompiledPolicy):
         state.comparison.variance[0] += sum(max(0.0, block.variance) for block in compared)
         state.comparison.began[0] = ledger.rounds - sum(block.rounds for block in compared)
         state.comparison.wake[0] = ledger.wake
-        state = state._replace(
-            sampler=state.sampler._replace(stream=stream_of_counts(counts)),
-            detector=make_change_detector(*ledger.shown.shape, active=False),
-        )
+        state = state._replace(sampler=state.sampler._replace(stream=stream_of_counts(counts)))
         if ledger.rounds >= ledger.wake:
             start_at_fit(counts, state.sampler.attraction, state.sampler.examination)
             resume(state, RESUMED_SWEEPS)
@@ -261,6 +258,16 @@ class AllWeather(CompiledPolicy):
             return None
         tilt = played_share_once(state) * (state.sampler.marginals - state.leading.marginals)
         return Mixture(w, tilt, 1.0 / state.plan.share)
+
+    def mixture_record(self, state: State, decision: Decision) -> tuple[float, ...]:
+        """Return w, and g for every position of a decision; empty while A plays alone."""
+        w = float(state.weight[0])
+        if w == 1.0:
+            return ()
+        cells, limit = (decision.ranking, np.arange(decision.ranking.size)), 1.0 / state.plan.share
+        tilt = state.sampler.marginals[cells] - state.leading.marginals[cells]
+        g = played_share_once(state) * np.clip(tilt / decision.propensity, -limit, limit)
+        return w, *g.tolist()
 
     def leader_plays_alone(self, blocks: Sequence[Block]) -> bool:
         """Return whether A is so far ahead in these blocks, those of a comparison, that S has to sleep."""

@@ -93,6 +93,13 @@ class Policy(ABC):
         """Return the two learners that the policy mixes and compares in the service; None if it does not."""
         return None
 
+    def mixture_record(self, state: Any, decision: Decision) -> tuple[float, ...]:
+        """Return what a decision of two mixed learners has to record: the share of the first, and g for every position.
+
+        g = (s - x) / p, where x and s are the marginals of the two learners. Empty if the policy does not mix learners.
+        """
+        return ()
+
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Policy:
         """Return the policy for a subset: item ``items[i]`` becomes item i, position ``positions[j]`` position j.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..core import Decision, Ledger
+from ..core import Block, Decision, Ledger
 from ..kernels import Floats, Ints, kernel
 
 __all__ = ["ItemLedger"]
@@ -24,10 +24,20 @@ class ItemLedger:
 
     def __init__(self, n_items: int, n_slots: int) -> None:
         self.rounds = 0
+        self.spread = self.difference = self.variance = 0.0  # of a policy that mixes two learners; see ``core.Block``
         self.loss, self.shown, self.clicked = np.zeros((3, n_items, n_slots))
 
-    def settle(self, decision: Decision, clicks: Floats, pinned: Sequence[int], absent: Sequence[int]) -> None:
+    def settle(
+        self,
+        decision: Decision,
+        clicks: Floats,
+        pinned: Sequence[int],
+        absent: Sequence[int],
+        mixture: Sequence[float] = (),
+    ) -> None:
         """Add a page. Slots that are ``pinned`` are not learned from; ``absent`` are the items it could not show.
+
+        ``mixture`` is the record of the decision by ``Policy.mixture_record``, with a g for every slot.
 
         >>> ledger = ItemLedger(3, 1)
         >>> ledger.settle(Decision(np.array([0]), np.array([0.5])), np.zeros(1), pinned=(), absent=(2,))
@@ -39,6 +49,13 @@ class ItemLedger:
         skipped, missing = (np.array(given, np.int64) if given else NONE for given in (pinned, absent))
         _add_page(self.loss, self.shown, self.clicked, *decision, clicks, skipped, missing)
         self.rounds += 1
+        if mixture:
+            share, *weights = mixture
+            g = np.array(weights)
+            g[list(pinned)] = 0.0
+            self.spread += 4.0 / share - 4.0
+            self.difference += float((g * (0.5 - clicks)).sum())
+            self.variance += float((g * g).sum()) / 4.0
 
     def add_item(self, others: Sequence[int]) -> None:
         """Add a row for a new item, which starts at the median loss of the others."""
@@ -47,10 +64,14 @@ class ItemLedger:
         self.shown, self.clicked = (np.vstack([t, np.zeros(len(start))]) for t in (self.shown, self.clicked))
 
     def part(self, items: Ints, slots: Sequence[int]) -> Ledger:
-        """Return the ledger of some items at some slots; losses are counted from the smallest at each slot."""
+        """Return the ledger of some items at some slots; losses are counted from the smallest at each slot.
+
+        Its one block is everything: these sums do not tell when a page was.
+        """
         cells = np.ix_(items, np.asarray(slots))
         loss, shown, clicked = (table[cells] for table in (self.loss, self.shown, self.clicked))
-        return Ledger(self.rounds, loss - loss.min(axis=0), shown, clicked)
+        everything = Block(0.0, 1.0, self.rounds, shown, clicked, self.spread, self.difference, self.variance)
+        return Ledger(self.rounds, loss - loss.min(axis=0), shown, clicked, (everything,))
 
 
 @kernel

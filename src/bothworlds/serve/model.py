@@ -94,7 +94,7 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """How a surface ranks. Changing a setting never changes what has been learned."""
 
     slots: int
-    policy: str = "ftrl-pbm"
+    policy: str = "all-weather"
     policy_settings: dict[str, Any] = {}
     floor: float = 0.005  # share of uniform lists in every decision; bounds the weight of a single click
     holdout: float = 0.0  # share of requests that get the baseline order

@@ -276,6 +276,6 @@ def warm_up() -> None:
     items = tuple(Item(name=str(k), index=k, state="active", added_at=0, changed_at=0) for k in range(3))
     surface = Surface(id=0, name="", version=0, settings=settings, items=items, created_at=0, changed_at=0)
     cells = np.arange(6).reshape(3, 2)
-    serving_policy(
-        surface, policy_of(settings), SegmentCounters(9, 0, LOSS_UNIT * cells, cells, cells), items, {}
-    ).draw(bytes(16))
+    block = Block(0.0, 1.0, 9, 2.0 * cells, 1.0 * cells)
+    counters = SegmentCounters(9, 0, LOSS_UNIT * cells, 2 * cells, cells, (block,))
+    serving_policy(surface, policy_of(settings), counters, items, {}).draw(bytes(16))
