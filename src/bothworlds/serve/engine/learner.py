@@ -51,7 +51,8 @@ class SegmentCounters(NamedTuple):
     """The counters of a segment as arrays: one row per item, including removed ones, and one column per slot.
 
     ``blocks`` are the same counters by time, if the policy of the surface needs them; ``changed_at`` is the second of
-    the last change that was detected, if the policy detects changes. ``compared_at`` and ``wake`` are as in a ledger.
+    the last change that was detected, if the policy detects changes. ``compared_at`` and ``wake`` are as in a ledger;
+    ``alone_since`` is the second at which the leader of the policy took over, if it plays alone.
     """
 
     rounds: int
@@ -63,6 +64,7 @@ class SegmentCounters(NamedTuple):
     changed_at: int | None = None
     compared_at: int = 0
     wake: int = 0
+    alone_since: int | None = None
 
 
 def blocks_of(blocks: Iterable[TimeBlock], surface: Surface) -> tuple[Block, ...]:
