@@ -5,12 +5,11 @@ These are numbers of the segment, written by compare-and-set and audited, so tha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ...core import Block
-from ...policies.all_weather import LONGER_SLEEP, RECENT
+from ...policies.takeover import ComparingPolicy, Situation, next_step, wake_round
 from ..model import CHANGE, COMPARED_AGAIN, COMPARISON, LEADER_TOOK_OVER, TAKEOVER, WAKE, Surface
 from ..stores.base import Store
 from ..time_blocks import second_of
@@ -18,12 +17,6 @@ from ..time_blocks import second_of
 __all__ = ["COMPARER", "ComparingPolicy", "ComparisonState", "LearnerComparison", "comparison_state"]
 
 COMPARER = "comparison"  # the actor in the audit log
-
-
-class ComparingPolicy(Protocol):
-    """A policy that mixes two learners."""
-
-    def leader_plays_alone(self, blocks: Sequence[Block]) -> bool: ...
 
 
 class ComparisonState(NamedTuple):
@@ -56,22 +49,19 @@ class LearnerComparison:
         """Begins a comparison, or lets the leader play alone, if it is time; returns what is stored afterwards."""
         numbers = self._store.numbers(surface.id, segment)
         compared_at, wake, _ = comparison_state(numbers)
-        compared = [block for block in blocks if block.start >= compared_at]
-        n_compared = sum(block.rounds for block in compared)
-        changed = numbers.get(CHANGE, 0) > compared_at and n_compared >= rounds / RECENT
-        if wake and rounds >= wake:
-            if self._begin(surface, segment, numbers.get(COMPARISON), f"{rounds} rounds; the leader had played alone"):
-                self._store.set_number(surface.id, segment, WAKE, 0, expected=wake)
-        elif not wake and changed:
-            self._begin(surface, segment, numbers.get(COMPARISON), "visitors have changed")
-        elif not wake and policy.leader_plays_alone(compared):
-            self._let_leader_take_over(surface, segment, rounds, numbers)
-        else:
+        step = next_step(policy, Situation(rounds, compared_at, wake, numbers.get(CHANGE, 0)), blocks)
+        if step == "go on":
             return comparison_state(numbers)
+        if step == "leader takes over":
+            self._let_leader_take_over(surface, segment, rounds, numbers)
+        elif step == "visitors changed":
+            self._begin(surface, segment, numbers.get(COMPARISON), "visitors have changed")
+        elif self._begin(surface, segment, numbers.get(COMPARISON), f"{rounds} rounds; the leader had played alone"):
+            self._store.set_number(surface.id, segment, WAKE, 0, expected=wake)
         return comparison_state(self._store.numbers(surface.id, segment))
 
     def _let_leader_take_over(self, surface: Surface, segment: str, rounds: int, numbers: Mapping[str, int]) -> None:
-        until, key = math.ceil(LONGER_SLEEP * rounds), (surface.id, segment)
+        until, key = wake_round(rounds), (surface.id, segment)
         entry = self._entry(surface, segment, LEADER_TOOK_OVER, f"until there are {until} rounds")
         entry |= {"rounds": rounds, "until_rounds": until}
         # The time first: without ``WAKE`` it means nothing, so a crash in between leaves no half of a takeover.
