@@ -50,7 +50,7 @@ from .uplift import (
     uplift_of,
 )
 
-__all__ = ["ReportCache", "headline", "item_lines", "shift", "surface_report"]
+__all__ = ["ReportCache", "headline", "item_lines", "policy_entries", "shift", "surface_report", "takeovers"]
 
 SNAPSHOTS = 12  # of the marginals over time
 LONG_RUN = 7 * DAY
@@ -82,7 +82,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     window = _window(store, state, cache, request.segment, request.until, has_holdout)
     ratio = sample_ratio_view(read_ratio(store, surface)[0]) if has_holdout else None
     uplift = _uplift(store, cache, surface, request.segment, request.until, request.now) if has_holdout else None
-    entries = _policy_entries(store, request)
+    entries = policy_entries(store, request)
     return {
         "surface": surface.name,
         "segment": request.segment,
@@ -101,7 +101,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "learning": _learning(request, segment, rows, window),
         "shift": shift(store, request),
         "changes": _changes(entries, request),
-        "takeovers": _takeovers(entries, request),
+        "takeovers": takeovers(entries, request),
         "warnings": list(state.warnings),
         "segments": sorted(state.segment_names),
     }
@@ -186,7 +186,7 @@ def shift(store: Store, request: ReportRequest) -> Shift:
     return shift_between(arm_total(recent, "learner"), arm_total(week, "learner"), alpha)
 
 
-def _policy_entries(store: Store, request: ReportRequest) -> list[Mapping[str, Any]]:
+def policy_entries(store: Store, request: ReportRequest) -> list[Mapping[str, Any]]:
     """Return the latest audit entries of the policies of the requested segments, oldest first."""
     actions = (CHANGE_DETECTED, LEADER_TOOK_OVER, COMPARED_AGAIN)
     return [
@@ -205,9 +205,9 @@ def _changes(entries: Sequence[Mapping[str, Any]], request: ReportRequest) -> li
     ]
 
 
-def _takeovers(entries: Sequence[Mapping[str, Any]], request: ReportRequest) -> list[LeaderTakeover]:
+def takeovers(entries: Sequence[Mapping[str, Any]], request: ReportRequest) -> list[LeaderTakeover]:
     """Return when leaders took over, and played alone for some of the requested range, oldest first."""
-    takeovers: list[LeaderTakeover] = []
+    found: list[LeaderTakeover] = []
     latest: dict[str, LeaderTakeover] = {}  # by segment
     for entry in entries:
         segment = entry["segment"]
@@ -220,13 +220,13 @@ def _takeovers(entries: Sequence[Mapping[str, Any]], request: ReportRequest) -> 
                 "ended_at": None,
                 "alone": False,
             }
-            takeovers.append(latest[segment])
+            found.append(latest[segment])
         elif entry["action"] == COMPARED_AGAIN and segment in latest and latest[segment]["ended_at"] is None:
             latest[segment]["ended_at"] = entry["at"]
     for segment, takeover in latest.items():
         state = request.state.segments.get(segment)
         takeover["alone"] = takeover["ended_at"] is None and state is not None and state.leader_alone
-    return [one for one in takeovers if one["took_over_at"] < request.until and _last_alone(one) >= request.since]
+    return [one for one in found if one["took_over_at"] < request.until and _last_alone(one) >= request.since]
 
 
 def _last_alone(takeover: LeaderTakeover) -> float:
