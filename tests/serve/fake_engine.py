@@ -142,6 +142,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         },
         "shift": {"alarm": False, "recent": 0.79, "long_run": 0.68, "z": 1.2, "note": ""},
         "changes": [],
+        "takeovers": [],
         "warnings": [],
         "segments": ["", "mobile", "desktop"],
     }
@@ -423,6 +424,8 @@ class FakeEngine:
             "entropy": 0.0,
             "revision": 0,
             "changed_at": None,
+            "leader_alone_since": None,
+            "leader_alone_until_rounds": None,
         }
 
     async def report(

@@ -1,21 +1,24 @@
-"""The regret added by serving: a stale leader, a probability floor, fixed-point losses, and items added later."""
+"""The cost of serving: a stale policy, a probability floor, fixed-point sums, and items added later."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..arena import Result
 from ..arena.figures import PALETTE, drawing
 from ..policies import policy
 from ..worlds import World
 from ..worlds import world as named_world
+from .delayed_all_weather import DelayedAllWeather
 from .delayed_policy import DelayedFtrl
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
 from .verdict import Estimate, Verdict, estimate, judge
 
-__all__ = ["ServiceCost", "newcomers", "variants"]
+__all__ = ["ServiceCost", "all_weather_variants", "newcomers", "variants"]
 
 WORLDS = ("paper/stochastic", "yandex/stochastic", "paper/periodic-items")
 DELAYS = (1, 10, 100, 1000)
@@ -24,6 +27,11 @@ DEFAULT = DelayedFtrl(refresh=100, delay=100, floor=0.005, fixed_point=True)  # 
 PLAIN = "ftrl-pbm"
 ROUNDS = {"quick": 100_000, "paper": 1_000_000}
 SEEDS = {"quick": 20, "paper": 40}
+ALL_WEATHER = "all-weather"
+ALL_WEATHER_DEFAULT = DelayedAllWeather(refresh=100, delay=100, floor=0.005, fixed_point=True)
+ALL_WEATHER_ROUNDS = {"quick": 20_000, "paper": 200_000}  # fewer: the variants are not compiled
+ALL_WEATHER_SEEDS = {"quick": 10, "paper": 20}
+ALL_WEATHER_LOSS = 0.002  # per round
 
 
 def variants() -> dict[str, DelayedFtrl]:
@@ -33,6 +41,20 @@ def variants() -> dict[str, DelayedFtrl]:
         **{f"floor {floor:g}": DelayedFtrl(floor=floor) for floor in FLOORS if floor},
         "fixed point": DelayedFtrl(fixed_point=True),
         "all defaults": DEFAULT,
+    }
+
+
+def all_weather_variants() -> dict[str, DelayedAllWeather]:
+    """Return policies that differ from all-weather as the service does: all of them compute it from sums.
+
+    Those with a floor or in fixed point are refreshed every 10 rounds, with clicks that are 10 rounds late.
+    """
+    return {
+        **{f"refresh and delay {k}": DelayedAllWeather(refresh=k, delay=k) for k in DELAYS},
+        **{f"floor {floor:g}": DelayedAllWeather(refresh=10, delay=10, floor=floor) for floor in FLOORS if floor},
+        "fixed point": DelayedAllWeather(refresh=10, delay=10, fixed_point=True),
+        "all defaults but the floor": replace(ALL_WEATHER_DEFAULT, floor=0.0),
+        "all defaults": ALL_WEATHER_DEFAULT,
     }
 
 
@@ -46,48 +68,59 @@ def newcomers(n_items: int, rounds: int) -> dict[str, DelayedFtrl]:
 
 
 class ServiceCost(Question):
-    """Compare FTRL-PBM as the service runs it with FTRL-PBM itself, with the same users."""
+    """Compare FTRL-PBM and all-weather as the service runs them with the policies themselves, with the same users."""
 
     name = "service"
     title = "Beyond the paper: what serving costs"
     about = (
         "A service computes its leader at intervals instead of in every round, gets clicks late, keeps a floor under "
         "every probability, counts in whole numbers, and adds items while it runs. Each of these alone, and all "
-        "together, are compared with FTRL-PBM, with the same users."
+        "together, are compared with FTRL-PBM, with the same users. All-weather is compared likewise; besides, the "
+        "service computes it from sums over blocks of time, without the predictions that it uses in a simulation."
     )
 
     def games(self, size: Size) -> list[Game]:
-        """Return FTRL-PBM and every variant in every world, and added items in the steady worlds."""
+        """Return both policies and their variants in every world, and added items in the steady worlds."""
         rounds, seeds, worlds = ROUNDS[size.name], SEEDS[size.name], _worlds()
         plain = [Game(policy(PLAIN), world, rounds, seeds) for world in worlds]
         changed = [Game(one, world, rounds, seeds) for world in worlds for one in variants().values()]
         added = [
             Game(one, world, rounds, seeds) for world in worlds[:2] for one in newcomers(world.n_items, rounds).values()
         ]
-        return plain + changed + added
+        rounds, seeds = ALL_WEATHER_ROUNDS[size.name], ALL_WEATHER_SEEDS[size.name]
+        served = [policy(ALL_WEATHER), *all_weather_variants().values()]
+        return plain + changed + added + [Game(one, world, rounds, seeds) for world in worlds for one in served]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        """Draw the regret that every variant adds."""
-        results = results.of_length(ROUNDS[size.name])
-        for path, narrow in figure_files(folder, "service").items():
-            with drawing(path, len(WORLDS), narrow=narrow) as panels:
-                for panel, world in zip(panels[0], _worlds()):
-                    rows = added_regret(results, world)
-                    spots = np.arange(len(rows))[::-1]
-                    panel.axvline(0.0, color="0.6", lw=0.8)
-                    for spot, cost in zip(spots, rows.values()):
-                        panel.plot([cost.low, cost.high], [spot, spot], color=PALETTE[0])
-                        panel.plot(cost.mean, spot, "o", ms=3, color=PALETTE[0])
-                    panel.set(xlabel="regret added, share of FTRL-PBM's", title=world.name)
-                    panel.set_yticks(spots, list(rows) if narrow or panel is panels[0, 0] else [""] * len(rows))
-        caption = (
-            f"Regret added to that of FTRL-PBM after {ROUNDS[size.name]:,} rounds, as a share of it: mean and 95% "
-            f"interval of {SEEDS[size.name]} replications with the same users."
-        )
-        return [Figure("service", self.title, caption)]
+        """Draw the regret that every variant adds to FTRL-PBM, and what every variant of all-weather loses."""
+        ftrl, served = (results.of_length(length[size.name]) for length in (ROUNDS, ALL_WEATHER_ROUNDS))
+        added = {world.name: added_regret(ftrl, world) for world in _worlds()}
+        lost = {world.name: lost_per_round(served, world) for world in _worlds()}
+        _draw(folder, "service", added, "regret added, share of FTRL-PBM's")
+        _draw(folder, "service-all-weather", lost, "lost per round")
+        intervals = "mean and 95% interval of {} replications with the same users."
+        return [
+            Figure(
+                "service",
+                self.title,
+                f"Regret added to that of FTRL-PBM after {ROUNDS[size.name]:,} rounds, as a share of it: "
+                + intervals.format(SEEDS[size.name]),
+            ),
+            Figure(
+                "service-all-weather",
+                "What serving costs all-weather",
+                f"Reward per round that is lost against all-weather itself in {ALL_WEATHER_ROUNDS[size.name]:,} "
+                "rounds: " + intervals.format(ALL_WEATHER_SEEDS[size.name]),
+            ),
+        ]
 
     def verdicts(self, results: Results, size: Size) -> list[Verdict]:
-        """Judge whether a stale leader and fixed-point losses cost little, and which start suits an added item."""
+        """Judge whether a stale state and fixed-point sums cost little, and which start suits an added item."""
+        served = results.of_length(ALL_WEATHER_ROUNDS[size.name])
+        lost, lost_late = (
+            {world.name: lost_per_round(served, world, late=late)["all defaults but the floor"] for world in _worlds()}
+            for late in (False, True)
+        )
         results = results.of_length(ROUNDS[size.name])
         added = {world.name: added_regret(results, world) for world in _worlds()}
         stale = {name: rows["refresh and delay 100"] for name, rows in added.items()}
@@ -118,11 +151,42 @@ class ServiceCost(Question):
                 "regret is larger when it starts at zero",
                 "service",
             ),
+            Verdict(
+                "All-weather served with the defaults, apart from the floor, earns what all-weather itself earns.",
+                "ours",
+                judge([-one for one in lost.values()], -ALL_WEATHER_LOSS),
+                f"lost per round: {_listed(lost)}",
+                f"at most {ALL_WEATHER_LOSS} per round is lost in every world",
+                "service-all-weather",
+            ),
+            Verdict(
+                "In the last half of the rounds, all-weather served like that earns what all-weather itself earns.",
+                "ours",
+                judge([-one for one in lost_late.values()], -ALL_WEATHER_LOSS),
+                f"lost per round: {_listed(lost_late)}",
+                f"at most {ALL_WEATHER_LOSS} per round is lost in every world",
+                "service-all-weather",
+                "This statement was added after the one about all rounds had been measured.",
+            ),
         ]
 
 
 def _worlds() -> list[World]:
     return [named_world(name, phase=5_000) if "periodic" in name else named_world(name) for name in WORLDS]
+
+
+def _draw(folder: str, stem: str, costs: dict[str, dict[str, Estimate]], xlabel: str) -> None:
+    """Draw the costs of variants in every world, one row per variant."""
+    for path, narrow in figure_files(folder, stem).items():
+        with drawing(path, len(costs), narrow=narrow) as panels:
+            for panel, (title, rows) in zip(panels[0], costs.items()):
+                spots = np.arange(len(rows))[::-1]
+                panel.axvline(0.0, color="0.6", lw=0.8)
+                for spot, cost in zip(spots, rows.values()):
+                    panel.plot([cost.low, cost.high], [spot, spot], color=PALETTE[0])
+                    panel.plot(cost.mean, spot, "o", ms=3, color=PALETTE[0])
+                panel.set(xlabel=xlabel, title=title)
+                panel.set_yticks(spots, list(rows) if narrow or panel is panels[0, 0] else [""] * len(rows))
 
 
 def _listed(estimates: dict[str, Estimate]) -> str:
@@ -135,6 +199,25 @@ def added_regret(results: Results, world: World) -> dict[str, Estimate]:
     return {
         name: estimate((results[one, world].regret()[:, -1] - plain) / plain.mean()) for name, one in variants().items()
     }
+
+
+def lost_per_round(results: Results, world: World, *, late: bool = False) -> dict[str, Estimate]:
+    """Estimate how much less every served variant earns per round than all-weather itself; ``late``: in the last half.
+
+    Replications that both have are compared, with the same users.
+    """
+    plain = earned_per_round(results[policy(ALL_WEATHER), world], late)
+    served = {name: earned_per_round(results[one, world], late) for name, one in all_weather_variants().items()}
+    return {name: estimate(plain[: own.size] - own[: plain.size]) for name, own in served.items()}
+
+
+def earned_per_round(result: Result, late: bool) -> NDArray[np.float64]:
+    """Return the average reward per round of every replication, in all rounds or in the last half of them."""
+    reward, rounds = result.reward, result.rounds
+    if not late:
+        return reward[:, -1] / rounds[-1]
+    middle = int(np.searchsorted(rounds, rounds[-1] // 2))
+    return (reward[:, -1] - reward[:, middle]) / (rounds[-1] - rounds[middle])
 
 
 def regret_saved_by_median(results: Results, world: World, size: Size) -> Estimate:

@@ -298,7 +298,9 @@ class StateView(TypedDict):
 
     Loss is the sum of (1 - click) / p over events that showed the item at the slot, and of 1 - click over events in
     which the item could not be shown. Only differences within a slot matter. ``changed_at`` is since when visitors
-    click differently, if the policy detects changes and has found one; it forgets everything before.
+    click differently, if the policy detects changes and has found one; it forgets everything before. If the policy
+    mixes a sampler and a leader, and the leader has taken over, ``leader_alone_since`` is since when it plays alone;
+    the sampler is tried again when there are ``leader_alone_until_rounds`` rounds. Otherwise both are null.
     """
 
     surface: Name
@@ -315,6 +317,8 @@ class StateView(TypedDict):
     entropy: float
     revision: int
     changed_at: str | None
+    leader_alone_since: str | None
+    leader_alone_until_rounds: int | None
 
 
 # Reports
@@ -483,6 +487,21 @@ class DetectedChange(TypedDict):
     detected_at: Milliseconds
 
 
+class LeaderTakeover(TypedDict):
+    """In a segment whose policy mixes a sampler and a leader, the leader was ahead and plays alone for a time.
+
+    It took over after ``rounds`` rounds, until there are ``until_rounds``; then the sampler is tried again.
+    ``ended_at`` is when that happened. It stays null if ``alone`` is false because of a reset or of another policy.
+    """
+
+    segment: SegmentName
+    took_over_at: Milliseconds
+    rounds: int
+    until_rounds: int
+    ended_at: Milliseconds | None
+    alone: bool  # the leader still plays alone
+
+
 class ReportView(TypedDict):
     """How a surface performs: learner against holdout, items, learning, and whether click behaviour has changed.
 
@@ -507,6 +526,7 @@ class ReportView(TypedDict):
     learning: Learning
     shift: Shift
     changes: list[DetectedChange]
+    takeovers: list[LeaderTakeover]
     warnings: list[str]
     segments: list[SegmentName]
 
@@ -576,6 +596,8 @@ class EngineHealth(TypedDict):
     last_error: NotRequired[str | None]
     open_events: NotRequired[int]
     changes_detected: NotRequired[int]
+    leader_takeovers: NotRequired[int]
+    leaders_alone: NotRequired[int]
     policy_age_seconds: NotRequired[float]
     sample_ratio_alarms: NotRequired[int]
     guarded_surfaces: NotRequired[int]

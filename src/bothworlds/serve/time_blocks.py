@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..kernels import Ints
+from ..policies.parts.time_ranges import AGE, enclosing_range, largest_ranges
 
 __all__ = [
     "AGE",
@@ -38,10 +39,7 @@ __all__ = [
     "second_of",
 ]
 
-AGE = 4  # a block lies at least this many times its length back
 NO_CELLS: Ints = np.zeros((0, 5), np.int64)
-
-Range = tuple[int, int]
 
 
 class TimeBlock(NamedTuple):
@@ -61,44 +59,6 @@ class TimeBlock(NamedTuple):
 def second_of(at: int) -> int:
     """Returns the second of a time in milliseconds."""
     return at // 1000
-
-
-def enclosing_range(start: int, until: int, now: int, boundaries: Sequence[int]) -> Range:
-    """Returns the largest range that may hold this one at the second ``now``.
-
-    ``boundaries`` are sorted; the first one is the cut of the store.
-
-    >>> [enclosing_range(s, s + 1, 1000, (0,)) for s in (999, 990, 900, 100)]
-    [(999, 1000), (990, 992), (896, 912), (0, 128)]
-    >>> enclosing_range(100, 101, 1000, (0, 70)), enclosing_range(20, 21, 1000, (50,))
-    ((96, 128), (0, 50))
-    """
-    cut = boundaries[0]
-    if until <= cut:
-        return 0, cut
-    while True:
-        size = 2 * (until - start)
-        a = start - start % size
-        b = a + size
-        if a < cut or max(now - b, a - now) < AGE * size:
-            return start, until
-        k = bisect_right(boundaries, a)
-        if k < len(boundaries) and boundaries[k] < b:
-            return start, until
-        start, until = a, b
-
-
-def largest_ranges(ranges: Iterable[Range]) -> list[Range]:
-    """Returns the ranges that no other one contains, in order; two ranges are disjoint or nested.
-
-    >>> largest_ranges([(4, 8), (5, 6), (0, 4), (8, 9), (5, 6)])
-    [(0, 4), (4, 8), (8, 9)]
-    """
-    found: list[Range] = []
-    for start, until in sorted(set(ranges), key=lambda one: (one[0], -one[1])):
-        if not found or start >= found[-1][1]:
-            found.append((start, until))
-    return found
 
 
 def folded(blocks: Iterable[TimeBlock], now: int, boundaries: Sequence[int]) -> list[TimeBlock]:

@@ -223,6 +223,24 @@ def test_a_detected_change_is_told_in_words_and_marked_on_the_time_axis():
     assert "click differently" not in dashboard().text
 
 
+def test_a_takeover_by_the_leader_is_told_in_words_and_marked_on_the_time_axis():
+    at = NOW - 40 * 60_000
+    over = {"segment": "", "took_over_at": at, "rounds": 3000, "until_rounds": 4500, "ended_at": None, "alone": True}
+    page = dashboard(takeovers=[over])
+    assert "The leader took over on" in page.text
+    assert "after 3,000 pages" in page.text
+    assert "It plays alone until there are 4,500 pages; then the sampler is tried again." in page.text
+    assert page.source.count('class="takeover"') == 3  # a paragraph, and a mark in the wide and in the narrow chart
+    assert page.source.count(">leader alone<") == 2
+    assert page.source.count('class="key takeover"') == 1
+    assert "takeover" not in dashboard().source
+    ended = dashboard(takeovers=[over | {"ended_at": at + 600_000, "alone": False, "segment": "mobile"}]).text
+    assert "In segment mobile, the leader took over on" in ended
+    assert f"It played alone until {text.timestamp(at + 600_000, True)} UTC; since then, the sampler is tried" in ended
+    assert "It plays alone" not in ended
+    assert "because of a reset or of another policy" in dashboard(takeovers=[over | {"alone": False}]).text
+
+
 def test_a_shift_and_warnings_are_shown_as_alerts():
     shift = {"alarm": True, "recent": 0.2, "long_run": 0.5, "z": -9.0, "note": "z = -9.0"}
     page = dashboard(shift=shift, warnings=["Feedback is missing."])

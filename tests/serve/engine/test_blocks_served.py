@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from bothworlds.core import Block
-from bothworlds.serve.engine import block_reader
-from bothworlds.serve.engine.learner_comparison import LearnerComparison
-from bothworlds.serve.model import CHANGE, CHANGE_DETECTED, rfc3339
+from bothworlds.policies.all_weather import AllWeather
+from bothworlds.serve.engine import block_reader, learner_comparison
+from bothworlds.serve.engine.learner_comparison import LearnerComparison, comparison_state
+from bothworlds.serve.model import CHANGE, CHANGE_DETECTED, WAKE, rfc3339
+from bothworlds.serve.observability.metrics import Metrics
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.settlement import mixture_sums
+from bothworlds.serve.stores.base import StoreError
 from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.time_blocks import merged
 
@@ -107,7 +110,7 @@ def test_blocks_are_read_only_for_policies_that_need_them():
         reads = []
         store.blocks = lambda *given: reads.append(given) or {}
         async with running(store, clock=clock, **NEVER) as engine:
-            await engine.put_surface("home", {"slots": 2, "items": ITEMS}, actor="test")
+            await engine.put_surface("home", {"slots": 2, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
             await visits(engine, clock, "a", 3, 0)
         return reads
 
@@ -251,26 +254,123 @@ def test_the_leader_plays_alone_until_there_are_half_as_many_more_rounds():
     def updated(rounds, *blocks):
         return comparison.update(policy, surface, "", rounds, blocks)
 
-    assert updated(100) == (0, 0)
+    assert updated(100) == (0, 0, None)
     policy.ahead = True
-    assert updated(100) == (0, 150)
-    assert updated(149) == (0, 150)
+    since = clock.at // 1000
+    assert updated(100) == (0, 150, since)
+    clock.at += 5_000
+    assert updated(149) == (0, 150, since)
     now = clock.at // 1000 + 1
-    assert updated(150) == (now, 0)  # and the comparison begins again
+    assert updated(150) == (now, 0, None)  # and the comparison begins again
     policy.ahead = False
-    assert updated(151) == (now, 0)
-    actions = [entry["action"] for entry in store.audit(1, 10)]
-    assert actions == ["learners are compared again", "leader plays alone"]
+    assert updated(151) == (now, 0, None)
+    again, alone = store.audit(1, 10)
+    assert (again["action"], alone["action"]) == ("learners are compared again", "leader plays alone")
+    assert (alone["at"] // 1000, alone["rounds"], alone["until_rounds"]) == (since, 100, 150)
+    assert comparison.takeovers == 1
     # A change begins the comparison again, unless it has begun recently.
     clock.at += 100_000
     recent = Block(now + 5.0, now + 6.0, 10, np.zeros((5, 3)), np.zeros((5, 3)))
     store.set_number(1, "", CHANGE, now + 50, expected=None)
-    assert updated(161, recent) == (now, 0)
-    assert updated(161, recent._replace(rounds=50)) == (clock.at // 1000 + 1, 0)
+    assert updated(161, recent) == (now, 0, None)
+    assert updated(161, recent._replace(rounds=50)) == (clock.at // 1000 + 1, 0, None)
     # Another worker was first.
     numbers, stale = store.numbers, store.numbers(1, "")
     policy.ahead = True
-    assert updated(200)[1] == 300
+    first = clock.at // 1000
+    assert updated(200)[1:] == (300, first)
+    clock.at += 5_000
     calls = []
     store.numbers = lambda *given: stale if calls.append(given) is None and len(calls) == 1 else numbers(*given)
-    assert updated(210)[1] == 300
+    assert updated(210)[1:] == (300, first)
+    assert comparison.takeovers == 2
+
+
+def test_a_worker_that_ends_between_the_two_writes_leaves_no_half_of_a_takeover():
+    store, clock, policy = FakeStore(), Clock(), Ahead()
+    surface = store.save_surface(a_surface(), [], [])
+    comparison, whole = LearnerComparison(store, clock), store.set_number
+    policy.ahead = True
+
+    def killed(surface_id, segment, name, *given, **options):
+        if name == WAKE:
+            raise StoreError("killed")
+        return whole(surface_id, segment, name, *given, **options)
+
+    store.set_number = killed
+    with pytest.raises(StoreError, match="killed"):
+        comparison.update(policy, surface, "", 100, [])
+    assert comparison_state(store.numbers(1, "")) == (0, 0, None)
+    assert store.audit(1, 10) == []
+    store.set_number = whole
+    clock.at += 5_000
+    assert comparison.update(policy, surface, "", 110, []) == (0, 165, clock.at // 1000)
+
+
+def takeover_is_told(told, state, health, since):
+    """Return whether report, state and health agree that the leader plays alone since a time."""
+    takeovers = told["takeovers"]
+    return (
+        [(one["took_over_at"] // 1000, one["ended_at"], one["alone"]) for one in takeovers] == [(since, None, True)]
+        and state["leader_alone_since"] == rfc3339(1000 * since)
+        and state["leader_alone_until_rounds"] == takeovers[0]["until_rounds"]
+        and (health["leader_takeovers"], health["leaders_alone"]) == (1, 1)
+    )
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_takeover_is_told_by_state_report_and_metrics(monkeypatch, broken):
+    ahead = {"now": False}
+    monkeypatch.setattr(AllWeather, "leader_plays_alone", lambda self, blocks: ahead["now"])
+    if broken:  # the takeover is stored, but what is served does not know when it was
+        monkeypatch.setattr(
+            learner_comparison, "comparison_state", lambda numbers: comparison_state(numbers)._replace(alone_since=None)
+        )
+
+    async def whole():
+        store, clock = FakeStore(), Clock()
+        async with running(store, clock=clock, **NEVER) as engine:
+
+            async def told():
+                report = await engine.report("home", since=clock.at - 3_600_000, until=clock.at + 1)
+                return report, await engine.state("home"), engine.health()
+
+            await engine.put_surface("home", BODY | {"policy": "all-weather"}, actor="test")
+            await visits(engine, clock, "a", 20, 0)
+            report, state, health = await told()
+            assert (report["takeovers"], state["leader_alone_since"], health["leaders_alone"]) == ([], None, 0)
+            ahead["now"] = True
+            await visits(engine, clock, "a", 4, 20)
+            since = clock.at // 1000
+            ahead["now"] = False
+            await visits(engine, clock, "a", 2, 24)
+            report, state, health = await told()
+            assert takeover_is_told(report, state, health, since) != broken
+            if broken:
+                return
+            assert state["leader_alone_until_rounds"] == 36
+            assert (report["takeovers"][0]["rounds"], report["takeovers"][0]["until_rounds"]) == (24, 36)
+            metrics = Metrics()
+            metrics.set_health(health)
+            assert b"bothworlds_leaders_alone 1.0" in metrics.exposition()
+            assert b"bothworlds_leader_takeovers 1.0" in metrics.exposition()
+            await visits(engine, clock, "a", 14, 26)
+            report, state, health = await told()
+            (over,) = report["takeovers"]
+            assert not over["alone"]
+            assert over["took_over_at"] < over["ended_at"] <= clock.at
+            assert (state["leader_alone_since"], state["leader_alone_until_rounds"]) == (None, None)
+            assert (health["leader_takeovers"], health["leaders_alone"]) == (1, 0)
+            later = await engine.report("home", since=over["ended_at"] + 1, until=clock.at + 60_000)
+            assert later["takeovers"] == []
+            # A reset ends a takeover, too.
+            ahead["now"] = True
+            await visits(engine, clock, "a", 3, 40)
+            assert [one["alone"] for one in (await told())[0]["takeovers"]] == [False, True]
+            ahead["now"] = False
+            await engine.reset("home", segment=None, actor="test")
+            report, state, _ = await told()
+            assert [one["alone"] for one in report["takeovers"]] == [False, False]
+            assert state["leader_alone_since"] is None
+
+    asyncio.run(whole())

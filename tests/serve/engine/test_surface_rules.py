@@ -51,8 +51,8 @@ def segment(losses, name=""):
         ({"policy": "nobody"}, "/policy", "nobody"),
         ({"policy": "toprank"}, "/policy", "depends on the order of events"),
         ({"policy": "tsallis-rv"}, "/policy", "depends on the order of events"),
-        ({"policy_settings": {"restart": 100}}, "/policy_settings", "depends on the order"),
-        ({"policy_settings": {"rate": -1}}, "/policy_settings", "rate must be"),
+        ({"policy": "ftrl-pbm", "policy_settings": {"restart": 100}}, "/policy_settings", "depends on the order"),
+        ({"policy": "ftrl-pbm", "policy_settings": {"rate": -1}}, "/policy_settings", "rate must be"),
         ({"policy": "fixed", "policy_settings": {"ranking": [0, 10**13]}}, "/policy_settings", "that many items$"),
         ({"policy_settings": {"speed": 1}}, "/policy_settings", "speed"),
         (

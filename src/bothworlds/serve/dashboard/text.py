@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..schemas import (
     DetectedChange,
     Headline,
+    LeaderTakeover,
     Learning,
     Pages,
     RecentWindow,
@@ -44,6 +45,7 @@ __all__ = [
     "shift_verdict",
     "starting",
     "surface_verdict",
+    "takeover_sentence",
     "timestamp",
 ]
 
@@ -362,6 +364,27 @@ def change_sentence(change: DetectedChange) -> str:
         f"{who} click differently since {timestamp(change['changed_at'], True)} UTC. This was detected {later} later, "
         "and the policy does not use what it had learned before."
     )
+
+
+def takeover_sentence(takeover: LeaderTakeover) -> str:
+    """Return when the leader took over, and until when it plays alone, in words.
+
+    >>> takeover = {"segment": "", "took_over_at": 1_700_000_000_000, "rounds": 3000, "until_rounds": 4500}
+    >>> takeover_sentence(takeover | {"ended_at": None, "alone": True})[:60]
+    'The leader took over on 14 Nov 22:13 UTC, after 3,000 pages:'
+    """
+    who = f"In segment {takeover['segment']}, the leader" if takeover["segment"] else "The leader"
+    start = (
+        f"{who} took over on {timestamp(takeover['took_over_at'], True)} UTC, after "
+        f"{plural(takeover['rounds'], 'page')}: it was ahead of the sampler."
+    )
+    if takeover["alone"]:
+        until = plural(takeover["until_rounds"], "page")
+        return f"{start} It plays alone until there are {until}; then the sampler is tried again."
+    if takeover["ended_at"] is None:
+        return f"{start} It no longer plays alone, because of a reset or of another policy."
+    ended = timestamp(takeover["ended_at"], True)
+    return f"{start} It played alone until {ended} UTC; since then, the sampler is tried again."
 
 
 def sentence(text: str) -> str:

@@ -513,6 +513,8 @@ class Engine(EngineProtocol):
             "last_error": writer.last_error or refresher.last_error,
             "open_events": writer.open_events,
             "changes_detected": refresher.changes.count,
+            "leader_takeovers": refresher.comparison.takeovers,
+            "leaders_alone": self._leaders_alone(),
             "policy_age_seconds": self._policy_age(),
             "sample_ratio_alarms": len(self._monitor.mismatches),
             "guarded_surfaces": sum(s.surface.guarded_since is not None for s in list(self.refresher.by_id.values())),
@@ -534,6 +536,10 @@ class Engine(EngineProtocol):
             names = ", ".join(sorted(self.refresher.near_overflow)[:3])
             warnings.append(f"the losses of {names} are near the largest possible integer; reset these surfaces")
         return warnings
+
+    def _leaders_alone(self) -> int:
+        served = list(self.refresher.by_id.values())
+        return sum(segment.counters.wake > 0 for one in served for segment in list(one.segments.values()))
 
     def _policy_age(self) -> float:
         made = [segment.made_at for s in self.refresher.by_id.values() for segment in list(s.segments.values())]

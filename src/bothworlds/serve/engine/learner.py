@@ -51,7 +51,8 @@ class SegmentCounters(NamedTuple):
     """The counters of a segment as arrays: one row per item, including removed ones, and one column per slot.
 
     ``blocks`` are the same counters by time, if the policy of the surface needs them; ``changed_at`` is the second of
-    the last change that was detected, if the policy detects changes. ``compared_at`` and ``wake`` are as in a ledger.
+    the last change that was detected, if the policy detects changes. ``compared_at`` and ``wake`` are as in a ledger;
+    ``alone_since`` is the second at which the leader of the policy took over, if it plays alone.
     """
 
     rounds: int
@@ -63,6 +64,7 @@ class SegmentCounters(NamedTuple):
     changed_at: int | None = None
     compared_at: int = 0
     wake: int = 0
+    alone_since: int | None = None
 
 
 def blocks_of(blocks: Iterable[TimeBlock], surface: Surface) -> tuple[Block, ...]:
@@ -276,6 +278,6 @@ def warm_up() -> None:
     items = tuple(Item(name=str(k), index=k, state="active", added_at=0, changed_at=0) for k in range(3))
     surface = Surface(id=0, name="", version=0, settings=settings, items=items, created_at=0, changed_at=0)
     cells = np.arange(6).reshape(3, 2)
-    block = Block(0.0, 1.0, 9, 2.0 * cells, 1.0 * cells)
+    block = Block(0.0, 1.0, 9, (2 * cells).astype(np.float64), cells.astype(np.float64))
     counters = SegmentCounters(9, 0, LOSS_UNIT * cells, 2 * cells, cells, (block,))
     serving_policy(surface, policy_of(settings), counters, items, {}).draw(bytes(16))

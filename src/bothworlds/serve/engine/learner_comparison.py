@@ -1,36 +1,39 @@
-"""The comparison of two learners that a policy mixes: when it begins, and when one of them plays alone.
+"""The comparison of two learners that a policy mixes: when it begins, and when the leader plays alone.
 
-Both are numbers of the segment, written by compare-and-set and audited, so that all workers use the same ones.
+These are numbers of the segment, written by compare-and-set and audited, so that all workers use the same ones.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from ...core import Block
-from ...policies.all_weather import LONGER_SLEEP, RECENT
-from ..model import CHANGE, COMPARISON, WAKE, Surface
+from ...policies.takeover import ComparingPolicy, Situation, next_step, wake_round
+from ..model import CHANGE, COMPARED_AGAIN, COMPARISON, LEADER_TOOK_OVER, TAKEOVER, WAKE, Surface
 from ..stores.base import Store
 from ..time_blocks import second_of
 
-__all__ = ["COMPARER", "ComparingPolicy", "ComparisonState", "LearnerComparison"]
+__all__ = ["COMPARER", "ComparingPolicy", "ComparisonState", "LearnerComparison", "comparison_state"]
 
 COMPARER = "comparison"  # the actor in the audit log
 
 
-class ComparingPolicy(Protocol):
-    """A policy that mixes two learners."""
-
-    def leader_plays_alone(self, blocks: Sequence[Block]) -> bool: ...
-
-
 class ComparisonState(NamedTuple):
-    """The second since which learners are compared, and until how many rounds the leader plays alone (0: not)."""
+    """The second since which learners are compared; until how many rounds the leader plays alone (0: it does not).
+
+    ``alone_since`` is the second at which it took over; None if it does not play alone.
+    """
 
     compared_at: int
     wake: int
+    alone_since: int | None
+
+
+def comparison_state(numbers: Mapping[str, int]) -> ComparisonState:
+    """Return the state that the numbers of a segment describe."""
+    wake = numbers.get(WAKE, 0)
+    return ComparisonState(numbers.get(COMPARISON, 0), wake, numbers.get(TAKEOVER) if wake else None)
 
 
 class LearnerComparison:
@@ -38,34 +41,39 @@ class LearnerComparison:
 
     def __init__(self, store: Store, clock: Callable[[], int]) -> None:
         self._store, self._clock = store, clock
+        self.takeovers = 0  # by leaders, as found by this process
 
     def update(
         self, policy: ComparingPolicy, surface: Surface, segment: str, rounds: int, blocks: Sequence[Block]
     ) -> ComparisonState:
         """Begins a comparison, or lets the leader play alone, if it is time; returns what is stored afterwards."""
         numbers = self._store.numbers(surface.id, segment)
-        compared_at, wake = numbers.get(COMPARISON, 0), numbers.get(WAKE, 0)
-        compared = [block for block in blocks if block.start >= compared_at]
-        n_compared = sum(block.rounds for block in compared)
-        changed = numbers.get(CHANGE, 0) > compared_at and n_compared >= rounds / RECENT
-        if wake and rounds >= wake:
-            if self._begin(surface, segment, numbers.get(COMPARISON), f"{rounds} rounds; the leader had played alone"):
-                self._store.set_number(surface.id, segment, WAKE, 0, expected=wake)
-        elif not wake and changed:
+        compared_at, wake, _ = comparison_state(numbers)
+        step = next_step(policy, Situation(rounds, compared_at, wake, numbers.get(CHANGE, 0)), blocks)
+        if step == "go on":
+            return comparison_state(numbers)
+        if step == "leader takes over":
+            self._let_leader_take_over(surface, segment, rounds, numbers)
+        elif step == "visitors changed":
             self._begin(surface, segment, numbers.get(COMPARISON), "visitors have changed")
-        elif not wake and policy.leader_plays_alone(compared):
-            until = math.ceil(LONGER_SLEEP * rounds)
-            entry = self._entry(surface, segment, "leader plays alone", f"until there are {until} rounds")
-            self._store.set_number(surface.id, segment, WAKE, until, expected=numbers.get(WAKE), audit=[entry])
-        else:
-            return ComparisonState(compared_at, wake)
-        numbers = self._store.numbers(surface.id, segment)
-        return ComparisonState(numbers.get(COMPARISON, 0), numbers.get(WAKE, 0))
+        elif self._begin(surface, segment, numbers.get(COMPARISON), f"{rounds} rounds; the leader had played alone"):
+            self._store.set_number(surface.id, segment, WAKE, 0, expected=wake)
+        return comparison_state(self._store.numbers(surface.id, segment))
+
+    def _let_leader_take_over(self, surface: Surface, segment: str, rounds: int, numbers: Mapping[str, int]) -> None:
+        until, key = wake_round(rounds), (surface.id, segment)
+        entry = self._entry(surface, segment, LEADER_TOOK_OVER, f"until there are {until} rounds")
+        entry |= {"rounds": rounds, "until_rounds": until}
+        # The time first: without ``WAKE`` it means nothing, so a crash in between leaves no half of a takeover.
+        if self._store.set_number(
+            *key, TAKEOVER, second_of(self._clock()), expected=numbers.get(TAKEOVER)
+        ) and self._store.set_number(*key, WAKE, until, expected=numbers.get(WAKE), audit=[entry]):
+            self.takeovers += 1
 
     def _begin(self, surface: Surface, segment: str, expected: int | None, detail: str) -> bool:
         # From the next second on: earlier blocks hold pages of the last comparison.
         start = second_of(self._clock()) + 1
-        entry = self._entry(surface, segment, "learners are compared again", detail)
+        entry = self._entry(surface, segment, COMPARED_AGAIN, detail)
         return self._store.set_number(surface.id, segment, COMPARISON, start, expected=expected, audit=[entry])
 
     def _entry(self, surface: Surface, segment: str, action: str, detail: str) -> dict[str, object]:

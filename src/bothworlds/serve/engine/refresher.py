@@ -60,7 +60,7 @@ class Refresher(threading.Thread):
         self._expired_at = self._compacted_at = time.monotonic()
         self._blocks = BlockReader(store, clock)
         self.changes = ChangeDetection(store, clock)
-        self._comparison = LearnerComparison(store, clock)
+        self.comparison = LearnerComparison(store, clock)
         self._read_revision: dict[int, int] = {}  # surface id -> revision up to which its segments have been read
         self._saved: dict[tuple[int, str], tuple[int, str]] = {}  # time and id of the last stored policy
         self.surfaces: dict[str, ServedSurface] = {}
@@ -213,10 +213,8 @@ class Refresher(threading.Thread):
                 changed_at = self.changes.changed_at(served.surface, segment.name, segment.rounds, blocks)
                 counters = counters._replace(changed_at=changed_at)
             if hasattr(served.policy, "leader_plays_alone"):
-                compared_at, wake = self._comparison.update(
-                    served.policy, served.surface, segment.name, segment.rounds, blocks
-                )
-                counters = counters._replace(compared_at=compared_at, wake=wake)
+                state = self.comparison.update(served.policy, served.surface, segment.name, segment.rounds, blocks)
+                counters = counters._replace(**state._asdict())
         if segment.rounds or segment.loss or presolve:
             served.segments[segment.name] = ServedSegment(served, counters, self._clock(), presolve)
         else:  # admitted, but nothing learned yet

@@ -36,6 +36,7 @@ def _segment_state(segment: ServedSegment) -> SegmentState:
         marginals=policy.marginals,
         policy_id=policy.id,
         made_at=segment.made_at,
+        leader_alone=counters.wake > 0,
     )
 
 

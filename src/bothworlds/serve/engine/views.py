@@ -14,7 +14,7 @@ __all__ = ["event_view", "state_view"]
 
 def state_view(surface: Surface, name: str, segment: ServedSegment, counters: SegmentCounters, now: int) -> StateView:
     """Returns the counters of a segment and the probabilities that are served."""
-    policy, changed_at = segment.unconstrained.learner, segment.counters.changed_at
+    policy, known = segment.unconstrained.learner, segment.counters
     return {
         "surface": surface.name,
         "segment": name,
@@ -29,8 +29,14 @@ def state_view(surface: Surface, name: str, segment: ServedSegment, counters: Se
         "policy_age_seconds": max(0.0, (now - segment.made_at) / 1000.0),
         "entropy": policy.entropy,
         "revision": counters.revision,
-        "changed_at": None if changed_at is None else rfc3339(1000 * changed_at),
+        "changed_at": _time_of(known.changed_at),
+        "leader_alone_since": _time_of(known.alone_since),
+        "leader_alone_until_rounds": known.wake or None,
     }
+
+
+def _time_of(second: int | None) -> str | None:
+    return None if second is None else rfc3339(1000 * second)
 
 
 def event_view(event: Event, surface: Surface, policy: bytes | None) -> EventView:

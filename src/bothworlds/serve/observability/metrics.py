@@ -37,6 +37,8 @@ GAUGES = (
     ("solver_seconds", "How long the last policy took to solve.", "livemax"),
     ("open_events", "Lists shown and not settled yet.", "livemax"),
     ("changes_detected", "Changes of visitors that policies have detected since the start.", "livesum"),
+    ("leader_takeovers", "How often the leader of a policy has taken over since the start.", "livesum"),
+    ("leaders_alone", "Segments in which the leader of the policy plays alone.", "livemax"),
     ("policy_age_seconds", "Age of the newest policy in use.", "livemax"),
     ("sample_ratio_alarms", "Surfaces with pages or feedback of an arm missing.", "livemax"),
     ("guarded_surfaces", "Surfaces on which the guard serves the baseline order.", "livemax"),

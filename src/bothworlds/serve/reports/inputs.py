@@ -34,6 +34,7 @@ class SegmentState(NamedTuple):
     marginals: Floats
     policy_id: str
     made_at: int  # when the policy was solved
+    leader_alone: bool = False  # the leader of the policy plays alone
 
     @property
     def entropy(self) -> float:

@@ -14,11 +14,12 @@ from typing import Any, TypedDict
 import msgspec
 import numpy as np
 
-from ..model import CHANGE_DETECTED, Surface
+from ..model import CHANGE_DETECTED, COMPARED_AGAIN, LEADER_TOOK_OVER, Surface
 from ..schemas import (
     DetectedChange,
     Headline,
     ItemLine,
+    LeaderTakeover,
     Learning,
     Marginals,
     MarginalsThen,
@@ -49,11 +50,11 @@ from .uplift import (
     uplift_of,
 )
 
-__all__ = ["ReportCache", "headline", "item_lines", "shift", "surface_report"]
+__all__ = ["ReportCache", "headline", "item_lines", "policy_entries", "shift", "surface_report", "takeovers"]
 
 SNAPSHOTS = 12  # of the marginals over time
 LONG_RUN = 7 * DAY
-AUDIT_ENTRIES = 500  # in which detected changes are searched
+AUDIT_ENTRIES = 500  # in which detected changes and takeovers are searched
 
 
 class ReportCache:
@@ -81,6 +82,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     window = _window(store, state, cache, request.segment, request.until, has_holdout)
     ratio = sample_ratio_view(read_ratio(store, surface)[0]) if has_holdout else None
     uplift = _uplift(store, cache, surface, request.segment, request.until, request.now) if has_holdout else None
+    entries = policy_entries(store, request)
     return {
         "surface": surface.name,
         "segment": request.segment,
@@ -98,7 +100,8 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "marginals_history": _marginals_history(store, request, shown, segment),
         "learning": _learning(request, segment, rows, window),
         "shift": shift(store, request),
-        "changes": _changes(store, request),
+        "changes": _changes(entries, request),
+        "takeovers": takeovers(entries, request),
         "warnings": list(state.warnings),
         "segments": sorted(state.segment_names),
     }
@@ -183,20 +186,54 @@ def shift(store: Store, request: ReportRequest) -> Shift:
     return shift_between(arm_total(recent, "learner"), arm_total(week, "learner"), alpha)
 
 
-def _changes(store: Store, request: ReportRequest) -> list[DetectedChange]:
-    """Return the changes that policies have detected in the requested range, oldest first."""
-    entries = [
+def policy_entries(store: Store, request: ReportRequest) -> list[Mapping[str, Any]]:
+    """Return the latest audit entries of the policies of the requested segments, oldest first."""
+    actions = (CHANGE_DETECTED, LEADER_TOOK_OVER, COMPARED_AGAIN)
+    return [
         entry
-        for entry in store.audit(request.surface.id, AUDIT_ENTRIES)
-        if entry.get("action") == CHANGE_DETECTED
-        and request.segment in (None, entry["segment"])
-        and request.since <= entry["at"]
-        and entry["changed_at"] < request.until
+        for entry in reversed(store.audit(request.surface.id, AUDIT_ENTRIES))
+        if entry.get("action") in actions and request.segment in (None, entry["segment"])
     ]
+
+
+def _changes(entries: Sequence[Mapping[str, Any]], request: ReportRequest) -> list[DetectedChange]:
+    """Return the changes that policies have detected in the requested range, oldest first."""
     return [
         {"segment": entry["segment"], "changed_at": entry["changed_at"], "detected_at": entry["at"]}
-        for entry in reversed(entries)
+        for entry in entries
+        if entry["action"] == CHANGE_DETECTED and request.since <= entry["at"] and entry["changed_at"] < request.until
     ]
+
+
+def takeovers(entries: Sequence[Mapping[str, Any]], request: ReportRequest) -> list[LeaderTakeover]:
+    """Return when leaders took over, and played alone for some of the requested range, oldest first."""
+    found: list[LeaderTakeover] = []
+    latest: dict[str, LeaderTakeover] = {}  # by segment
+    for entry in entries:
+        segment = entry["segment"]
+        if entry["action"] == LEADER_TOOK_OVER:
+            latest[segment] = {
+                "segment": segment,
+                "took_over_at": entry["at"],
+                "rounds": entry["rounds"],
+                "until_rounds": entry["until_rounds"],
+                "ended_at": None,
+                "alone": False,
+            }
+            found.append(latest[segment])
+        elif entry["action"] == COMPARED_AGAIN and segment in latest and latest[segment]["ended_at"] is None:
+            latest[segment]["ended_at"] = entry["at"]
+    for segment, takeover in latest.items():
+        state = request.state.segments.get(segment)
+        takeover["alone"] = takeover["ended_at"] is None and state is not None and state.leader_alone
+    return [one for one in found if one["took_over_at"] < request.until and _last_alone(one) >= request.since]
+
+
+def _last_alone(takeover: LeaderTakeover) -> float:
+    """Return until when a leader is known to have played alone."""
+    if takeover["alone"]:
+        return math.inf
+    return takeover["took_over_at"] if takeover["ended_at"] is None else takeover["ended_at"]
 
 
 def item_lines(store: Store, request: ReportRequest, rates: ItemRateCache) -> list[ItemLine]:

@@ -1,0 +1,231 @@
+"""All-weather as the service runs it: from sums over blocks of time, delayed, refreshed at intervals, with a floor.
+
+Leader, sampler and comparison are those of ``policies.all_weather``: at every refresh, ``AllWeather.resumed`` computes
+the state from a ledger. Which blocks are merged, when a change is found and when the leader takes over are decided by
+the functions that the service calls as well.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..core import Block, Decision, Ledger, Shape, check_shape
+from ..geometry.sampling import Urn, draw, make_urn, prepare
+from ..geometry.uniform_mixture import mixed
+from ..kernels import Floats
+from ..policies import Policy
+from ..policies.all_weather import AllWeather
+from ..policies.base import Mixture, checked_feedback
+from ..policies.parts.change_detector import BUCKET, find_change
+from ..policies.parts.settings import number, whole
+from ..policies.parts.time_ranges import enclosing_range, largest_ranges
+from ..policies.takeover import Situation, next_step, wake_round
+from .delayed_policy import UNITS
+
+__all__ = ["DelayedAllWeather"]
+
+
+class Page(NamedTuple):
+    """A list that waits for its clicks, and what its event adds to the comparison per unit of loss minus 1/2."""
+
+    ranking: np.ndarray
+    propensity: Floats
+    clicks: Floats
+    share: float | None  # of the leader; None while it plays alone
+    tilt: Floats  # (n_positions,) g = (s - x) / p
+
+
+@dataclass
+class State:
+    """The sums over settled pages, the numbers that the service stores, and what is served."""
+
+    shape: Shape
+    marginals: Floats  # (n_items, n_positions) served, floor included
+    urn: Urn
+    loss: Floats  # (n_items, n_positions)
+    mixture: Mixture | None = None
+    decided: int = 0
+    settled: int = 0
+    settled_at_refresh: int = 0
+    settled_at_test: int = 0  # for a change
+    waiting: deque[Page] = field(default_factory=deque)
+    blocks: list[Block] = field(default_factory=list)
+    changed_at: int | None = None
+    compared_at: int = 0
+    wake: int = 0
+    takeovers: int = 0
+
+
+@dataclass(frozen=True)
+class DelayedAllWeather(Policy):
+    """All-weather with the sums, delays and roundings of the service.
+
+    Parameters
+    ----------
+    refresh
+        The number of settled rounds after which a new state is computed.
+    delay
+        The clicks of a round arrive this many rounds later.
+    floor
+        The share of uniform lists that is mixed in.
+    fixed_point
+        Whether the sums are rounded to multiples of 2^-20.
+    pages_per_second
+        The number of rounds in the shortest block of time.
+    """
+
+    refresh: int = 1
+    delay: int = 0
+    floor: float = 0.0
+    fixed_point: bool = False
+    pages_per_second: int = 10
+
+    name = "served all-weather"
+
+    def __post_init__(self) -> None:
+        whole(self, "refresh", 1)
+        whole(self, "delay", 0)
+        number(self, "floor", above=0.0, below=1.0, closed="[]")
+        whole(self, "pages_per_second", 1)
+
+    def init(self, n_items: int, n_positions: int) -> State:
+        """Return the initial state; raises ValueError for an impossible shape."""
+        shape = check_shape(n_items, n_positions)
+        state = State(shape, np.zeros(shape), make_urn(*shape), np.zeros(shape))
+        self._serve(state)
+        return state
+
+    def decide(self, state: State, rng: np.random.Generator) -> Decision:
+        """Return a ranking with its propensities. The state is not changed."""
+        ranking = np.empty(state.shape.n_positions, np.int64)
+        draw(state.marginals, rng, state.urn, ranking)
+        return Decision(ranking, state.marginals[ranking, np.arange(ranking.size)])
+
+    def learn(self, state: State, decision: Decision, clicks: ArrayLike) -> State:
+        """Store the list, settle the one whose clicks arrive now, and refresh what is served if it is time."""
+        ranking, propensity, clicked = checked_feedback(state.shape, decision, clicks, needs_propensity=True)
+        share, tilt = None, np.zeros(ranking.size)
+        if state.mixture is not None:
+            share, limit = state.mixture.share, state.mixture.limit
+            tilt = np.clip(state.mixture.tilt[ranking, np.arange(ranking.size)] / propensity, -limit, limit)
+        state.waiting.append(Page(ranking, propensity, clicked, share, tilt))
+        state.decided += 1
+        if len(state.waiting) > self.delay:
+            self._settle(state, state.waiting.popleft())
+        if state.settled - state.settled_at_refresh >= self.refresh:
+            state.settled_at_refresh = state.settled
+            self._refresh(state)
+        return state
+
+    def marginals(self, state: State) -> Floats:
+        """Return the probability of each item at each position in the next decision (n_items, n_positions)."""
+        return state.marginals
+
+    def _settle(self, state: State, page: Page) -> None:
+        """Add a page to the sums, and to the block of the second in which it was decided."""
+        second = state.settled // self.pages_per_second
+        if not state.blocks or state.blocks[-1].until <= second:
+            state.blocks.append(Block(second, second + 1, 0, np.zeros(state.shape), np.zeros(state.shape)))
+        block, slots = state.blocks[-1], np.arange(page.ranking.size)
+        block.shown[page.ranking, slots] += 1.0
+        block.clicked[page.ranking, slots] += page.clicks
+        state.loss[page.ranking, slots] += self._rounded((1.0 - page.clicks) / page.propensity)
+        spread = difference = variance = 0.0
+        if page.share is not None:
+            spread = float(self._rounded(np.array(4.0 / page.share - 4.0)))
+            difference = float((self._rounded(page.tilt / 2.0) * (1.0 - 2.0 * page.clicks)).sum())
+            variance = float(self._rounded(page.tilt**2 / 4.0).sum())
+        state.blocks[-1] = block._replace(
+            rounds=block.rounds + 1,
+            spread=block.spread + spread,
+            difference=block.difference + difference,
+            variance=block.variance + variance,
+        )
+        state.settled += 1
+
+    def _rounded(self, values: Floats) -> Floats:
+        return np.round(UNITS * values) / UNITS if self.fixed_point else values
+
+    def _refresh(self, state: State) -> None:
+        """Merge blocks, look for a change, compare the learners, and compute what is served."""
+        now = state.decided // self.pages_per_second
+        boundaries = sorted({0, state.compared_at, state.changed_at or 0})
+        state.blocks = merged_blocks(state.blocks, now, boundaries)
+        self._detect_change(state)
+        self._compare(state, now)
+        self._serve(state)
+
+    def _detect_change(self, state: State) -> None:
+        if state.settled - state.settled_at_test < BUCKET:
+            return
+        state.settled_at_test = state.settled
+        known = state.changed_at or 0
+        complete = state.settled // self.pages_per_second  # blocks until then have all their pages
+        found = find_change([b for b in state.blocks if b.until <= complete and b.start >= known], state.settled)
+        if found is not None:
+            state.changed_at = int(found)
+
+    def _compare(self, state: State, now: int) -> None:
+        situation = Situation(state.settled, state.compared_at, state.wake, state.changed_at or 0)
+        step = next_step(AllWeather(), situation, state.blocks)
+        if step == "leader takes over":
+            state.wake = wake_round(state.settled)
+            state.takeovers += 1
+        elif step != "go on":
+            state.compared_at, state.wake = now + 1, 0
+
+    def _serve(self, state: State) -> None:
+        """Compute the state of all-weather from the sums, and serve its marginals with the floor."""
+        policy = AllWeather()
+        shown, clicked = (sum((getattr(b, name) for b in state.blocks), np.zeros(state.shape)) for name in SUMS)
+        ledger = Ledger(
+            state.settled,
+            state.loss - state.loss.min(axis=0),
+            shown,
+            clicked,
+            tuple(state.blocks),
+            state.changed_at,
+            state.compared_at,
+            state.wake,
+        )
+        resumed = policy.resumed(ledger)
+        state.mixture = policy.mixture(resumed)
+        state.marginals = mixed(policy.marginals(resumed), self.floor)
+        prepare(state.marginals, state.urn)
+
+
+SUMS = ("shown", "clicked")
+
+
+def merged_blocks(blocks: Sequence[Block], now: int, boundaries: Sequence[int]) -> list[Block]:
+    """Return blocks with the same sums, merged as the service does at the second ``now``."""
+    ranges = [enclosing_range(int(block.start), int(block.until), now, boundaries) for block in blocks]
+    largest = largest_ranges(ranges)
+    starts = [start for start, _ in largest]
+    parts: list[list[Block]] = [[] for _ in largest]
+    for block in blocks:
+        parts[bisect_right(starts, int(block.start)) - 1].append(block)
+    return [merged_block(start, until, part) for (start, until), part in zip(largest, parts, strict=True)]
+
+
+def merged_block(start: int, until: int, blocks: Sequence[Block]) -> Block:
+    """Return the sum of blocks, as one block of this range."""
+    if len(blocks) == 1:
+        return blocks[0]._replace(start=start, until=until)
+    return Block(
+        start,
+        until,
+        sum(block.rounds for block in blocks),
+        np.sum([block.shown for block in blocks], axis=0),
+        np.sum([block.clicked for block in blocks], axis=0),
+        sum(block.spread for block in blocks),
+        sum(block.difference for block in blocks),
+        sum(block.variance for block in blocks),
+    )
