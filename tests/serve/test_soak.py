@@ -49,12 +49,12 @@ def held() -> int:
     return sum(trace.size for trace in ours.traces)
 
 
-async def growth(place: Path, parts: int) -> float:
+async def growth(place: Path, parts: int, policy: str) -> float:
     """Return the bytes that remain allocated per visit over ``parts`` parts, after caches have reached their bound."""
     store = open_store(str(place))
     service = Service(engine.Engine(store), store, Config(request_log=False))
     await service.start()
-    body = {"slots": 3, "items": ["a", "b", "c", "d", "e"], "holdout": 0.1}
+    body = {"slots": 3, "items": ["a", "b", "c", "d", "e"], "holdout": 0.1, "policy": policy}
     await post(service, "/v1/surfaces/home", body, "PUT")
     sizes = []
     for part in range(UNTRACED + SETTLING + parts):
@@ -69,9 +69,9 @@ async def growth(place: Path, parts: int) -> float:
     return (sizes[1] - sizes[0]) / (parts * VISITS)
 
 
-def grown(place: Path, parts: int) -> float:
+def grown(place: Path, parts: int, policy: str = "ftrl-pbm") -> float:
     try:
-        return asyncio.run(growth(place, parts))
+        return asyncio.run(growth(place, parts, policy))
     finally:
         tracemalloc.stop()
 
@@ -80,6 +80,13 @@ def grown(place: Path, parts: int) -> float:
 def test_memory_does_not_grow_with_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "RECENT_RANKINGS", 100)
     assert grown(tmp_path / "soak.db", parts=7) < ALLOWANCE
+
+
+@pytest.mark.slow
+def test_the_blocks_of_a_policy_that_needs_them_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of blocks grows with the logarithm of time: fast in the first minute, and hardly later."""
+    monkeypatch.setattr(engine, "RECENT_RANKINGS", 100)
+    assert grown(tmp_path / "soak.db", parts=7, policy="all-weather") * 7 * VISITS < 1 << 20
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from ...kernels import Floats, Ints
 from ...policies import Policy
 from ...policies.base import Mixture
 from ...policies.marginals import entropy_of, frequencies, known_marginals
+from ...policies.parts.change_detector import find_change
 from ..model import ALL_ELIGIBLE, LOSS_UNIT, MAX_ITEMS_EVER, Eligibility, Item, Segment, Surface, SurfaceSettings
 from ..schemas import PlacedItem
 from ..time_blocks import TimeBlock
@@ -281,3 +282,4 @@ def warm_up() -> None:
     block = Block(0.0, 1.0, 9, (2 * cells).astype(np.float64), cells.astype(np.float64))
     counters = SegmentCounters(9, 0, LOSS_UNIT * cells, 2 * cells, cells, (block,))
     serving_policy(surface, policy_of(settings), counters, items, {}).draw(bytes(16))
+    find_change((block, block._replace(start=1.0, until=2.0)), 18)
