@@ -92,7 +92,7 @@ class _Page(NamedTuple):
     rows: Ints  # the items that could be shown at slots without a pin
     absent: tuple[int, ...]
     pinned: tuple[int, ...]  # slots
-    mixture: tuple[float, ...] = ()  # of a policy that mixes two learners: see ``Policy.mixture_record``
+    mixture: tuple[float, ...] = ()  # of a policy that mixes two learners: see ``Mixture.record``
 
 
 class Ranker:
@@ -248,7 +248,8 @@ class Ranker:
 
     @staticmethod
     def _mixture_record(policy: Any, state: Any, decision: Decision) -> tuple[float, ...]:
-        return policy.mixture_record(state, decision) if isinstance(policy, Policy) else ()
+        mixture = policy.mixture(state) if isinstance(policy, Policy) else None
+        return () if mixture is None else mixture.record(decision)
 
     def _absent(self, rows: Ints) -> tuple[int, ...]:
         if len(rows) == len(self._names):

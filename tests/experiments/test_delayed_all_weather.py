@@ -24,7 +24,7 @@ class Reversed(DelayedAllWeather):
     """A broken twin: in the comparison, clicks count for the wrong learner."""
 
     def _settle(self, state, page):
-        super()._settle(state, page._replace(tilt=-page.tilt))
+        super()._settle(state, page._replace(mixture=(*page.mixture[:1], *(-g for g in page.mixture[1:]))))
 
 
 async def distance_from_service(policy, pages):

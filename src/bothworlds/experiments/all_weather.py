@@ -13,10 +13,11 @@ from .panels import (
     panel_games,
     panel_title,
     panel_world,
+    verdict_on_lead,
 )
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
-from .verdict import Verdict, judge_samples
+from .verdict import Verdict
 
 __all__ = ["AllWeatherPanels"]
 
@@ -60,37 +61,25 @@ class AllWeatherPanels(Question):
         """Judge whether all-weather is as good as the best with steady users, and best where users change."""
         results = results.of_length(size.rounds)
         return [
-            _verdict(
+            verdict_on_lead(
                 f"All-weather is within {NEAR} of the best in every steady panel.",
                 f"it earns at most {NEAR} clicks per round less than each of the other ten, in every panel",
+                NAME,
+                OTHERS,
                 STEADY_PANELS,
-                -NEAR,
                 results,
                 size,
+                above=-NEAR,
+                figure=NAME,
             ),
-            _verdict(
+            verdict_on_lead(
                 "All-weather is best in every changing panel.",
                 "it is ahead of each of the other ten in every panel",
+                NAME,
+                OTHERS,
                 CHANGING_PANELS,
-                0.0,
                 results,
                 size,
+                figure=NAME,
             ),
         ]
-
-
-def _verdict(statement: str, rule: str, keys: str, above: float, results: Results, size: Size) -> Verdict:
-    samples, leads = [], []
-    for key in keys.split():
-        world = panel_world(key, size)
-        samples += [results.ahead(NAME, other, world) for other in OTHERS]
-        best = results.best_other(NAME, OTHERS, world)
-        leads.append(f"{key[0]}({key[1]}): {results.lead(NAME, best, world)} over {best}")
-    return Verdict(
-        statement,
-        "ours",
-        judge_samples(samples, above),
-        f"lead over the best other policy: {'; '.join(leads)}",
-        rule,
-        NAME,
-    )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..arena import draw_results
 from ..arena.figures import PALETTE
 from ..policies import Policy, policy
-from .panels import ALL_PANELS, CHANGING_PANELS, STEADY_PANELS, STRONG, panel_title, panel_world
+from .panels import ALL_PANELS, CHANGING_PANELS, STEADY_PANELS, STRONG, panel_title, panel_world, verdict_on_lead
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
 from .verdict import Verdict, estimate, judge_samples
@@ -61,43 +59,30 @@ class Baselines(Question):
         results = results.of_length(size.rounds)
         ftrl, toprank, *others = baseline_policies(size)
         return [
-            _best_in(
-                CHANGING_PANELS,
+            verdict_on_lead(
+                "FTRL-PBM is best where users change, whoever else plays.",
+                "it is ahead of each of the other six in every panel",
                 ftrl,
                 [toprank, *others],
-                "FTRL-PBM is best where users change, whoever else plays.",
+                CHANGING_PANELS,
                 results,
                 size,
+                source="ours, from Section 5",
+                figure="baselines",
             ),
-            _best_in(
-                STEADY_PANELS,
+            verdict_on_lead(
+                "TopRank is best where users are steady, whoever else plays.",
+                "it is ahead of each of the other six in every panel",
                 toprank,
                 [ftrl, *others],
-                "TopRank is best where users are steady, whoever else plays.",
+                STEADY_PANELS,
                 results,
                 size,
+                source="ours, from Section 5",
+                figure="baselines",
             ),
             _less_variance_earns_more(results, size),
         ]
-
-
-def _best_in(
-    keys: str, policy: Policy, others: Sequence[Policy], statement: str, results: Results, size: Size
-) -> Verdict:
-    leads, samples = [], []
-    for key in keys.split():
-        world = panel_world(key, size)
-        samples += [results.ahead(policy, other, world) for other in others]
-        best = results.best_other(policy, others, world)
-        leads.append(f"{key[0]}({key[1]}): {results.lead(policy, best, world)} over {best.label}")
-    return Verdict(
-        statement,
-        "ours, from Section 5",
-        judge_samples(samples),
-        f"lead over the best other policy: {'; '.join(leads)}",
-        "it is ahead of each of the other six in every panel",
-        "baselines",
-    )
 
 
 def _less_variance_earns_more(results: Results, size: Size) -> Verdict:

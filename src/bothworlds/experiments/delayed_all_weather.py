@@ -7,11 +7,10 @@ the functions that the service calls as well.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,10 +21,11 @@ from ..geometry.uniform_mixture import mixed
 from ..kernels import Floats
 from ..policies import Policy
 from ..policies.all_weather import AllWeather
-from ..policies.base import Mixture, checked_feedback
+from ..policies.base import checked_feedback
+from ..policies.mixture import Mixture, comparison_sums
 from ..policies.parts.change_detector import BUCKET, find_change
 from ..policies.parts.settings import number, whole
-from ..policies.parts.time_ranges import enclosing_range, largest_ranges
+from ..policies.parts.time_ranges import grouped
 from ..policies.takeover import Situation, next_step, wake_round
 from .delayed_policy import UNITS
 
@@ -33,13 +33,12 @@ __all__ = ["DelayedAllWeather"]
 
 
 class Page(NamedTuple):
-    """A list that waits for its clicks, and what its event adds to the comparison per unit of loss minus 1/2."""
+    """A list that waits for its clicks."""
 
     ranking: np.ndarray
     propensity: Floats
     clicks: Floats
-    share: float | None  # of the leader; None while it plays alone
-    tilt: Floats  # (n_positions,) g = (s - x) / p
+    mixture: tuple[float, ...]  # the record of the decision; empty while the leader plays alone
 
 
 @dataclass
@@ -111,11 +110,8 @@ class DelayedAllWeather(Policy):
     def learn(self, state: State, decision: Decision, clicks: ArrayLike) -> State:
         """Store the list, settle the one whose clicks arrive now, and refresh what is served if it is time."""
         ranking, propensity, clicked = checked_feedback(state.shape, decision, clicks, needs_propensity=True)
-        share, tilt = None, np.zeros(ranking.size)
-        if state.mixture is not None:
-            share, limit = state.mixture.share, state.mixture.limit
-            tilt = np.clip(state.mixture.tilt[ranking, np.arange(ranking.size)] / propensity, -limit, limit)
-        state.waiting.append(Page(ranking, propensity, clicked, share, tilt))
+        record = () if state.mixture is None else state.mixture.record(Decision(ranking, propensity))
+        state.waiting.append(Page(ranking, propensity, clicked, record))
         state.decided += 1
         if len(state.waiting) > self.delay:
             self._settle(state, state.waiting.popleft())
@@ -138,10 +134,10 @@ class DelayedAllWeather(Policy):
         block.clicked[page.ranking, slots] += page.clicks
         state.loss[page.ranking, slots] += self._rounded((1.0 - page.clicks) / page.propensity)
         spread = difference = variance = 0.0
-        if page.share is not None:
-            spread = float(self._rounded(np.array(4.0 / page.share - 4.0)))
-            difference = float((self._rounded(page.tilt / 2.0) * (1.0 - 2.0 * page.clicks)).sum())
-            variance = float(self._rounded(page.tilt**2 / 4.0).sum())
+        if page.mixture:
+            share, *weights = page.mixture
+            placements = zip(weights, page.clicks.tolist(), strict=True)
+            spread, difference, variance = comparison_sums(share, placements, lambda v: float(self._rounded(v)))
         state.blocks[-1] = block._replace(
             rounds=block.rounds + 1,
             spread=block.spread + spread,
@@ -150,7 +146,7 @@ class DelayedAllWeather(Policy):
         )
         state.settled += 1
 
-    def _rounded(self, values: Floats) -> Floats:
+    def _rounded(self, values: Any) -> Any:
         return np.round(UNITS * values) / UNITS if self.fixed_point else values
 
     def _refresh(self, state: State) -> None:
@@ -206,13 +202,7 @@ SUMS = ("shown", "clicked")
 
 def merged_blocks(blocks: Sequence[Block], now: int, boundaries: Sequence[int]) -> list[Block]:
     """Return blocks with the same sums, merged as the service does at the second ``now``."""
-    ranges = [enclosing_range(int(block.start), int(block.until), now, boundaries) for block in blocks]
-    largest = largest_ranges(ranges)
-    starts = [start for start, _ in largest]
-    parts: list[list[Block]] = [[] for _ in largest]
-    for block in blocks:
-        parts[bisect_right(starts, int(block.start)) - 1].append(block)
-    return [merged_block(start, until, part) for (start, until), part in zip(largest, parts, strict=True)]
+    return [merged_block(*one, part) for one, part in grouped(blocks, now, boundaries)]
 
 
 def merged_block(start: int, until: int, blocks: Sequence[Block]) -> Block:

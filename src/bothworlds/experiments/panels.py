@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..arena.figures import PALETTE
-from ..policies import policy
+from ..policies import Policy, policy
 from ..worlds import Stochastic, World, stochastic
 from ..worlds import world as named_world
 from ..worlds.paper import exchange_items, reverse_both
 from .question import Game, Size
+from .result_lookup import Results
+from .verdict import Verdict, judge_samples
 
 __all__ = [
     "ALL_PANELS",
@@ -24,6 +27,7 @@ __all__ = [
     "panel_letter",
     "panel_title",
     "panel_world",
+    "verdict_on_lead",
     "world_for",
 ]
 
@@ -114,3 +118,34 @@ def panel_letter(key: str) -> str:
 def panel_games(keys: str, names: tuple[str, ...], size: Size, seeds: int) -> list[Game]:
     """Return the games of some policies, by name, in some panels (``"1a 1b"``)."""
     return [Game(policy(name), panel_world(key, size), size.rounds, seeds) for key in keys.split() for name in names]
+
+
+def verdict_on_lead(
+    statement: str,
+    rule: str,
+    player: str | Policy,
+    others: Sequence[str | Policy],
+    keys: str,
+    results: Results,
+    size: Size,
+    *,
+    figure: str,
+    above: float = 0.0,
+    source: str = "ours",
+) -> Verdict:
+    """Judge whether a policy earns more than each of the others, by more than ``above``, in all of some panels."""
+    samples, leads = [], []
+    for key in keys.split():
+        world = panel_world(key, size)
+        samples += [results.ahead(player, other, world) for other in others]
+        best = max(others, key=lambda other: results.earned(other, world).mean())
+        name = best if isinstance(best, str) else best.label
+        leads.append(f"{key[0]}({key[1]}): {results.lead(player, best, world)} over {name}")
+    return Verdict(
+        statement,
+        source,
+        judge_samples(samples, above),
+        f"lead over the best other policy: {'; '.join(leads)}",
+        rule,
+        figure,
+    )

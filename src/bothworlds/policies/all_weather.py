@@ -10,15 +10,16 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Block, Decision, Ledger, Shape, decides, learns
+from ..core import Block, Ledger, Shape, decides, learns
 from ..geometry.leader_state import Leading, lead, lead_afresh, make_leading, ready, reset
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import draw
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.kl import kl
-from .base import CompiledPolicy, Mixture
+from .base import CompiledPolicy
 from .ftrl_va import add_losses, predicted_loss
 from .gibbs_ts import RESUMED_SWEEPS, start_at_fit, stream_of_counts, sweep
+from .mixture import Mixture
 from .parts.change_detector import ChangeDetector, detect_change, make_change_detector
 from .parts.counts import Counts, make_counts, record, remembered
 from .parts.placement import PlacementWork, make_placement_work, place_best, place_in_order
@@ -258,16 +259,6 @@ class AllWeather(CompiledPolicy):
             return None
         tilt = played_share_once(state) * (state.sampler.marginals - state.leading.marginals)
         return Mixture(w, tilt, 1.0 / state.plan.share)
-
-    def mixture_record(self, state: State, decision: Decision) -> tuple[float, ...]:
-        """Return w, and g for every position of a decision; empty while A plays alone."""
-        w = float(state.weight[0])
-        if w == 1.0:
-            return ()
-        cells, limit = (decision.ranking, np.arange(decision.ranking.size)), 1.0 / state.plan.share
-        tilt = state.sampler.marginals[cells] - state.leading.marginals[cells]
-        g = played_share_once(state) * np.clip(tilt / decision.propensity, -limit, limit)
-        return w, *g.tolist()
 
     def leader_plays_alone(self, blocks: Sequence[Block]) -> bool:
         """Return whether A is so far ahead in these blocks, those of a comparison, that S has to sleep."""

@@ -6,28 +6,18 @@ import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import Decision, Ledger, Shape, check_shape, decide, is_compiled, learn
 from ..worlds import examination_of
+from .mixture import Mixture
 
-__all__ = ["CompiledPolicy", "Mixture", "Policy", "checked_feedback", "configured_for", "told"]
+__all__ = ["CompiledPolicy", "Policy", "checked_feedback", "configured_for", "told"]
 
 P = TypeVar("P")
-
-
-class Mixture(NamedTuple):
-    """The share of the first learner, and the marginals of the second minus those of the first (n_items, n_positions).
-
-    ``limit`` is the largest weight of a placement in the comparison.
-    """
-
-    share: float
-    tilt: NDArray[np.float64]
-    limit: float
 
 
 class Policy(ABC):
@@ -92,13 +82,6 @@ class Policy(ABC):
     def mixture(self, state: Any) -> Mixture | None:
         """Return the two learners that the policy mixes and compares in the service; None if it does not."""
         return None
-
-    def mixture_record(self, state: Any, decision: Decision) -> tuple[float, ...]:
-        """Return what a decision of two mixed learners has to record: the share of the first, and g for every position.
-
-        g = (s - x) / p, where x and s are the marginals of the two learners. Empty if the policy does not mix learners.
-        """
-        return ()
 
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Policy:
         """Return the policy for a subset: item ``items[i]`` becomes item i, position ``positions[j]`` position j.

@@ -51,12 +51,12 @@ class FtrlVa(Restarting):
         R_t &= R_{t-1} + \max\left( 0.1, \; \frac4m \sum_j (1 - \text{click}_j - b_{t,i_j j})^2 \right)
 
     N and C count impressions and clicks. The cap on b' keeps one estimate from moving the leader by more than a
-    constant factor. Late feedback is weighted with the propensity of
-    its decision, and compared with the prediction of the round in which it arrives.
+    constant factor. Late feedback is weighted with the propensity of its decision, and compared with the prediction of
+    the round in which it arrives.
 
     Requires: nothing, neither horizon nor examination nor the order of positions.
-    Guarantee: :math:`O(m \sqrt{n R_T})` against any fixed list, with :math:`0.1 \, T \le R_T - 1 \le 4 T`; the
-    argument is a sketch.
+    Guarantee: :math:`O(m \sqrt{nT})` against any fixed list, with a larger constant than ``ftrl-pbm``; the proof and the
+    constant are in ``bothworlds.theory``.
     Known failure: without restarts it does not forget: it follows the best fixed list, not the best list of a season.
 
     Parameters

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..core import Block, Decision, Ledger
 from ..kernels import Floats, Ints, kernel
+from .mixture import comparison_sums
 
 __all__ = ["ItemLedger"]
 
@@ -37,7 +38,7 @@ class ItemLedger:
     ) -> None:
         """Add a page. Slots that are ``pinned`` are not learned from; ``absent`` are the items it could not show.
 
-        ``mixture`` is the record of the decision by ``Policy.mixture_record``, with a g for every slot.
+        ``mixture`` is the record of a decision of two mixed learners (``Mixture.record``), with a g for every slot.
 
         >>> ledger = ItemLedger(3, 1)
         >>> ledger.settle(Decision(np.array([0]), np.array([0.5])), np.zeros(1), pinned=(), absent=(2,))
@@ -50,12 +51,10 @@ class ItemLedger:
         _add_page(self.loss, self.shown, self.clicked, *decision, clicks, skipped, missing)
         self.rounds += 1
         if mixture:
-            share, *weights = mixture
-            g = np.array(weights)
-            g[list(pinned)] = 0.0
-            self.spread += 4.0 / share - 4.0
-            self.difference += float((g * (0.5 - clicks)).sum())
-            self.variance += float((g * g).sum()) / 4.0
+            placements = [(mixture[1 + j], click) for j, click in enumerate(clicks.tolist()) if j not in pinned]
+            spread, difference, variance = comparison_sums(mixture[0], placements, float)
+            self.spread, self.difference = self.spread + spread, self.difference + difference
+            self.variance += variance
 
     def add_item(self, others: Sequence[int]) -> None:
         """Add a row for a new item, which starts at the median loss of the others."""

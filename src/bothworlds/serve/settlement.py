@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ..policies.mixture import comparison_sums
 from .model import LOSS_UNIT, Cell, Eligibility, Event, Increments, Status, VerifiedFeedback, loss_weight
 
 __all__ = [
@@ -130,11 +131,7 @@ def observed_losses(event: Event) -> Iterator[tuple[int, int]]:
 
 
 def mixture_sums(event: Event) -> tuple[int, int, int]:
-    """Returns what an event of two mixed learners adds to their comparison, in units of ``LOSS_UNIT``.
-
-    Of a share w of the leader, and slots with g = (s - x) / p: the spread 4/w - 4; the difference, the sum of
-    g (1/2 - click), whose mean is the loss of s minus that of x; and the variance, the sum of g^2 / 4. All are 0 for
-    other events.
+    """Returns what an event of two mixed learners adds to their comparison, in units of ``LOSS_UNIT``; else zeros.
 
     >>> event = Event(id=b"", surface_id=1, segment="", arm="learner", policy_id="", created_at=0, expires_at=1,
     ...     late_until=2, items=(4, 7), p=(0.5, 0.25), learn=0b11, clicks=0b10, mixture=(0.5, 1.0, -2.0))
@@ -143,14 +140,9 @@ def mixture_sums(event: Event) -> tuple[int, int, int]:
     """
     if not event.mixture or not event.learn:
         return 0, 0, 0
-    share, *tilts = event.mixture
-    difference = variance = 0
-    for slot, g in enumerate(tilts):
-        if event.learn >> slot & 1:
-            half = round(LOSS_UNIT * g / 2)
-            difference += -half if event.clicks >> slot & 1 else half
-            variance += round(LOSS_UNIT * g * g / 4)
-    return round(LOSS_UNIT * (4.0 / share - 4.0)), difference, variance
+    share, *weights = event.mixture
+    placements = [(g, event.clicks >> slot & 1) for slot, g in enumerate(weights) if event.learn >> slot & 1]
+    return comparison_sums(share, placements, lambda value: round(LOSS_UNIT * value))
 
 
 def spread_loss(eligibility: Eligibility, slot: int, loss: int) -> Iterator[tuple[int, int, int]]:

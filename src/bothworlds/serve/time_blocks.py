@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import math
 import zlib
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ..kernels import Ints
-from ..policies.parts.time_ranges import AGE, enclosing_range, largest_ranges
+from ..policies.parts.time_ranges import AGE, enclosing_range, grouped, largest_ranges
 
 __all__ = [
     "AGE",
@@ -63,14 +62,7 @@ def second_of(at: int) -> int:
 
 def folded(blocks: Iterable[TimeBlock], now: int, boundaries: Sequence[int]) -> list[TimeBlock]:
     """Returns disjoint blocks with the same sums, oldest first, as coarse as their age allows at the second ``now``."""
-    given = list(blocks)
-    ranges = [enclosing_range(block.start, block.until, now, boundaries) for block in given]
-    largest = largest_ranges(ranges)
-    starts = [start for start, _ in largest]
-    parts: list[list[TimeBlock]] = [[] for _ in largest]
-    for block in given:
-        parts[bisect_right(starts, block.start) - 1].append(block)
-    return [merged(*one, part) for one, part in zip(largest, parts, strict=True)]
+    return [merged(*one, part) for one, part in grouped(blocks, now, boundaries)]
 
 
 def merged(start: int, until: int, blocks: Sequence[TimeBlock]) -> TimeBlock:

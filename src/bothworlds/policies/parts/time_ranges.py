@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
-__all__ = ["AGE", "Range", "enclosing_range", "largest_ranges"]
+__all__ = ["AGE", "Range", "enclosing_range", "grouped", "largest_ranges"]
 
 AGE = 4  # a range lies at least this many times its length back
 
 Range = tuple[int, int]
+
+
+class _Ranged(Protocol):
+    @property
+    def start(self) -> float: ...
+
+    @property
+    def until(self) -> float: ...
+
+
+B = TypeVar("B", bound=_Ranged)
 
 
 def enclosing_range(start: int, until: int, now: int, boundaries: Sequence[int]) -> Range:
@@ -52,3 +64,14 @@ def largest_ranges(ranges: Iterable[Range]) -> list[Range]:
         if not found or start >= found[-1][1]:
             found.append((start, until))
     return found
+
+
+def grouped(blocks: Iterable[B], now: int, boundaries: Sequence[int]) -> list[tuple[Range, list[B]]]:
+    """Return disjoint ranges, oldest first, as long as their age allows at the second ``now``, with their blocks."""
+    given = list(blocks)
+    largest = largest_ranges(enclosing_range(int(b.start), int(b.until), now, boundaries) for b in given)
+    groups: list[tuple[Range, list[B]]] = [(one, []) for one in largest]
+    starts = [start for start, _ in largest]
+    for block in given:
+        groups[bisect_right(starts, block.start) - 1][1].append(block)
+    return groups

@@ -20,8 +20,8 @@ from ...core import Block, Ledger
 from ...geometry.uniform_mixture import mixed
 from ...kernels import Floats, Ints
 from ...policies import Policy
-from ...policies.base import Mixture
 from ...policies.marginals import entropy_of, frequencies, known_marginals
+from ...policies.mixture import Mixture
 from ...policies.parts.change_detector import find_change
 from ..model import ALL_ELIGIBLE, LOSS_UNIT, MAX_ITEMS_EVER, Eligibility, Item, Segment, Surface, SurfaceSettings
 from ..schemas import PlacedItem
@@ -114,7 +114,7 @@ class ServingPolicy:
         "_cells",
         "_pinned",
         "_share",
-        "_tilt",
+        "_weights",
         "eligibility",
         "eligible",
         "free",
@@ -146,9 +146,9 @@ class ServingPolicy:
         # Placements are created on first use and then shared by all lists.
         self._cells: list[dict[int, tuple[int, float, PlacedItem, float]]] = [{} for _ in free]
         self._share = None if mixture is None else mixture.share
-        self._tilt = np.zeros(marginals.shape)
+        self._weights = np.zeros(marginals.shape)
         if mixture is not None:
-            self._tilt = np.clip(mixture.tilt / marginals, -mixture.limit, mixture.limit)
+            self._weights = mixture.weights(marginals)
         self.id = self._digest(pins)
 
     def _digest(self, pins: Mapping[int, Item]) -> str:
@@ -157,7 +157,7 @@ class ServingPolicy:
         digest.update(msgspec.msgpack.encode(content))
         digest.update(self.marginals.tobytes())
         if self._share is not None:
-            digest.update(np.float64(self._share).tobytes() + self._tilt.tobytes())
+            digest.update(np.float64(self._share).tobytes() + self._weights.tobytes())
         return digest.hexdigest()
 
     def draw(self, seed: bytes) -> DrawnList:
@@ -166,12 +166,12 @@ class ServingPolicy:
         cells = [known.get(row) or self._cell(k, row) for k, (known, row) in enumerate(zip(self._cells, rows))]
         for slot, index, placed in self._pinned:
             cells.insert(slot, (index, CERTAIN, placed, 0.0))
-        items, p, slots, tilts = zip(*cells)
-        return DrawnList(items, p, list(slots), () if self._share is None else (self._share, *tilts))
+        items, p, slots, weights = zip(*cells)
+        return DrawnList(items, p, list(slots), () if self._share is None else (self._share, *weights))
 
     def _cell(self, k: int, row: int) -> tuple[int, float, PlacedItem, float]:
-        item, p, tilt = self.eligible[row], float(self.marginals[row, k]), float(self._tilt[row, k])
-        cell = self._cells[k][row] = (item.index, p, PlacedItem(self.free[k], item.name, p, False, True), tilt)
+        item, p, weight = self.eligible[row], float(self.marginals[row, k]), float(self._weights[row, k])
+        cell = self._cells[k][row] = (item.index, p, PlacedItem(self.free[k], item.name, p, False, True), weight)
         return cell
 
     @property
