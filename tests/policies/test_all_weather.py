@@ -36,10 +36,10 @@ def interpreted(monkeypatch):
             if hasattr(value, "py_func"):
                 monkeypatch.setattr(module, name, value.py_func)
     monkeypatch.setattr(sampling, "TINY", 0)
-    monkeypatch.setattr(all_weather, "weight_by_comparison", lambda state: Fraction(1, 2))  # of D = 0
 
 
 X = [[Fraction(1, 2), Fraction(1, 5)], [Fraction(3, 10), Fraction(3, 5)], [Fraction(1, 5), Fraction(1, 5)]]
+ALPHA = Fraction(4, 5)
 LISTS = [(0, 1), (0, 1), (2, 1), (2, 0)]
 
 
@@ -56,7 +56,9 @@ def exact_state(w):
     for ranking in LISTS:
         s[list(ranking), [0, 1]] += Fraction(1, len(LISTS))
     sampler = state.sampler._replace(lists=np.array(LISTS), marginals=exact_array(s))
-    comparison = state.comparison._replace(difference=exact_array([0]), variance=exact_array([0]))
+    comparison = state.comparison._replace(
+        difference=exact_array([0]), variance=exact_array([0]), played=exact_array([ALPHA])
+    )
     state = state._replace(
         plan=state.plan._replace(share=Fraction(1, 50)),
         counts=counts,
@@ -111,8 +113,7 @@ def test_both_estimates_are_unbiased_in_rational_arithmetic(interpreted, w):
     assert (p.sum(axis=1) <= 1).all()
     assert (loss == 1 - CLICKS).all()
     if w < 1:
-        alpha = (1 - w) / Fraction(1, 2)
-        assert difference == alpha * ((s - x) * (1 - CLICKS)).sum()
+        assert difference == ALPHA * ((s - x) * (1 - CLICKS)).sum()
 
 
 def test_dividing_by_the_marginals_of_the_leader_is_biased(interpreted):
@@ -122,7 +123,7 @@ def test_dividing_by_the_marginals_of_the_leader_is_biased(interpreted):
     loss, difference, _, state = expectations(Fraction(1, 4), of_the_leader)
     x, s = plain(state.leading.marginals), plain(state.sampler.marginals)
     assert (loss != 1 - CLICKS).any()
-    assert difference != Fraction(3, 2) * ((s - x) * (1 - CLICKS)).sum()
+    assert difference != ALPHA * ((s - x) * (1 - CLICKS)).sum()
 
 
 # Round by round

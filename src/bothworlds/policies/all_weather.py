@@ -71,6 +71,7 @@ class Comparison(NamedTuple):
 
     difference: Floats  # (1,) D: above 0 if A is ahead
     variance: Floats  # (1,) V
+    played: Floats  # (1,) alpha: the share of S divided by the share that the comparison gives it
     began: Ints  # (1,) round in which it began
     wake: Ints  # (1,) S sleeps before this round
 
@@ -205,7 +206,13 @@ class AllWeather(CompiledPolicy):
             loss=np.zeros(shape),
             spread=np.ones(1),
             leading=make_leading(*shape, self.tolerance),
-            comparison=Comparison(np.zeros(1), np.full(1, plan.grace), np.zeros(1, np.int64), np.ones(1, np.int64)),
+            comparison=Comparison(
+                difference=np.zeros(1),
+                variance=np.full(1, plan.grace),
+                played=np.zeros(1),
+                began=np.zeros(1, np.int64),
+                wake=np.ones(1, np.int64),
+            ),
             doubt=np.zeros(1, np.int64),
             weight=np.ones(1),
             marginals=np.full(shape, 1.0 / shape.n_items),
@@ -257,7 +264,7 @@ class AllWeather(CompiledPolicy):
         w = float(state.weight[0])
         if w == 1.0:
             return None
-        tilt = played_share_once(state) * (state.sampler.marginals - state.leading.marginals)
+        tilt = state.comparison.played[0] * (state.sampler.marginals - state.leading.marginals)
         return Mixture(w, tilt, 1.0 / state.plan.share)
 
     def leader_plays_alone(self, blocks: Sequence[Block]) -> bool:
@@ -330,15 +337,9 @@ def compare(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> 
         error = g * (1.0 - clicks[j] - predicted_loss(state.counts, i, j))
         difference += error
         variance += error * error
-    played = played_share(state)
+    played = state.comparison.played[0]
     state.comparison.difference[0] += played * difference
     state.comparison.variance[0] += played * played * variance
-
-
-@inner_kernel
-def played_share(state: State) -> float:
-    """Return alpha: the share of S divided by the share that the comparison gives it."""
-    return (1.0 - state.weight[0]) / (1.0 - weight_by_comparison(state))
 
 
 @inner_kernel
@@ -382,7 +383,7 @@ def choose_weight(state: State) -> None:
         weight[0] = 1.0
         comparison.wake[0] = math.ceil(LONGER_SLEEP * t)
         return
-    weight[0] = share_of_leader(state, t)
+    set_weight(state, t)
     state.sampler.due[0] -= 1
     if state.sampler.due[0] <= 0:
         renew_list(state)
@@ -425,15 +426,21 @@ def resume(state: State, sweeps: int) -> None:
     for _ in range(sampler.lists.shape[0]):
         renew_list(state)
     ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
-    state.weight[0] = 1.0 if ratio >= state.plan.width else share_of_leader(state, t)
+    if ratio >= state.plan.width:
+        state.weight[0] = 1.0
+    else:
+        set_weight(state, t)
 
 
 @inner_kernel
-def share_of_leader(state: State, t: int) -> float:
-    """Return w in round t, while S plays."""
+def set_weight(state: State, t: int) -> None:
+    """Set w and alpha of the round after t, in which S plays."""
     q = state.plan.share
     least = 0.5 if state.doubt[0] == 1 else q
-    return min(1.0 - q, max(least, EARLY * q / math.sqrt(t), weight_by_comparison(state)))
+    by_comparison = weight_by_comparison(state)
+    w = min(1.0 - q, max(least, EARLY * q / math.sqrt(t), by_comparison))
+    state.weight[0] = w
+    state.comparison.played[0] = (1.0 - w) / (1.0 - by_comparison)
 
 
 @inner_kernel
@@ -443,12 +450,6 @@ def weight_by_comparison(state: State) -> float:
     ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
     width = state.plan.width if ratio > 0.0 else state.plan.sampler_width
     return min(1.0 - q, max(q, 0.5 + ratio / (2.0 * width)))
-
-
-@kernel
-def played_share_once(state: State) -> float:
-    """Return alpha, from Python."""
-    return played_share(state)
 
 
 @kernel

@@ -55,8 +55,8 @@ class FtrlVa(Restarting):
     the round in which it arrives.
 
     Requires: nothing, neither horizon nor examination nor the order of positions.
-    Guarantee: :math:`O(m \sqrt{nT})` against any fixed list, with a larger constant than ``ftrl-pbm``; the proof and the
-    constant are in ``bothworlds.theory``.
+    Guarantee: :math:`O(m \sqrt{nT})` against any fixed list, with a larger constant than ``ftrl-pbm``; the proof and
+    the constant are in ``bothworlds.theory``.
     Known failure: without restarts it does not forget: it follows the best fixed list, not the best list of a season.
 
     Parameters
