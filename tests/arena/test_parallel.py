@@ -62,6 +62,6 @@ def test_nothing_is_forked_beside_other_threads(monkeypatch):
 
 def test_compile_ahead_does_not_change_results(monkeypatch):
     first = compete(["uniform", "fixed"], [WORLD], 50, seeds=2, progress=False)
-    monkeypatch.setattr(sys.modules["bothworlds.arena.compete"], "compile_ahead", lambda *arguments: None)
+    monkeypatch.setattr(parallel, "compile_ahead", lambda *arguments: None)
     again = compete(["uniform", "fixed"], [WORLD], 50, seeds=2, progress=False)
     assert all(np.array_equal(one.reward, other.reward) for one, other in zip(first, again))

@@ -8,7 +8,7 @@ import bothworlds
 from bothworlds import policy, world
 from bothworlds.arena import load_results, save_results
 from bothworlds.experiments import Game, Results
-from bothworlds.experiments.replication_cache import play_all
+from bothworlds.experiments.play_all import play_all
 from bothworlds.experiments.result_lookup import game_key
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ..policies import Policy, configured_for
 from ..policies import resolve as resolve_policy
-from ..progress import progress_bar
 from ..worlds import World
 from ..worlds import resolve as resolve_world
+from .cells import ScoredGame
 from .loop import Simulation
-from .parallel import compile_ahead
-from .play import RunSettings, run, warn_of_no_change
+from .play import RunSettings, warn_of_no_change
 from .result import Result
+from .sweep import engine_named, play_games
 
 __all__ = ["compete"]
 
@@ -27,6 +28,9 @@ def compete(
     checkpoints: int = 100,
     jobs: int | None = None,
     tell: bool = False,
+    engine: str = "local",
+    address: str | None = None,
+    cells: str | Path | None = None,
     progress: bool | None = None,
     finished: Callable[[Result], None] | None = None,
 ) -> list[Result]:
@@ -41,28 +45,18 @@ def compete(
     >>> [result.policy for result in results]
     ['uniform', 'ftrl-pbm']
     """
-    results = []
     players = [resolve_policy(policy) for policy in policies]
     places = [resolve_world(world) for world in worlds]
     settings = RunSettings.checked(rounds, seeds, seed, checkpoints, jobs)
-    warn_of_no_change((world, settings.rounds) for world in places)
-    # The compiled loop of a policy is the same in all worlds: one world is enough.
-    ahead = [Simulation(policy, world, rounds, True, tell) for world in places[:1] for policy in players]
-    compile_ahead(ahead, jobs, progress)
-    pairs = [
-        (policy, world)
+    games = [
+        ScoredGame(Simulation(policy, world, settings.rounds, True, tell), settings.marks, settings.seeds)
         for world in places
         for policy in players
         if not (tell and _lacks_examination(policy, rounds, world))
     ]
-    title = f"{len(pairs)} games" if len(pairs) > 1 else "one game"
-    with progress_bar(title, rounds * len(settings.replications) * len(pairs), progress) as report:
-        for policy, world in pairs:
-            result = run(Simulation(policy, world, rounds, True, tell), settings, report)
-            results.append(result)
-            if finished is not None:
-                finished(result)
-    return results
+    warn_of_no_change(games)
+    chosen = engine_named(engine, address, settings.jobs)
+    return play_games(games, settings.seed, chosen, cells=cells, progress=progress, finished=finished)
 
 
 def _lacks_examination(policy: Policy, rounds: int, world: World) -> bool:

@@ -50,6 +50,8 @@ class Simulation:
         The registered name of the policy, or the name of its class.
     settings
         The settings the policy plays with, those that were filled in included.
+    world_name
+        The name of the world in results: its own, or else that of its class.
     """
 
     def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool, tell: bool) -> None:
@@ -59,6 +61,7 @@ class Simulation:
         self.label = policy.label if isinstance(policy, Policy) else class_name
         self.policy_name = (policy.name or class_name) if isinstance(policy, Policy) else class_name
         self.settings = self.policy.settings() if isinstance(self.policy, Policy) else {}
+        self.world_name = world.name or type(world).__name__.lower()
         self.title = f"{self.label} in {world.name or 'a world'}"
 
     def new_state(self) -> Any:
@@ -77,6 +80,12 @@ class Simulation:
     def compiled(self) -> bool:
         """Return whether the compiled loop can play the policy."""
         return isinstance(self.policy, Policy) and self.policy.runs_compiled(self.new_state())
+
+    def compile(self) -> None:
+        """Compile the loop of the policy in the world, if there is one, without playing a round."""
+        if self.compiled():
+            users = np.zeros((self.world.n_items, self.world.n_positions))
+            advance_compiled(self.policy, self.new_state(), 0, users, streams(0, 0), np.zeros(2))
 
     def warm_up(self) -> None:
         """Play one round and discard it, so that everything is compiled once before worker processes are forked."""

@@ -1,4 +1,4 @@
-"""Replications in several threads or processes, and compilation ahead of them."""
+"""Replications on this machine, in several threads or processes, and compilation ahead of them."""
 
 from __future__ import annotations
 
@@ -7,50 +7,69 @@ import multiprocessing
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..core import cores, streams
+from ..core import cores
 from ..progress import ReportProgress, interrupted, progress_bar
-from .loop import Score, Simulation, advance_compiled
+from .cells import Cell, ScoredGame
+from .loop import Score, Simulation
 
-__all__ = ["closing_pool", "compile_ahead", "cores", "replicate"]
+__all__ = ["LocalEngine", "compile_ahead"]
 
 
-def replicate(
-    simulation: Simulation,
-    marks: NDArray[np.int64],
-    seed: int,
-    replications: range,
-    workers: int,
-    report: ReportProgress,
-) -> list[Score]:
-    """Play several replications, ``workers`` at a time, and return their scores in order.
+class LocalEngine:
+    """Plays cells on this machine, ``jobs`` at a time: compiled policies in threads, others in forked processes.
 
-    Compiled policies run in threads, others in forked processes. With one worker, and for interpreted policies where
-    the system cannot fork, they run one after the other in this thread. ``report`` is called from any of the threads.
+    With one job, and for interpreted policies where the system cannot fork, cells are played one after the other in
+    this thread.
     """
-    if workers == 1:
-        return [simulation.replicate(marks, seed, k, report) for k in replications]
-    if simulation.compiled():
-        return _in_threads(simulation, marks, seed, replications, workers, report)
-    if "fork" not in multiprocessing.get_all_start_methods():
-        return [simulation.replicate(marks, seed, k, report) for k in replications]
-    return _in_processes(simulation, marks, seed, replications, workers, report)
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self.jobs = jobs or cores()
+
+    def prepare(self, games: Sequence[ScoredGame], progress: bool | None) -> None:
+        """Compile the loops of the games in parallel processes."""
+        # The compiled loop of a policy is the same in all worlds: one world is enough.
+        loops = {type(game.simulation.policy): game.simulation for game in reversed(games)}
+        compile_ahead(list(loops.values())[::-1], self.jobs, progress)
+
+    def play(
+        self, games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportProgress
+    ) -> Iterator[tuple[Cell, Score | Exception]]:
+        """Play the cells, interpreted policies first; ``report`` is called from any thread."""
+        workers = min(self.jobs, len(cells))
+        if workers < 2:
+            yield from _one_by_one(games, cells, seed, report)
+            return
+        compiled = {g: games[g].simulation.compiled() for g in {cell.game for cell in cells}}
+        interpreted = [cell for cell in cells if not compiled[cell.game]]
+        if "fork" in multiprocessing.get_all_start_methods():
+            yield from _in_processes(games, interpreted, seed, workers, report)
+        else:
+            yield from _one_by_one(games, interpreted, seed, report)
+        yield from _in_threads(games, [cell for cell in cells if compiled[cell.game]], seed, workers, report)
+
+
+def _one_by_one(
+    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportProgress
+) -> Iterator[tuple[Cell, Score | Exception]]:
+    for cell in cells:
+        yield cell, _outcome(games[cell.game], seed, cell.replication, report)
+
+
+def _outcome(game: ScoredGame, seed: int, replication: int, report: ReportProgress) -> Score | Exception:
+    """The score of a replication, or the exception that it raised."""
+    try:
+        return game.simulation.replicate(game.marks, seed, replication, report)
+    except Exception as error:
+        return error
 
 
 def _in_threads(
-    simulation: Simulation,
-    marks: NDArray[np.int64],
-    seed: int,
-    replications: range,
-    workers: int,
-    report: ReportProgress,
-) -> list[Score]:
+    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, workers: int, report: ReportProgress
+) -> Iterator[tuple[Cell, Score | Exception]]:
     stopped = threading.Event()
 
     def report_unless_stopped(rounds: int) -> None:
@@ -58,8 +77,13 @@ def _in_threads(
             raise KeyboardInterrupt
         report(rounds)
 
-    with closing_pool(ThreadPoolExecutor(workers), stopped.set) as pool:
-        return list(pool.map(lambda k: simulation.replicate(marks, seed, k, report_unless_stopped), replications))
+    def play(cell: Cell) -> Score | Exception:
+        return _outcome(games[cell.game], seed, cell.replication, report_unless_stopped)
+
+    with _closing_pool(ThreadPoolExecutor(workers), stopped.set) as pool:
+        futures = {pool.submit(play, cell): cell for cell in cells}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
 
 
 # A forked worker inherits this and unpickles nothing: a policy defined at a prompt works like an imported one.
@@ -67,30 +91,28 @@ _inherited: dict[str, Any] = {}
 
 
 def _in_processes(
-    simulation: Simulation,
-    marks: NDArray[np.int64],
-    seed: int,
-    replications: range,
-    workers: int,
-    report: ReportProgress,
-) -> list[Score]:
-    simulation.warm_up()
-    _inherited["task"] = (simulation, marks, seed)
+    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, workers: int, report: ReportProgress
+) -> Iterator[tuple[Cell, Score | Exception]]:
+    if not cells:
+        return
+    for g in {cell.game for cell in cells}:
+        with contextlib.suppress(Exception):  # raised again when it is played
+            games[g].simulation.warm_up()
+    _inherited["task"] = (games, seed)
     try:
         with _forked_pool(workers) as pool:
-            scores = []
-            for result in pool.map(_replicate_inherited, replications):
-                report(simulation.rounds)
-                scores.append(result)
-            return scores
+            futures = {pool.submit(_play_inherited, cell): cell for cell in cells}
+            for future in as_completed(futures):
+                cell = futures[future]
+                report(games[cell.game].simulation.rounds)
+                yield cell, future.result()
     finally:
         _inherited.clear()
 
 
-def _replicate_inherited(replication: int) -> Score:
-    simulation, marks, seed = _inherited["task"]
-    result: Score = simulation.replicate(marks, seed, replication, lambda rounds: None)
-    return result
+def _play_inherited(cell: Cell) -> Score | Exception:
+    games, seed = _inherited["task"]
+    return _outcome(games[cell.game], seed, cell.replication, lambda rounds: None)
 
 
 def compile_ahead(simulations: Sequence[Simulation], jobs: int | None = None, progress: bool | None = None) -> None:
@@ -119,10 +141,7 @@ def _compile_inherited(k: int) -> None:
     simulation: Simulation = _inherited["simulations"][k]
     # A policy that cannot play in this world raises again when it is played.
     with contextlib.suppress(ValueError):
-        if simulation.compiled():
-            n, m = simulation.world.n_items, simulation.world.n_positions
-            source, totals = streams(0, 0), np.zeros(2)
-            advance_compiled(simulation.policy, simulation.new_state(), 0, np.zeros((n, m)), source, totals)
+        simulation.compile()
 
 
 @contextmanager
@@ -139,12 +158,12 @@ def _forked_pool(workers: int) -> Iterator[Executor]:
         for process in list((pool._processes or {}).values()):
             process.terminate()
 
-    with closing_pool(pool, terminate):
+    with _closing_pool(pool, terminate):
         yield pool
 
 
 @contextmanager
-def closing_pool(pool: Executor, stop: Callable[[], None]) -> Iterator[Executor]:
+def _closing_pool(pool: Executor, stop: Callable[[], None]) -> Iterator[Executor]:
     """Yield a pool and shut it down after the block; if the block fails, call ``stop`` first and cancel queued work.
 
     Running work is waited for, unless the program itself was interrupted and is about to exit: a thread that compiles

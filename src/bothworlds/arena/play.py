@@ -1,9 +1,10 @@
-"""Play a policy in a world: arguments, replications, and the result."""
+"""Play a policy in a world: arguments and their checks."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,15 +12,14 @@ from numpy.typing import NDArray
 
 from ..policies import Policy
 from ..policies import resolve as resolve_policy
-from ..progress import ReportProgress, progress_bar
 from ..worlds import World
 from ..worlds import resolve as resolve_world
-from .comparators import best_in_hindsight
+from .cells import ScoredGame
 from .loop import Simulation
-from .parallel import cores, replicate
 from .result import Result, UnchangedWorldWarning, no_change
+from .sweep import engine_named, play_games
 
-__all__ = ["RunSettings", "checkpoint_rounds", "name_of", "play", "run", "warn_of_no_change"]
+__all__ = ["RunSettings", "checkpoint_rounds", "play", "warn_of_no_change"]
 
 
 def play(
@@ -33,6 +33,9 @@ def play(
     jobs: int | None = None,
     shuffle: bool = True,
     tell: bool = False,
+    engine: str = "local",
+    address: str | None = None,
+    cells: str | Path | None = None,
     progress: bool | None = None,
 ) -> Result:
     """Play a policy in a world for ``rounds`` rounds, in several replications, and return its rewards.
@@ -62,6 +65,14 @@ def play(
     tell
         Whether the policy gets what it needs to know of the world where its settings leave it open: the examination
         (that of round 0), or the world itself.
+    engine
+        ``"local"``, the cores of this machine, or ``"ray"``, a Ray cluster. The result is the same.
+    address
+        The address of the Ray cluster. If not given: the cluster that this process is connected to, or that of the
+        environment variable ``RAY_ADDRESS``, or a temporary one on this machine.
+    cells
+        A folder for finished replications. Those in it are not played again: an interrupted run continues where it
+        stopped, with any engine.
     progress
         Whether to show a progress bar. If not given, a terminal gets a bar, and other output a line on standard error
         about every half minute.
@@ -80,6 +91,8 @@ def play(
     ------
     ValueError
         If an argument is out of range, or the policy cannot play in this world.
+    ImportError
+        If Ray is requested and not installed.
 
     Examples
     --------
@@ -94,19 +107,20 @@ def play(
     """
     settings = RunSettings.checked(rounds, seeds, seed, checkpoints, jobs)
     simulation = Simulation(resolve_policy(policy), resolve_world(world), settings.rounds, shuffle, tell)
-    warn_of_no_change([(simulation.world, settings.rounds)])
-    with progress_bar(simulation.title, settings.rounds * len(settings.replications), progress) as report:
-        return run(simulation, settings, report)
+    games = [ScoredGame(simulation, settings.marks, settings.seeds)]
+    warn_of_no_change(games)
+    chosen = engine_named(engine, address, settings.jobs)
+    return play_games(games, settings.seed, chosen, cells=cells, progress=progress)[0]
 
 
 class RunSettings(NamedTuple):
-    """The checked arguments of a run; ``marks`` are its checkpoints, ``workers`` replications run at a time."""
+    """The checked arguments of ``play``; ``marks`` are the checkpoints."""
 
     rounds: int
     marks: NDArray[np.int64]
-    replications: range
+    seeds: int
     seed: int
-    workers: int
+    jobs: int | None
 
     @classmethod
     def checked(
@@ -114,49 +128,21 @@ class RunSettings(NamedTuple):
     ) -> RunSettings:
         """Check the arguments of ``play``; raises ValueError that names the wrong one."""
         marks = checkpoint_rounds(checkpoints, _positive(rounds, "rounds"))
-        replications = range(_positive(seeds, "seeds"))
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise ValueError(f"seed must be a whole number of at least 0; got {seed!r}")
-        workers = min(len(replications), _positive(jobs, "jobs") if jobs is not None else cores())
-        return cls(int(rounds), marks, replications, seed, workers)
+        jobs = None if jobs is None else _positive(jobs, "jobs")
+        return cls(int(rounds), marks, _positive(seeds, "seeds"), int(seed), jobs)
 
 
-def warn_of_no_change(games: Iterable[tuple[World, int]]) -> None:
-    """Issue an UnchangedWorldWarning for every world that changes, but only after its number of rounds.
+def warn_of_no_change(games: Iterable[ScoredGame]) -> None:
+    """Issue an UnchangedWorldWarning for every world that changes, but only after the rounds of its game.
 
     The warning points at the caller of the function that calls this one.
     """
-    sentences = (no_change(name_of(world), world.first_change(), rounds) for world, rounds in games)
+    played = (game.simulation for game in games)
+    sentences = (no_change(one.world_name, one.world.first_change(), one.rounds) for one in played)
     for sentence in dict.fromkeys(filter(None, sentences)):
         warnings.warn(sentence, UnchangedWorldWarning, stacklevel=3)
-
-
-def name_of(world: World) -> str:
-    """Return the name of a world in results: its own, or else that of its class."""
-    return world.name or type(world).__name__.lower()
-
-
-def run(simulation: Simulation, settings: RunSettings, report: ReportProgress) -> Result:
-    """Play all replications of a simulation; ``report`` is called with the number of rounds since its last call."""
-    marks, world = settings.marks, simulation.world
-    scores = replicate(simulation, marks, settings.seed, settings.replications, settings.workers, report)
-    fixed, dynamic = best_in_hindsight(world, marks)
-    return Result(
-        policy=simulation.label,
-        world=name_of(world),
-        settings=simulation.settings,
-        seed=settings.seed,
-        rounds=marks,
-        reward=np.array([score.reward for score in scores]),
-        clicks=np.array([score.clicks for score in scores]),
-        best_fixed=fixed,
-        best_dynamic=dynamic,
-        seconds=sum(score.seconds for score in scores),
-        adaptive=getattr(simulation.policy, "adaptive", True),
-        first_change=world.first_change(),
-        policy_name=simulation.policy_name,
-        world_description=world.description(),
-    )
 
 
 def checkpoint_rounds(given: int | Sequence[int], rounds: int) -> NDArray[np.int64]:

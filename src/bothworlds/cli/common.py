@@ -73,7 +73,7 @@ def one_line_errors(command: F) -> F:
                 _stop()
             if not isinstance(error, ValueError | ImportError | OSError):
                 raise
-            _fail(str(error))
+            _fail("; ".join([str(error), *getattr(error, "__notes__", ())]))
 
     return cast(F, run)
 

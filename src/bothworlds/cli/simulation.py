@@ -67,6 +67,15 @@ Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Replications in parallel; one per core if omitted.")
 ]
 
+Engine = Annotated[
+    str,
+    typer.Option("--engine", metavar="local|ray", help="Where replications run: this machine, or a Ray cluster."),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(help="Address of the Ray cluster; RAY_ADDRESS or a temporary one on this machine if omitted."),
+]
+
 
 @app.command()
 @one_line_errors
@@ -81,6 +90,11 @@ def play(
     tell: Tell = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the curves to this file: .svg, .png or .pdf.")] = None,
     save: Annotated[Path | None, typer.Option(help="Save every checkpoint to this file: .parquet or .csv.")] = None,
+    engine: Engine = "local",
+    address: Address = None,
+    cells: Annotated[
+        Path | None, typer.Option(help="Folder for finished replications; an interrupted run resumes from it.")
+    ] = None,
 ) -> None:
     """Play policies in worlds and print their rewards.
 
@@ -89,7 +103,8 @@ def play(
     [bold]bothworlds play -p ftrl-pbm -p uniform -w paper/periodic-both --rounds 200000 --plot curves.svg[/bold]
     """
     check_outputs(plot, save, (".parquet", ".csv"))
-    results = _compete(policy, world, rounds, seeds, seed, checkpoints, jobs, tell)
+    where = {"engine": engine, "address": address, "jobs": jobs, "cells": cells}
+    results = _compete(policy, world, rounds, seeds, seed, checkpoints, tell, where)
     _print_table(results)
     _write(results, save, plot)
 
@@ -107,6 +122,8 @@ def arena(
     seed: Seed = 0,
     jobs: Jobs = None,
     out: Annotated[Path, typer.Option(help="Folder for results and figures.")] = Path("out"),
+    engine: Engine = "local",
+    address: Address = None,
 ) -> None:
     """Play every policy in every world; print a table, and write the table, results and figures to a folder.
 
@@ -114,12 +131,14 @@ def arena(
     The best learning policy of each world is in bold.
     Policies that need the examination of positions get it at the start.
     In two of the five worlds users change every 100,000 rounds, or half way through in shorter games.
+    Finished replications are kept in the folder: an interrupted run resumes.
     """
     from .. import policies
     from ..arena import save_table, standings
 
     worlds = world or arena_worlds(rounds)
-    results = _compete(policy or policies.names(), worlds, rounds, seeds, seed, 100, jobs, tell=True)
+    where = {"engine": engine, "address": address, "jobs": jobs, "cells": out / "cells"}
+    results = _compete(policy or policies.names(), worlds, rounds, seeds, seed, 100, True, where)
     _print_table(results)
     typer.echo(f"table:   {save_table(standings(results), out / 'arena.md')}")
     _write(results, _results_path(out), out / "arena.svg")
@@ -156,6 +175,8 @@ def reproduce(
             help="A fitted model, used instead of the paper's search log.",
         ),
     ] = None,
+    engine: Engine = "local",
+    address: Address = None,
 ) -> None:
     """Reproduce the paper: its figures, additional figures, and a verdict on every claim.
 
@@ -166,7 +187,9 @@ def reproduce(
     replacement = None if world is None else world_of(world)
     if world is not None:
         _print_warnings(*parse(world))
-    reproduction = experiments.reproduce(size, only=only, out=out, jobs=jobs, seed=seed, world=replacement)
+    reproduction = experiments.reproduce(
+        size, only=only, out=out, jobs=jobs, seed=seed, world=replacement, engine=engine, address=address
+    )
     _print_verdicts(reproduction.verdicts)
     typer.echo(f"report:  {reproduction.report}")
 
@@ -215,8 +238,8 @@ def _compete(
     seeds: int,
     seed: int,
     checkpoints: int,
-    jobs: int | None,
     tell: bool,
+    where: Mapping[str, Any],
 ) -> list[Result]:
     from ..arena import compete
 
@@ -230,8 +253,8 @@ def _compete(
         seeds=seeds,
         seed=seed,
         checkpoints=checkpoints,
-        jobs=jobs,
         tell=tell,
+        **where,
     )
 
 

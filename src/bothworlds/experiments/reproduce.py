@@ -18,8 +18,8 @@ from .growth import Growth
 from .leader_error import LeaderError
 from .panels import as_search_log
 from .paper_figures import FigureOne, FigureTwo
+from .play_all import play_all
 from .question import Figure, Game, Question, Size
-from .replication_cache import play_all
 from .report import write_report, write_verdicts
 from .result_lookup import GameKey, Results, game_key
 from .service_cost import ServiceCost
@@ -55,6 +55,8 @@ def reproduce(
     jobs: int | None = None,
     seed: int = 0,
     world: str | World | None = None,
+    engine: str = "local",
+    address: str | None = None,
     progress: bool | None = None,
 ) -> Answer:
     """Play all games that are not cached yet, draw the figures, judge the statements, and write the report.
@@ -75,6 +77,8 @@ def reproduce(
         The seed of all randomness. The same seed gives the same ``results.parquet`` and the same verdicts.
     world
         A fitted model (an object, a name, a file) that replaces the paper's search log.
+    engine, address
+        As in :func:`bothworlds.play`: the cores of this machine, or a Ray cluster.
     progress
         Whether to show a progress bar; by default only on a terminal.
 
@@ -101,7 +105,7 @@ def reproduce(
     folder = Path(out)
     announce(f"putting the paper to the test, size {size}; results go to {folder}")
     games = _without_repeats([game for question in questions for game in question.games(scale)])
-    played = play_all(games, folder / "cells", seed=seed, jobs=jobs, progress=progress)
+    played = play_all(games, folder / "cells", seed=seed, jobs=jobs, engine=engine, address=address, progress=progress)
     # The report of one question must not overwrite the report of all.
     folder = folder / only if only else folder
     table = save_results(played, folder / "results.parquet")

@@ -40,8 +40,8 @@ from typing import Any
 
 import numpy as np
 
+from ...extras import import_extra
 from ...kernels import Floats
-from ..reading.file_format import import_extra
 from .impressions import Impressions
 from .result import Estimate, Support, make_estimate
 from .targets import Target

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...extras import import_extra
 from ...kernels import Floats, Ints
 from ..reading.duckdb_relations import run
-from ..reading.file_format import import_extra
 from .impressions import Impressions
 
 __all__ = ["PageBatch", "count_complete_pages", "page_batches"]

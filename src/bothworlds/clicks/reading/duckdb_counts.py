@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...extras import import_extra
 from ..click_counts import Counts
 from ..page_counts import PageCounts, sorted_pages
 from .bad_input import MAX_EXAMPLES
 from .duckdb_relations import checked_rows_sql, in_list, literal, run
-from .file_format import import_extra
 from .layouts import TextLayout
 from .log_spec import LogSpec
 from .row_errors import BadPage, RejectedLines, bad_pages, bad_rows, describe_rejection, rejected_lines, requirement

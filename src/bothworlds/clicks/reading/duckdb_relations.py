@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
 
+from ...extras import import_extra
 from ...progress import ReportProgress, progress_bar
-from .file_format import LogSource, import_extra
+from .file_format import LogSource
 from .layouts import TableLayout
 from .log_spec import LogSpec
 from .row_checks import click_sql, failed_check_sql, has_spaces_sql, integer_sql, label_sql, propensity_sql, quoted

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ...extras import import_extra
 from ...worlds.fitted import FORMAT
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "decompression_errors",
     "find_files",
     "first_records",
-    "import_extra",
     "inspect_file",
     "rename_columns",
 ]
@@ -46,14 +45,6 @@ class LogSource:
     blank_lines: int = 0  # before the first line
     renamed: tuple[tuple[str, str], ...] = ()  # (column name of a layout, column of this file that stands for it)
     table: Any = field(default=None, compare=False, repr=False)  # an Arrow table, for kind "memory"
-
-
-def import_extra(module: str, extra: str = "clicks") -> Any:
-    """Import a library of an optional extra; raise ImportError with the command that installs it."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(f"this needs {module.partition('.')[0]}: pip install 'bothworlds[{extra}]'") from error
 
 
 def find_files(path: Paths) -> tuple[Path, ...]:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .file_format import LogSource, import_extra
+from ...extras import import_extra
+from .file_format import LogSource
 from .layouts import COLUMN_NAMES
 from .row_checks import LAST_POSITION, ROW_CHECKS
 

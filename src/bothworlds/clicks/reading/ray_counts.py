@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from ...extras import import_extra, ray_connection
 from ...progress import progress_bar
 from ..click_counts import Counts
 from .duckdb_counts import (
@@ -31,7 +30,7 @@ from .duckdb_counts import (
     surface_notes,
 )
 from .duckdb_relations import checked_rows_sql, connect, run
-from .file_format import LogSource, import_extra
+from .file_format import LogSource
 from .layouts import LAYOUTS, TextLayout
 from .log_spec import LogSpec
 from .row_errors import RejectedLines, merge_rejected, rejected_lines
@@ -46,36 +45,13 @@ ROWS = 1 << 24  # rows of a Parquet file per task
 
 def count_on_ray(connection: Any, log: LogSpec, progress: bool | None = None) -> Counts:
     """Count a log on the Ray cluster that this process is connected to, or on a temporary local cluster."""
-    with nullcontext() if import_extra("ray", "ray").is_initialized() else _local_cluster():
-        context = import_extra("ray.data", "ray").DataContext.get_current()
-        context.enable_progress_bars = False
+    connected = import_extra("ray", "ray").is_initialized()
+    with ray_connection():
+        import_extra("ray.data", "ray").DataContext.get_current().enable_progress_bars = False
+        if not connected:
+            logging.getLogger("ray.data").setLevel(logging.ERROR)  # it reports every dataset to standard error
         count = _count_text if isinstance(log.form, TextLayout) else _count_table
         return count(connection, log, progress)
-
-
-@contextmanager
-def _local_cluster() -> Iterator[None]:
-    """Start a Ray cluster on this machine, and shut it down afterwards.
-
-    An interrupt kills the workers before they can remove their temporary files, so these are in a folder that is
-    removed here.
-    """
-    ray = import_extra("ray", "ray")
-    with TemporaryDirectory(prefix="bothworlds-", ignore_cleanup_errors=True) as folder:
-        try:
-            ray.init(
-                log_to_driver=False,
-                include_dashboard=False,
-                logging_level="ERROR",
-                runtime_env={"env_vars": {"TMPDIR": folder}},
-            )
-            import_extra(
-                "ray.data", "ray"
-            )  # importing it sets up its logger, which reports every dataset to standard error
-            logging.getLogger("ray.data").setLevel(logging.ERROR)
-            yield
-        finally:
-            ray.shutdown()
 
 
 def _tasks(work: Callable[[Any], Any], inputs: list[Any], progress: bool | None) -> Iterator[tuple[int, Any]]:

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...extras import import_extra
 from ...kernels import kernel
 from .bad_input import MAX_EXAMPLES, BadInput, Example, bad_input_error
 from .duckdb_relations import checked_rows_sql, in_list, literal, run
-from .file_format import BOM, LogSource, import_extra
+from .file_format import BOM, LogSource
 from .log_spec import LogSpec
 from .row_checks import ROW_CHECKS
 

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...extras import import_extra
 from ...kernels import Ints
 from ...progress import ReportProgress
 from ...statistics.list_counts import ListTable, make_list_table, make_room, merge_lists
 from .bad_input import MAX_EXAMPLES
-from .file_format import BOM, decompression_errors, import_extra
+from .file_format import BOM, decompression_errors
 from .layouts import TextLayout
 from .text_kernels import (
     BAD,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...extras import import_extra
 from ...kernels import Ints
 from ...progress import progress_bar
 from ..click_counts import Counts
@@ -18,7 +19,6 @@ from ..page_counts import PageCounts, sorted_pages
 from .bad_input import Example, bad_input_error
 from .duckdb_counts import labelled_counts, nothing_left, whole_log_suffix
 from .duckdb_relations import run
-from .file_format import import_extra
 from .layouts import TextLayout
 from .log_spec import LogSpec
 from .text_chunks import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..file_format import import_extra
+from ....extras import import_extra
 from .base import GeneratedPages, TableLayout, columns_of, timestamps
 
 __all__ = ["OBD"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..file_format import import_extra
+from ....extras import import_extra
 from .base import GeneratedPages, TableLayout, columns_of, timestamps
 
 __all__ = ["SERVICE"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..file_format import import_extra
+from ....extras import import_extra
 from .base import GeneratedPages, TableLayout, columns_of
 
 __all__ = ["TIDY"]

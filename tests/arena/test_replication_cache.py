@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import bothworlds
+from bothworlds.arena import replication_cache
 from bothworlds.arena.loop import Simulation
-from bothworlds.experiments import Game, replication_cache
-from bothworlds.experiments.replication_cache import game_checkpoints, play_all
+from bothworlds.experiments import Game
+from bothworlds.experiments.play_all import game_checkpoints, play_all
 from tests.policies.plain import FixedList
 
 
@@ -91,7 +92,7 @@ def test_another_seed_and_other_sources_are_other_files(tmp_path, played, monkey
     play_all([game(seeds=1)], tmp_path)
     play_all([game(seeds=1)], tmp_path, seed=1)
     assert len(played) == 2
-    monkeypatch.setattr(replication_cache, "_sources_digest", lambda policy: "edited")
+    monkeypatch.setattr(replication_cache, "sources_digest", lambda: "edited")
     play_all([game(seeds=1)], tmp_path)
     assert len(played) == 3
 

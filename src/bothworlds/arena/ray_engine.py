@@ -1,0 +1,121 @@
+"""Replications on a Ray cluster.
+
+A cell is one Ray task of one core. Ray plays the cells of a lost node again on another one. The results are those of
+this machine to the last bit, as long as all nodes have the same sources (each task checks that) and the same kind of
+processor (compiled code may round differently on another kind).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..extras import import_extra, ray_connection
+from ..progress import ReportProgress
+from .cells import Cell, ScoredGame
+from .loop import Score, Simulation
+from .replication_cache import sources_digest
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["RayEngine"]
+
+RETRIES = 10  # of a cell whose node or process was lost
+QUEUED = 2  # cells per core that wait on the cluster, so that a core that becomes free has work at once
+POLL = 0.5  # seconds until an interrupt is noticed
+
+
+class RayEngine:
+    """Plays cells on a Ray cluster.
+
+    Parameters
+    ----------
+    address
+        The address of the cluster. If not given: the cluster that this process is connected to, or that of the
+        environment variable ``RAY_ADDRESS``, or a temporary one on this machine.
+    jobs
+        The number of cells on the cluster at a time; if not given, as many as its cores can play.
+    """
+
+    def __init__(self, address: str | None = None, jobs: int | None = None) -> None:
+        self.address, self.jobs = address, jobs
+
+    def prepare(self, games: Sequence[ScoredGame], progress: bool | None) -> None:
+        """Import Ray; kernels are compiled on the nodes. Raises ImportError without Ray."""
+        import_extra("ray", "ray")
+
+    def play(
+        self, games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportProgress
+    ) -> Iterator[tuple[Cell, Score | Exception]]:
+        """Play the cells; ``report`` is called in this thread when a cell has ended. Raises ConnectionError."""
+        if not cells:
+            return
+        with ray_connection(self.address) as ray:
+            task = ray.remote(_play_cell).options(num_cpus=1, max_retries=RETRIES)
+            shared = {g: ray.put((games[g].simulation, games[g].marks)) for g in {cell.game for cell in cells}}
+            waiting, running = deque(cells), dict[Any, Cell]()
+            try:
+                while waiting or running:
+                    limit = self.jobs or QUEUED * max(1, int(ray.cluster_resources().get("CPU", 1)))
+                    while waiting and len(running) < limit:
+                        cell = waiting.popleft()
+                        running[task.remote(shared[cell.game], seed, cell.replication, sources_digest())] = cell
+                    ended, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
+                    report(0)
+                    for reference in ended:
+                        cell = running.pop(reference)
+                        report(games[cell.game].simulation.rounds)
+                        yield cell, _outcome(ray, reference)
+            finally:
+                for reference in running:
+                    ray.cancel(reference, force=True)
+
+
+def _outcome(ray: Any, reference: Any) -> Score | Exception:
+    """The score of a task that has ended, or the exception that it raised, or that Ray raised for a lost process."""
+    try:
+        score: Score = ray.get(reference)
+        return score
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        return cause if isinstance(cause, Exception) else error
+    except ray.exceptions.RayError as error:
+        return RuntimeError(f"Ray lost it {RETRIES + 1} times: {str(error).splitlines()[0]}")
+
+
+def _play_cell(game: tuple[Simulation, NDArray[np.int64]], seed: int, replication: int, sources: str) -> Score:
+    """One task. Raises RuntimeError on a node with other sources than those of the process that started it."""
+    if sources_digest() != sources:
+        raise RuntimeError(f"node {os.uname().nodename} has another version of bothworlds; install the same on all")
+    simulation, marks = game
+    with _compiling(simulation):
+        simulation.compile()
+    return simulation.replicate(marks, seed, replication, lambda rounds: None)
+
+
+_compiled: set[type] = set()
+
+
+@contextmanager
+def _compiling(simulation: Simulation) -> Iterator[None]:
+    """Hold a lock of this node and policy: its first process compiles, the others then read the kernel cache."""
+    policy = type(simulation.policy)
+    if policy in _compiled or fcntl is None:
+        yield
+        return
+    name = f"bothworlds-{os.getuid()}-{policy.__module__}.{policy.__qualname__}.lock"
+    with (Path(tempfile.gettempdir()) / name).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    _compiled.add(policy)

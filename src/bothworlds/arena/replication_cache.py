@@ -1,0 +1,110 @@
+"""A cache of replications on disk: one that is finished is never played again, whichever engine played it.
+
+A cached replication is a small file, named by a digest of everything that determines its content: the policy and its
+settings, the users of the world, the rounds, the seed, the number of the replication, and the source files of the rooms
+that take part. After an edit of a policy its replications are played again; an interrupted run continues where it
+stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from functools import cache
+from pathlib import Path
+
+import numba
+import numpy as np
+
+from ..files import save_arrays
+from ..policies import Policy
+from ..worlds import World
+from .cells import ScoredGame
+from .loop import Score
+
+__all__ = ["ReplicationCache", "UsersDigest", "sources_digest"]
+
+# The sources that determine rewards. Those that draw or serve do not.
+SOURCES = ("core.py", "kernels.py", "geometry", "statistics", "worlds", "policies", "arena/loop.py")
+
+
+class ReplicationCache:
+    """Scores of replications in a folder, which is created."""
+
+    def __init__(self, folder: str | Path, users_digest: UsersDigest) -> None:
+        self.folder, self._users_digest = Path(folder), users_digest
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def read(self, game: ScoredGame, seed: int, replication: int) -> Score | None:
+        """Return the score of a replication, or None if it is not cached.
+
+        Raises ValueError for a world without a name, and for a policy whose settings or source are not known.
+        """
+        path = self._path(game, seed, replication)
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as archive:
+            return Score(archive["reward"], archive["clicks"], float(archive["seconds"]))
+
+    def write(self, game: ScoredGame, seed: int, replication: int, score: Score) -> None:
+        """Save a score; the file is complete and on disk when this returns."""
+        arrays = {"reward": score.reward, "clicks": score.clicks, "seconds": np.array(score.seconds)}
+        save_arrays(self._path(game, seed, replication), arrays)
+
+    def _path(self, game: ScoredGame, seed: int, replication: int) -> Path:
+        world, policy = game.simulation.world, type(game.simulation.policy)
+        if not issubclass(policy, Policy):
+            raise ValueError(f"results of {policy.__name__} cannot be cached: it does not derive from Policy")
+        if not world.name:
+            raise ValueError(f"a world needs a name before its results can be cached; {world!r} has none")
+        parts = {
+            "policy": f"{policy.__module__}.{policy.__qualname__}",
+            "settings": game.simulation.settings,
+            "world": self._users_digest(world, game.simulation.rounds),
+            "shuffled": game.simulation.shuffle,
+            "checkpoints": game.marks.tolist(),
+            "versions": [numba.__version__, np.__version__],
+            "seed": seed,
+            "replication": replication,
+            "sources": [sources_digest(), _own_source_digest(policy)],
+        }
+        digest = hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()
+        return self.folder / f"{digest[:32]}.npz"
+
+
+class UsersDigest:
+    """Digests of the users of worlds: two worlds may share a name and differ. Each world is read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[World, str]] = {}  # holds the world, so that no other gets its id
+
+    def __call__(self, world: World, rounds: int) -> str:
+        """Return a digest of the click probabilities in every round."""
+        key = (id(world), rounds)
+        if key not in self._known:
+            digest = hashlib.sha256()
+            for end, probabilities in world.pieces(0, rounds):
+                digest.update(f"{end}:{probabilities.shape}".encode() + probabilities.tobytes())
+            self._known[key] = (world, digest.hexdigest())
+        return self._known[key][1]
+
+
+@cache
+def sources_digest() -> str:
+    """Return a digest of the source files of this package that determine what policies earn."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for source in SOURCES:
+        for file in [package / source] if source.endswith(".py") else sorted((package / source).rglob("*.py")):
+            digest.update(file.relative_to(package).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _own_source_digest(policy: type) -> str:
+    """A digest of the file that defines a policy. Raises ValueError for one that was defined at a prompt."""
+    try:
+        return hashlib.sha256(Path(inspect.getfile(policy)).read_bytes()).hexdigest()
+    except (OSError, TypeError) as error:
+        raise ValueError(f"results of {policy.__name__} cannot be cached: it is not defined in a file") from error

@@ -1,0 +1,154 @@
+"""Play games with any engine, keep their cells in a cache, and put their results together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..progress import progress_bar
+from .cells import Cell, Engine, ScoredGame
+from .comparators import best_in_hindsight
+from .loop import Score
+from .parallel import LocalEngine
+from .ray_engine import RayEngine
+from .replication_cache import ReplicationCache, UsersDigest
+from .result import Result
+
+__all__ = ["engine_named", "play_games"]
+
+NAMED_FAILURES = 5  # failed cells that an error names
+
+
+def engine_named(name: str, address: str | None = None, jobs: int | None = None) -> Engine:
+    """Return the engine ``"local"`` or ``"ray"``. Raises ValueError for another name, or an address without Ray."""
+    if name == "ray":
+        return RayEngine(address, jobs)
+    if name != "local":
+        raise ValueError(f"engine must be 'local' or 'ray'; got {name!r}")
+    if address is not None:
+        raise ValueError(f"address {address!r} is the address of a Ray cluster; it needs engine 'ray'")
+    return LocalEngine(jobs)
+
+
+def play_games(
+    games: Sequence[ScoredGame],
+    seed: int,
+    engine: Engine,
+    *,
+    cells: str | Path | None = None,
+    progress: bool | None = None,
+    finished: Callable[[Result], None] | None = None,
+) -> list[Result]:
+    """Play all replications of all games and return the results in the order of the games.
+
+    ``cells`` is a folder for finished replications: those in it are not played again, and an interrupted sweep
+    continues where it stopped. ``finished`` is called with each result as soon as it is complete, in this thread.
+
+    An exception of a cell is raised with a note that names the cell. With a folder it is raised after all others have
+    been played, so that they are kept; without one, at once.
+    """
+    digest = UsersDigest()
+    cache, compare = None if cells is None else ReplicationCache(cells, digest), _Comparators(digest)
+    everything = [Cell(g, k) for g, game in enumerate(games) for k in range(game.replications)]
+    scores: dict[Cell, Score] = {}
+    if cache is not None:
+        for cell in everything:
+            cached = cache.read(games[cell.game], seed, cell.replication)
+            if cached is not None:
+                scores[cell] = cached
+    # The first replication of every game comes first: while one policy is compiled, another one plays.
+    todo = sorted((cell for cell in everything if cell not in scores), key=lambda cell: (cell.replication > 0, cell))
+    results: dict[int, Result] = {}
+    failures: dict[Cell, Exception] = {}
+    left = Counter(cell.game for cell in todo)
+
+    def complete(g: int) -> None:
+        own = [scores[Cell(g, k)] for k in range(games[g].replications)]
+        results[g] = _result(games[g], seed, own, compare)
+        if finished is not None:
+            finished(results[g])
+
+    for g in range(len(games)):
+        if not left[g]:
+            complete(g)
+    engine.prepare([games[g] for g in sorted(left)], progress)
+    total = sum(games[cell.game].simulation.rounds for cell in todo)
+    with progress_bar(_title(games, len(todo), len(everything)), total, progress) as report:
+        for cell, outcome in engine.play(games, todo, seed, report):
+            game = games[cell.game]
+            if isinstance(outcome, Exception):
+                if cache is None:
+                    outcome.add_note(f"in {_name(game, cell)}")
+                    raise outcome
+                failures[cell] = outcome
+                continue
+            if cache is not None:
+                cache.write(game, seed, cell.replication, outcome)
+            scores[cell] = outcome
+            left[cell.game] -= 1
+            if not left[cell.game]:
+                complete(cell.game)
+    if failures:
+        _raise(failures, games, len(scores), cells)
+    return [results[g] for g in range(len(games))]
+
+
+def _title(games: Sequence[ScoredGame], todo: int, total: int) -> str:
+    if len(games) == 1:
+        return games[0].simulation.title
+    return f"{todo} replications of {len(games)} games" if todo == total else f"{todo} of {total} replications"
+
+
+def _name(game: ScoredGame, cell: Cell) -> str:
+    return f"replication {cell.replication} of {game.simulation.title}"
+
+
+def _raise(failures: dict[Cell, Exception], games: Sequence[ScoredGame], kept: int, cells: str | Path | None) -> None:
+    """Raise the exception of the first failed cell; notes name the failed cells and say what is kept."""
+    first = min(failures)
+    error = failures[first]
+    for cell in sorted(failures)[:NAMED_FAILURES]:
+        error.add_note(f"in {_name(games[cell.game], cell)}: {failures[cell]}")
+    if len(failures) > NAMED_FAILURES:
+        error.add_note(f"and in {len(failures) - NAMED_FAILURES} more replications")
+    error.add_note(f"{kept} other replications are finished and kept in {cells}")
+    raise error
+
+
+class _Comparators:
+    """The rewards of the best rankings, computed once for all games with the same users and checkpoints."""
+
+    def __init__(self, users_digest: UsersDigest) -> None:
+        self._users_digest = users_digest
+        self._known: dict[tuple[str, bytes], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+
+    def __call__(self, game: ScoredGame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        key = (self._users_digest(game.simulation.world, game.simulation.rounds), game.marks.tobytes())
+        if key not in self._known:
+            self._known[key] = best_in_hindsight(game.simulation.world, game.marks)
+        return self._known[key]
+
+
+def _result(game: ScoredGame, seed: int, scores: Sequence[Score], compare: _Comparators) -> Result:
+    simulation, world = game.simulation, game.simulation.world
+    fixed, dynamic = compare(game)
+    return Result(
+        policy=simulation.label,
+        world=simulation.world_name,
+        settings=simulation.settings,
+        seed=seed,
+        rounds=game.marks,
+        reward=np.array([score.reward for score in scores]),
+        clicks=np.array([score.clicks for score in scores]),
+        best_fixed=fixed,
+        best_dynamic=dynamic,
+        seconds=sum(score.seconds for score in scores),
+        adaptive=getattr(simulation.policy, "adaptive", True),
+        first_change=world.first_change(),
+        policy_name=simulation.policy_name,
+        world_description=world.description(),
+    )

@@ -1,0 +1,43 @@
+"""Libraries of optional extras, imported when they are first needed, and the connection to a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from tempfile import TemporaryDirectory
+from typing import Any
+
+__all__ = ["import_extra", "ray_connection"]
+
+
+def import_extra(module: str, extra: str = "clicks") -> Any:
+    """Import a library of an optional extra; raise ImportError with the command that installs it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"this needs {module.partition('.')[0]}: pip install 'bothworlds[{extra}]'") from error
+
+
+@contextmanager
+def ray_connection(address: str | None = None) -> Iterator[Any]:
+    """Yield the module ``ray``, connected to a cluster.
+
+    A process that is connected already uses that connection and keeps it. Otherwise this connects to ``address``, or
+    to the cluster of the environment variable ``RAY_ADDRESS``, or starts a temporary cluster on this machine, and
+    disconnects afterwards. Raises ImportError without Ray, and ConnectionError if there is no cluster at ``address``.
+    """
+    ray = import_extra("ray", "ray")
+    address = address or os.environ.get("RAY_ADDRESS")
+    if ray.is_initialized():
+        yield ray
+        return
+    # An interrupt kills the workers before they remove their temporary files, so these are in a folder of their own.
+    with TemporaryDirectory(prefix="bothworlds-", ignore_cleanup_errors=True) as folder:
+        local = {"include_dashboard": False, "runtime_env": {"env_vars": {"TMPDIR": folder}}}
+        try:
+            ray.init(log_to_driver=False, logging_level="ERROR", **({"address": address} if address else local))
+            yield ray
+        finally:
+            ray.shutdown()
