@@ -9,7 +9,7 @@ from ..policies import resolve as resolve_policy
 from ..progress import progress_bar
 from ..worlds import World
 from ..worlds import resolve as resolve_world
-from .loop import Simulation
+from .loop import Simulation, users_class
 from .parallel import compile_ahead
 from .play import RunSettings, run, warn_of_no_change
 from .result import Result
@@ -46,8 +46,9 @@ def compete(
     places = [resolve_world(world) for world in worlds]
     settings = RunSettings.checked(rounds, seeds, seed, checkpoints, jobs)
     warn_of_no_change((world, settings.rounds) for world in places)
-    # The compiled loop of a policy is the same in all worlds: one world is enough.
-    ahead = [Simulation(policy, world, rounds, True, tell) for world in places[:1] for policy in players]
+    # The compiled loop of a policy is the same in all worlds with users of one class: one of these worlds is enough.
+    first = {users_class(world): world for world in reversed(places)}
+    ahead = [Simulation(policy, world, rounds, True, tell) for world in first.values() for policy in players]
     compile_ahead(ahead, jobs, progress)
     pairs = [
         (policy, world)

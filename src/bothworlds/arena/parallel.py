@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import cores, streams
+from ..core import cores
 from ..progress import ReportProgress, interrupted, progress_bar
-from .loop import Score, Simulation, advance_compiled
+from .loop import Score, Simulation
 
 __all__ = ["closing_pool", "compile_ahead", "cores", "replicate"]
 
@@ -119,10 +119,7 @@ def _compile_inherited(k: int) -> None:
     simulation: Simulation = _inherited["simulations"][k]
     # A policy that cannot play in this world raises again when it is played.
     with contextlib.suppress(ValueError):
-        if simulation.compiled():
-            n, m = simulation.world.n_items, simulation.world.n_positions
-            source, totals = streams(0, 0), np.zeros(2)
-            advance_compiled(simulation.policy, simulation.new_state(), 0, np.zeros((n, m)), source, totals)
+        simulation.compile()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from ..policies import resolve as resolve_policy
 from ..progress import ReportProgress, progress_bar
 from ..worlds import World
 from ..worlds import resolve as resolve_world
-from .comparators import best_in_hindsight
+from .comparators import comparators
 from .loop import Simulation
 from .parallel import cores, replicate
 from .result import Result, UnchangedWorldWarning, no_change
@@ -140,7 +140,7 @@ def run(simulation: Simulation, settings: RunSettings, report: ReportProgress) -
     """Play all replications of a simulation; ``report`` is called with the number of rounds since its last call."""
     marks, world = settings.marks, simulation.world
     scores = replicate(simulation, marks, settings.seed, settings.replications, settings.workers, report)
-    fixed, dynamic = best_in_hindsight(world, marks)
+    best = comparators(world, marks)
     return Result(
         policy=simulation.label,
         world=name_of(world),
@@ -149,13 +149,14 @@ def run(simulation: Simulation, settings: RunSettings, report: ReportProgress) -
         rounds=marks,
         reward=np.array([score.reward for score in scores]),
         clicks=np.array([score.clicks for score in scores]),
-        best_fixed=fixed,
-        best_dynamic=dynamic,
+        best_fixed=best.fixed,
+        best_dynamic=best.dynamic,
         seconds=sum(score.seconds for score in scores),
         adaptive=getattr(simulation.policy, "adaptive", True),
         first_change=world.first_change(),
         policy_name=simulation.policy_name,
         world_description=world.description(),
+        comparators=best.methods,
     )
 
 

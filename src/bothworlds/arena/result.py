@@ -83,6 +83,9 @@ class Result:
         False for a policy that serves for comparison and does not learn.
     first_change
         The first round in which the users differ from those of round 0; None if the world is not known to change.
+    comparators
+        How the best rankings were found, for "fixed" and "dynamic": exactly, or by a search and with which guarantee.
+        Empty if the result was saved without it.
     """
 
     policy: str
@@ -99,6 +102,7 @@ class Result:
     first_change: int | None = field(default=None, repr=False)
     policy_name: str = field(default="", repr=False)
     world_description: dict[str, Any] | None = field(default=None, repr=False)
+    comparators: dict[str, str] = field(default_factory=dict, repr=False)
 
     def build_world(self) -> World:
         """Build the world that was played, from its description.

@@ -132,6 +132,7 @@ def load_results(path: str | Path) -> list[Result]:
                 first_change=play.get("first_change"),
                 policy_name=play.get("policy_name", ""),
                 world_description=play.get("world_description"),
+                comparators=play.get("comparators", {}),
             )
         )
         start = end
@@ -174,6 +175,7 @@ def provenance(results: Sequence[Result]) -> dict[str, Any]:
                 "settings": result.settings,
                 "world": result.world,
                 "world_description": result.world_description,
+                "comparators": result.comparators,
                 "seed": result.seed,
                 "replications": int(result.reward.shape[0]),
                 "rounds": int(result.rounds[-1]),

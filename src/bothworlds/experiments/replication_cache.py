@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import Result
-from ..arena.comparators import best_in_hindsight
+from ..arena.comparators import Comparators, comparators
 from ..arena.loop import Simulation
 from ..arena.parallel import closing_pool, compile_ahead, cores
 from ..arena.play import checkpoint_rounds, warn_of_no_change
 from ..core import save_arrays
 from ..progress import ReportProgress, progress_bar
-from ..worlds import World
+from ..worlds import ListWorld, World
 from .question import Game
 
 __all__ = ["game_checkpoints", "play_all"]
@@ -117,13 +117,13 @@ def _assemble(
     seed: int,
 ) -> list[Result]:
     """Read all replications from the cache and return the result of every game."""
-    best: dict[tuple[str, int], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+    best: dict[tuple[str, int], Comparators] = {}
     results = []
     for g, (game, simulation) in enumerate(zip(games, simulations)):
         scores = [_read(one.path) for one in replications if one.game == g]
         key = (_users_digest(game.world, game.rounds), game.rounds)
         if key not in best:
-            best[key] = best_in_hindsight(game.world, marks[g])
+            best[key] = comparators(game.world, marks[g])
         results.append(
             Result(
                 policy=simulation.label,
@@ -133,13 +133,14 @@ def _assemble(
                 rounds=marks[g],
                 reward=np.array([score["reward"] for score in scores]),
                 clicks=np.array([score["clicks"] for score in scores]),
-                best_fixed=best[key][0],
-                best_dynamic=best[key][1],
+                best_fixed=best[key].fixed,
+                best_dynamic=best[key].dynamic,
                 seconds=float(sum(score["seconds"] for score in scores)),
                 adaptive=simulation.policy.adaptive,
                 first_change=game.world.first_change(),
                 policy_name=simulation.policy_name,
                 world_description=game.world.description(),
+                comparators=best[key].methods,
             )
         )
     return results
@@ -163,12 +164,15 @@ def _key(game: Game, simulation: Simulation, seed: int, replication: int) -> str
 
 
 def _users_digest(world: World, rounds: int) -> str:
-    """A digest of the click probabilities in every round: two worlds may share a name and differ."""
+    """A digest of the users in every round: two worlds may share a name and differ."""
     key = (id(world), rounds)
     if key not in _users_digests:
         digest = hashlib.sha256()
-        for end, probabilities in world.pieces(0, rounds):
-            digest.update(f"{end}:{probabilities.shape}".encode() + probabilities.tobytes())
+        if isinstance(world, ListWorld):
+            digest.update(json.dumps(world.description(), sort_keys=True).encode())
+        else:
+            for end, probabilities in world.pieces(0, rounds):
+                digest.update(f"{end}:{probabilities.shape}".encode() + probabilities.tobytes())
         _users_digests[key] = (world, digest.hexdigest())
     return _users_digests[key][1]
 
