@@ -15,8 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import Floats, Ints, kernel
-
 __all__ = [
     "BestList",
     "all_lists",
@@ -129,7 +127,7 @@ def _neighbours(ranking: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     return np.array(lists, np.int64).reshape(-1, m)
 
 
-def best_of_chain(alpha: Floats, q: Floats, m: int) -> BestList:
+def best_of_chain(alpha: NDArray[np.float64], q: NDArray[np.float64], m: int) -> BestList:
     r"""Return the best list of a chain in which going on depends on the item only.
 
     The best order of any set of items is that of falling :math:`\alpha_d / (1 - q_d)`, by exchange of neighbours. Over
@@ -158,7 +156,7 @@ def best_of_chain(alpha: Floats, q: Floats, m: int) -> BestList:
     return BestList(np.array(ranking, np.int64), best, best, "dynamic programme over items sorted by index")
 
 
-def best_of_dependent_clicks(alpha: Floats, continuation: Floats, values: Values) -> BestList:
+def best_of_dependent_clicks(alpha: NDArray[np.float64], continuation: NDArray[np.float64], values: Values) -> BestList:
     r"""Return the best list of a chain in which going on after a click depends on the position.
 
     Exchanging neighbours a, b at positions k, k + 1 gains :math:`(\alpha_a - \alpha_b)(\lambda_k - \lambda_{k+1}) R`,
@@ -175,14 +173,16 @@ def best_of_dependent_clicks(alpha: Floats, continuation: Floats, values: Values
     if (steps >= 0.0).all():
         return _best_of_rising(alpha, continuation)
     if n <= SUBSETS:
+        from .set_programme import best_of_subsets  # imports the compiler
+
         ranking = np.empty(m, np.int64)
         table, choice = np.full(1 << n, -np.inf), np.zeros(1 << n, np.int64)
-        value = _best_of_subsets(alpha, continuation, table, choice, ranking)
+        value = best_of_subsets(alpha, continuation, table, choice, ranking)
         return BestList(ranking, value, value, "dynamic programme over sets of items")
     return search(values, n, m, ENUMERATED)
 
 
-def _best_of_rising(alpha: Floats, continuation: Floats) -> BestList:
+def _best_of_rising(alpha: NDArray[np.float64], continuation: NDArray[np.float64]) -> BestList:
     """Return the best list if continuation rises with the position: attraction rises in it."""
     n, m = alpha.size, continuation.size
     order = np.argsort(alpha, kind="stable")
@@ -201,37 +201,7 @@ def _best_of_rising(alpha: Floats, continuation: Floats) -> BestList:
     return BestList(np.array(ranking, np.int64), best, best, "dynamic programme over items by rising attraction")
 
 
-@kernel
-def _best_of_subsets(alpha: Floats, continuation: Floats, table: Floats, choice: Ints, ranking: Ints) -> float:
-    """Fill in the best list; ``table[s]`` is the value of the last positions, filled with the items of the set s."""
-    n, m = alpha.size, continuation.size
-    table[0] = 0.0
-    best, best_set = -1.0, 0
-    for s in range(1, 1 << n):
-        size, rest = 0, s
-        while rest > 0:
-            size += rest & 1
-            rest >>= 1
-        if size > m:
-            continue
-        k = m - size
-        for i in range(n):
-            if (s >> i) & 1:
-                a = alpha[i]
-                v = a + (1.0 - a * (1.0 - continuation[k])) * table[s & ~(1 << i)]
-                if v > table[s]:
-                    table[s] = v
-                    choice[s] = i
-        if size == m and table[s] > best:
-            best, best_set = table[s], s
-    s = best_set
-    for k in range(m):
-        ranking[k] = choice[s]
-        s = s & ~(1 << choice[s])
-    return best
-
-
-def browsing_bound(alpha: Floats, gamma: Floats, m: int) -> float:
+def browsing_bound(alpha: NDArray[np.float64], gamma: NDArray[np.float64], m: int) -> float:
     r"""Return an upper bound on the expected clicks on a list in the user browsing model.
 
     It is the value of a game in which the item of each position is chosen after the clicks above it are seen, and may

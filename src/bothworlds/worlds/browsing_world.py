@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import clicks, expects
-from ..kernels import Floats, Ints
-from ..statistics.browsing import marginal_probabilities, ranks_of_column, simulate
 from .base import as_probability_vector
 from .best_list import ENUMERATED, BestList, browsing_bound, search
 from .list_world import CompiledListWorld
 
-__all__ = ["Browsing", "BrowsingUsers", "browsing"]
+if TYPE_CHECKING:
+    from .users import BrowsingUsers
 
-
-class BrowsingUsers(NamedTuple):
-    """Users of the user browsing model, and work arrays."""
-
-    attraction: Floats  # (n,) alpha
-    examination: Floats  # (m (m + 1) / 2,) gamma, by column
-    starts: Ints  # (2,) 0 and m: a list is one page
-    positions: Ints  # (m,)
-    last: Floats  # (m + 1,) work
-    marginal: Floats  # (m,) work
-
-
-@clicks(BrowsingUsers)
-def click(state: BrowsingUsers, ranking: Ints, rng: np.random.Generator, clicks: Floats) -> None:
-    simulate(rng, state.starts, ranking, state.positions, state.attraction, state.examination, clicks)
-
-
-@expects(BrowsingUsers)
-def expected_reward(state: BrowsingUsers, ranking: Ints) -> float:
-    marginal_probabilities(
-        state.starts, ranking, state.positions, state.attraction, state.examination, state.last, state.marginal
-    )
-    total = 0.0
-    for k in range(ranking.size):
-        total += state.marginal[k]
-    return total
+__all__ = ["Browsing", "browsing"]
 
 
 class Browsing(CompiledListWorld):
@@ -63,13 +37,13 @@ class Browsing(CompiledListWorld):
     def __init__(self, attraction: ArrayLike, examination: ArrayLike) -> None:
         self.attraction = as_probability_vector(attraction, "attraction")
         self.examination_by_column = as_probability_vector(examination, "examination")
-        rank, last = ranks_of_column(self.examination_by_column.size - 1)
-        if last != rank - 1:
+        size = self.examination_by_column.size
+        self._m = (math.isqrt(8 * size + 1) - 1) // 2
+        if self._m * (self._m + 1) // 2 != size:
             raise ValueError(
                 "examination needs an entry for every pair of a position and the last click above it, 1, 3, 6, 10, "
-                f"... in all; got {self.examination_by_column.size}"
+                f"... in all; got {size}"
             )
-        self._m = rank
         if self._m > self.attraction.size:
             raise ValueError(
                 f"examination must not have more positions than there are items; got {self._m} positions and "
@@ -88,6 +62,8 @@ class Browsing(CompiledListWorld):
 
     def users(self, t: int, labels: NDArray[np.int64] | None = None) -> BrowsingUsers:
         """Return the users, with item ``labels[i]`` as item i."""
+        from .users import BrowsingUsers  # imports the compiler
+
         order = np.arange(self.n_items) if labels is None else labels
         return BrowsingUsers(
             attraction=self.attraction[order],

@@ -5,53 +5,20 @@ The recursions are those with which the same models are fitted, in ``statistics/
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import clicks, expects
-from ..kernels import Floats, Ints
-from ..statistics.chain.families import CCM, DBN
-from ..statistics.chain.recursions import marginal_probabilities, simulate
 from .base import as_probability_vector
 from .best_list import BestList, best_of_chain, best_of_dependent_clicks
 from .list_world import CompiledListWorld
 from .settings import number, whole
 
-__all__ = ["Chain", "ChainUsers", "cascade", "click_chain", "dependent_clicks", "dynamic_bayesian"]
+if TYPE_CHECKING:
+    from .users import ChainUsers
 
-
-class ChainUsers(NamedTuple):
-    """Users who walk down the list, and work arrays."""
-
-    attraction: Floats  # (n,) alpha
-    continuation: Floats  # kappa: (n,) of items, or (m,) of positions
-    skip: float  # g, the probability of going on after an item that was not clicked
-    by_position: bool
-    starts: Ints  # (2,) 0 and m: a list is one page
-    positions: Ints  # (m,)
-    marginal: Floats  # (m,) work
-
-
-@clicks(ChainUsers)
-def click(state: ChainUsers, ranking: Ints, rng: np.random.Generator, clicks: Floats) -> None:
-    simulate(
-        rng, state.starts, ranking, state.positions, state.attraction, state.continuation, state.skip,
-        state.by_position, clicks,
-    )  # fmt: skip
-
-
-@expects(ChainUsers)
-def expected_reward(state: ChainUsers, ranking: Ints) -> float:
-    marginal_probabilities(
-        state.starts, ranking, state.positions, state.attraction, state.continuation, state.skip, state.by_position,
-        state.marginal,
-    )  # fmt: skip
-    total = 0.0
-    for k in range(ranking.size):
-        total += state.marginal[k]
-    return total
+__all__ = ["Chain", "cascade", "click_chain", "dependent_clicks", "dynamic_bayesian"]
 
 
 class Chain(CompiledListWorld):
@@ -110,6 +77,8 @@ class Chain(CompiledListWorld):
 
     def users(self, t: int, labels: NDArray[np.int64] | None = None) -> ChainUsers:
         """Return the users, with item ``labels[i]`` as item i."""
+        from .users import ChainUsers  # imports the compiler
+
         order = np.arange(self.n_items) if labels is None else labels
         return ChainUsers(
             attraction=self.attraction[order],
@@ -170,6 +139,8 @@ def dynamic_bayesian(attraction: ArrayLike, satisfaction: ArrayLike, gamma: floa
     >>> round(world.expected_reward(0, [0, 1]), 6)    # 0.5 + 0.8 * 0.75 * 0.2
     0.62
     """
+    from ..statistics.chain.families import DBN  # imports the compiler
+
     items = np.array(
         [as_probability_vector(attraction, "attraction"), as_probability_vector(satisfaction, "satisfaction")]
     )
@@ -182,6 +153,8 @@ def click_chain(attraction: ArrayLike, tau: ArrayLike, n_positions: int) -> Chai
 
     After a click on an item with attraction a they go on with probability ``tau[1] * (1 - a) + tau[2] * a``.
     """
+    from ..statistics.chain.families import CCM  # imports the compiler
+
     shared = as_probability_vector(tau, "tau")
     if shared.size != 3:
         raise ValueError(f"tau must be three probabilities; got {shared.size}")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.browsing import ranks_of_column
 from .base import World, matrix
 from .browsing_world import browsing
 from .chain_world import cascade, dependent_clicks, dynamic_bayesian
@@ -68,7 +67,7 @@ def dbn_satisfying(gap: float = 0.1, gamma: float = 0.9) -> World:
 
 def _browsing(alpha: NDArray[np.float64], after: float) -> World:
     base = number(after, "after", 0.0, 1.0)
-    pairs = [ranks_of_column(column) for column in range(POSITIONS * (POSITIONS + 1) // 2)]
+    pairs = [(k, last) for k in range(1, POSITIONS + 1) for last in range(k)]
     return browsing(alpha, [base / (k - last) if last else 1.0 / k for k, last in pairs])
 
 

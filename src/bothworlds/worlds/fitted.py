@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import save_text
-from ..statistics.browsing import ranks_of_column
 from .base import Matrix, Stochastic, World
 from .browsing_world import Browsing
 from .chain_world import cascade, click_chain, dependent_clicks, dynamic_bayesian
@@ -170,7 +169,7 @@ def _list_world(model: str, items: Parameters, shared: Parameters, m: int) -> Li
     if model == "ubm":
         gamma = shared["examination"]
         for column in np.flatnonzero(np.isnan(gamma)).tolist():
-            rank, last = ranks_of_column(column)
+            rank, last = [(k, last) for k in range(1, m + 1) for last in range(k)][column]
             after = f"after a click at {last}" if last else "without a click above"
             raise ValueError(
                 f"the log does not determine the examination of position {rank} {after}; fit with fewer --positions"

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import click, expected_reward
-from ..kernels import Floats, Ints, kernel
 from .base import World
 from .best_list import BestList, search
 from .settings import whole
@@ -89,29 +87,21 @@ class CompiledListWorld(ListWorld):
 
     def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw the clicks (n_positions,) on a list."""
-        clicks = np.empty(self.n_positions)
-        click(self.users(t), _as_ranking(ranking), rng, clicks)
-        return clicks
+        from .users import clicks_on  # imports the compiler
+
+        return clicks_on(self.users(t), ranking, rng, self.n_positions)
 
     def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
         """Return the expected number of clicks on a list."""
-        return expected_reward(self.users(t), _as_ranking(ranking))
+        from .users import reward_of
+
+        return reward_of(self.users(t), ranking)
 
     def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the expected number of clicks on each of several lists (count, n_positions)."""
-        values = np.empty(len(rankings))
-        _expected_rewards(self.users(t), np.array(rankings, np.int64, order="C"), values)
-        return values
+        from .users import rewards_of
 
-
-def _as_ranking(ranking: ArrayLike) -> NDArray[np.int64]:
-    return np.ascontiguousarray(ranking, dtype=np.int64)
-
-
-@kernel
-def _expected_rewards(users: Any, rankings: Ints, values: Floats) -> None:
-    for k in range(rankings.shape[0]):
-        values[k] = expected_reward(users, rankings[k])
+        return rewards_of(self.users(t), rankings)
 
 
 class PeriodicLists(ListWorld):
