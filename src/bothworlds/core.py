@@ -209,6 +209,7 @@ class Streams(NamedTuple):
     labels: np.random.Generator
     users: np.random.Generator
     policy: np.random.Generator
+    adversary: np.random.Generator
 
 
 def streams(seed: int, replication: int) -> Streams:
@@ -219,7 +220,7 @@ def streams(seed: int, replication: int) -> Streams:
     True
     """
     root = np.random.SeedSequence(seed, spawn_key=(replication,))
-    return Streams(*(np.random.default_rng(child) for child in root.spawn(3)))
+    return Streams(*(np.random.default_rng(child) for child in root.spawn(4)))
 
 
 def cores() -> int:

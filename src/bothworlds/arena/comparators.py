@@ -27,7 +27,8 @@ class Comparators(NamedTuple):
 def comparators(world: World, marks: NDArray[np.int64]) -> Comparators:
     """Return the cumulative expected reward of the best fixed ranking, and of the best ranking of each round.
 
-    The fixed ranking is the best one for the rounds up to that checkpoint: R(t) is the regret of a game of t rounds.
+    If an adversary attacks, they are the best rankings for the users. The fixed ranking is the best one for the rounds
+    up to that checkpoint: R(t) is the regret of a game of t rounds.
 
     >>> from bothworlds.worlds import periodic, stochastic
     >>> world = periodic([stochastic([0.9, 0.1], [1.0]), stochastic([0.1, 0.9], [1.0])], phase=10)
@@ -37,7 +38,8 @@ def comparators(world: World, marks: NDArray[np.int64]) -> Comparators:
     >>> methods["fixed"]
     'exact, by assignment'
     """
-    return _best_lists(world, marks) if isinstance(world, ListWorld) else _best_assignments(world, marks)
+    users = world.honest
+    return _best_lists(users, marks) if isinstance(users, ListWorld) else _best_assignments(users, marks)
 
 
 def best_in_hindsight(world: World, marks: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

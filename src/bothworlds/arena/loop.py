@@ -1,7 +1,8 @@
 """The simulation loop: one policy in one world, compiled where both are.
 
-There is one compiled loop for worlds with a table of click probabilities, and one for worlds that answer a whole list.
-Each is compiled for the class of the policy's state, and the second one also for the class of the users.
+There is one compiled loop for worlds with a table of click probabilities, one for worlds that answer a whole list, and
+one for worlds with an adversary. Each is compiled for the class of the policy's state, and the last two also for the
+class of the users.
 """
 
 from __future__ import annotations
@@ -17,20 +18,29 @@ from numpy.typing import NDArray
 from ..core import Streams, click, decide, expected_reward, learn, streams
 from ..kernels import Floats, Ints, kernel
 from ..policies import Policy, configured_for
-from ..worlds import ListWorld, World
+from ..worlds import Attacked, ListWorld, World
+from ..worlds.attack_kernels import AttackState, tamper
+from ..worlds.users import TableUsers
 
 if TYPE_CHECKING:  # not at run time: an edit of progress.py would compile all loops again
     from ..progress import ReportProgress
 
-__all__ = ["Score", "Simulation", "advance", "advance_compiled", "advance_lists", "users_class"]
+__all__ = ["Score", "Simulation", "advance", "advance_attacked", "advance_compiled", "advance_lists", "users_class"]
+
+
+TOTALS = 6  # expected reward, clicks, and the four scores of an attack
 
 
 class Score(NamedTuple):
-    """One replication: cumulative expected reward and clicks at the checkpoints, and its processor time in seconds."""
+    """One replication: cumulative expected reward and clicks at the checkpoints, and its processor time in seconds.
+
+    ``attack`` (4, checkpoints) has flips, touched rounds, and rounds with the target first and in the list.
+    """
 
     reward: NDArray[np.float64]
     clicks: NDArray[np.float64]
     seconds: float
+    attack: NDArray[np.float64] | None = None
 
 
 class Simulation:
@@ -81,7 +91,8 @@ class Simulation:
 
     def compiled(self) -> bool:
         """Return whether a compiled loop can play the policy in the world."""
-        if isinstance(self.world, ListWorld) and self.world.users(0) is None:
+        users = self.world.honest
+        if isinstance(users, ListWorld) and users.users(0) is None:
             return False
         return isinstance(self.policy, Policy) and self.policy.runs_compiled(self.new_state())
 
@@ -89,7 +100,7 @@ class Simulation:
         """Compile the loop of the policy in the world, if there is one, without playing a round."""
         if self.compiled():
             users = _users_of(self.world, np.arange(self.world.n_items)).at_first()
-            advance_compiled(self.policy, self.new_state(), 0, users, streams(0, 0), np.zeros(2))
+            advance_compiled(self.policy, self.new_state(), 0, users, streams(0, 0), np.zeros(TOTALS))
 
     def warm_up(self) -> None:
         """Play one round and discard it, so that everything is compiled once before worker processes are forked."""
@@ -108,19 +119,20 @@ class Simulation:
         policy = self.relabelled(labels).policy
         state = policy.init(self.world.n_items, self.world.n_positions)
         advance = advance_compiled if self.compiled() else _advance_interpreted
-        totals = np.zeros(2)
+        totals = np.zeros(TOTALS)
         world = _users_of(self.world, labels)
         advance(policy, state, 0, world.at_first(), source, totals)  # compiles, outside the measured time
         started = time.thread_time()
-        reward, clicks = np.empty(len(marks)), np.empty(len(marks))
+        scores = np.empty((TOTALS, len(marks)))
         done = 0
         for k, mark in enumerate(marks.tolist()):
             for end, users in world.pieces(done, mark):
                 advance(policy, state, end - done, users, source, totals)
                 report(end - done)
                 done = end
-            reward[k], clicks[k] = totals
-        return Score(reward, clicks, time.thread_time() - started)
+            scores[:, k] = totals
+        attack = scores[2:] if isinstance(self.world, Attacked) else None
+        return Score(scores[0], scores[1], time.thread_time() - started, attack)
 
 
 class _Tables:
@@ -179,21 +191,55 @@ class _Lists:
         return _PlainUsers(self._world, self._labels, t) if users is None else users
 
 
-def _users_of(world: World, labels: NDArray[np.int64]) -> _Tables | _Lists:
+class _UnderAttack(NamedTuple):
+    """Users, and the adversary who reports their clicks."""
+
+    users: Any
+    attack: AttackState
+
+
+class _AttackedUsers:
+    """The users of a world with an adversary, for items in the order ``labels``."""
+
+    def __init__(self, world: Attacked, labels: NDArray[np.int64]) -> None:
+        self._users, self._attack = _users_of(world.honest, labels), world.attack.start(labels)
+
+    def at_first(self) -> _UnderAttack:
+        """Return the users of round 0."""
+        return self._attacked(self._users.at_first())
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, _UnderAttack]]:
+        """Yield ranges of rounds in which users do not change: (end, users)."""
+        for end, users in self._users.pieces(start, stop):
+            yield end, self._attacked(users)
+
+    def _attacked(self, users: Any) -> _UnderAttack:
+        return _UnderAttack(TableUsers(users) if isinstance(users, np.ndarray) else users, self._attack)
+
+
+def _users_of(world: World, labels: NDArray[np.int64]) -> _Tables | _Lists | _AttackedUsers:
+    if isinstance(world, Attacked):
+        return _AttackedUsers(world, labels)
     return _Lists(world, labels) if isinstance(world, ListWorld) else _Tables(world, labels)
 
 
-def users_class(world: World) -> type:
-    """Return the class of the users in compiled loops: each has its own loop."""
-    return type(_users_of(world, np.arange(world.n_items)).at_first())
+def users_class(world: World) -> tuple[type, ...]:
+    """Return the classes of the users in compiled loops: each has its own loop."""
+    users = _users_of(world, np.arange(world.n_items)).at_first()
+    return (type(users), type(users.users)) if isinstance(users, _UnderAttack) else (type(users),)
 
 
 def advance_compiled(policy: Policy, state: Any, rounds: int, users: Any, source: Streams, totals: Any) -> None:
-    """Play rounds with the compiled loop; ``totals`` (2,), expected reward and clicks, is updated in place.
+    """Play rounds with the compiled loop; ``totals`` (TOTALS,) is updated in place.
 
-    ``users`` are a table of click probabilities (n, m), or the users of a world that answers a whole list.
+    ``users`` are a table of click probabilities (n, m), the users of a world that answers a whole list, or either with
+    an adversary.
     """
     m = state.shape.n_positions
+    if isinstance(users, _UnderAttack):
+        generators = source.policy, source.users, source.adversary
+        advance_attacked(state, rounds, *users, *generators, np.empty(m, np.int64), np.empty((3, m)), totals)
+        return
     loop = advance if isinstance(users, np.ndarray) else advance_lists
     loop(state, rounds, users, source.policy, source.users, np.empty(m, np.int64), np.empty((2, m)), totals)
 
@@ -243,15 +289,58 @@ def advance_lists(
         learn(state, ranking, propensity, clicks)
 
 
+@kernel
+def advance_attacked(
+    state: Any,
+    rounds: int,
+    users: Any,
+    attack: AttackState,
+    policy_rng: np.random.Generator,
+    user_rng: np.random.Generator,
+    adversary_rng: np.random.Generator,
+    ranking: Ints,
+    rows: Floats,
+    totals: Floats,
+) -> None:
+    """The compiled loop with an adversary: rewards are those of the users, and the policy learns what is reported."""
+    propensity, clicks, reported = rows[0], rows[1], rows[2]
+    for _ in range(rounds):
+        decide(state, policy_rng, ranking, propensity)
+        totals[0] += expected_reward(users, ranking)
+        click(users, ranking, user_rng, clicks)
+        for j in range(ranking.size):
+            totals[1] += clicks[j]
+        flips = tamper(attack, ranking, clicks, adversary_rng, reported)
+        _count_attack(attack, ranking, flips, totals)
+        learn(state, ranking, propensity, reported)
+
+
+@kernel
+def _count_attack(attack: AttackState, ranking: Ints, flips: int, totals: Floats) -> None:
+    """Add the flips of a round, whether there were any, and where the target was shown."""
+    totals[2] += flips
+    totals[3] += 1.0 if flips > 0 else 0.0
+    totals[4] += 1.0 if ranking[0] == attack.target else 0.0
+    for j in range(ranking.size):
+        if ranking[j] == attack.target:
+            totals[5] += 1.0
+
+
 def _advance_interpreted(policy: Policy, state: Any, rounds: int, users: Any, source: Streams, totals: Any) -> None:
     """The same loops in plain Python; they draw the same random numbers in the same order."""
+    attack = users.attack if isinstance(users, _UnderAttack) else None
+    honest = users.users if isinstance(users, _UnderAttack) else users
     for t in range(rounds):
         decision = policy.decide(state, source.policy)
-        expected, clicks = _answer(users, t, decision.ranking, source.users)
+        expected, clicks = _answer(honest, t, decision.ranking, source.users)
         for chance in expected:
             totals[0] += chance
         for clicked in clicks.tolist():
             totals[1] += clicked
+        if attack is not None:
+            reported, shown = np.empty(clicks.size), np.ascontiguousarray(decision.ranking, np.int64)
+            _count_attack(attack, shown, tamper(attack, shown, clicks, source.adversary, reported), totals)
+            clicks = reported
         policy.learn(state, decision, clicks)
 
 

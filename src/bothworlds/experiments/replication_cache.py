@@ -29,7 +29,7 @@ from ..arena.parallel import closing_pool, compile_ahead, cores
 from ..arena.play import checkpoint_rounds, warn_of_no_change
 from ..core import save_arrays
 from ..progress import ReportProgress, progress_bar
-from ..worlds import ListWorld, World
+from ..worlds import Attacked, ListWorld, World
 from .question import Game
 
 __all__ = ["game_checkpoints", "play_all"]
@@ -168,7 +168,7 @@ def _users_digest(world: World, rounds: int) -> str:
     key = (id(world), rounds)
     if key not in _users_digests:
         digest = hashlib.sha256()
-        if isinstance(world, ListWorld):
+        if isinstance(world, (Attacked, ListWorld)):
             digest.update(json.dumps(world.description(), sort_keys=True).encode())
         else:
             for end, probabilities in world.pieces(0, rounds):

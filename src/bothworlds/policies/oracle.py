@@ -108,6 +108,7 @@ def _best_lists(world: World, rounds: int) -> tuple[Ints, Ints]:
 
 def _best_pieces(world: World, rounds: int) -> Iterator[tuple[int, Ints]]:
     """Yield the ends of ranges of rounds in which users are the same, and their best lists."""
+    world = world.honest
     if not isinstance(world, ListWorld):
         for end, probabilities in world.pieces(0, rounds):
             yield end, best_ranking(probabilities)

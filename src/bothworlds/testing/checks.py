@@ -337,6 +337,7 @@ def check_world(world: str | World, rounds: int = 1000) -> None:
     >>> check_world("paper/periodic-both")
     """
     resolved = resolve_world(world)
+    resolved = resolved.honest
     if isinstance(resolved, ListWorld):
         check_list_world(world, resolved, rounds)
         return

@@ -49,6 +49,11 @@ class World(ABC):
     def n_positions(self) -> int:
         """The number of positions to fill."""
 
+    @property
+    def honest(self) -> World:
+        """The users without an adversary who changes what is reported of their clicks: usually the world itself."""
+        return self
+
     @abstractmethod
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
         """(n_items, n_positions) probabilities of a click in round t."""
@@ -267,7 +272,7 @@ def examination_of(world: World) -> tuple[float, ...] | None:
     >>> examination_of(stochastic([0.9, 0.5, 0.1], [1.0, 0.5]))
     (1.0, 0.5)
     """
-    first = world.worlds[0] if isinstance(world, Periodic) else world
+    first = world.worlds[0] if isinstance(world, Periodic) else world.honest
     examination = getattr(first, "examination", None)
     return None if examination is None else tuple(float(probability) for probability in examination)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .attacks import Attack, Attacked
 from .base import Matrix, Periodic, Stochastic, World
 from .browsing_world import Browsing
 from .chain_world import Chain
@@ -50,6 +51,9 @@ def build_from_numbers(description: Mapping[str, Any], build: Callable[[Mapping[
                 return periodic([build(world) for world in description["worlds"]], description["phase"])
             case "relabelled":
                 return build(description["world"]).relabelled(np.array(description["labels"], np.int64))
+            case "attacked":
+                attack = {**description["attack"], "companions": tuple(description["attack"]["companions"])}
+                return Attacked(build(description["world"]), Attack(**attack))
             case "chain":
                 return Chain(**{key: value for key, value in description.items() if key != "kind"})
             case "browsing":

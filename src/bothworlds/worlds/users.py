@@ -15,7 +15,27 @@ from ..kernels import Floats, Ints, kernel
 from ..statistics import browsing
 from ..statistics.chain import recursions as chain
 
-__all__ = ["BrowsingUsers", "ChainUsers", "clicks_on", "reward_of", "rewards_of"]
+__all__ = ["BrowsingUsers", "ChainUsers", "TableUsers", "clicks_on", "reward_of", "rewards_of"]
+
+
+class TableUsers(NamedTuple):
+    """Users with a table of click probabilities, for loops that ask for whole lists."""
+
+    probabilities: Floats  # (n, m)
+
+
+@clicks(TableUsers)
+def click_independently(state: TableUsers, ranking: Ints, rng: np.random.Generator, clicks: Floats) -> None:
+    for j in range(ranking.size):
+        clicks[j] = 1.0 if rng.random() < state.probabilities[ranking[j], j] else 0.0
+
+
+@expects(TableUsers)
+def expected_of_table(state: TableUsers, ranking: Ints) -> float:
+    total = 0.0
+    for j in range(ranking.size):
+        total += state.probabilities[ranking[j], j]
+    return total
 
 
 class ChainUsers(NamedTuple):
