@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ATTACK_COLUMNS", "AttackScores"]
+__all__ = ["ATTACK_COLUMNS", "AttackScores", "attack_scores"]
 
 ATTACK_COLUMNS = ("flips", "touched", "target_first", "target_shown")
 
@@ -73,3 +74,9 @@ class AttackScores:
         first = self.target_first[:, -1]
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(first > 0.0, self.flips[:, -1] / first, np.inf)
+
+
+def attack_scores(rounds: NDArray[np.int64], replications: Sequence[NDArray[np.float64] | None]) -> AttackScores | None:
+    """Return the scores of the adversary in all replications, each (4, checkpoints); None if there was none."""
+    scores = [one for one in replications if one is not None]
+    return AttackScores(rounds, *np.array(scores).transpose(1, 0, 2)) if scores else None

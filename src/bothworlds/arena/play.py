@@ -14,9 +14,9 @@ from ..policies import resolve as resolve_policy
 from ..progress import ReportProgress, progress_bar
 from ..worlds import World
 from ..worlds import resolve as resolve_world
-from .attack_scores import AttackScores
+from .attack_scores import attack_scores
 from .comparators import comparators
-from .loop import Score, Simulation
+from .loop import Simulation
 from .parallel import cores, replicate
 from .result import Result, UnchangedWorldWarning, no_change
 
@@ -158,14 +158,8 @@ def run(simulation: Simulation, settings: RunSettings, report: ReportProgress) -
         policy_name=simulation.policy_name,
         world_description=world.description(),
         comparators=best.methods,
-        attack=_attack_scores(marks, scores),
+        attack=attack_scores(marks, [score.attack for score in scores]),
     )
-
-
-def _attack_scores(marks: NDArray[np.int64], scores: Sequence[Score]) -> AttackScores | None:
-    """Return the scores of the adversary in all replications, or None if there was none."""
-    attacks = [score.attack for score in scores if score.attack is not None]
-    return AttackScores(marks, *np.array(attacks).transpose(1, 0, 2)) if attacks else None
 
 
 def checkpoint_rounds(given: int | Sequence[int], rounds: int) -> NDArray[np.int64]:

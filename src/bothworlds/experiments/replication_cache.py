@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import Result
+from ..arena.attack_scores import attack_scores
 from ..arena.comparators import Comparators, comparators
-from ..arena.loop import Simulation
+from ..arena.loop import Simulation, users_class
 from ..arena.parallel import closing_pool, compile_ahead, cores
 from ..arena.play import checkpoint_rounds, warn_of_no_change
 from ..core import save_arrays
@@ -90,9 +91,11 @@ def play_all(
             report(rounds)
 
         score = simulations[one.game].replicate(marks[one.game], seed, one.replication, report_unless_stopped)
-        save_arrays(one.path, {"reward": score.reward, "clicks": score.clicks, "seconds": np.array(score.seconds)})
+        arrays = {"reward": score.reward, "clicks": score.clicks, "seconds": np.array(score.seconds)}
+        save_arrays(one.path, arrays if score.attack is None else arrays | {"attack": score.attack})
 
-    compile_ahead(list({type(games[one.game].policy): simulations[one.game] for one in todo}.values()), jobs, progress)
+    loops = {(type(games[one.game].policy), users_class(games[one.game].world)): simulations[one.game] for one in todo}
+    compile_ahead(list(loops.values()), jobs, progress)
     total = sum(games[one.game].rounds for one in todo)
     with (
         progress_bar(f"{len(todo)} of {len(replications)} replications", total, progress) as report,
@@ -141,6 +144,7 @@ def _assemble(
                 policy_name=simulation.policy_name,
                 world_description=game.world.description(),
                 comparators=best[key].methods,
+                attack=attack_scores(marks[g], [score.get("attack") for score in scores]),
             )
         )
     return results

@@ -186,9 +186,9 @@ def attack_suppress(target: int = 9, budget: int = 2_000) -> World:
     return _attacked("suppress", target, budget, companions=(0, 1, 2, 3, whole(target, "target", 0)))
 
 
-def attack_demote(target: int = 0, budget: int = 2_000) -> World:
-    """Clicks on the ``target``, by default the best item, are deleted until the ``budget`` is spent."""
-    return _attacked("demote", target, budget)
+def attack_demote(target: int = 0, budget: int = 2_000, rounds: int | None = None) -> World:
+    """Clicks on the ``target``, the best item, are deleted until the ``budget`` is spent or ``rounds`` are over."""
+    return _attacked("demote", target, budget, rounds)
 
 
 def attack_mirror(target: int = 9, budget: int = 2_000) -> World:
