@@ -32,6 +32,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+@pytest.fixture(scope="session")
+def cells(pytestconfig: pytest.Config) -> Path:
+    """A folder that is kept between runs, for ``play(..., cells=cells)`` in tests of long games.
+
+    A replication is played again when a source that determines it has changed; otherwise its score is read.
+    """
+    return Path(pytestconfig.cache.mkdir("cells"))
+
+
 @pytest.fixture
 def generator() -> Callable[..., np.random.Generator]:
     """Make a Generator from one or more whole numbers; seeds are never None."""

@@ -1,7 +1,8 @@
-"""What all rooms share: shapes, decisions, the two verbs of a policy, random streams, atomic file writes.
+"""What all rooms share: shapes, decisions, the verbs of policies and worlds, random streams, atomic file writes.
 
 A policy *decides* which item goes to which position and *learns* from the clicks. A decision carries the
-probabilities it was made with, so feedback is weighted correctly even if it is late, out of order or missing.
+probabilities it was made with, so feedback is weighted correctly even if it is late, out of order or missing. In a
+world whose clicks depend on each other, users *click* on a whole list.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ __all__ = [
     "Shape",
     "Streams",
     "check_shape",
+    "click",
+    "clicks",
     "copy_state",
     "cores",
     "decide",
     "decides",
+    "expected_reward",
+    "expects",
     "is_compiled",
     "learn",
     "learns",
@@ -131,7 +136,17 @@ def learn(state: Any, ranking: Any, propensity: Any, clicks: Any) -> None:
     _kernel_for(state, _LEARN, "learns")(state, ranking, propensity, clicks)
 
 
-def _kernel_for(state: Any, table: dict[type, Callable[..., None]], decorator: str) -> Callable[..., None]:
+def click(state: Any, ranking: Any, rng: Any, clicks: Any) -> None:
+    """Fill in the ``clicks`` (n_positions,) of the users with this state on a list; otherwise as ``decide``."""
+    _kernel_for(state, _CLICK, "clicks")(state, ranking, rng, clicks)
+
+
+def expected_reward(state: Any, ranking: Any) -> float:
+    """Return the expected number of clicks of the users with this state on a list; otherwise as ``decide``."""
+    return float(_kernel_for(state, _EXPECTED_REWARD, "expects")(state, ranking))
+
+
+def _kernel_for(state: Any, table: dict[type, Callable[..., Any]], decorator: str) -> Callable[..., Any]:
     """Return the kernel registered for the class of a state; raises TypeError if there is none."""
     if type(state) not in table:
         name = type(state).__qualname__
@@ -144,8 +159,12 @@ def _kernel_for(state: Any, table: dict[type, Callable[..., None]], decorator: s
 
 _DECIDE: dict[type, Callable[..., None]] = {}
 _LEARN: dict[type, Callable[..., None]] = {}
+_CLICK: dict[type, Callable[..., None]] = {}
+_EXPECTED_REWARD: dict[type, Callable[..., float]] = {}
 register_kernels(decide, _DECIDE)
 register_kernels(learn, _LEARN)
+register_kernels(click, _CLICK)
+register_kernels(expected_reward, _EXPECTED_REWARD)
 
 
 def decides(state_class: type) -> Callable[[F], F]:
@@ -158,7 +177,17 @@ def learns(state_class: type) -> Callable[[F], F]:
     return _registrar(_LEARN, state_class)
 
 
-def _registrar(table: dict[type, Callable[..., None]], state_class: type) -> Callable[[F], F]:
+def clicks(state_class: type) -> Callable[[F], F]:
+    """Return a decorator that compiles a function and registers it as ``click`` for users of that class."""
+    return _registrar(_CLICK, state_class)
+
+
+def expects(state_class: type) -> Callable[[F], F]:
+    """Return a decorator that compiles a function and registers it as ``expected_reward`` for users of that class."""
+    return _registrar(_EXPECTED_REWARD, state_class)
+
+
+def _registrar(table: dict[type, Callable[..., Any]], state_class: type) -> Callable[[F], F]:
     name_apart(state_class)
 
     def register(function: F) -> F:
@@ -180,6 +209,7 @@ class Streams(NamedTuple):
     labels: np.random.Generator
     users: np.random.Generator
     policy: np.random.Generator
+    adversary: np.random.Generator
 
 
 def streams(seed: int, replication: int) -> Streams:
@@ -190,7 +220,7 @@ def streams(seed: int, replication: int) -> Streams:
     True
     """
     root = np.random.SeedSequence(seed, spawn_key=(replication,))
-    return Streams(*(np.random.default_rng(child) for child in root.spawn(3)))
+    return Streams(*(np.random.default_rng(child) for child in root.spawn(4)))
 
 
 def cores() -> int:

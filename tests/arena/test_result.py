@@ -10,7 +10,7 @@ import pytest
 import bothworlds
 from bothworlds import Result, play
 from bothworlds.arena import compete
-from bothworlds.arena.comparators import best_in_hindsight
+from bothworlds.arena.comparators import comparators
 from bothworlds.arena.result import COLUMNS
 from bothworlds.worlds import World, matrix, periodic, stochastic
 from tests.policies.plain import EpsilonGreedy, FixedList, called
@@ -120,7 +120,7 @@ def test_the_optimum_of_the_first_phase_frozen_earns_the_reference_number(world)
     ],
 )
 def test_comparators_earn_the_reference_numbers(world, settings, dynamic, fixed):
-    best_fixed, best_dynamic = best_in_hindsight(bothworlds.world(world, **settings), np.array([100_000, 200_000]))
+    best_fixed, best_dynamic, _ = comparators(bothworlds.world(world, **settings), np.array([100_000, 200_000]))
     assert best_fixed[-1] / 200_000 == pytest.approx(fixed, abs=1e-4)
     assert best_dynamic[-1] / 200_000 == pytest.approx(dynamic, abs=1e-4)
     assert best_fixed[0] == pytest.approx(best_dynamic[0])
@@ -130,7 +130,7 @@ def test_comparators_equal_those_of_a_search_through_all_lists():
     rng = np.random.default_rng(3)
     parts = [matrix(rng.random((4, 3))) for _ in range(3)]
     world = periodic(parts, phase=5)
-    fixed, dynamic = best_in_hindsight(world, np.array([4, 9, 30, 41]))
+    fixed, dynamic, _ = comparators(world, np.array([4, 9, 30, 41]))
     lists = [np.array(one) for one in permutations(range(4), 3)]
     earned = np.array([[world.click_probabilities(t)[one, np.arange(3)].sum() for t in range(41)] for one in lists])
     for k, mark in enumerate((4, 9, 30, 41)):
@@ -149,7 +149,7 @@ def test_a_world_that_reuses_its_array_has_the_right_comparators():
             self.array[:] = [[0.9], [0.1]] if t < 50 else [[0.3], [0.5]]
             return self.array
 
-    fixed, dynamic = best_in_hindsight(ReusesItsArray(), np.array([100]))
+    fixed, dynamic, _ = comparators(ReusesItsArray(), np.array([100]))
     assert dynamic[0] == pytest.approx(50 * 0.9 + 50 * 0.5)
     assert fixed[0] == pytest.approx(50 * 0.9 + 50 * 0.3)
 

@@ -137,7 +137,8 @@ def test_impossible_settings_are_refused(settings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("k", range(5), ids=list(WORLDS))
-def test_it_earns_what_the_prototype_earned(k):
+def test_it_earns_what_the_prototype_earned(k, cells):
     world, settings = list(WORLDS.values())[k]
-    mean, error = bothworlds.play("gibbs-ts", bothworlds.world(world, **settings), 200_000, seeds=4).final()
+    place = bothworlds.world(world, **settings)
+    mean, error = bothworlds.play("gibbs-ts", place, 200_000, seeds=4, cells=cells).final()
     assert abs(mean - PROTOTYPE[k][0]) < 3.0 * hypot(error, PROTOTYPE[k][1]) + 0.005

@@ -411,8 +411,9 @@ PLACES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFERENCE)
-def test_it_earns_what_the_prototypes_earned(name):
+def test_it_earns_what_the_prototypes_earned(name, cells):
     for (mean, error), (world, settings) in zip(REFERENCE[name], PLACES):
         place = bothworlds.world(world, **settings)
-        ours, spread = bothworlds.play(configured_for(policy(name), 200_000, place), place, 200_000, seeds=4).final()
+        learner = configured_for(policy(name), 200_000, place)
+        ours, spread = bothworlds.play(learner, place, 200_000, seeds=4, cells=cells).final()
         assert abs(ours - mean) < 3.0 * hypot(error, spread) + 0.005, (world, ours, spread)

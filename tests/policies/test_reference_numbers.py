@@ -40,8 +40,8 @@ def agrees(result, reference, reference_error):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
-def test_ftrl_pbm_earns_what_the_prototype_earned(world):
-    result = bothworlds.play("ftrl-pbm", WORLDS[world], ROUNDS, seeds=SEEDS)
+def test_ftrl_pbm_earns_what_the_prototype_earned(world, cells):
+    result = bothworlds.play("ftrl-pbm", WORLDS[world], ROUNDS, seeds=SEEDS, cells=cells)
     assert agrees(result, *FTRL_PBM[world])
 
 

@@ -40,6 +40,6 @@ REFERENCE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "world"), [(name, world) for name, known in REFERENCE.items() for world in known])
-def test_a_policy_earns_what_its_prototype_earned(name, world):
+def test_a_policy_earns_what_its_prototype_earned(name, world, cells):
     seeds = SEEDS_OF_MW if name == "mw" else SEEDS
-    assert agrees(bothworlds.play(name, WORLDS[world], ROUNDS, seeds=seeds), *REFERENCE[name][world])
+    assert agrees(bothworlds.play(name, WORLDS[world], ROUNDS, seeds=seeds, cells=cells), *REFERENCE[name][world])

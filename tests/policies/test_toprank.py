@@ -194,6 +194,6 @@ def test_with_steady_users_regret_stops_growing():
         (bothworlds.world("paper/periodic-both"), 1.906, 0.012),
     ],
 )
-def test_it_earns_what_an_independent_prototype_earned(world, mean, error):
-    ours, spread = bothworlds.play("toprank", world, 200_000, seeds=6).final()
+def test_it_earns_what_an_independent_prototype_earned(world, mean, error, cells):
+    ours, spread = bothworlds.play("toprank", world, 200_000, seeds=6, cells=cells).final()
     assert abs(ours - mean) < 3.0 * hypot(spread, error) + 0.005

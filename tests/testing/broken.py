@@ -9,7 +9,7 @@ import numpy as np
 
 from bothworlds.core import Decision, Shape, decides
 from bothworlds.policies import CompiledPolicy, Policy
-from bothworlds.worlds import World
+from bothworlds.worlds import BestList, ListWorld, World, cascade
 from tests.policies.plain import EpsilonGreedy, FixedList, ItemCounts
 
 
@@ -415,3 +415,111 @@ BROKEN_WORLDS: list[type[World]] = [
     OverlooksTheChange,
     ChangesAndSaysTheOld,
 ]
+
+
+class SoundLists(ListWorld):
+    """One item or none is clicked, more often the first; correct, and each world below breaks one thing."""
+
+    n_items, n_positions = 4, 2
+    attraction = np.array([0.8, 0.5, 0.3, 0.2])
+
+    def click(self, t, ranking, rng):
+        first, second = rng.random(2) < self.attraction[ranking]
+        return np.array([first, second and not first], float)
+
+    def expected_reward(self, t, ranking):
+        return float(1.0 - np.prod(1.0 - self.attraction[ranking]))
+
+
+class ExpectsTooMuch(SoundLists):
+    def expected_reward(self, t, ranking):
+        return float(self.attraction[ranking].sum())
+
+
+class DrawsFromElsewhere(SoundLists):
+    def __init__(self):
+        self.hidden = np.random.default_rng(0)
+
+    def click(self, t, ranking, rng):
+        return super().click(t, ranking, self.hidden)
+
+
+class RemembersThePageBefore(SoundLists):
+    last = -1
+
+    def click(self, t, ranking, rng):
+        clicks = super().click(t, ranking, rng)
+        tired, self.last = self.last == ranking[0], int(ranking[0])
+        return clicks * (not tired)
+
+
+class ClicksTwice(SoundLists):
+    def click(self, t, ranking, rng):
+        return 2.0 * super().click(t, ranking, rng)
+
+
+class ClicksBelowThePage(SoundLists):
+    def click(self, t, ranking, rng):
+        return np.append(super().click(t, ranking, rng), 0.0)
+
+
+class ExpectsLessEachTime(SoundLists):
+    asked = 0
+
+    def expected_reward(self, t, ranking):
+        self.asked += 1
+        return super().expected_reward(t, ranking) / (1.0 + 1e-6 * self.asked)
+
+
+class ChangesUnannounced(SoundLists):
+    def expected_reward(self, t, ranking):
+        return super().expected_reward(t, ranking) * (1.0 if t < 500 else 0.5)
+
+
+class SpansTooFew(SoundLists):
+    def spans(self, start, stop):
+        yield stop - 1
+
+
+class SpansThatStandStill(SoundLists):
+    def spans(self, start, stop):
+        yield from (start, stop)
+
+
+class FindsAPoorList(SoundLists):
+    def best_list(self, t):
+        ranking = np.array([2, 3])
+        value = self.expected_reward(t, ranking)
+        return BestList(ranking, value, value, "guessing")
+
+
+class MisstatesItsBestList(SoundLists):
+    def best_list(self, t):
+        return super().best_list(t)._replace(value=0.1, bound=0.1)
+
+
+class HasOtherUsersCompiled(SoundLists):
+    def users(self, t, labels=None):
+        return cascade(self.attraction[::-1], 2).users(t, labels)
+
+
+class ForgetsTheLabelsOfItsUsers(SoundLists):
+    def users(self, t, labels=None):
+        return cascade(self.attraction, 2).users(t)
+
+
+BROKEN_LIST_WORLDS: dict[type[ListWorld], str] = {
+    ExpectsTooMuch: "must be the mean of the clicks",
+    DrawsFromElsewhere: "rng alone",
+    RemembersThePageBefore: "rng alone|mean of the clicks",
+    ClicksTwice: "0 or 1",
+    ClicksBelowThePage: "0 or 1",
+    ExpectsLessEachTime: "the same in every call|rewards differ|rewards of round",
+    ChangesUnannounced: "rewards differ|rewards of round",
+    SpansTooFew: "must cover the rounds",
+    SpansThatStandStill: "must go forward",
+    FindsAPoorList: "above the bound",
+    MisstatesItsBestList: "must have its value",
+    HasOtherUsersCompiled: "must be the mean of the clicks|expected reward of the world",
+    ForgetsTheLabelsOfItsUsers: "items in another order",
+}

@@ -10,6 +10,7 @@ from bothworlds.testing import CheckFailed, check_policy, check_world, policy_ch
 from tests.policies.compiled import Popular
 from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger, called
 from tests.testing.broken import (
+    BROKEN_LIST_WORLDS,
     BROKEN_POLICIES,
     BROKEN_WORLDS,
     CountsQuestions,
@@ -24,6 +25,7 @@ from tests.testing.broken import (
     ReturnsNothing,
     RollsItsOwnDice,
     Sound,
+    SoundLists,
 )
 
 CHECKS = {check.__name__: check for check in policy_checks(strict=True)}
@@ -149,6 +151,16 @@ def test_a_correct_third_party_world_passes():
 @pytest.mark.parametrize("broken", BROKEN_WORLDS)
 def test_a_broken_world_is_caught(broken):
     with pytest.raises(CheckFailed):
+        check_world(broken())
+
+
+def test_a_correct_world_that_answers_lists_passes():
+    check_world(SoundLists())
+
+
+@pytest.mark.parametrize("broken", BROKEN_LIST_WORLDS)
+def test_a_broken_world_that_answers_lists_is_caught(broken):
+    with pytest.raises(CheckFailed, match=BROKEN_LIST_WORLDS[broken]):
         check_world(broken())
 
 

@@ -1,31 +1,46 @@
-"""The simulation loop: one policy in one world, compiled where the policy is."""
+"""The simulation loop: one policy in one world, compiled where both are.
+
+There is one compiled loop for worlds with a table of click probabilities, one for worlds that answer a whole list, and
+one for worlds with an adversary. Each is compiled for the class of the policy's state, and the last two also for the
+class of the users.
+"""
 
 from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Streams, decide, learn, streams
+from ..core import Streams, click, decide, expected_reward, learn, streams
 from ..kernels import Floats, Ints, kernel
 from ..policies import Policy, configured_for
-from ..worlds import World
+from ..worlds import Attacked, ListWorld, World
+from ..worlds.attack_kernels import AttackState, tamper
+from ..worlds.users import TableUsers
 
 if TYPE_CHECKING:  # not at run time: an edit of progress.py would compile all loops again
     from ..progress import ReportProgress
 
-__all__ = ["Score", "Simulation", "advance", "advance_compiled"]
+__all__ = ["Score", "Simulation", "advance", "advance_attacked", "advance_compiled", "advance_lists", "users_class"]
+
+
+TOTALS = 6  # expected reward, clicks, and the four scores of an attack
 
 
 class Score(NamedTuple):
-    """One replication: cumulative expected reward and clicks at the checkpoints, and its processor time in seconds."""
+    """One replication: cumulative expected reward and clicks at the checkpoints, and its processor time in seconds.
+
+    ``attack`` (4, checkpoints) has flips, touched rounds, and rounds with the target first and in the list.
+    """
 
     reward: NDArray[np.float64]
     clicks: NDArray[np.float64]
     seconds: float
+    attack: NDArray[np.float64] | None = None
 
 
 class Simulation:
@@ -78,14 +93,17 @@ class Simulation:
         return twin
 
     def compiled(self) -> bool:
-        """Return whether the compiled loop can play the policy."""
+        """Return whether a compiled loop can play the policy in the world."""
+        users = self.world.honest
+        if isinstance(users, ListWorld) and users.users(0) is None:
+            return False
         return isinstance(self.policy, Policy) and self.policy.runs_compiled(self.new_state())
 
     def compile(self) -> None:
         """Compile the loop of the policy in the world, if there is one, without playing a round."""
         if self.compiled():
-            users = np.zeros((self.world.n_items, self.world.n_positions))
-            advance_compiled(self.policy, self.new_state(), 0, users, streams(0, 0), np.zeros(2))
+            users = _users_of(self.world, np.arange(self.world.n_items)).at_first()
+            advance_compiled(self.policy, self.new_state(), 0, users, streams(0, 0), np.zeros(TOTALS))
 
     def warm_up(self) -> None:
         """Play one round and discard it, so that everything is compiled once before worker processes are forked."""
@@ -104,39 +122,129 @@ class Simulation:
         policy = self.relabelled(labels).policy
         state = policy.init(self.world.n_items, self.world.n_positions)
         advance = advance_compiled if self.compiled() else _advance_interpreted
-        totals = np.zeros(2)
-        at_first = self.world.click_probabilities(0)
-        _check_shape_of(at_first, self.world)
-        advance(policy, state, 0, at_first[labels], source, totals)  # compiles, outside the measured time
+        totals = np.zeros(TOTALS)
+        world = _users_of(self.world, labels)
+        advance(policy, state, 0, world.at_first(), source, totals)  # compiles, outside the measured time
         started = time.thread_time()
-        reward, clicks = np.empty(len(marks)), np.empty(len(marks))
-        done, last, seen = 0, None, at_first
+        scores = np.empty((TOTALS, len(marks)))
+        done = 0
         for k, mark in enumerate(marks.tolist()):
-            for end, probabilities in self.world.pieces(done, mark):
-                _check_shape_of(probabilities, self.world)
-                if probabilities is not last or probabilities.flags.writeable:  # a writeable array may have changed
-                    last, seen = probabilities, probabilities[labels]
-                advance(policy, state, end - done, seen, source, totals)
+            for end, users in world.pieces(done, mark):
+                advance(policy, state, end - done, users, source, totals)
                 report(end - done)
                 done = end
-            reward[k], clicks[k] = totals
-        return Score(reward, clicks, time.thread_time() - started)
+            scores[:, k] = totals
+        attack = scores[2:] if isinstance(self.world, Attacked) else None
+        return Score(scores[0], scores[1], time.thread_time() - started, attack)
 
 
-def _check_shape_of(probabilities: Floats, world: World) -> None:
-    if probabilities.shape != (world.n_items, world.n_positions):
-        raise ValueError(
-            f"click_probabilities must have the shape (n_items, n_positions) = {(world.n_items, world.n_positions)}; "
-            f"got {probabilities.shape}"
-        )
+class _Tables:
+    """The click probabilities of a world, for items in the order ``labels``."""
+
+    def __init__(self, world: World, labels: NDArray[np.int64]) -> None:
+        self._world, self._labels = world, labels
+        self._last = self._seen = np.empty(0)
+
+    def at_first(self) -> Floats:
+        """Return the table of round 0."""
+        return self._relabelled(self._world.click_probabilities(0))
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, Floats]]:
+        """Yield ranges of rounds in which nothing changes: (end, table)."""
+        for end, probabilities in self._world.pieces(start, stop):
+            yield end, self._relabelled(probabilities)
+
+    def _relabelled(self, probabilities: Floats) -> Floats:
+        shape = (self._world.n_items, self._world.n_positions)
+        if probabilities.shape != shape:
+            raise ValueError(
+                f"click_probabilities must have the shape (n_items, n_positions) = {shape}; got {probabilities.shape}"
+            )
+        if probabilities is not self._last or probabilities.flags.writeable:  # a writeable array may have changed
+            self._last, self._seen = probabilities, probabilities[self._labels]
+        return self._seen
 
 
-def advance_compiled(
-    policy: Policy, state: Any, rounds: int, probabilities: NDArray[np.float64], source: Streams, totals: Any
-) -> None:
-    """Play rounds with the compiled loop; ``totals`` (2,), expected reward and clicks, is updated in place."""
-    m = probabilities.shape[1]
-    advance(state, rounds, probabilities, source.policy, source.users, np.empty(m, np.int64), np.empty((2, m)), totals)
+class _PlainUsers(NamedTuple):
+    """The users of a list world in plain Python, from a round on."""
+
+    world: ListWorld
+    labels: NDArray[np.int64]
+    start: int
+
+
+class _Lists:
+    """The users of a world that answers a whole list, for items in the order ``labels``."""
+
+    def __init__(self, world: ListWorld, labels: NDArray[np.int64]) -> None:
+        self._world, self._labels = world, labels
+
+    def at_first(self) -> Any:
+        """Return the users of round 0."""
+        return self._at(0)
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
+        """Yield ranges of rounds in which nothing changes: (end, users)."""
+        for end in self._world.spans(start, stop):
+            yield end, self._at(start)
+            start = end
+
+    def _at(self, t: int) -> Any:
+        users = self._world.users(t, self._labels)
+        return _PlainUsers(self._world, self._labels, t) if users is None else users
+
+
+class _UnderAttack(NamedTuple):
+    """Users, and the adversary who reports their clicks."""
+
+    users: Any
+    attack: AttackState
+
+
+class _AttackedUsers:
+    """The users of a world with an adversary, for items in the order ``labels``."""
+
+    def __init__(self, world: Attacked, labels: NDArray[np.int64]) -> None:
+        self._users, self._attack = _users_of(world.honest, labels), world.attack.start(labels)
+
+    def at_first(self) -> _UnderAttack:
+        """Return the users of round 0."""
+        return self._attacked(self._users.at_first())
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, _UnderAttack]]:
+        """Yield ranges of rounds in which users do not change: (end, users)."""
+        for end, users in self._users.pieces(start, stop):
+            yield end, self._attacked(users)
+
+    def _attacked(self, users: Any) -> _UnderAttack:
+        return _UnderAttack(TableUsers(users) if isinstance(users, np.ndarray) else users, self._attack)
+
+
+def _users_of(world: World, labels: NDArray[np.int64]) -> _Tables | _Lists | _AttackedUsers:
+    if isinstance(world, Attacked):
+        return _AttackedUsers(world, labels)
+    return _Lists(world, labels) if isinstance(world, ListWorld) else _Tables(world, labels)
+
+
+def users_class(world: World) -> tuple[type, ...]:
+    """Return the classes of the users in compiled loops: each has its own loop."""
+    users = _users_of(world, np.arange(world.n_items)).at_first()
+    return (type(users), type(users.users)) if isinstance(users, _UnderAttack) else (type(users),)
+
+
+def advance_compiled(policy: Policy, state: Any, rounds: int, users: Any, source: Streams, totals: Any) -> None:
+    """Play rounds with the compiled loop; ``totals`` (TOTALS,) is updated in place.
+
+    ``users`` are a table of click probabilities (n, m), the users of a world that answers a whole list, or either with
+    an adversary.
+    """
+    m = state.shape.n_positions
+    if isinstance(users, _UnderAttack):
+        generators = source.policy, source.users, source.adversary
+        advance_attacked(state, rounds, *users, *generators, np.empty(m, np.int64), np.empty((3, m)), totals)
+        return
+    loop = advance if isinstance(users, np.ndarray) else advance_lists
+    loop(state, rounds, users, source.policy, source.users, np.empty(m, np.int64), np.empty((2, m)), totals)
 
 
 @kernel
@@ -162,16 +270,95 @@ def advance(
         learn(state, ranking, propensity, clicks)
 
 
-def _advance_interpreted(
-    policy: Policy, state: Any, rounds: int, probabilities: NDArray[np.float64], source: Streams, totals: Any
+@kernel
+def advance_lists(
+    state: Any,
+    rounds: int,
+    users: Any,
+    policy_rng: np.random.Generator,
+    user_rng: np.random.Generator,
+    ranking: Ints,
+    rows: Floats,
+    totals: Floats,
 ) -> None:
-    """The same loop for policies in plain Python; it draws the same random numbers in the same order."""
-    positions = np.arange(probabilities.shape[1])
+    """The compiled loop for users who answer a whole list; otherwise as ``advance``."""
+    propensity, clicks = rows[0], rows[1]
     for _ in range(rounds):
+        decide(state, policy_rng, ranking, propensity)
+        totals[0] += expected_reward(users, ranking)
+        click(users, ranking, user_rng, clicks)
+        for j in range(ranking.size):
+            totals[1] += clicks[j]
+        learn(state, ranking, propensity, clicks)
+
+
+@kernel
+def advance_attacked(
+    state: Any,
+    rounds: int,
+    users: Any,
+    attack: AttackState,
+    policy_rng: np.random.Generator,
+    user_rng: np.random.Generator,
+    adversary_rng: np.random.Generator,
+    ranking: Ints,
+    rows: Floats,
+    totals: Floats,
+) -> None:
+    """The compiled loop with an adversary: rewards are those of the users, and the policy learns what is reported."""
+    propensity, clicks, reported = rows[0], rows[1], rows[2]
+    for _ in range(rounds):
+        decide(state, policy_rng, ranking, propensity)
+        totals[0] += expected_reward(users, ranking)
+        click(users, ranking, user_rng, clicks)
+        for j in range(ranking.size):
+            totals[1] += clicks[j]
+        flips = tamper(attack, ranking, clicks, adversary_rng, reported)
+        _count_attack(attack, ranking, flips, totals)
+        learn(state, ranking, propensity, reported)
+
+
+@kernel
+def _count_attack(attack: AttackState, ranking: Ints, flips: int, totals: Floats) -> None:
+    """Add the flips of a round, whether there were any, and where the target was shown."""
+    totals[2] += flips
+    totals[3] += 1.0 if flips > 0 else 0.0
+    totals[4] += 1.0 if ranking[0] == attack.target else 0.0
+    for j in range(ranking.size):
+        if ranking[j] == attack.target:
+            totals[5] += 1.0
+
+
+def _advance_interpreted(policy: Policy, state: Any, rounds: int, users: Any, source: Streams, totals: Any) -> None:
+    """The same loops in plain Python; they draw the same random numbers in the same order."""
+    attack = users.attack if isinstance(users, _UnderAttack) else None
+    honest = users.users if isinstance(users, _UnderAttack) else users
+    for t in range(rounds):
         decision = policy.decide(state, source.policy)
-        p = probabilities[decision.ranking, positions]
-        clicks = (source.users.random(positions.size) < p).astype(np.float64)
-        for chance, click in zip(p.tolist(), clicks.tolist()):
+        expected, clicks = _answer(honest, t, decision.ranking, source.users)
+        for chance in expected:
             totals[0] += chance
-            totals[1] += click
+        for clicked in clicks.tolist():
+            totals[1] += clicked
+        if attack is not None:
+            reported, shown = np.empty(clicks.size), np.ascontiguousarray(decision.ranking, np.int64)
+            _count_attack(attack, shown, tamper(attack, shown, clicks, source.adversary, reported), totals)
+            clicks = reported
         policy.learn(state, decision, clicks)
+
+
+def _answer(
+    users: Any, t: int, ranking: NDArray[np.int64], rng: np.random.Generator
+) -> tuple[list[float], NDArray[np.float64]]:
+    """Return the parts of the expected reward of a list, and the clicks on it, t rounds after the users' first."""
+    if isinstance(users, np.ndarray):
+        p = users[ranking, np.arange(users.shape[1])]
+        return p.tolist(), (rng.random(p.size) < p).astype(np.float64)
+    if isinstance(users, _PlainUsers):
+        shown = users.labels[ranking]
+        value = float(users.world.expected_reward(users.start + t, shown))
+        return [value], np.asarray(users.world.click(users.start + t, shown, rng), np.float64)
+    clicks, shown = np.empty(ranking.size), np.ascontiguousarray(ranking, np.int64)
+    value = expected_reward(users, shown)
+    click(users, shown, rng, clicks)
+    return [value], clicks

@@ -14,7 +14,7 @@ from typing import Any
 from ..core import cores
 from ..progress import ReportProgress, interrupted, progress_bar
 from .cells import Cell, ScoredGame
-from .loop import Score, Simulation
+from .loop import Score, Simulation, users_class
 
 __all__ = ["LocalEngine", "compile_ahead"]
 
@@ -31,9 +31,10 @@ class LocalEngine:
 
     def prepare(self, games: Sequence[ScoredGame], progress: bool | None) -> None:
         """Compile the loops of the games in parallel processes."""
-        # The compiled loop of a policy is the same in all worlds: one world is enough.
-        loops = {type(game.simulation.policy): game.simulation for game in reversed(games)}
-        compile_ahead(list(loops.values())[::-1], self.jobs, progress)
+        # The compiled loop of a policy is the same in all worlds with users of one class: one such world is enough.
+        played = [game.simulation for game in games]
+        loops = {(type(one.policy), users_class(one.world)): one for one in played}
+        compile_ahead(list(loops.values()), self.jobs, progress)
 
     def play(
         self, games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportProgress

@@ -13,13 +13,14 @@ import inspect
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
 
 from ..files import save_arrays
 from ..policies import Policy
-from ..worlds import World
+from ..worlds import Attacked, ListWorld, World
 from .cells import ScoredGame
 from .loop import Score
 
@@ -45,15 +46,20 @@ class ReplicationCache:
         if not path.exists():
             return None
         with np.load(path, allow_pickle=False) as archive:
-            return Score(archive["reward"], archive["clicks"], float(archive["seconds"]))
+            attack = archive.get("attack")
+            return Score(archive["reward"], archive["clicks"], float(archive["seconds"]), attack)
 
     def write(self, game: ScoredGame, seed: int, replication: int, score: Score) -> None:
         """Save a score; the file is complete and on disk when this returns."""
         arrays = {"reward": score.reward, "clicks": score.clicks, "seconds": np.array(score.seconds)}
+        if score.attack is not None:
+            arrays["attack"] = score.attack
         save_arrays(self._path(game, seed, replication), arrays)
 
     def _path(self, game: ScoredGame, seed: int, replication: int) -> Path:
         world, policy = game.simulation.world, type(game.simulation.policy)
+        if isinstance(world, (Attacked, ListWorld)) and is_described_by_class(world.description()):
+            raise ValueError(f"results in {world.name} cannot be cached: its class does not override numbers()")
         if not issubclass(policy, Policy):
             raise ValueError(f"results of {policy.__name__} cannot be cached: it does not derive from Policy")
         if not world.name:
@@ -80,14 +86,35 @@ class UsersDigest:
         self._known: dict[tuple[int, int], tuple[World, str]] = {}  # holds the world, so that no other gets its id
 
     def __call__(self, world: World, rounds: int) -> str:
-        """Return a digest of the click probabilities in every round."""
+        """Return a digest of the users in every round."""
         key = (id(world), rounds)
         if key not in self._known:
-            digest = hashlib.sha256()
-            for end, probabilities in world.pieces(0, rounds):
-                digest.update(f"{end}:{probabilities.shape}".encode() + probabilities.tobytes())
-            self._known[key] = (world, digest.hexdigest())
+            self._known[key] = (world, _users_digest(world, rounds))
         return self._known[key][1]
+
+
+def _users_digest(world: World, rounds: int) -> str:
+    digest = hashlib.sha256()
+    if not isinstance(world, (Attacked, ListWorld)):
+        for end, probabilities in world.pieces(0, rounds):
+            digest.update(f"{end}:{probabilities.shape}".encode() + probabilities.tobytes())
+        return digest.hexdigest()
+    described = world.description()
+    if is_described_by_class(described):
+        return f"object {id(world)}"
+    digest.update(json.dumps(described, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def is_described_by_class(description: Any) -> bool:
+    """Return whether a description of a world, or of one inside it, gives its class only, so that numbers are missing.
+
+    >>> is_described_by_class({"kind": "relabelled", "world": {"class": "mine.World"}})
+    True
+    """
+    if isinstance(description, dict):
+        return "class" in description or any(map(is_described_by_class, description.values()))
+    return isinstance(description, list) and any(map(is_described_by_class, description))
 
 
 @cache

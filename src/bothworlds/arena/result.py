@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..warnings import BothworldsWarning
 from ..worlds import World, from_description
+from .attack_scores import ATTACK_COLUMNS, AttackScores
 
 __all__ = ["COLUMNS", "Result", "UnchangedWorldWarning", "changes_not_shown", "no_change"]
 
@@ -83,6 +84,11 @@ class Result:
         False for a policy that serves for comparison and does not learn.
     first_change
         The first round in which the users differ from those of round 0; None if the world is not known to change.
+    comparators
+        How the best rankings were found, for "fixed" and "dynamic": exactly, or by a search and with which guarantee.
+        Empty if the result was saved without it.
+    attack
+        The scores of the adversary; None in a world without one.
     """
 
     policy: str
@@ -99,6 +105,8 @@ class Result:
     first_change: int | None = field(default=None, repr=False)
     policy_name: str = field(default="", repr=False)
     world_description: dict[str, Any] | None = field(default=None, repr=False)
+    comparators: dict[str, str] = field(default_factory=dict, repr=False)
+    attack: AttackScores | None = field(default=None, repr=False)
 
     def build_world(self) -> World:
         """Build the world that was played, from its description.
@@ -166,6 +174,15 @@ class Result:
             for c, t in enumerate(self.rounds.tolist()):
                 numbers = (self.reward[k, c], self.clicks[k, c], fixed[k, c], dynamic[k, c])
                 yield (self.policy, self.world, self.seed, k, t, *map(float, numbers))
+
+    def attack_rows(self) -> Iterator[tuple[float, ...]]:
+        """Yield the scores of the attack for every replication and checkpoint, NaN without one, by ATTACK_COLUMNS."""
+        for k in range(self.reward.shape[0]):
+            for c in range(self.rounds.size):
+                if self.attack is None:
+                    yield (float("nan"),) * len(ATTACK_COLUMNS)
+                else:
+                    yield tuple(float(getattr(self.attack, name)[k, c]) for name in ATTACK_COLUMNS)
 
 
 def changes_not_shown(results: Iterable[Result]) -> list[str]:

@@ -10,13 +10,17 @@ import csv
 import json
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .. import __version__
+from .attack_scores import ATTACK_COLUMNS, AttackScores
 from .result import COLUMNS, Result
 
 __all__ = ["commit", "load", "load_results", "provenance", "save_results"]
@@ -37,9 +41,9 @@ def save_results(results: Sequence[Result], path: str | Path) -> Path:
     if path.suffix == ".csv":
         with path.open("w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(COLUMNS)
-            for result in results:
-                writer.writerows(result.rows())
+            writer.writerow(_columns(results))
+            for row in _rows(results):
+                writer.writerow(row)
         path.with_suffix(".json").write_text(how + "\n")
     else:
         _write_parquet(results, path, how)
@@ -48,14 +52,26 @@ def save_results(results: Sequence[Result], path: str | Path) -> Path:
     return path
 
 
+def _columns(results: Sequence[Result]) -> tuple[str, ...]:
+    """The columns of a file; those of attacks are only there if there is one."""
+    return (*COLUMNS, *ATTACK_COLUMNS) if any(result.attack is not None for result in results) else COLUMNS
+
+
+def _rows(results: Sequence[Result]) -> Iterator[tuple[Any, ...]]:
+    width = len(_columns(results))
+    for result in results:
+        for row, attack in zip(result.rows(), result.attack_rows()):
+            yield (*row, *attack)[:width]
+
+
 def _times_path(path: Path) -> Path:
     return path.with_suffix(".times.json")
 
 
 def _write_parquet(results: Sequence[Result], path: Path, how: str) -> None:
     pyarrow = _pyarrow()
-    columns = list(zip(*(row for result in results for row in result.rows())))
-    table = pyarrow.table(dict(zip(COLUMNS, columns))).replace_schema_metadata({"bothworlds": how})
+    columns = list(zip(*_rows(results)))
+    table = pyarrow.table(dict(zip(_columns(results), columns))).replace_schema_metadata({"bothworlds": how})
     pyarrow.parquet.write_table(table, path, compression="zstd")
 
 
@@ -111,7 +127,8 @@ def load_results(path: str | Path) -> list[Result]:
     plays = json.loads((table.schema.metadata or {}).get(b"bothworlds", b'{"plays": []}'))["plays"]
     if not plays or sum(play["replications"] * play["checkpoints"] for play in plays) != table.num_rows:
         raise ValueError(f"{path} was not written by save_results: its rows do not match its metadata")
-    columns = {name: table[name].to_numpy() for name in COLUMNS}
+    names = [name for name in (*COLUMNS, *ATTACK_COLUMNS) if name in table.column_names]
+    columns = {name: table[name].to_numpy() for name in names}
     results, start = [], 0
     for play, seconds in zip(plays, _read_times(path, plays)):
         end = start + play["replications"] * play["checkpoints"]
@@ -132,10 +149,19 @@ def load_results(path: str | Path) -> list[Result]:
                 first_change=play.get("first_change"),
                 policy_name=play.get("policy_name", ""),
                 world_description=play.get("world_description"),
+                comparators=play.get("comparators", {}),
+                attack=_attack_in(part),
             )
         )
         start = end
     return results
+
+
+def _attack_in(part: Mapping[str, NDArray[Any]]) -> AttackScores | None:
+    """The scores of an attack among the columns of a result, each (replications, checkpoints)."""
+    if ATTACK_COLUMNS[0] not in part or np.isnan(part[ATTACK_COLUMNS[0]]).any():
+        return None
+    return AttackScores(part["round"][0], *(part[name] for name in ATTACK_COLUMNS))
 
 
 def _read_times(path: Path, plays: Sequence[dict[str, Any]]) -> list[float]:
@@ -174,6 +200,7 @@ def provenance(results: Sequence[Result]) -> dict[str, Any]:
                 "settings": result.settings,
                 "world": result.world,
                 "world_description": result.world_description,
+                "comparators": result.comparators,
                 "seed": result.seed,
                 "replications": int(result.reward.shape[0]),
                 "rounds": int(result.rounds[-1]),

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..progress import progress_bar
+from .attack_scores import attack_scores
 from .cells import Cell, Engine, ScoredGame
-from .comparators import best_in_hindsight
+from .comparators import Comparators, comparators
 from .loop import Score
 from .parallel import LocalEngine
 from .ray_engine import RayEngine
@@ -52,7 +52,7 @@ def play_games(
     been played, so that they are kept; without one, at once.
     """
     digest = UsersDigest()
-    cache, compare = None if cells is None else ReplicationCache(cells, digest), _Comparators(digest)
+    cache, compare = None if cells is None else ReplicationCache(cells, digest), _ComparatorCache(digest)
     everything = [Cell(g, k) for g, game in enumerate(games) for k in range(game.replications)]
     scores: dict[Cell, Score] = {}
     if cache is not None:
@@ -119,23 +119,23 @@ def _raise(failures: dict[Cell, Exception], games: Sequence[ScoredGame], kept: i
     raise error
 
 
-class _Comparators:
+class _ComparatorCache:
     """The rewards of the best rankings, computed once for all games with the same users and checkpoints."""
 
     def __init__(self, users_digest: UsersDigest) -> None:
         self._users_digest = users_digest
-        self._known: dict[tuple[str, bytes], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        self._known: dict[tuple[str, bytes], Comparators] = {}
 
-    def __call__(self, game: ScoredGame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def __call__(self, game: ScoredGame) -> Comparators:
         key = (self._users_digest(game.simulation.world, game.simulation.rounds), game.marks.tobytes())
         if key not in self._known:
-            self._known[key] = best_in_hindsight(game.simulation.world, game.marks)
+            self._known[key] = comparators(game.simulation.world, game.marks)
         return self._known[key]
 
 
-def _result(game: ScoredGame, seed: int, scores: Sequence[Score], compare: _Comparators) -> Result:
+def _result(game: ScoredGame, seed: int, scores: Sequence[Score], compare: _ComparatorCache) -> Result:
     simulation, world = game.simulation, game.simulation.world
-    fixed, dynamic = compare(game)
+    best = compare(game)
     return Result(
         policy=simulation.label,
         world=simulation.world_name,
@@ -144,11 +144,13 @@ def _result(game: ScoredGame, seed: int, scores: Sequence[Score], compare: _Comp
         rounds=game.marks,
         reward=np.array([score.reward for score in scores]),
         clicks=np.array([score.clicks for score in scores]),
-        best_fixed=fixed,
-        best_dynamic=dynamic,
+        best_fixed=best.fixed,
+        best_dynamic=best.dynamic,
         seconds=sum(score.seconds for score in scores),
         adaptive=getattr(simulation.policy, "adaptive", True),
         first_change=world.first_change(),
         policy_name=simulation.policy_name,
         world_description=world.description(),
+        comparators=best.methods,
+        attack=attack_scores(game.marks, [score.attack for score in scores]),
     )

@@ -13,6 +13,7 @@ from ..arena.storage import commit, provenance
 from ..progress import announce
 from ..worlds import World, resolve
 from .all_weather import AllWeatherPanels
+from .attacks import Attacks
 from .baselines import Baselines
 from .growth import Growth
 from .leader_error import LeaderError
@@ -33,7 +34,7 @@ QUESTIONS: dict[str, Question] = {
     for question in (FigureOne(), FigureTwo(), AllWeatherPanels(), Baselines(), Growth(), Shapes(), LeaderError())
 }
 # Questions that have nothing to do with the paper: played only when they are requested by name.
-ON_REQUEST: dict[str, Question] = {question.name: question for question in (ServiceCost(),)}
+ON_REQUEST: dict[str, Question] = {question.name: question for question in (ServiceCost(), Attacks())}
 SIZES = {
     "quick": Size("quick", 100_000, 10_000, 5, 3, 100_000, 2_000),
     "paper": Size("paper", 1_000_000, 100_000, 20, 10, 1_000_000, 10_000),

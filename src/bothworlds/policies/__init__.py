@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from .all_weather import AllWeather
     from .batchrank import BatchRank
     from .bubblerank import BubbleRank
+    from .cascade_kl_ucb import CascadeKlUcb
+    from .cascade_ucb import CascadeUcb
+    from .cascade_ucb_v import CascadeUcbV
     from .comb_ts import CombTs
     from .comb_ucb import CombUcb
+    from .dcm_ucb import DcmUcb
     from .fixed import Fixed
     from .ftpl import Ftpl
     from .ftrl_pbm import FtrlPbm
@@ -58,9 +62,13 @@ __all__ = [
     "AllWeather",
     "BatchRank",
     "BubbleRank",
+    "CascadeKlUcb",
+    "CascadeUcb",
+    "CascadeUcbV",
     "CombTs",
     "CombUcb",
     "CompiledPolicy",
+    "DcmUcb",
     "Description",
     "Fixed",
     "Ftpl",

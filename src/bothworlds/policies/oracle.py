@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from ..core import Shape, decides, learns
 from ..geometry import best_ranking
 from ..kernels import Floats, Ints
-from ..worlds import Relabelled, World
+from ..worlds import ListWorld, World
 from ..worlds import resolve as resolve_world
 from .base import CompiledPolicy
 from .parts.settings import whole
@@ -40,7 +41,7 @@ class Oracle(CompiledPolicy):
     .. math:: X_t = \arg\max_X \sum_{ij} p_t(i, j) \, X_{ij}
 
     Requires: the world.
-    Guarantee: no regret at all, against the best list of every round.
+    Guarantee: no regret at all, against the best list of every round, where the best list is known exactly.
     Known failure: it works in simulations only; with lost or late feedback it shows lists of earlier rounds.
 
     Parameters
@@ -84,7 +85,7 @@ class Oracle(CompiledPolicy):
 
     def relabelled(self, labels: NDArray[np.int64]) -> Oracle:
         """Return the oracle of the same world, for items in another order."""
-        return self if self.world is None else replace(self, world=Relabelled(resolve_world(self.world), labels))
+        return self if self.world is None else replace(self, world=resolve_world(self.world).relabelled(labels))
 
     def settings(self) -> dict[str, Any]:
         """Return the settings by name; a world is represented by its name."""
@@ -96,14 +97,30 @@ def _best_lists(world: World, rounds: int) -> tuple[Ints, Ints]:
     """Return the rounds at which the best list changes, and the best lists."""
     ends: list[int] = []
     rankings: list[Ints] = []
-    for end, probabilities in world.pieces(0, rounds):
-        best = best_ranking(probabilities)
+    for end, best in _best_pieces(world, rounds):
         if rankings and np.array_equal(best, rankings[-1]):
             ends[-1] = end
         else:
             ends.append(end)
             rankings.append(best)
     return np.array(ends), np.array(rankings)
+
+
+def _best_pieces(world: World, rounds: int) -> Iterator[tuple[int, Ints]]:
+    """Yield the ends of ranges of rounds in which users are the same, and their best lists."""
+    world = world.honest
+    if not isinstance(world, ListWorld):
+        for end, probabilities in world.pieces(0, rounds):
+            yield end, best_ranking(probabilities)
+        return
+    known: dict[int, Ints] = {}
+    start = 0
+    for end in world.spans(0, rounds):
+        alike = world.first_round_like(start)
+        if alike not in known:
+            known[alike] = world.best_list(alike).ranking
+        yield end, known[alike]
+        start = end
 
 
 @decides(State)

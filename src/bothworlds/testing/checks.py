@@ -17,9 +17,11 @@ from ..core import Decision, copy_state, leaves
 from ..policies import Policy, configured_for
 from ..policies import resolve as resolve_policy
 from ..ranker import Ranker
-from ..worlds import World, stochastic
+from ..worlds import ListWorld, World, stochastic
 from ..worlds import resolve as resolve_world
 from ..worlds.base import first_difference
+from .failure import CheckFailed, failure, require
+from .list_world_checks import check_list_world
 
 __all__ = ["CheckFailed", "check_policy", "check_world", "policy_checks"]
 
@@ -28,10 +30,6 @@ ATTRACTION = np.array([0.9, 0.7, 0.4, 0.2, 0.1])
 EXAMINATION = np.array([0.9, 0.6, 0.3])
 ROUNDS = 400
 SIGMAS = 5.0
-
-
-class CheckFailed(AssertionError):
-    """A policy or a world fails a check; the message names it and states the requirement."""
 
 
 def check_policy(policy: str | Policy, *, strict: bool = False) -> None:
@@ -66,21 +64,12 @@ def policy_checks(*, strict: bool = False) -> list[Callable[[Policy], None]]:
     ]
 
 
-def _require(condition: bool, policy: Any, sentence: str) -> None:
-    if not condition:
-        raise _failure(policy, sentence)
-
-
-def _failure(policy: Any, sentence: str) -> CheckFailed:
-    return CheckFailed(f"{getattr(policy, 'name', '') or repr(policy)}: {sentence}")
-
-
 def _attempt(policy: Any, verb: str, *arguments: Any) -> Any:
     """Call a method of a policy; raises CheckFailed if it raises."""
     try:
         return getattr(policy, verb)(*arguments)
     except Exception as error:
-        raise _failure(policy, f"{verb} must not raise; {type(error).__name__}: {error}") from error
+        raise failure(policy, f"{verb} must not raise; {type(error).__name__}: {error}") from error
 
 
 def _world() -> World:
@@ -134,12 +123,12 @@ def check_rankings_are_valid(policy: Policy) -> None:
             decision = _attempt(informed, "decide", state, rng)
             ranking, propensity = _arrays_of(decision, policy)
             whole = ranking.shape == (m,) and ranking.dtype.kind in "iu"
-            _require(whole, policy, f"ranking must be {m} item indices, got {ranking!r}")
+            require(whole, policy, f"ranking must be {m} item indices, got {ranking!r}")
             distinct = bool(len(set(ranking.tolist())) == m and ranking.min() >= 0 and ranking.max() < n)
-            _require(distinct, policy, f"ranking must be different items below {n}, got {ranking.tolist()}")
+            require(distinct, policy, f"ranking must be different items below {n}, got {ranking.tolist()}")
             stated = propensity[~np.isnan(propensity)] if propensity.shape == (m,) else np.array([-1.0])
             sound = bool(((stated > 0.0) & (stated <= 1.0 + 1e-9)).all())
-            _require(sound, policy, f"propensity must be {m} probabilities or NaN, got {propensity!r}")
+            require(sound, policy, f"propensity must be {m} probabilities or NaN, got {propensity!r}")
             clicks = np.full(m, float(t % 3 == 0)) if t % 2 else (rng.random(m) < 0.5).astype(np.float64)
             _attempt(informed, "learn", state, decision, clicks)
 
@@ -148,7 +137,7 @@ def _arrays_of(decision: Any, policy: Policy) -> tuple[NDArray[Any], NDArray[Any
     """Return the ranking and the propensity of a decision; raises CheckFailed if they are not arrays."""
     ranking, propensity = getattr(decision, "ranking", None), getattr(decision, "propensity", None)
     if not (isinstance(ranking, np.ndarray) and isinstance(propensity, np.ndarray)):
-        raise _failure(policy, f"decide must return a Decision of two arrays, ranking and propensity; got {decision!r}")
+        raise failure(policy, f"decide must return a Decision of two arrays, ranking and propensity; got {decision!r}")
     return ranking, propensity
 
 
@@ -156,7 +145,7 @@ def _arrays_of(decision: Any, policy: Policy) -> tuple[NDArray[Any], NDArray[Any
 def check_impossible_shapes_are_refused(policy: Policy) -> None:
     """More positions than items, no position, or a single item raise ValueError."""
     for n, m in ((3, 5), (4, 0), (1, 1), (0, 0), (5, -1)):
-        _require(_refuses(policy.init, n, m), policy, f"init({n}, {m}) must raise ValueError")
+        require(_refuses(policy.init, n, m), policy, f"init({n}, {m}) must raise ValueError")
 
 
 @_informed
@@ -178,9 +167,9 @@ def check_bad_feedback_is_refused_and_changes_nothing(policy: Policy) -> None:
         (beyond, good),
     ):
         refused = _refuses(policy.learn, state, invalid, clicks)
-        _require(refused, policy, f"learn must raise ValueError for ranking {invalid.ranking}, clicks {clicks}")
+        require(refused, policy, f"learn must raise ValueError for ranking {invalid.ranking}, clicks {clicks}")
     same = _future(policy, state, world) == _future(policy, twin, world)
-    _require(same, policy, "feedback that raises ValueError must not change the state")
+    require(same, policy, "feedback that raises ValueError must not change the state")
 
 
 def _refuses(call: Callable[..., object], *arguments: Any) -> bool:
@@ -203,7 +192,7 @@ def check_propensities_equal_frequencies(policy: Policy) -> None:
             decision = policy.decide(state, rng)
             before = stated[decision.ranking, positions]
             steady = np.isnan(before) | (before == decision.propensity)
-            _require(
+            require(
                 bool(steady.all()), policy, "the propensity of an item at a position must be the same in every draw"
             )
             stated[decision.ranking, positions] = decision.propensity
@@ -214,12 +203,12 @@ def check_propensities_equal_frequencies(policy: Policy) -> None:
         off = np.abs(counts[known] / draws - expected) / error
         if off.size:
             sentence = f"propensities must equal observed frequencies; they differ by {off.max():.1f} standard errors"
-            _require(bool(off.max() <= SIGMAS), policy, sentence)
+            require(bool(off.max() <= SIGMAS), policy, sentence)
         for j in range(m):
             if known[:, j].any() and counts[~known[:, j], j].sum() == 0:
                 total = float(np.nansum(stated[:, j]))
                 sentence = f"propensities at position {j} must sum to 1 over items; they sum to {total:.4f}"
-                _require(abs(total - 1.0) < 0.02, policy, sentence)
+                require(abs(total - 1.0) < 0.02, policy, sentence)
 
 
 @_informed
@@ -230,7 +219,7 @@ def check_deciding_leaves_no_trace(policy: Policy) -> None:
     for _ in range(50):
         policy.decide(state, rng)
     same = _future(policy, state, world) == _future(policy, twin, world)
-    _require(same, policy, "decide must not change the state")
+    require(same, policy, "decide must not change the state")
 
 
 @_informed
@@ -241,14 +230,14 @@ def check_a_seed_fixes_everything(policy: Policy) -> None:
     for _ in range(50):
         one, other = (policy.decide(copy_state(state), rng) for rng in rngs)
         same = np.array_equal(one.ranking, other.ranking)
-        _require(same, policy, "decide must draw from the rng that is passed, not from its own")
+        require(same, policy, "decide must draw from the rng that is passed, not from its own")
     first, second = (_future(policy, *_trained(policy)) for _ in range(2))
     cause = "learn draws random numbers, or something is stored outside the state"
-    _require(first == second, policy, f"the same seeds must give the same decisions; {cause}")
+    require(first == second, policy, f"the same seeds must give the same decisions; {cause}")
     world = _world()
     a, b = (play(policy, world, 50, seeds=2, checkpoints=5, jobs=jobs) for jobs in (1, 2))
     same = bool((a.reward == b.reward).all() and (a.clicks == b.clicks).all())
-    _require(same, policy, f"the result of play must depend on the seed alone; {cause}")
+    require(same, policy, f"the result of play must depend on the seed alone; {cause}")
 
 
 @_informed
@@ -262,7 +251,7 @@ def check_late_and_shuffled_feedback_is_accepted(policy: Policy) -> None:
             try:
                 policy.learn(state, waiting[k], _clicks(rng, waiting[k], world))
             except Exception as error:
-                raise _failure(policy, f"late feedback must be accepted; {error!r}") from error
+                raise failure(policy, f"late feedback must be accepted; {error!r}") from error
     _future(policy, state, world)
 
 
@@ -272,7 +261,7 @@ def check_memory_is_bounded(policy: Policy) -> None:
     state, _ = _trained(policy, rounds=100)
     later, _ = _trained(policy, rounds=ROUNDS)
     few, many = _size(state), _size(later)
-    _require(many <= 1.2 * few + 256, policy, f"memory must be bounded; it grew from {few} to {many} bytes")
+    require(many <= 1.2 * few + 256, policy, f"memory must be bounded; it grew from {few} to {many} bytes")
 
 
 def _size(state: Any) -> int:
@@ -292,14 +281,14 @@ def check_saving_and_loading_keeps_the_future(policy: Policy) -> None:
         try:
             ranker.save(Path(folder) / "ranker")
         except ValueError as error:
-            raise _failure(policy, f"save must not fail; {error}") from error
+            raise failure(policy, f"save must not fail; {error}") from error
         twin = Ranker.load(Path(folder) / "ranker", policy=policy)
     for shown in waiting[1::2]:
         for one in (ranker, twin):
             one.feedback(shown.id, shown.items[1:2])
         ours, theirs = ranker.rank(), twin.rank()
         same = ours.items == theirs.items and np.array_equal(ours.propensities, theirs.propensities, equal_nan=True)
-        _require(same, policy, "a ranker must make the same decisions after it was saved and loaded")
+        require(same, policy, "a ranker must make the same decisions after it was saved and loaded")
 
 
 @_informed
@@ -317,7 +306,7 @@ def check_labels_do_not_matter(policy: Policy) -> None:
     error = np.sqrt(sum(r.var(axis=0, ddof=1) / len(r) for r in rewards)) + 1e-9
     apart = float((difference / error).max())
     sentence = f"relabelling items must not change the reward; it differs by {apart:.1f} standard errors"
-    _require(apart <= SIGMAS, policy, sentence)
+    require(apart <= SIGMAS, policy, sentence)
 
 
 def check_it_beats_uniform_in_an_easy_world(policy: Policy) -> None:
@@ -335,17 +324,23 @@ def check_it_beats_uniform_in_an_easy_world(policy: Policy) -> None:
     gain = ours.reward[:, -1] - uniform.reward[:, -1]
     error = gain.std(ddof=1) / np.sqrt(gain.size)
     sentence = f"it must beat uniform in an easy world; its reward per round differs by {gain.mean() / rounds:+.3f}"
-    _require(bool(gain.mean() > SIGMAS * error), policy, sentence)
+    require(bool(gain.mean() > SIGMAS * error), policy, sentence)
 
 
 def check_world(world: str | World, rounds: int = 1000) -> None:
     """Check a world; raises CheckFailed at the first requirement that fails.
 
     Click probabilities have the right shape, are from 0 to 1, are the same in every call, and agree with ``pieces``.
+    For a world that answers a whole list: clicks are 0 or 1 and depend on the list, the round and ``rng`` alone, their
+    mean is ``expected_reward``, at five standard errors, and ``users``, ``spans`` and ``best_list`` agree with it.
 
     >>> check_world("paper/periodic-both")
     """
     resolved = resolve_world(world)
+    resolved = resolved.honest
+    if isinstance(resolved, ListWorld):
+        check_list_world(world, resolved, rounds)
+        return
     n, m = resolved.n_items, resolved.n_positions
     _check_first_change(world, resolved, rounds)
     for t in (0, 1, rounds // 2, rounds):
@@ -353,18 +348,18 @@ def check_world(world: str | World, rounds: int = 1000) -> None:
             p = np.asarray(resolved.click_probabilities(t))
         except ValueError as error:
             raise CheckFailed(f"{world}: {error}") from error
-        _require(p.shape == (n, m), world, f"click_probabilities({t}) must have shape {(n, m)}, got {p.shape}")
-        _require(bool(((p >= 0.0) & (p <= 1.0)).all()), world, f"click_probabilities({t}) must be from 0 to 1")
+        require(p.shape == (n, m), world, f"click_probabilities({t}) must have shape {(n, m)}, got {p.shape}")
+        require(bool(((p >= 0.0) & (p <= 1.0)).all()), world, f"click_probabilities({t}) must be from 0 to 1")
         again = np.array_equal(p, resolved.click_probabilities(t))
-        _require(again, world, f"click_probabilities({t}) must be the same in every call")
+        require(again, world, f"click_probabilities({t}) must be the same in every call")
     done = 3
     for end, p in resolved.pieces(3, rounds):
-        _require(done < end <= rounds, world, f"pieces must go forward from 3 to {rounds}; got {end} after {done}")
+        require(done < end <= rounds, world, f"pieces must go forward from 3 to {rounds}; got {end} after {done}")
         for t in (done, end - 1):
             same = np.array_equal(p, resolved.click_probabilities(t))
-            _require(same, world, f"pieces must agree with click_probabilities at round {t}")
+            require(same, world, f"pieces must agree with click_probabilities at round {t}")
         done = end
-    _require(done == rounds, world, f"pieces must cover the rounds up to {rounds}; they end at {done}")
+    require(done == rounds, world, f"pieces must cover the rounds up to {rounds}; they end at {done}")
 
 
 def _check_first_change(world: str | World, resolved: World, rounds: int) -> None:
@@ -372,8 +367,8 @@ def _check_first_change(world: str | World, resolved: World, rounds: int) -> Non
     change = resolved.first_change()
     if change is None:
         return
-    _require(change >= 1, world, f"first_change must be a round after the first or None; got {change}")
+    require(change >= 1, world, f"first_change must be a round after the first or None; got {change}")
     actual = first_difference(resolved, min(change + 1, rounds))
     stated = change if change < rounds else None
     sentence = f"first_change must be the first round with other probabilities; it is {change}, but should be {actual}"
-    _require(actual == stated, world, sentence)
+    require(actual == stated, world, sentence)

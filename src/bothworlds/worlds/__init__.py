@@ -4,18 +4,37 @@ A world from another package is registered through the entry point group ``bothw
 object wherever a name is accepted.
 """
 
-from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_of, matrix, periodic, stochastic
+from .attacks import Attack, Attacked
+from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_of, matrix, stochastic
+from .best_list import BestList
+from .browsing_world import Browsing, browsing
+from .builders import periodic
+from .chain_world import Chain, cascade, click_chain, dependent_clicks, dynamic_bayesian
+from .list_world import CompiledListWorld, ListWorld, PeriodicLists
 from .named import describe, from_description, names, resolve, world
 from .schedule import Changing
 
 __all__ = [
+    "Attack",
+    "Attacked",
+    "BestList",
+    "Browsing",
+    "Chain",
     "Changing",
+    "CompiledListWorld",
+    "ListWorld",
     "Matrix",
     "Periodic",
+    "PeriodicLists",
     "Relabelled",
     "Stochastic",
     "World",
+    "browsing",
+    "cascade",
+    "click_chain",
+    "dependent_clicks",
     "describe",
+    "dynamic_bayesian",
     "examination_of",
     "from_description",
     "matrix",

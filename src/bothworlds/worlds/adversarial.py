@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Matrix, World, matrix, periodic, stochastic
+from .base import Matrix, World, matrix, stochastic
+from .builders import periodic
 from .paper import EXAMINATION, attraction
 from .schedule import FOREVER, Changing
 from .settings import number, whole

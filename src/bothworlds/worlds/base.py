@@ -6,7 +6,7 @@ A world gives the click probability of every item at every position in every rou
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,10 @@ __all__ = [
     "Relabelled",
     "Stochastic",
     "World",
-    "build_from_numbers",
+    "as_probability_vector",
     "examination_of",
     "first_difference",
     "matrix",
-    "periodic",
     "stochastic",
 ]
 
@@ -49,6 +48,11 @@ class World(ABC):
     @abstractmethod
     def n_positions(self) -> int:
         """The number of positions to fill."""
+
+    @property
+    def honest(self) -> World:
+        """The users without an adversary who changes what is reported of their clicks: usually the world itself."""
+        return self
 
     @abstractmethod
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
@@ -83,6 +87,10 @@ class World(ABC):
             return self.numbers()
         name, settings = self.recipe
         return {"name": name, "settings": dict(settings)}
+
+    def relabelled(self, labels: NDArray[np.int64]) -> World:
+        """Return this world with its items in another order: item ``labels[i]`` becomes item i."""
+        return Relabelled(self, labels)
 
     def numbers(self) -> dict[str, Any]:
         """The description of a world that was not made by name. Override it together with the class."""
@@ -128,8 +136,8 @@ class Stochastic(Matrix):
     """The position-based model: item i at position j is clicked with probability attraction[i] * examination[j]."""
 
     def __init__(self, attraction: ArrayLike, examination: ArrayLike) -> None:
-        self.attraction = _as_vector(attraction, "attraction")
-        self.examination = _as_vector(examination, "examination")
+        self.attraction = as_probability_vector(attraction, "attraction")
+        self.examination = as_probability_vector(examination, "examination")
         if self.examination.size > self.attraction.size:
             raise ValueError(
                 f"examination must not have more positions than there are items; got {self.examination.size} "
@@ -239,17 +247,6 @@ def stochastic(attraction: ArrayLike, examination: ArrayLike) -> Stochastic:
     return Stochastic(attraction, examination)
 
 
-def periodic(worlds: Sequence[World], phase: int) -> Periodic:
-    """Build a world in which the given worlds alternate, ``phase`` rounds each.
-
-    >>> summer, winter = stochastic([0.9, 0.1], [1.0]), stochastic([0.1, 0.9], [1.0])
-    >>> year = periodic([summer, winter], phase=10)
-    >>> [float(year.click_probabilities(t)[0, 0]) for t in (0, 9, 10, 19, 20)]
-    [0.9, 0.9, 0.1, 0.1, 0.9]
-    """
-    return Periodic(worlds, phase)
-
-
 def matrix(click_probabilities: ArrayLike) -> Matrix:
     """Build a world that never changes, with click probabilities (n_items, n_positions) in any form.
 
@@ -275,30 +272,9 @@ def examination_of(world: World) -> tuple[float, ...] | None:
     >>> examination_of(stochastic([0.9, 0.5, 0.1], [1.0, 0.5]))
     (1.0, 0.5)
     """
-    first = world.worlds[0] if isinstance(world, Periodic) else world
+    first = world.worlds[0] if isinstance(world, Periodic) else world.honest
     examination = getattr(first, "examination", None)
     return None if examination is None else tuple(float(probability) for probability in examination)
-
-
-def build_from_numbers(description: Mapping[str, Any], build: Callable[[Mapping[str, Any]], World]) -> World:
-    """Build the world that ``World.numbers`` describes; ``build`` builds the worlds it contains.
-
-    Raises ValueError for a description that is incomplete or of an unknown kind.
-    """
-    kind = description.get("kind")
-    try:
-        match kind:
-            case "matrix":
-                return Matrix(description["click_probabilities"])
-            case "stochastic":
-                return Stochastic(description["attraction"], description["examination"])
-            case "periodic":
-                return Periodic([build(world) for world in description["worlds"]], description["phase"])
-            case "relabelled":
-                return Relabelled(build(description["world"]), np.array(description["labels"], np.int64))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"the description of a world of kind {kind!r} is incomplete: {error!r}") from error
-    raise ValueError(f"no world can be built from the description {dict(description)!r}")
 
 
 def _check_round(t: int) -> None:
@@ -306,7 +282,8 @@ def _check_round(t: int) -> None:
         raise ValueError(f"t must not be negative; got {t}")
 
 
-def _as_vector(value: ArrayLike, name: str) -> NDArray[np.float64]:
+def as_probability_vector(value: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return a read-only array of probabilities; raises ValueError that names the argument."""
     vector = _numbers(value, name)
     if vector.ndim != 1 or not vector.size:
         raise ValueError(f"{name} must be a list of probabilities; got shape {vector.shape}")

@@ -16,7 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import save_text
-from .base import Matrix, Stochastic
+from .base import Matrix, Stochastic, World
+from .browsing_world import Browsing
+from .chain_world import cascade, click_chain, dependent_clicks, dynamic_bayesian
+from .list_world import ListWorld
 
 __all__ = [
     "FORMAT",
@@ -27,7 +30,7 @@ __all__ = [
     "from_parameters",
     "models_in",
     "read_document",
-    "table_of_clicks",
+    "users_of_click_model",
     "warnings_in",
     "write_document",
 ]
@@ -37,7 +40,7 @@ CLICK_MODEL = "bothworlds click model"
 VERSION = 1
 
 
-def from_file(path: str | Path, query: str | None = None) -> Matrix:
+def from_file(path: str | Path, query: str | None = None) -> World:
     """The users of a fitted model: the ``query`` of a file written by ``bothworlds fit --out``."""
     document = read_document(path)
     try:
@@ -71,7 +74,7 @@ def write_document(document: Mapping[str, Any], path: str | Path) -> Path:
     return path
 
 
-def from_document(document: Mapping[str, Any], query: str | None = None) -> Matrix:
+def from_document(document: Mapping[str, Any], query: str | None = None) -> World:
     """The users of one query of a model. Items and positions that were never shown (None) are left out.
 
     >>> model = {"identified": True, "positions": [1, 2], "examination": [1.0, 0.5], "query": ["", "", ""],
@@ -80,7 +83,7 @@ def from_document(document: Mapping[str, Any], query: str | None = None) -> Matr
     <Stochastic 'fitted': 2 items, 2 positions>
     """
     if document.get("model", "pbm") != "pbm":
-        return table_of_clicks(document, query)
+        return users_of_click_model(document, query)
     models = models_in(document)
     if models is not None:
         name = _select_query(list(models), query)
@@ -98,50 +101,104 @@ def from_document(document: Mapping[str, Any], query: str | None = None) -> Matr
     )
 
 
-def table_of_clicks(document: Mapping[str, Any], query: str | None = None) -> Matrix:
-    """The users of one query of a click model in which clicks at different positions are independent.
+def users_of_click_model(document: Mapping[str, Any], query: str | None = None) -> World:
+    """The users of one query of a click model other than the position-based one.
 
-    These are the affine position-based model (``trust``) and the click rates of positions or items. Items and positions
-    with unknown parameters (None) are left out. Raises ValueError for models in which a click depends on other clicks.
+    Items and positions with unknown parameters (None) are left out. Models in which a click depends on other clicks
+    are worlds that answer a whole list; there, the positions of the log are the first positions of a page. Raises
+    ValueError if the model is not identified, or lacks a parameter that users of any list would need.
 
     >>> rates = {"model": "item-ctr", "identified": True, "positions": [1], "query": ["", ""], "item": ["a", "b"],
     ...          "item_parameters": {"rate": {"value": [0.5, 0.2]}}, "shared_parameters": {}}
-    >>> table_of_clicks(rates)
+    >>> users_of_click_model(rates)
     <Matrix 'fitted': 2 items, 1 positions>
+    >>> first = {"model": "cascade", "identified": True, "positions": [1], "query": ["", ""], "item": ["a", "b"],
+    ...          "item_parameters": {"attraction": {"value": [0.5, 0.2]}}, "shared_parameters": {}}
+    >>> users_of_click_model(first)
+    <Chain 'fitted': 2 items, 1 positions>
     """
-    model = document["model"]
-    if model not in ("trust", "rank-ctr", "item-ctr"):
-        raise ValueError(
-            f"in the click model {model} a click depends on the clicks above it, and a world gives every item a click "
-            "probability at every position, independent of the rest of the list: fit pbm or trust to play in a log"
-        )
     if not document["identified"]:
         raise ValueError("the model is not identified, so it does not define a world")
     chosen = _select_query(list(dict.fromkeys(document["query"])), query)
     own = np.array([name == chosen for name in document["query"]])
+    items = {name: _values(one)[own] for name, one in document["item_parameters"].items()}
+    shared = {name: _values(one) for name, one in document["shared_parameters"].items()}
     m = len(document["positions"])
-
-    def values(kind: str, name: str) -> NDArray[np.float64]:
-        return np.array(document[kind][name]["value"], dtype=np.float64)
-
-    if model == "trust":
-        slope, offset = (values("shared_parameters", name) for name in ("slope", "offset"))
-        table = np.outer(values("item_parameters", "attraction")[own], slope) + offset
-    elif model == "rank-ctr":
-        table = np.tile(values("shared_parameters", "rate"), (int(own.sum()), 1))
+    if document["model"] in ("trust", "rank-ctr", "item-ctr"):
+        world: World = _table(document["model"], items, shared, int(own.sum()), m)
     else:
-        table = np.tile(values("item_parameters", "rate")[own][:, None], (1, m))
-    table = table[~np.isnan(table).all(axis=1)]
-    table = table[:, ~np.isnan(table).any(axis=0)] if table.size else table
-    if table.shape[1] > table.shape[0]:
-        raise ValueError(
-            f"there are {table.shape[0]} items for {table.shape[1]} positions, and a world needs at least one item for "
-            f"each position; fit with --positions {max(table.shape[0], 1)}"
-        )
-    # The fit bounds all probabilities, up to rounding.
-    world = Matrix(np.clip(table, 0.0, 1.0))
+        world = _list_world(document["model"], items, shared, m)
     world.name = f"fitted({chosen})" if chosen else "fitted"
     return world
+
+
+def _values(parameter: Mapping[str, Any]) -> NDArray[np.float64]:
+    return np.array(parameter["value"], dtype=np.float64)
+
+
+Parameters = Mapping[str, NDArray[np.float64]]  # values by name
+
+
+def _table(model: str, items: Parameters, shared: Parameters, n: int, m: int) -> Matrix:
+    """The users of a model in which clicks at different positions are independent."""
+    if model == "trust":
+        table = np.outer(items["attraction"], shared["slope"]) + shared["offset"]
+    elif model == "rank-ctr":
+        table = np.tile(shared["rate"], (n, 1))
+    else:
+        table = np.tile(items["rate"][:, None], (1, m))
+    table = table[~np.isnan(table).all(axis=1)]
+    table = table[:, ~np.isnan(table).any(axis=0)] if table.size else table
+    _check_enough_items(*table.shape)
+    # The fit bounds all probabilities, up to rounding.
+    return Matrix(np.clip(table, 0.0, 1.0))
+
+
+def _list_world(model: str, items: Parameters, shared: Parameters, m: int) -> ListWorld:
+    """The users of a model in which a click depends on the clicks above it.
+
+    An item is left out if its attraction is not known, or if it has been clicked and its satisfaction is not known.
+    The satisfaction of an item that is never clicked has no effect, and neither has continuation after the last
+    position.
+    """
+    alpha = items["attraction"]
+    satisfaction = np.where(alpha == 0.0, 0.0, items.get("satisfaction", np.zeros(alpha.size)))
+    known = ~(np.isnan(alpha) | np.isnan(satisfaction))
+    alpha, satisfaction = alpha[known], satisfaction[known]
+    _check_enough_items(alpha.size, m)
+    if model == "ubm":
+        gamma = shared["examination"]
+        for column in np.flatnonzero(np.isnan(gamma)).tolist():
+            rank, last = [(k, last) for k in range(1, m + 1) for last in range(k)][column]
+            after = f"after a click at {last}" if last else "without a click above"
+            raise ValueError(
+                f"the log does not determine the examination of position {rank} {after}; fit with fewer --positions"
+            )
+        return Browsing(alpha, np.clip(gamma, 0.0, 1.0))
+    if model == "cascade":
+        return cascade(alpha, m)
+    for name, values in shared.items():
+        used = values[: m - 1] if model == "dcm" else values
+        if np.isnan(used).any():
+            where = f" after position {int(np.isnan(used).argmax()) + 1}" if model == "dcm" else ""
+            raise ValueError(f"the log does not determine {name}{where}; fit with fewer --positions")
+    if model == "dcm":
+        return dependent_clicks(alpha, np.nan_to_num(shared["continuation"], nan=0.0))
+    if model == "sdbn":
+        return dynamic_bayesian(alpha, satisfaction, 1.0, m)
+    if model == "dbn":
+        return dynamic_bayesian(alpha, satisfaction, float(shared["gamma"][0]), m)
+    if model == "ccm":
+        return click_chain(alpha, [float(shared[f"tau {k}"][0]) for k in (1, 2, 3)], m)
+    raise ValueError(f"there is no world for the click model {model!r}")
+
+
+def _check_enough_items(n: int, m: int) -> None:
+    if m > n:
+        raise ValueError(
+            f"there are {n} items for {m} positions, and a world needs at least one item for "
+            f"each position; fit with --positions {max(n, 1)}"
+        )
 
 
 def from_parameters(
@@ -176,11 +233,7 @@ def from_parameters(
     alpha, beta = (np.array(values, dtype=np.float64) for values in (attraction, examination))
     alpha = alpha[np.array([own == chosen for own in queries])]
     alpha, beta = alpha[~np.isnan(alpha)], beta[~np.isnan(beta)]
-    if beta.size > alpha.size:
-        raise ValueError(
-            f"there are {alpha.size} items for {beta.size} positions, and a world needs at least one item for each "
-            f"position; fit with --positions {max(alpha.size, 1)}"
-        )
+    _check_enough_items(alpha.size, beta.size)
     world = Stochastic(alpha, beta)
     label = name or chosen
     world.name = f"fitted({label})" if label else "fitted"

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..registry import defaults_of, make, sentence_of
-from . import adversarial, drift, paper
-from .base import Matrix, World, build_from_numbers
+from . import adversarial, attacks, dependent, drift, paper
+from .base import Matrix, World
+from .builders import build_from_numbers
 from .fitted import from_file
+from .list_world import ListWorld
 
 __all__ = ["describe", "from_description", "names", "resolve", "world"]
 
@@ -72,6 +74,7 @@ def from_description(description: Mapping[str, Any]) -> World:
 def resolve(given: str | World) -> World:
     """Return a World for a name, a World, or an object with ``n_items``, ``n_positions`` and ``click_probabilities``.
 
+    Instead of ``click_probabilities``, the object may have ``click`` and ``expected_reward``, as a ListWorld does.
     Raises ValueError for anything else.
     """
     if isinstance(given, str):
@@ -79,6 +82,8 @@ def resolve(given: str | World) -> World:
     other: Any = given  # may be any object with the three attributes
     if isinstance(other, World):
         return other
+    if all(hasattr(other, part) for part in ("n_items", "n_positions", "click", "expected_reward")):
+        return _ExternalListWorld(given)
     missing = [part for part in ("n_items", "n_positions", "click_probabilities") if not hasattr(other, part)]
     if missing or isinstance(other, type):
         raise ValueError(
@@ -120,9 +125,48 @@ class _ExternalWorld(World):
         return {"class": f"{given.__module__}.{given.__qualname__}"}
 
 
+class _ExternalListWorld(ListWorld):
+    """A ListWorld around an object with ``click`` and ``expected_reward``; it checks what they return."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+        self.name = str(getattr(given, "name", "") or type(given).__name__)
+
+    @property
+    def n_items(self) -> int:
+        return int(self._given.n_items)
+
+    @property
+    def n_positions(self) -> int:
+        return int(self._given.n_positions)
+
+    def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+        clicks = np.asarray(self._given.click(t, ranking, rng), np.float64)
+        if clicks.shape != (self.n_positions,) or not ((clicks == 0.0) | (clicks == 1.0)).all():
+            raise ValueError(f"click must return 0 or 1 for each of {self.n_positions} positions; got {clicks!r}")
+        return clicks
+
+    def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
+        return float(self._given.expected_reward(t, ranking))
+
+    def first_change(self) -> int | None:
+        first_change = getattr(self._given, "first_change", None)
+        return first_change() if callable(first_change) else None
+
+    def numbers(self) -> dict[str, Any]:
+        given = type(self._given)
+        return {"class": f"{given.__module__}.{given.__qualname__}"}
+
+
 @cache
 def _registered() -> dict[str, Callable[..., World]]:
-    makers: dict[str, Callable[..., World]] = {**adversarial.WORLDS, **drift.WORLDS, **paper.WORLDS}
+    makers: dict[str, Callable[..., World]] = {
+        **adversarial.WORLDS,
+        **attacks.WORLDS,
+        **dependent.WORLDS,
+        **drift.WORLDS,
+        **paper.WORLDS,
+    }
     for entry in entry_points(group="bothworlds.worlds"):
         makers[entry.name] = entry.load()
     return makers

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import World, periodic, stochastic
+from .base import World, stochastic
+from .builders import periodic
 
 __all__ = ["WORLDS", "exchange_items", "reverse_both"]
 

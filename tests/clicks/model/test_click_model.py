@@ -14,6 +14,7 @@ from bothworlds.clicks.model.click_model_figures import draw_items, draw_shared
 from bothworlds.clicks.model.names import MODELS
 from bothworlds.clicks.model.predictions import predict
 from bothworlds.worlds import world
+from bothworlds.worlds.fitted import users_of_click_model
 from tests.clicks.page_logs import simulated
 
 OTHERS = [name for name in MODELS if name != "pbm"]
@@ -72,11 +73,41 @@ def test_independent_clicks_are_a_world(models, name, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in OTHERS if name not in INDEPENDENT])
-def test_dependent_clicks_are_no_world_yet(models, name, tmp_path):
-    with pytest.raises(ValueError, match="a click depends on the clicks above it"):
-        models[name].world()
-    with pytest.raises(ValueError, match=f"in the click model {name} a click depends"):
-        world(str(models[name].save(tmp_path / "model.json")))
+def test_dependent_clicks_are_a_world_that_answers_lists(models, name, tmp_path):
+    users = world(str(models[name].save(tmp_path / f"{name}.json")))
+    assert (users.n_items, users.n_positions) == (6, 4)
+    # The expected reward of a list is the sum of the predictions of the model.
+    items = np.array(models[name].items)
+    lists = np.array([np.roll(items, k)[:4] for k in range(6)])
+    pages = PageCounts.from_arrays(lists, np.zeros(lists.shape, int), query=["q0"] * 6)
+    p = predict(models[name], pages).marginal
+    of_page = np.bincount(pages.of_page(), p)
+    order = [tuple(pages.item[pages.starts[k] : pages.starts[k + 1]].tolist()) for k in range(len(pages))]
+    number = {item: i for i, item in enumerate(items.tolist())}
+    found = [users.expected_reward(0, np.array([number[pages.items[i]] for i in page])) for page in order]
+    np.testing.assert_allclose(found, of_page, atol=1e-12)
+    result = play("uniform", users, rounds=200, seeds=1)
+    assert result.world.startswith(f"fitted {name}")
+    assert result.comparators["fixed"].startswith("exact")
+
+
+def test_a_world_refuses_what_the_log_does_not_determine(models):
+    document = models["ubm"].document()
+    document["shared_parameters"]["examination"]["value"][4] = None
+    with pytest.raises(ValueError, match="the examination of position 3 after a click at 1"):
+        users_of_click_model(document)
+    document = models["dcm"].document()
+    assert document["shared_parameters"]["continuation"]["value"][3] is None  # after the last position
+    document["shared_parameters"]["continuation"]["value"][1] = None
+    with pytest.raises(ValueError, match="does not determine continuation after position 2"):
+        users_of_click_model(document)
+    document = models["dbn"].document()
+    document["item_parameters"]["satisfaction"]["value"][2] = None
+    assert users_of_click_model(document).n_items == 5
+    document["item_parameters"]["attraction"]["value"][2] = 0.0  # it is never clicked, and satisfies nobody
+    assert users_of_click_model(document).n_items == 6
+    with pytest.raises(ValueError, match="not identified"):
+        users_of_click_model({**document, "identified": False})
 
 
 def test_a_world_of_several_queries_needs_a_name(tmp_path):

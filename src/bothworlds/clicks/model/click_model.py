@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...kernels import Floats, Ints
-from ...worlds import Matrix
-from ...worlds.fitted import table_of_clicks, write_document
+from ...worlds import World
+from ...worlds.fitted import users_of_click_model, write_document
 from .names import MODELS
 from .uncertainty import Spread
 
@@ -109,13 +109,13 @@ class ClickModel:
             )
         ]
 
-    def world(self, query: str | None = None) -> Matrix:
+    def world(self, query: str | None = None) -> World:
         """Return the world whose users follow the model, with the items of a query in the order of ``items``.
 
-        Raises ValueError for a model of dependent clicks, one that is not identified, and one of several queries if
-        none is named.
+        Items whose parameters the log does not determine are left out. Raises ValueError for a model that is not
+        identified, one that lacks a parameter that belongs to all items, and one of several queries if none is named.
         """
-        return table_of_clicks(self.document(), query)
+        return users_of_click_model(self.document(), query)
 
     def document(self) -> dict[str, Any]:
         """Return the model as a dictionary of JSON values; unknown numbers are None."""

@@ -1,0 +1,164 @@
+"""Which policies does an attack on 2% of the rounds keep wrong for good?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arena import Result
+from ..arena.figures import DASHES, PALETTE, EndLabel, drawing, label_ends
+from ..policies import policy
+from ..worlds import World
+from ..worlds import world as named_world
+from .question import Figure, Game, Question, Size, figure_files
+from .result_lookup import Results
+from .verdict import Estimate, Verdict, estimate, judge
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Attacks", "attacked_worlds"]
+
+SHARE = 50  # one of so many rounds is attacked
+POLICIES = ("toprank", "unirank", "bubblerank", "ftrl-pbm", "comb-ucb", "pbm-ucb-mle", "all-weather")
+COLOURS = dict(zip(POLICIES, PALETTE))
+KEPT = 0.5  # a policy is kept wrong if the item is first in more than this share of the second half
+RECOVERED = 0.01
+BINS = 50  # points on each curve
+
+
+def attacked_worlds(size: Size) -> dict[str, World]:
+    """Return the worlds: the worst item promoted in the first rounds, and clicks on the best one deleted."""
+    attacked = size.rounds // SHARE
+    return {
+        "promoted": named_world("attack/quit", rounds=attacked),
+        "demoted": named_world("attack/demote", rounds=attacked),
+    }
+
+
+class Attacks(Question):
+    """Play policies against two adversaries that react, and see who recovers."""
+
+    name = "attacks"
+    title = "Beyond the paper: an attack on 2% of the rounds"
+    about = (
+        "Two adversaries see the lists and the clicks and change what a policy is told. The first one reports, in the "
+        "first 2% of the rounds, clicks on the worst of ten items and on nothing else. The second one deletes, in "
+        "these rounds, all clicks on the best item. Then they are gone. Users are steady, and click as before."
+    )
+
+    def games(self, size: Size) -> list[Game]:
+        """Return every policy in both worlds."""
+        return [
+            Game(policy(name), world, size.rounds, size.seeds)
+            for world in attacked_worlds(size).values()
+            for name in POLICIES
+        ]
+
+    def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
+        """Draw how often the item is first, over time."""
+        worlds = attacked_worlds(size)
+        titles = {
+            "promoted": "the worst item, promoted in the first 2%",
+            "demoted": "the best item, hidden in the first 2%",
+        }
+        for path, narrow in figure_files(folder, self.name).items():
+            with drawing(path, across=2, narrow=narrow) as panels:
+                for panel, (key, world) in zip(panels[0], worlds.items()):
+                    _draw(panel, [results[name, world] for name in POLICIES])
+                    panel.set_title(titles[key])
+                panels[0, 0].set_ylabel("share of rounds with the item first")
+        caption = (
+            f"Share of rounds in which the attacked item is first, {size.rounds:,} rounds, mean of {size.seeds} "
+            f"replications. Left: in the first {size.rounds // SHARE:,} rounds only clicks on the worst item are "
+            "reported. Right: in these rounds no click on the best item is reported."
+        )
+        return [Figure(self.name, self.title, caption)]
+
+    def verdicts(self, results: Results, size: Size) -> list[Verdict]:
+        """Judge who keeps the worst item first, and who recovers."""
+        worlds = attacked_worlds(size)
+        late = {
+            (key, name): estimate(_late_share(results[name, world], size))
+            for key, world in worlds.items()
+            for name in POLICIES
+        }
+        return [
+            _kept("TopRank", "toprank", late),
+            _kept("UniRank", "unirank", late),
+            _recovered("FTRL-PBM", "ftrl-pbm", late),
+            _recovered("All-weather", "all-weather", late),
+            _forgotten(late),
+        ]
+
+
+def _late_share(result: Result, size: Size) -> NDArray[np.float64]:
+    """The share of the second half in which the attacked item is first, (seeds,)."""
+    if result.attack is None:
+        raise KeyError(f"the result of {result.policy} in {result.world} has no scores of an attack")
+    return result.attack.share_first(since=size.rounds // 2)
+
+
+Shares = dict[tuple[str, str], Estimate]
+
+
+def _kept(title: str, name: str, late: Shares) -> Verdict:
+    share = late["promoted", name]
+    return Verdict(
+        f"{title} keeps the worst item first long after an attack on 2% of the rounds has stopped.",
+        "ours",
+        judge([share], KEPT),
+        f"share of the second half in which it is first: {share}",
+        f"the share is above {KEPT}",
+        Attacks.name,
+    )
+
+
+def _recovered(title: str, name: str, late: Shares) -> Verdict:
+    share = late["promoted", name]
+    return Verdict(
+        f"{title} recovers from an attack on 2% of the rounds.",
+        "ours",
+        judge([-share], -RECOVERED),
+        f"share of the second half in which the worst item is first: {share}",
+        f"the share is below {RECOVERED}",
+        Attacks.name,
+    )
+
+
+def _forgotten(late: Shares) -> Verdict:
+    share = late["demoted", "toprank"]
+    return Verdict(
+        "TopRank hardly ever shows the best item first again after some of its clicks were deleted.",
+        "ours",
+        judge([-share], -KEPT),
+        "share of the second half in which the best item is first: "
+        + "; ".join(f"{name}: {late['demoted', name]}" for name in POLICIES),
+        f"the share of TopRank is below {KEPT}",
+        Attacks.name,
+    )
+
+
+def _draw(panel: Axes, results: list[Result]) -> None:
+    labels = []
+    for result in results:
+        if result.attack is None:
+            raise KeyError(f"the result of {result.policy} in {result.world} has no scores of an attack")
+        ends = np.linspace(0.0, float(result.rounds[-1]), BINS + 1)
+        reached = np.interp(ends, np.append(0, result.rounds), np.append(0.0, result.attack.target_first.mean(axis=0)))
+        share = np.diff(reached) / np.diff(ends)
+        panel.plot(
+            ends[1:],
+            share,
+            color=COLOURS[result.policy],
+            linewidth=1.4,
+            linestyle=DASHES[POLICIES.index(result.policy)],
+        )
+        labels.append(EndLabel(float(share[-1]), result.policy, COLOURS[result.policy]))
+    panel.set_ylim(-0.03, 1.03)
+    panel.set_xlim(0, results[0].rounds[-1])
+    panel.set_xlabel("rounds")
+    panel.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
+    label_ends(panel, float(results[0].rounds[-1]), labels)

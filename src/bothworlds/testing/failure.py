@@ -1,0 +1,25 @@
+"""How a check fails: an error that names the policy or the world, and the requirement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["CheckFailed", "failure", "require"]
+
+
+class CheckFailed(AssertionError):
+    """A policy or a world fails a check; the message names it and states the requirement."""
+
+
+CheckFailed.__module__ = "bothworlds.testing.checks"  # where it is documented and imported from
+
+
+def require(condition: bool, checked: Any, sentence: str) -> None:
+    """Raise CheckFailed unless the condition holds."""
+    if not condition:
+        raise failure(checked, sentence)
+
+
+def failure(checked: Any, sentence: str) -> CheckFailed:
+    """Return the error for a policy or a world that does not do what the sentence requires."""
+    return CheckFailed(f"{getattr(checked, 'name', '') or repr(checked)}: {sentence}")

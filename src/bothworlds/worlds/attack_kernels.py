@@ -1,0 +1,63 @@
+"""What an attack reports of the clicks on a list, compiled. This module imports the compiler."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..kernels import Floats, Ints, kernel
+
+__all__ = ["KINDS", "AttackState", "tamper"]
+
+KINDS = ("promote", "quit", "suppress", "demote", "mirror", "random")
+PROMOTE, QUIT, SUPPRESS, DEMOTE, MIRROR, RANDOM = range(len(KINDS))
+
+
+class AttackState(NamedTuple):
+    """An attack in progress."""
+
+    kind: int
+    target: int  # the item, -1 for none
+    outsider: Ints  # (n,) 1 for the items whose clicks are suppressed
+    until: int  # rounds after which it stops
+    rate: float  # the probability that a click is flipped, for random flips
+    left: Ints  # (1,) flips that the budget still allows
+    round: Ints  # (1,)
+
+
+@kernel
+def tamper(attack: AttackState, ranking: Ints, clicks: Floats, rng: np.random.Generator, reported: Floats) -> int:
+    """Fill in the reported clicks and return how many of them are not what users did.
+
+    Positions are gone through from the top, and nothing is flipped that the budget does not cover. Every round takes m
+    random numbers, so that two policies meet the same adversary.
+    """
+    m = ranking.size
+    flips = 0
+    active = attack.round[0] < attack.until
+    attack.round[0] += 1
+    for j in range(m):
+        item, wanted = ranking[j], clicks[j]
+        chance = rng.random()
+        if attack.kind == PROMOTE:
+            if item == attack.target:
+                wanted = 1.0
+        elif attack.kind == QUIT:
+            wanted = 1.0 if item == attack.target else 0.0
+        elif attack.kind == SUPPRESS:
+            if attack.outsider[item] == 1:
+                wanted = 0.0
+        elif attack.kind == DEMOTE:
+            if item == attack.target:
+                wanted = 0.0
+        elif attack.kind == MIRROR:
+            wanted = clicks[m - 1 - j]
+        elif chance < attack.rate:
+            wanted = 1.0 - clicks[j]
+        reported[j] = clicks[j]
+        if active and wanted != clicks[j] and attack.left[0] > 0:
+            reported[j] = wanted
+            attack.left[0] -= 1
+            flips += 1
+    return flips

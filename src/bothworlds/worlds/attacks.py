@@ -1,0 +1,205 @@
+"""Adversaries that react: they see the list and the clicks, and change what the policy is told, within a budget.
+
+What users do and what is reported are kept apart. Rewards and regret are those of the users; the policy learns from
+what is reported. A report that differs from a click of the users is a *flip*; flips are the cost of an attack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .base import World, stochastic
+from .settings import number, whole
+
+if TYPE_CHECKING:
+    from .attack_kernels import AttackState
+
+__all__ = ["WORLDS", "Attack", "Attacked"]
+
+UNLIMITED = 2**62
+
+# Users of the attacked worlds: attraction and examination of ten items and five positions.
+ATTRACTION = np.linspace(0.8, 0.1, 10)
+EXAMINATION = np.array([1.0, 0.6, 0.4, 0.3, 0.2])
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What an adversary does with the clicks of a page; positions are gone through from the top.
+
+    ======== =====================================================================================================
+    kind     while the budget lasts and before round ``until``
+    ======== =====================================================================================================
+    promote  a click on the target is reported whenever it is shown: click fraud
+    quit     a click on the target and no click on any other item is reported; usually until an early round
+    suppress no click is reported on items other than the ``companions``
+    demote   no click on the target is reported
+    mirror   the clicks of the page are reported upside down: what happened at position j at position m + 1 - j
+    random   each click is flipped with probability ``rate``: a baseline that wants nothing
+    ======== =====================================================================================================
+
+    Parameters
+    ----------
+    kind
+        One of the words above.
+    target
+        The item that is promoted or demoted. For other kinds, the item whose places are counted; None for none.
+    budget
+        The number of flips, at most; None for no limit.
+    until
+        The round before which the attack ends; None for no end.
+    companions
+        Items whose clicks are not suppressed.
+    rate
+        The probability of a flip, for "random".
+
+    Raises ValueError for settings out of range.
+    """
+
+    kind: str
+    target: int | None = None
+    budget: int | None = None
+    until: int | None = None
+    companions: tuple[int, ...] = ()
+    rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        kinds = ("promote", "quit", "suppress", "demote", "mirror", "random")
+        if self.kind not in kinds:
+            raise ValueError(f"kind must be one of {', '.join(kinds)}; got {self.kind!r}")
+        if self.kind in ("promote", "quit", "demote") and self.target is None:
+            raise ValueError(f"an attack of the kind {self.kind} needs a target")
+        for name in ("target", "budget", "until"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole(getattr(self, name), name, 0))
+        object.__setattr__(self, "companions", tuple(whole(item, "companions", 0) for item in self.companions))
+        object.__setattr__(self, "rate", number(self.rate, "rate", 0.0, 1.0))
+
+    def start(self, labels: NDArray[np.int64]) -> AttackState:
+        """Return the attack before its first round, for items in another order: item ``labels[i]`` is item i."""
+        from .attack_kernels import KINDS, AttackState  # imports the compiler
+
+        new = np.argsort(labels)
+        outsider = np.ones(labels.size, np.int64)
+        outsider[new[list(self.companions)]] = 0
+        return AttackState(
+            kind=KINDS.index(self.kind),
+            target=-1 if self.target is None else int(new[self.target]),
+            outsider=outsider,
+            until=UNLIMITED if self.until is None else self.until,
+            rate=self.rate,
+            left=np.array([UNLIMITED if self.budget is None else self.budget]),
+            round=np.zeros(1, np.int64),
+        )
+
+
+class Attacked(World):
+    """A world whose clicks are reported to the policy by an adversary.
+
+    Rewards, regret and comparators are those of the users, ``honest``. Results have the scores of the attack.
+
+    >>> from bothworlds import play
+    >>> world = Attacked(stochastic([0.9, 0.5, 0.1], [1.0]), Attack("promote", target=2, budget=100))
+    >>> result = play("comb-ucb", world, 1_000, seeds=2, progress=False)
+    >>> bool((result.attack.flips <= 100).all())
+    True
+    """
+
+    def __init__(self, world: World, attack: Attack) -> None:
+        items = (*attack.companions, *(() if attack.target is None else (attack.target,)))
+        if max(items, default=0) >= world.n_items:
+            raise ValueError(f"the attack names item {max(items)}, and there are {world.n_items} items, from 0")
+        if isinstance(world, Attacked):
+            raise ValueError("a world can be attacked by one adversary only")
+        self._world, self.attack = world, attack
+        self.name = f"{world.name or type(world).__name__.lower()} with {attack.kind}"
+
+    @property
+    def honest(self) -> World:
+        """The users without the adversary."""
+        return self._world
+
+    @property
+    def n_items(self) -> int:
+        """The number of items to choose from."""
+        return self._world.n_items
+
+    @property
+    def n_positions(self) -> int:
+        """The number of positions to fill."""
+        return self._world.n_positions
+
+    def click_probabilities(self, t: int) -> NDArray[np.float64]:
+        """(n_items, n_positions) probabilities that users click in round t."""
+        return self._world.click_probabilities(t)
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """The pieces of the users."""
+        return self._world.pieces(start, stop)
+
+    def first_change(self) -> int | None:
+        """The first change of the users."""
+        return self._world.first_change()
+
+    def relabelled(self, labels: NDArray[np.int64]) -> World:
+        """Return the users in another order, without the adversary."""
+        return self._world.relabelled(labels)
+
+    def numbers(self) -> dict[str, Any]:
+        """The description of the users, and the attack."""
+        attack = self.attack
+        return {
+            "kind": "attacked",
+            "world": self._world.description(),
+            "attack": {
+                "kind": attack.kind,
+                "target": attack.target,
+                "budget": attack.budget,
+                "until": attack.until,
+                "companions": list(attack.companions),
+                "rate": attack.rate,
+            },
+        }
+
+
+def _attacked(kind: str, target: int, budget: int | None = None, until: int | None = None, **others: Any) -> World:
+    return Attacked(stochastic(ATTRACTION, EXAMINATION), Attack(kind, target, budget, until, **others))
+
+
+def attack_promote(target: int = 9, budget: int = 2_000) -> World:
+    """Click fraud: a click on the ``target`` is reported whenever it is shown, until the ``budget`` is spent."""
+    return _attacked("promote", target, budget)
+
+
+def attack_quit(target: int = 9, rounds: int = 2_000) -> World:
+    """In the first ``rounds`` rounds only clicks on the ``target`` are reported; then the adversary is gone."""
+    return _attacked("quit", target, until=rounds)
+
+
+def attack_suppress(target: int = 9, budget: int = 2_000) -> World:
+    """Clicks on items other than the ``target`` and the four best are deleted, until the ``budget`` is spent."""
+    return _attacked("suppress", target, budget, companions=(0, 1, 2, 3, whole(target, "target", 0)))
+
+
+def attack_demote(target: int = 0, budget: int = 2_000, rounds: int | None = None) -> World:
+    """Clicks on the ``target``, the best item, are deleted until the ``budget`` is spent or ``rounds`` are over."""
+    return _attacked("demote", target, budget, rounds)
+
+
+def attack_mirror(target: int = 9, budget: int = 2_000) -> World:
+    """Clicks are reported upside down, those at the top at the bottom, until the ``budget`` of flips is spent."""
+    return _attacked("mirror", target, budget)
+
+
+WORLDS: dict[str, Callable[..., World]] = {
+    "attack/promote": attack_promote,
+    "attack/quit": attack_quit,
+    "attack/suppress": attack_suppress,
+    "attack/demote": attack_demote,
+    "attack/mirror": attack_mirror,
+}
