@@ -6,7 +6,8 @@ To add a page: write a handler below, add its path to ``PAGES``, its data to ``v
 
 Pages are rendered on the server from ``Engine.report``. The page of a surface refreshes itself: ``static/pages.js``
 fetches its changing part again. Nothing is loaded from other hosts, and the content security policy forbids inline
-scripts and styles.
+scripts and styles. Pages with forms that change something are in ``http/surface_forms.py``, with their fields in
+``surface_form``; they have the same look, through ``page``.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ from ..schemas import Headline
 from . import svg, text
 from .view_model import RANGES, View, event_view, heat_table, item_table, most_likely_rows, segment_table
 
-__all__ = ["HEADERS", "PAGES", "SESSION", "ApiCall", "EngineProtocol", "page", "routes"]
+__all__ = ["HEADERS", "MAY_EDIT", "PAGES", "SESSION", "ApiCall", "EngineProtocol", "page", "routes"]
 
 HERE = Path(__file__).parent
 SESSION = "bothworlds_session"  # name of the session cookie
+MAY_EDIT = "bothworlds.may_edit"  # key of the ASGI scope: whether the viewer may create and edit surfaces
 HEAT_ITEMS = 25  # in the table of probabilities
 CHART_ITEMS = 10  # in the charts of probabilities over time
 CHART_SLOTS = 6
@@ -152,7 +154,8 @@ def routes(
 def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
     """Render a template with the headers that every page has."""
     root, signed_in = request.scope.get("root_path", ""), SESSION in request.cookies
-    rendered = _environment().get_template(template).render(root=root, signed_in=signed_in, **context)
+    viewer = {"signed_in": signed_in, "may_edit": request.scope.get(MAY_EDIT, False)}
+    rendered = _environment().get_template(template).render(root=root, **viewer, **context)
     return HTMLResponse(rendered, status, HEADERS)
 
 
