@@ -16,7 +16,7 @@ __all__ = ["SETTINGS", "decoded", "item_lines", "named_value", "named_values", "
 SETTINGS: dict[str, str] = {
     "slots": "How many items a page shows.",
     "policy": "Which policy learns the order. all-weather suits most surfaces and needs no settings.",
-    "policy_settings": "Settings of the policy, such as window = 100000. All others keep the policy's defaults.",
+    "policy_settings": "Settings of the policy that differ from its defaults, such as window = 100000 of gibbs-ts.",
     "holdout": "Share of requests that get the page's own order, from 0 to 0.99. 0.05 is one page in twenty. "
     "With 0, it cannot be measured what learning earns.",
     "baseline": "The page's own order. Items that are not listed follow in the order in which they were added.",

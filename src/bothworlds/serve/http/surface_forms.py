@@ -236,15 +236,17 @@ def _form_context(editor: Editor, texts: Mapping[str, str], errors: FormErrors) 
         "errors": errors.fields,
         "problem": errors.whole,
         "groups": surface_form.groups(texts, errors.fields),
-        "policies": sorted({*_served_policies(), policy}),
+        "policies": {policy: (), **_served_policies()},
     }
 
 
 @cache
-def _served_policies() -> tuple[str, ...]:
-    from ..engine.served_policies import served_names  # here, so that a supervisor loads no Numba
+def _served_policies() -> dict[str, tuple[str, ...]]:
+    """Return the policies that can be served, with the names of their settings."""
+    from ... import policies  # here, so that a supervisor loads no Numba
+    from ..engine.served_policies import served_names
 
-    return tuple(served_names())
+    return {name: tuple(policies.describe(name).settings) for name in served_names()}
 
 
 def _redirect(request: Request, path: str) -> Response:
