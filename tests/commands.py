@@ -1,7 +1,8 @@
-"""Run commands of the command line in this process, on a terminal of a given width."""
+"""Run commands of the command line in this process, on a terminal of a given width, and check written ones."""
 
 from __future__ import annotations
 
+import typer
 from typer.testing import CliRunner
 
 from bothworlds.cli import app
@@ -18,3 +19,18 @@ def answer(*arguments, **options):
     result = run(*arguments, **options)
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def command_faults(words):
+    """Return what a written command, such as ``["bothworlds", "serve", "--port", "80"]``, names that does not exist."""
+    command, faults = typer.main.get_command(app), []
+    for word in words[1:]:
+        if hasattr(command, "commands") and not word.startswith("-"):
+            if word not in command.commands:
+                return [*faults, f"there is no command {word} in {' '.join(words)}"]
+            command = command.commands[word]
+        elif word.startswith("-") and len(word) > 1:
+            options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+            if word.partition("=")[0] not in options | {"--help"}:
+                faults.append(f"there is no option {word} in {' '.join(words)}")
+    return faults
