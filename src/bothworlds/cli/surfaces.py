@@ -182,7 +182,7 @@ def _explained(error: ClientError, keyed: bool, read: _ItemList) -> str:
     if not error.problem:
         return f"{error.detail} ({error.status}): {NOT_A_SERVICE}"
     for wrong in error.problem.get("errors", ()):
-        name, _, place = wrong["pointer"].strip("/").partition("/")
+        name, _, place = wrong.get("pointer", "").strip("/").partition("/")
         if name == "items" and place.isdecimal() and int(place) < len(read.places):
             return f"{read.places[int(place)]}: {wrong['detail']}"
         if name and name not in wrong["detail"]:

@@ -95,11 +95,13 @@ def named_values(text: str) -> dict[str, Any]:
     >>> named_values("rate = 0.3\\n\\ndetect = true")
     {'rate': 0.3, 'detect': True}
     """
-    pairs = [named_value(line) for _, line in item_lines(text)]
-    names = [name for name, _ in pairs]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{twice[0]} is set twice")
-    return dict(pairs)
+    values: dict[str, Any] = {}
+    for _, line in item_lines(text):
+        name, value = named_value(line)
+        if name in values:
+            raise ValueError(f"{name} is set twice")
+        values[name] = value
+    return values
 
 
 def written_values(settings: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ from ..schemas import Headline
 from . import svg, text
 from .view_model import RANGES, View, event_view, heat_table, item_table, most_likely_rows, segment_table
 
-__all__ = ["HEADERS", "MAY_EDIT", "PAGES", "SESSION", "ApiCall", "EngineProtocol", "page", "routes"]
+__all__ = ["HEADERS", "MAY_EDIT", "PAGES", "SESSION", "ApiCall", "EngineProtocol", "page", "routes", "service_address"]
 
 HERE = Path(__file__).parent
 SESSION = "bothworlds_session"  # name of the session cookie
@@ -90,7 +90,7 @@ async def surfaces_page(sources: Sources, request: Request) -> Response:
     """The list of surfaces, or the first steps if there is no surface."""
     surfaces = sources.engine.surfaces()
     if not surfaces:
-        return page(request, "welcome.html", address=_address(request))
+        return page(request, "welcome.html", address=service_address(request))
     headlines = await asyncio.gather(*(_headline_or_none(sources.engine, surface) for surface in surfaces))
     names: dict[Any, str] = {surface.id: surface.name for surface in surfaces}
     latest = await sources.changes(None, LATEST_CHANGES)
@@ -207,7 +207,7 @@ _STATUS: dict[type[ServiceError], int] = {Unknown: 404, Invalid: 422, Unavailabl
 _TITLE = {404: "Not found", 422: "Invalid request", 503: "Store unavailable"}
 
 
-def _address(request: Request) -> str:
+def service_address(request: Request) -> str:
     """Return the address of this service for shell commands; a host with unsafe characters is replaced."""
     url = request.base_url
     host = url.netloc if re.fullmatch(r"[A-Za-z0-9.:\[\]-]+", url.netloc) else "127.0.0.1:8080"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 
@@ -94,6 +94,8 @@ def _field(setting: msgspec.structs.FieldInfo) -> Field:
     if setting.default_factory is not msgspec.NODEFAULT:
         default = setting.default_factory()
     kind = setting.type
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     if get_origin(kind) in (Union, types.UnionType):  # optional: an empty text is None
         kind = next(one for one in get_args(kind) if one is not type(None))
     if kind is bool:

@@ -22,7 +22,7 @@ from starlette.types import Message
 
 from ..config import Limits
 from ..dashboard import surface_form
-from ..dashboard.routes import page
+from ..dashboard.routes import page, service_address
 from ..dashboard.surface_form import FormErrors, form_errors, texts_of, values_of
 from ..engine_protocol import EngineProtocol
 from ..model import Invalid, ServiceError, Surface
@@ -223,6 +223,7 @@ def _edit_page(
         surface=surface,
         version=surface.version if version is None else version,
         now={name: text for name, text in now.items() if text.split() != texts.get(name, "").split()},
+        address=service_address(request),
         saved="saved" in request.query_params,
         **_form_context(editor, texts, errors),
     )
