@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import html
 import re
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -118,6 +119,32 @@ def test_every_setting_has_a_field_and_a_sentence(client, admin):
     assert names | {"name", "items"} <= {name.removeprefix("field-") for name in page.ids}
     shown = [field.name for group in surface_form.groups(surface_form.texts_of(), {}) for field in group.fields]
     assert sorted(shown) == sorted(names)
+
+
+class Part(msgspec.Struct):
+    name: str
+    share: float = 0.5
+
+
+class OtherSettings(msgspec.Struct):
+    """Settings of types that a surface has not, or not yet."""
+
+    days: int | None = None
+    aim: Literal["clicks", "rewards"] = "clicks"
+    rate: Annotated[float, msgspec.Meta(ge=0)] = 0.5
+    parts: tuple[Part, ...] = ()
+    table: list[dict[str, Any]] = []
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [OtherSettings(), OtherSettings(90, "rewards", 1e-9, (Part("a"), Part("b", 0.25)), [{"x": None, "y": [1, "z"]}])],
+)
+def test_settings_of_other_types_get_a_field_that_keeps_them(stored):
+    fields = [surface_form._field(setting) for setting in msgspec.structs.fields(OtherSettings)]
+    assert [field.kind for field in fields] == ["number", "choice", "number", "json", "json"]
+    values = {field.name: field.value(field.text(getattr(stored, field.name))) for field in fields}
+    assert msgspec.convert(values, OtherSettings) == stored
 
 
 settings_of_surfaces = st.builds(
