@@ -301,6 +301,26 @@ def test_any_body_is_a_form_or_refused(body, boundary):
         multipart_form(body, boundary)
 
 
+odd_texts = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        ["1e999", "-1", "9" * 400, "NaN", "null", "true", "[]", "{}", '{"a": 1}', "0x1", "1_0", "[" * 3000]
+    ),
+    st.from_regex(r"[a-z_]{1,9} = ([0-9.e-]{1,9}|[\[\]{}\"',a-z]{1,9})", fullmatch=True),
+)
+
+
+@settings(max_examples=25)
+@given(texts=st.dictionaries(st.sampled_from(["name", "items", "version", *SETTINGS]), odd_texts, max_size=4))
+def test_no_text_in_a_form_is_a_fault_of_the_service(client, admin, texts):
+    form = {"name": "odd", "items": "a\nb\nc", "slots": "2", "version": "1", **texts}
+    sent = {name: text.encode("utf-8", "surrogatepass") for name, text in form.items()}
+    answers = [admin.post("/new-surface", {"token": admin.token(), **sent})]
+    answers.append(admin.post("/edit/odd", {"token": admin.token(), "action": "settings", **sent}))
+    answers.append(admin.post("/edit/odd", {"token": admin.token(), "action": "add", **sent}))
+    assert {answer.status_code for answer in answers} <= {303, 400, 404, 412, 422}
+
+
 # Editing
 
 
