@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import typer
 from typer.testing import CliRunner
 
@@ -23,7 +25,7 @@ def answer(*arguments, **options):
 
 def command_faults(words):
     """Return what a written command, such as ``["bothworlds", "serve", "--port", "80"]``, names that does not exist."""
-    command, faults = typer.main.get_command(app), []
+    command, faults = _whole_command_line(), []
     for word in words[1:]:
         if hasattr(command, "commands") and not word.startswith("-"):
             if word not in command.commands:
@@ -34,3 +36,8 @@ def command_faults(words):
             if word.partition("=")[0] not in options | {"--help"}:
                 faults.append(f"there is no option {word} in {' '.join(words)}")
     return faults
+
+
+@cache
+def _whole_command_line():
+    return typer.main.get_command(app)
