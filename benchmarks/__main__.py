@@ -28,11 +28,12 @@ DEFAULT = {
     "start": "startup_time",
     "counting": "click_log_counts",
 }
-ON_REQUEST = {  # these take minutes; "serving" and "exclusions" need the extra "service"
+ON_REQUEST = {  # these take minutes; "serving" and "exclusions" need the extra "service", "sweeps" needs "ray"
     "all-weather": "all_weather",
     "serving": "service_load",
     "exclusions": "excluded_items",
     "intervals": "leader_interval",
+    "sweeps": "sweep_engines",
 }
 BENCHMARKS = DEFAULT | ON_REQUEST
 

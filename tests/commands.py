@@ -1,7 +1,10 @@
-"""Run commands of the command line in this process, on a terminal of a given width."""
+"""Run commands of the command line in this process, on a terminal of a given width, and check written ones."""
 
 from __future__ import annotations
 
+from functools import cache
+
+import typer
 from typer.testing import CliRunner
 
 from bothworlds.cli import app
@@ -18,3 +21,23 @@ def answer(*arguments, **options):
     result = run(*arguments, **options)
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def command_faults(words):
+    """Return what a written command, such as ``["bothworlds", "serve", "--port", "80"]``, names that does not exist."""
+    command, faults = _whole_command_line(), []
+    for word in words[1:]:
+        if hasattr(command, "commands") and not word.startswith("-"):
+            if word not in command.commands:
+                return [*faults, f"there is no command {word} in {' '.join(words)}"]
+            command = command.commands[word]
+        elif word.startswith("-") and len(word) > 1:
+            options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+            if word.partition("=")[0] not in options | {"--help"}:
+                faults.append(f"there is no option {word} in {' '.join(words)}")
+    return faults
+
+
+@cache
+def _whole_command_line():
+    return typer.main.get_command(app)

@@ -132,6 +132,7 @@ SLOW_TESTS = frozenset(
         "test_empty_pieces_do_not_extend_the_timeout",
         "test_every_response_is_documented",
         "test_exhausted_descriptors_are_counted_and_logged",
+        "test_no_text_in_a_form_is_a_fault_of_the_service",
         "test_only_a_trusted_proxy_sets_the_scheme",
         "test_shuffled_duplicated_and_split_feedback_gives_the_same_counters",
         "test_the_demo_starts_the_service_sends_visitors_and_starts_again",

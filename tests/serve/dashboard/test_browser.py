@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -11,10 +12,14 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from bothworlds.serve.dashboard.routes import HEADERS
+from bothworlds.serve.config import Config
+from bothworlds.serve.dashboard.routes import HEADERS, routes
+from bothworlds.serve.http.app import Service
 from tests.serve.app_server import listening
 from tests.serve.browser import CHROMIUM, Browser
+from tests.serve.fake_engine import FakeEngine
 from tests.serve.fake_service import FakeService
+from tests.serve.fakes import FakeStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 
@@ -361,3 +366,57 @@ def test_the_example_page_is_ranked_and_reports_clicks(browser, address, service
 def test_the_example_page_without_the_service_shows_its_own_order(browser, address):
     browser.open(f"{address}/example/?service=http://127.0.0.1:9")
     assert browser.run(VISIBLE) == ["desk", "lamp", "sofa", "plant"]
+
+
+# Forms of surfaces
+
+
+@pytest.fixture
+def editing(browser):
+    """The address of a service without surfaces and keys, and its engine; pages run no scripts of their own."""
+    engine = FakeEngine([])
+    service = Service(engine, FakeStore(), Config(request_log=False), pages=routes(engine))
+    with listening(service) as address:
+        browser.errors.clear()
+        browser.show()
+        browser.call("Emulation.setScriptExecutionDisabled", value=True)
+        yield address, engine
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+        browser.open("about:blank#done")
+
+
+def press(browser, selector, then):
+    """Press a button, and wait until the next page shows what is expected."""
+    browser.run(f'document.querySelector("{selector}").click()')
+    browser.until(f"document.readyState === 'complete' && {then}")
+
+
+def test_a_surface_is_created_and_edited_without_scripts(browser, editing):
+    address, engine = editing
+    browser.open(address)
+    press(browser, "a[href='/new-surface']", "document.querySelector('#field-name') !== null")
+    for field, text in {"name": "shop <b>", "slots": "2", "items": 'lamp\\n\\n"sofa"\\ndesk'}.items():
+        browser.run(f"document.querySelector('#field-{field}').value = '{text}'")
+    press(browser, "form.edit button", "location.pathname.startsWith('/edit/')")
+    surface = engine.surface("shop <b>")
+    assert [item.name for item in surface.items] == ["lamp", '"sofa"', "desk"]
+    assert browser.run("document.querySelector('h1').textContent") == "Edit shop <b>"
+    press(browser, "button[name=pause][aria-label*=sofa]", "document.querySelector('button[name=resume]') !== null")
+    assert {item.name: item.state for item in engine.surface("shop <b>").items}['"sofa"'] == "paused"
+    browser.run("document.querySelector('#field-floor').value = '0.25'")
+    press(browser, "button[value=settings]", "document.body.textContent.includes('Version 3')")
+    assert engine.surface("shop <b>").settings.floor == 0.25
+    assert browser.errors == []
+
+
+@pytest.mark.parametrize("path", ["/new-surface", "/edit/home"])
+def test_forms_fit_a_phone(browser, editing, path):
+    address, engine = editing
+    long = [f"{k} {'very-' * 20}long" for k in range(5)]
+    asyncio.run(engine.put_surface("home", {"slots": 2, "items": long}, actor="test"))
+    browser.show(400)
+    browser.open(address + path)
+    browser.run("for (const group of document.querySelectorAll('details')) group.open = true; 0")
+    assert browser.run("document.documentElement.scrollWidth") <= 400
+    narrow = "[...document.querySelectorAll('.field input, .field textarea')].every((e) => e.clientWidth > 150)"
+    assert browser.run(narrow)

@@ -6,7 +6,8 @@ To add a page: write a handler below, add its path to ``PAGES``, its data to ``v
 
 Pages are rendered on the server from ``Engine.report``. The page of a surface refreshes itself: ``static/pages.js``
 fetches its changing part again. Nothing is loaded from other hosts, and the content security policy forbids inline
-scripts and styles.
+scripts and styles. Pages with forms that change something are in ``http/surface_forms.py``, with their fields in
+``surface_form``; they have the same look, through ``page``.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ from ..schemas import Headline
 from . import svg, text
 from .view_model import RANGES, View, event_view, heat_table, item_table, most_likely_rows, segment_table
 
-__all__ = ["HEADERS", "PAGES", "SESSION", "ApiCall", "EngineProtocol", "page", "routes"]
+__all__ = ["HEADERS", "MAY_EDIT", "PAGES", "SESSION", "ApiCall", "EngineProtocol", "page", "routes", "service_address"]
 
 HERE = Path(__file__).parent
 SESSION = "bothworlds_session"  # name of the session cookie
+MAY_EDIT = "bothworlds.may_edit"  # key of the ASGI scope: whether the viewer may create and edit surfaces
 HEAT_ITEMS = 25  # in the table of probabilities
 CHART_ITEMS = 10  # in the charts of probabilities over time
 CHART_SLOTS = 6
@@ -88,7 +90,7 @@ async def surfaces_page(sources: Sources, request: Request) -> Response:
     """The list of surfaces, or the first steps if there is no surface."""
     surfaces = sources.engine.surfaces()
     if not surfaces:
-        return page(request, "welcome.html", address=_address(request))
+        return page(request, "welcome.html", address=service_address(request))
     headlines = await asyncio.gather(*(_headline_or_none(sources.engine, surface) for surface in surfaces))
     names: dict[Any, str] = {surface.id: surface.name for surface in surfaces}
     latest = await sources.changes(None, LATEST_CHANGES)
@@ -152,7 +154,8 @@ def routes(
 def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
     """Render a template with the headers that every page has."""
     root, signed_in = request.scope.get("root_path", ""), SESSION in request.cookies
-    rendered = _environment().get_template(template).render(root=root, signed_in=signed_in, **context)
+    viewer = {"signed_in": signed_in, "may_edit": request.scope.get(MAY_EDIT, False)}
+    rendered = _environment().get_template(template).render(root=root, **viewer, **context)
     return HTMLResponse(rendered, status, HEADERS)
 
 
@@ -204,7 +207,7 @@ _STATUS: dict[type[ServiceError], int] = {Unknown: 404, Invalid: 422, Unavailabl
 _TITLE = {404: "Not found", 422: "Invalid request", 503: "Store unavailable"}
 
 
-def _address(request: Request) -> str:
+def service_address(request: Request) -> str:
     """Return the address of this service for shell commands; a host with unsafe characters is replaced."""
     url = request.base_url
     host = url.netloc if re.fullmatch(r"[A-Za-z0-9.:\[\]-]+", url.netloc) else "127.0.0.1:8080"

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from ... import __version__
 from ..config import Config
+from ..dashboard.routes import MAY_EDIT
 from ..engine_protocol import EngineProtocol
 from ..observability.logs import RequestLog, logger
 from ..observability.metrics import RANK, Metrics
@@ -33,6 +34,7 @@ from .responses import JSON, ResponseRecorder, json_response, logged_problem, se
 from .routing import API_PATHS, Handler, api_routes, not_found, percent_decoded
 from .sessions import Sessions
 from .surface_endpoints import SurfaceEndpoints
+from .surface_forms import SurfaceForms
 
 __all__ = ["Service"]
 
@@ -73,10 +75,13 @@ class Service:
         self._sessions = Sessions(store, self.keyring, self.config.limits)
         self._rank_feedback = RankFeedbackEndpoints(engine, self.keyring, self.config, self.metrics)
         self._read = ReadEndpoints(engine, self.keyring, self.metrics)
+        self._surfaces = SurfaceEndpoints(engine, self.config.limits)
         self._cors = CorsPolicy(self.config.allowed_origins)
         self._hosts = frozenset(host.encode() for host in hosts)
         self._api = Router(api_routes(self.handlers(), self._authorise), redirect_slashes=False, default=not_found)
-        self._pages = Router([*self._session_routes(), *pages], redirect_slashes=False, default=not_found)
+        forms = SurfaceForms(engine, self._surfaces, self._sessions, self.config.limits)
+        own_pages = [*self._session_routes(), *forms.routes()]
+        self._pages = Router([*own_pages, *pages], redirect_slashes=False, default=not_found)
         self._monitor: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -197,12 +202,13 @@ class Service:
         scope["app"] = self
         if not scope["path"].startswith(PUBLIC_PAGES):
             try:
-                await self._sessions.viewer(scope)
+                actor = await self._sessions.viewer(scope)
             except Problem as problem:
                 if problem.status != 401 or b"text/html" not in header(scope, b"accept"):
                     raise
                 await RedirectResponse("/sign-in", 303)(scope, receive, send)
                 return
+            scope[MAY_EDIT] = self.keyring.is_admin(actor)
         await self._pages(scope, receive, send)
 
     async def _authorise(self, scope: Scope, role: Role) -> str:
@@ -231,7 +237,7 @@ class Service:
     def handlers(self) -> dict[str, Handler]:
         """Return the handler of every operation, by name, except rank and feedback, which bypass the router."""
         keys = KeyEndpoints(self._store, self.keyring, self.config.limits)
-        surfaces = SurfaceEndpoints(self.engine, self.config.limits)
+        surfaces = self._surfaces
         logs = LogEndpoints(self.engine, self.config.limits)
         read = self._read
         document = describe(__version__)

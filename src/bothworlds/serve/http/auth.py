@@ -110,6 +110,19 @@ class Keyring:
         if not known.roles & {role, "admin"}:
             raise Problem(403, f"this key does not have the role {role!r}")
 
+    async def check_key(self, key_id: str, role: Role) -> None:
+        """As ``actor``, for a key whose secret was checked before: raises a 401 or 403."""
+        await self.refresh()
+        self.check_role(key_id, role)
+        if role == "admin":
+            await self._load_or_keep()
+            self.check_role(key_id, role)
+
+    def is_admin(self, actor: str) -> bool:
+        """Return whether an actor has the role admin, as far as the cached keys tell."""
+        known = self._keys.get(actor)
+        return not self._needed if known is None else "admin" in known.roles
+
     def _match(self, key: str) -> str | None:
         """Return the id of a key if its secret is right; takes as long for an unknown id as for a known one."""
         _, key_id, secret = [*key.split("_", 2), "", "", ""][:3]

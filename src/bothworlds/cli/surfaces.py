@@ -1,0 +1,403 @@
+"""The commands that create, list, show and edit the surfaces of a running service, over HTTP.
+
+To add a command, call the API with ``_call`` inside ``with _connected(...)``, and print with ``_print``. The options of
+settings are made from ``surface_input.SETTINGS``: a new setting needs no change here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
+from urllib.parse import quote, urlencode
+
+import typer
+
+from ..serve.surface_input import SETTINGS, decoded, item_lines, named_value, value_of
+from .common import app, one_line_errors, parse
+
+if TYPE_CHECKING:
+    from ..serve.client.client import Client, ClientError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+surfaces = typer.Typer(no_args_is_help=True, help="Create, list, show and edit the surfaces of a running service.")
+items = typer.Typer(no_args_is_help=True, help="Add, pause, resume and remove items of a surface.")
+app.add_typer(surfaces, name="surfaces")
+surfaces.add_typer(items, name="items")
+
+Url = Annotated[str, typer.Option("--url", envvar="BOTHWORLDS_URL", help="Address of the service.")]
+Key = Annotated[
+    str,
+    typer.Option(
+        "--key",
+        envvar="BOTHWORLDS_KEY",
+        show_default=False,
+        help="A key, if the service needs one. Other users of this machine can see options: prefer the variable.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the response of the service as JSON.")]
+SurfaceName = Annotated[str, typer.Argument(metavar="SURFACE", help="The name of the surface.")]
+ItemFile = Annotated[
+    Path | None, typer.Option("--items", metavar="FILE", help="A text file with one item per line; - for the input.")
+]
+ItemNames = Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Names of items.")]
+HERE = "http://127.0.0.1:8080"
+NOT_A_SERVICE = "this is not the address of a bothworlds service; --url or BOTHWORLDS_URL sets it"
+SECONDS = 30.0  # to wait for a response: a change waits for the store
+SPECIAL: dict[str, tuple[Any, Any]] = {  # settings whose option is not --name-of-the-setting VALUE
+    "policy": (
+        str | None,
+        typer.Option(
+            "--policy",
+            metavar="NAME[:SETTING=VALUE,...]",
+            help=f"{SETTINGS['policy']} A new policy starts with its own defaults.",
+        ),
+    ),
+    "policy_settings": (
+        list[str] | None,
+        typer.Option(
+            "--setting",
+            metavar="NAME=VALUE",
+            help=f"{SETTINGS['policy_settings']} May be repeated; replaces all settings of the policy.",
+        ),
+    ),
+    "baseline": (
+        Path | None,
+        typer.Option("--baseline", metavar="FILE", help=f"{SETTINGS['baseline']} A text file with one item per line."),
+    ),
+}
+
+
+def with_settings(command: F) -> F:
+    """Decorate a command with a parameter ``settings``: it gets the body of the API, from one option per setting."""
+    signature = inspect.signature(command, eval_str=True)
+    options = [_option(name) for name in SETTINGS]
+    kept = [parameter for name, parameter in signature.parameters.items() if name != "settings"]
+
+    @functools.wraps(command)
+    def run(**arguments: Any) -> Any:
+        given = {name: arguments.pop(name) for name in SETTINGS}
+        return command(**arguments, settings=_body(given))
+
+    run.__signature__ = signature.replace(parameters=[*kept, *options])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*kept, *options]}
+    return cast(F, run)
+
+
+def _option(name: str) -> inspect.Parameter:
+    kind, option = SPECIAL.get(name) or (
+        str | None,
+        typer.Option(f"--{name.replace('_', '-')}", metavar="VALUE", help=SETTINGS[name]),
+    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
+
+
+def _body(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that were given, as the API takes them. A policy comes with all of its settings."""
+    body = {name: value_of(text) for name, text in given.items() if isinstance(text, str)}
+    named = dict(map(named_value, given["policy_settings"] or ()))
+    if given["policy"] is not None:
+        body["policy"], settings = parse(given["policy"])
+        body["policy_settings"] = settings | named
+    elif named:
+        body["policy_settings"] = named
+    if given["baseline"] is not None:
+        body["baseline"] = _read_items(given["baseline"]).names
+    return body
+
+
+class _ItemList(NamedTuple):
+    """Items, and the place where each was written."""
+
+    names: list[str]
+    places: list[str]
+
+
+def _read_items(path: Path | None) -> _ItemList:
+    """Return the items of a file; none without a file. Raises ValueError or OSError."""
+    if path is None:
+        return _ItemList([], [])
+    from_input = str(path) == "-"
+    try:
+        content = sys.stdin.buffer.read() if from_input else path.read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}; it has one item per line") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder, not a text file with one item per line") from None
+    what = "the input" if from_input else str(path)
+    lines = item_lines(decoded(content, what))
+    if not lines:
+        raise ValueError(f"{what} has no items; write one item per line")
+    return _ItemList([name for _, name in lines], [f"{what}, line {number}" for number, _ in lines])
+
+
+def _named_items(names: Sequence[str] | None, path: Path | None) -> _ItemList:
+    """Return the items of the command line and of a file; raises ValueError if there are none."""
+    read, written = _read_items(path), list(names or ())
+    found = _ItemList(written + read.names, [f"item {name!r}" for name in written] + read.places)
+    if not found.names:
+        raise ValueError("name at least one item, or a file with --items")
+    return found
+
+
+@contextlib.contextmanager
+def _connected(url: str, key: str, read: _ItemList | None = None, conflict: str = "") -> Iterator[Client]:
+    """Yield a client; its errors become a ValueError that says what to do.
+
+    ``read`` are the items of the request, ``conflict`` replaces the detail of a 409.
+    """
+    from ..serve.client.client import Client, ClientError
+
+    key = key.strip()
+    if not key.isascii() or len(key.split()) > 1:
+        raise ValueError("the key is malformed; a key looks like bw_..., without spaces")
+    with Client(url, key, timeout=SECONDS) as client:
+        try:
+            yield client
+        except ClientError as error:
+            said = conflict if error.status == 409 else ""
+            raise ValueError(said or _explained(error, bool(key), read or _ItemList([], []))) from error
+
+
+def _call(client: Client, method: str, path: str, body: Any = None, *, expected: str = "items", **options: Any) -> Any:
+    """Send a request and return its response; raises ValueError if that lacks the expected field."""
+    response = client.call(method, path, body, **options)
+    if not isinstance(response, dict) or expected not in response:
+        raise ValueError(NOT_A_SERVICE)
+    return response
+
+
+def _explained(error: ClientError, keyed: bool, read: _ItemList) -> str:
+    """Return what is wrong, with the place in the file or the name of the setting."""
+    if not error.status:
+        return f"{error.detail}; is the service running there? --url or BOTHWORLDS_URL sets its address"
+    if error.status == 401 and not keyed:
+        return "the service needs a key: set BOTHWORLDS_KEY, or use --key"
+    if not error.problem:
+        return f"{error.detail} ({error.status}): {NOT_A_SERVICE}"
+    for wrong in error.problem.get("errors", ()):
+        name, _, place = wrong.get("pointer", "").strip("/").partition("/")
+        if name == "items" and place.isdecimal() and int(place) < len(read.places):
+            return f"{read.places[int(place)]}: {wrong['detail']}"
+        if name and name not in wrong["detail"]:
+            return f"{name}: {wrong['detail']}"
+    return error.detail
+
+
+def _path(surface: str, *parts: str) -> str:
+    return "/v1/surfaces/" + "/".join(quote(part, safe="") for part in (surface, *parts))
+
+
+def _print(response: Any, as_json: bool, *lines: str) -> None:
+    """Print a response as JSON, or lines that say the same."""
+    for line in [json.dumps(response, indent=2, ensure_ascii=False)] if as_json else lines:
+        typer.echo(line)
+
+
+def _summary(surface: dict[str, Any]) -> str:
+    """Return the size of a surface in words."""
+    states = [item["state"] for item in surface["items"]]
+    others = [f"{states.count(state)} {state}" for state in ("paused", "removed") if state in states]
+    return ", ".join([f"{surface['slots']} slots", f"{states.count('active')} active items", *others])
+
+
+@surfaces.command("create")
+@one_line_errors
+@with_settings
+def create_surface(
+    surface: SurfaceName,
+    settings: dict[str, Any],
+    item_file: ItemFile = None,
+    url: Url = HERE,
+    key: Key = "",
+    as_json: AsJson = False,
+) -> None:
+    """Create a surface: bothworlds surfaces create home --slots 3 --items items.txt."""
+    read = _read_items(item_file)
+    body = {**settings, "items": read.names, "version": 0}  # version 0: it must not exist
+    exists = f"surface {surface!r} exists already; 'bothworlds surfaces edit' changes it"
+    with _connected(url, key, read, conflict=exists) as client:
+        made = _call(client, "PUT", _path(surface), body, tries=1)
+    _print(made, as_json, f"created {surface}: {_summary(made)}")
+
+
+@surfaces.command("list")
+@one_line_errors
+def list_surfaces(url: Url = HERE, key: Key = "", as_json: AsJson = False) -> None:
+    """List all surfaces."""
+    with _connected(url, key) as client:
+        found = _call(client, "GET", "/v1/surfaces", expected="surfaces")
+    if not found["surfaces"]:
+        typer.echo("there are no surfaces; 'bothworlds surfaces create' creates one", err=True)
+    rows = [(one["name"], one["policy"], f"holdout {one['holdout']:g}", _summary(one)) for one in found["surfaces"]]
+    _print(found, as_json, *_aligned(rows))
+
+
+@surfaces.command("show")
+@one_line_errors
+def show_surface(surface: SurfaceName, url: Url = HERE, key: Key = "", as_json: AsJson = False) -> None:
+    """Show the settings and the items of a surface."""
+    with _connected(url, key) as client:
+        found = _call(client, "GET", _path(surface))
+    written = {name: json.dumps(value, ensure_ascii=False) for name, value in found.items() if name in SETTINGS}
+    _print(
+        found,
+        as_json,
+        f"{surface}, version {found['version']}, changed {found['changed_at']}",
+        *_aligned([("", name, text) for name, text in written.items()]),
+        *_aligned([("", item["state"], item["name"]) for item in found["items"]]),
+    )
+
+
+@surfaces.command("edit")
+@one_line_errors
+@with_settings
+def edit_surface(
+    surface: SurfaceName,
+    settings: dict[str, Any],
+    version: Annotated[
+        int | None, typer.Option("--if-version", min=1, help="Refuse if the surface has another version now.")
+    ] = None,
+    url: Url = HERE,
+    key: Key = "",
+    as_json: AsJson = False,
+) -> None:
+    """Change settings of a surface. All others stay as they are, and so does what was learned."""
+    if not settings:
+        raise ValueError("nothing to change; name a setting, such as --holdout 0.1")
+    with _connected(url, key) as client:
+        changed = _call(client, "PATCH", _path(surface), settings | ({"version": version} if version else {}))
+    _print(changed, as_json, f"{surface} has version {changed['version']}: {_summary(changed)}")
+
+
+@surfaces.command("report")
+@one_line_errors
+def report_surface(
+    surface: SurfaceName,
+    segment: Annotated[str | None, typer.Option("--segment", help="One segment; all together without it.")] = None,
+    url: Url = HERE,
+    key: Key = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say how a surface performs, in the words of the dashboard; with --json, all figures."""
+    query = "" if segment is None else "?" + urlencode({"segment": segment})
+    with _connected(url, key) as client:
+        report = _call(client, "GET", _path(surface, "report") + query)
+    _print(report, as_json, *([] if as_json else _report_lines(report)))
+
+
+@items.command("add")
+@one_line_errors
+def add_items(
+    surface: SurfaceName,
+    names: ItemNames = None,
+    item_file: ItemFile = None,
+    url: Url = HERE,
+    key: Key = "",
+    as_json: AsJson = False,
+) -> None:
+    """Add items; a new item starts in the middle of the others. Items of the surface stay as they are."""
+    read = _named_items(names, item_file)
+    with _connected(url, key, read) as client:
+        version = _call(client, "GET", _path(surface))["version"]  # PUT alone would create a surface
+        changed = _call(client, "PUT", _path(surface), {"items": read.names, "version": version}, tries=1)
+    _print(changed, as_json, f"{surface} has version {changed['version']}: {_summary(changed)}")
+
+
+@items.command("pause")
+@one_line_errors
+def pause_items(
+    surface: SurfaceName,
+    names: ItemNames = None,
+    item_file: ItemFile = None,
+    url: Url = HERE,
+    key: Key = "",
+    as_json: AsJson = False,
+) -> None:
+    """Pause items: they are not shown, and keep what was learned."""
+    _change_items(surface, _named_items(names, item_file), ("POST", "pause"), url, key, as_json)
+
+
+@items.command("resume")
+@one_line_errors
+def resume_items(
+    surface: SurfaceName,
+    names: ItemNames = None,
+    item_file: ItemFile = None,
+    url: Url = HERE,
+    key: Key = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show paused items again."""
+    _change_items(surface, _named_items(names, item_file), ("POST", "resume"), url, key, as_json)
+
+
+@items.command("remove")
+@one_line_errors
+def remove_items(
+    surface: SurfaceName,
+    names: ItemNames = None,
+    item_file: ItemFile = None,
+    url: Url = HERE,
+    key: Key = "",
+    as_json: AsJson = False,
+) -> None:
+    """Remove items. Their counters are kept in case they are added again."""
+    _change_items(surface, _named_items(names, item_file), ("DELETE",), url, key, as_json)
+
+
+def _change_items(surface: str, read: _ItemList, change: tuple[str, ...], url: str, key: str, as_json: bool) -> None:
+    """Send one call per item; if one fails, the changes before it stay."""
+    from ..serve.client.client import ClientError
+
+    method, *verb = change
+    changed: dict[str, Any] = {}
+    with _connected(url, key) as client:
+        for done, name in enumerate(read.names):
+            try:
+                changed = _call(client, method, _path(surface, "items", name, *verb))
+            except ClientError:
+                if done:
+                    typer.echo(f"{done} of {len(read.names)} items were changed", err=True)
+                raise
+    _print(changed, as_json, f"{surface} has version {changed['version']}: {_summary(changed)}")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines with aligned columns.
+
+    >>> _aligned([("home", "3 slots"), ("menu left", "5 slots")])
+    ['home       3 slots', 'menu left  5 slots']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _report_lines(report: Any) -> list[str]:
+    """Return a report in the words of the dashboard."""
+    try:
+        from ..serve.dashboard import text
+    except ImportError as error:
+        raise ImportError(
+            f"a report in words needs {error.name}: pip install 'bothworlds[service]', or use --json"
+        ) from error
+    verdicts = [text.surface_verdict(report), text.learning_verdict(report["learning"])]
+    verdicts.append(text.shift_verdict(report["shift"]))
+    sentences = [part for verdict in verdicts for part in (verdict.sentence, verdict.meaning) if part]
+    rows = [("item", "state", "click rate", "shows", "clicks")]
+    for line in report["items"]:
+        figures = text.percent(line["rate"]), text.count(line["shows"]), text.count(line["clicks"])
+        rows.append((line["name"], line["state"], *figures))
+    return [
+        *map(text.sentence, sentences),
+        *(f"{label}: {value}" for label, value in text.comparisons(report)),
+        *map(text.sentence, report["warnings"]),
+        "",
+        *_aligned(rows),
+    ]
