@@ -38,8 +38,8 @@ def test_shown_frequencies_are_the_probabilities(rng):
 
 
 def test_the_same_seed_gives_the_same_list_whatever_was_drawn_before(rng):
-    one = make_list_sampler(some_marginals(rng))
-    other = make_list_sampler(one.marginals)
+    x = some_marginals(rng)
+    one, other = make_list_sampler(x), make_list_sampler(x)
     wanted = [draw_list(one, seed) for seed in seeds(50)]
     for seed, expected in reversed(list(zip(seeds(50), wanted))):
         assert draw_list(other, seed) == expected

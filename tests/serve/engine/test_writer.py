@@ -32,15 +32,17 @@ async def test_nothing_is_lost_while_the_store_fails(engine, store, clock):
     assert not engine.health()["ready"]
     for call in (
         engine.put_item("home", "g", actor="test"),
-        engine.rank("home", "new"),
         engine.report("home"),
         engine.event(ranked[0].event_id),
     ):
         with pytest.raises(Unavailable) as caught:
             await call
         assert "the disk is full" not in str(caught.value)
+    new = await engine.rank("home", "new")  # from memory
     store.broken = ""
     await eventually(lambda: engine.health()["ready"])
+    await written(engine)
+    assert bytes.fromhex(new.event_id) in store.log
     assert [(await answer(engine, page, [0])).status for page in ranked] == ["accepted"] * 4
     assert engine.health()["ready"]
     assert store.totals()[1, ""][0] == 4

@@ -30,6 +30,9 @@ __all__ = ["Announce", "OpenService", "listen", "open_service", "run"]
 
 BACKLOG = 2048
 SLOW_START_SECONDS = 4.0
+# Seconds after which a thread that waits for the interpreter lock requests it. By default, requests would wait 5 ms for
+# each of the threads that write and refresh.
+SWITCH_SECONDS = 0.0005
 COMPILING = "Still starting: the first start of an installation compiles for 15 seconds or longer, later ones do not."
 NO_KEYS = "The store has no keys: everyone on this machine may do everything, and no other machine can connect."
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -54,6 +57,7 @@ def run(
     ``factory`` makes the service; ``open_service`` by default. Raises ValueError if the service cannot start.
     """
     json_log = set_up_logs(config.log)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with contextlib.closing(listener):
         opened = (factory or open_service)(config, json_log)
         try:
