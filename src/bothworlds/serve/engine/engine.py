@@ -16,6 +16,7 @@ from typing import Any
 from ..engine_protocol import EngineProtocol
 from ..model import (
     ALL_ELIGIBLE,
+    LISTED_ITEMS,
     REQUEST_LENGTH,
     Event,
     Invalid,
@@ -480,8 +481,8 @@ class Engine(EngineProtocol):
         policy = await in_thread(self._store.policy, event.policy_id)
         return event_view(event, served.surface, policy)
 
-    async def state(self, surface: str, segment: str = "") -> StateView:
-        """Returns the counters of a segment and the probabilities that are served.
+    async def state(self, surface: str, segment: str = "", limit: int = LISTED_ITEMS) -> StateView:
+        """Returns the counters of a segment and the probabilities that are served; at most ``limit`` items.
 
         The counters include all feedback that was acknowledged before the call.
         """
@@ -494,7 +495,7 @@ class Engine(EngineProtocol):
         counters = served_segment.counters
         newer = await in_thread(self._store.segments, served.surface.id, counters.revision)
         counters = next((counters_of(one, served.surface) for one in newer if one.name == segment), counters)
-        return state_view(served.surface, segment, served_segment, counters, self._clock())
+        return await in_thread(state_view, served.surface, segment, served_segment, counters, self._clock(), limit)
 
     async def segments(self, surface: str) -> list[SegmentView]:
         """Returns all segments of a surface by name, the default one first."""

@@ -4,7 +4,7 @@ The rows of the marginals x are packed into at most 2m + 1 bins with sums of at 
 list of different bins is drawn, whose marginals are the sums B of the rows in each bin. Then an item of each bin is
 drawn, in proportion to x at the slot: item i of bin b is at slot j with probability B[b, j] (x[i, j] / B[b, j]).
 Cumulative sums within the bins are computed in advance, so that a draw takes a binary search for each slot, and its
-time does not grow with the number of items.
+time does not grow with the number of items. Few items are drawn without bins of this kind: each has one of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from ...kernels import Floats, Ints, kernel, locked_kernel
 from ...policies.parts.random_stream import Stream
 
 __all__ = ["ListSampler", "draw_list", "make_list_sampler"]
+
+FEW_ITEMS = 200
 
 _words = struct.Struct("<qq").unpack_from
 
@@ -38,18 +40,25 @@ class ListSampler(NamedTuple):
 def make_list_sampler(marginals: Floats) -> ListSampler:
     """Prepares sampling with these marginals, which must be feasible."""
     n, m = marginals.shape
-    rows = make_urn(n, m)
-    prepare(marginals, rows)
-    k = int(rows.bins[0])
-    start, members, cumulative = np.zeros(k + 1, np.int64), np.zeros(n, np.int64), np.zeros((m, n))
-    _accumulate(marginals, rows, start, members, cumulative)
-    bins = np.zeros((k, m))
-    for b in range(k):
-        bins[b] = cumulative[:, start[b + 1] - 1]
-    urn = make_urn(k, m)
+    if n <= FEW_ITEMS:
+        start, members, cumulative = np.arange(n + 1), np.arange(n), np.ascontiguousarray(marginals.T)
+    else:
+        start, members, cumulative = _packed(marginals)
+    bins = np.ascontiguousarray(cumulative[:, start[1:] - 1].T)
+    urn = make_urn(len(bins), m)
     prepare(bins, urn)
     stream, ranking = Stream(np.zeros(2, np.uint64)), np.zeros(m, np.int64)
     return ListSampler(bins, urn, start, members, cumulative, stream, ranking)
+
+
+def _packed(marginals: Floats) -> tuple[Ints, Ints, Floats]:
+    """Returns ``start``, ``members`` and ``cumulative`` of a sampler with at most 2m + 1 bins."""
+    n, m = marginals.shape
+    rows = make_urn(n, m)
+    prepare(marginals, rows)
+    start, members, cumulative = np.zeros(rows.bins[0] + 1, np.int64), np.zeros(n, np.int64), np.zeros((m, n))
+    _accumulate(marginals, rows, start, members, cumulative)
+    return start, members, cumulative
 
 
 def draw_list(sampler: ListSampler, seed: bytes) -> list[int]:
@@ -91,7 +100,7 @@ def _seed_and_draw(sampler: ListSampler, first: int, second: int) -> None:
     for j in range(ranking.size):
         b = ranking[j]
         low, high = start[b], start[b + 1] - 1
-        left = stream.random() * sampler.cumulative[j, high]
+        left = stream.random() * sampler.cumulative[j, high] if low < high else 0.0
         while low < high:  # the first member whose cumulative sum is greater than ``left``
             middle = (low + high) // 2
             if sampler.cumulative[j, middle] > left:

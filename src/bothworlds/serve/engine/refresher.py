@@ -207,8 +207,9 @@ class Refresher(threading.Thread):
         counters = counters_of(segment, served.surface)
         self._blocks.note(served.surface.id, segment.name)
         if getattr(served.policy, "needs_blocks", False):
-            blocks = blocks_of(self._blocks.read(served.surface.id, segment.name), served.surface)
-            counters = counters._replace(blocks=blocks)
+            read = tuple(self._blocks.read(served.surface.id, segment.name))
+            blocks = blocks_of(read, range(len(served.surface.items)), range(served.surface.settings.slots))
+            counters = counters._replace(blocks=read)
             if getattr(served.policy, "detect", False):
                 changed_at = self.changes.changed_at(served.surface, segment.name, segment.rounds, blocks)
                 counters = counters._replace(changed_at=changed_at)
