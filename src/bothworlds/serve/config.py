@@ -53,6 +53,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     stop_seconds: Annotated[int, Meta(ge=1)] = 10  # how long a stop waits for open requests
     log: Literal["auto", "json", "console"] = "auto"
     request_log: bool = True
+    telemetry: bool = False  # traces and metrics by OpenTelemetry; needs the extra "telemetry"
     limits: Limits = msgspec.field(default_factory=Limits)
 
 

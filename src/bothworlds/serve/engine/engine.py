@@ -31,6 +31,7 @@ from ..model import (
     parse_event_id,
     seed_of,
 )
+from ..observability.telemetry import NO_TELEMETRY, Telemetry
 from ..reports import report as reports
 from ..reports.inputs import DAY, ReportRequest
 from ..schemas import (
@@ -74,7 +75,7 @@ class Engine(EngineProtocol):
 
     ``clock`` returns milliseconds since 1970. ``shared`` means that other processes use the same store: then decisions
     are stored before they are returned, so that a request has the same list everywhere, and changes that other
-    processes make are followed.
+    processes make are followed. ``telemetry`` gets a span of every batch written and of every refresh.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Engine(EngineProtocol):
         refresh_ms: int = 100,
         refresh_events: int = 100,
         shared: bool = False,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self._store, self._clock, self._shared = store, clock, shared
         self._recent: dict[bytes, Ranking] = {}
@@ -98,13 +100,14 @@ class Engine(EngineProtocol):
             shared=shared,
             follow=self.secrets.follow,
             expire=self.watch,
+            telemetry=telemetry,
         )
-        self.writer = Writer(store, clock, self.refresher.notify)
+        self.writer = Writer(store, clock, self.refresher.notify, telemetry=telemetry)
         self._writers = [self.writer]
         if shared:
             # Requests wait until their decisions are stored. A second thread with a connection of its own, so that they
             # do not wait for feedback, whose transactions are synced to disk.
-            self._writers.append(Writer(store, clock, self.refresher.notify, settles=False))
+            self._writers.append(Writer(store, clock, self.refresher.notify, settles=False, telemetry=telemetry))
         self._decision_writer = self._writers[-1]
         self.solver = Solver()
         self._segments = SegmentRegistry(store, self.refresher, clock)

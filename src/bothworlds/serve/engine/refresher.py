@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from ..model import Segment, Surface
+from ..observability.telemetry import NO_TELEMETRY, Telemetry
 from ..stores.base import Store, StoreError
 from .block_reader import BlockReader
 from .change_detection import ChangeDetection
@@ -49,9 +50,11 @@ class Refresher(threading.Thread):
         shared: bool,
         follow: Callable[[], None] = lambda: None,
         expire: Callable[[], None] = lambda: None,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         super().__init__(name="bothworlds refresher", daemon=True)
         self._store, self._clock, self._shared, self._follow, self._expire = store, clock, shared, follow, expire
+        self._telemetry = telemetry
         self._interval, self._refresh_events = refresh_ms / 1000.0, refresh_events
         self._pending_events, self._revision = 0, -1
         self._wake = threading.Event()
@@ -111,6 +114,11 @@ class Refresher(threading.Thread):
         revision = self._store.revision()
         if revision == self._revision:
             return
+        with self._telemetry.span("refresh", surfaces=len(self.by_id)):
+            self._refresh_all()
+        self._revision = revision
+
+    def _refresh_all(self) -> None:
         if self._shared:
             self._read_surfaces()
         failure: Exception | None = None
@@ -123,7 +131,6 @@ class Refresher(threading.Thread):
                 failure = error
         if failure is not None:
             raise failure
-        self._revision = revision
 
     def compact(self) -> None:
         """Merges old blocks of time in the store; can be called from any thread. Raises StoreError."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..model import Event, Status, TooMany, Unavailable, VerifiedFeedback
+from ..observability.telemetry import NO_TELEMETRY, Telemetry
 from ..stores.base import Store, StoreError
 from .store_calls import unavailable
 
@@ -44,10 +45,17 @@ class Writer(threading.Thread):
     """
 
     def __init__(
-        self, store: Store, clock: Callable[[], int], changed: Callable[[int], None], *, settles: bool = True
+        self,
+        store: Store,
+        clock: Callable[[], int],
+        changed: Callable[[int], None],
+        *,
+        settles: bool = True,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         super().__init__(name="bothworlds writer" if settles else "bothworlds decision writer", daemon=True)
         self._store, self._clock, self._changed, self._settles = store, clock, changed, settles
+        self._telemetry = telemetry
         self._feedback: deque[_Feedback] = deque()
         self._decisions: deque[tuple[Event, asyncio.Future[Event] | None]] = deque()
         self._unwritten: dict[bytes, Event] = {}  # decisions without a future, by id
@@ -197,7 +205,8 @@ class Writer(threading.Thread):
         if not self._decisions or not (due or self._is_awaited()):
             return False
         batch = [self._decisions[k] for k in range(min(BATCH, len(self._decisions)))]
-        stored = self._store.save_events([event for event, _ in batch])
+        with self._telemetry.span("write decisions", batch_size=len(batch)):
+            stored = self._store.save_events([event for event, _ in batch])
         for event, _ in batch:
             self._decisions.popleft()
             self._unwritten.pop(event.id, None)
@@ -214,7 +223,8 @@ class Writer(threading.Thread):
         if not batch:
             return False
         try:
-            statuses = iter(self._store.apply_feedback([one for given, _ in batch for one in given], self._clock()))
+            with self._telemetry.span("write feedback", batch_size=size):
+                statuses = iter(self._store.apply_feedback([one for given, _ in batch for one in given], self._clock()))
         except BaseException:
             self._feedback.extendleft(reversed(batch))  # ``_fail`` rejects it together with the rest
             raise

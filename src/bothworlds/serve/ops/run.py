@@ -23,6 +23,7 @@ from ..http.connection import Connection
 from ..http.operations import OPERATIONS
 from ..observability.logs import set_up_logs
 from ..observability.metrics import Metrics
+from ..observability.telemetry import open_telemetry
 from ..stores.base import Store
 from ..stores.factory import open_store
 
@@ -80,8 +81,14 @@ def open_service(config: Config, json_log: bool) -> OpenService:
     try:
         keyed = check_host(config, bool(store.keys()))
         shared = is_postgres(config.store)
-        engine = Engine(store, refresh_ms=config.refresh_ms, refresh_events=config.refresh_events, shared=shared)
-        metrics = Metrics()
+        metrics = Metrics(open_telemetry(config.telemetry))
+        engine = Engine(
+            store,
+            refresh_ms=config.refresh_ms,
+            refresh_events=config.refresh_events,
+            shared=shared,
+            telemetry=metrics.telemetry,
+        )
         pages = routes(engine, latency=metrics.latency, audit=store.audit, operations=OPERATIONS)
         hosts = () if keyed else loopback_names(config.host)
         service = Service(
