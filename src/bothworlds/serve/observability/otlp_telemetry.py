@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from importlib.metadata import version
 from typing import Any
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -20,8 +21,6 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-from ... import __version__
 
 __all__ = ["OtlpTelemetry"]
 
@@ -35,14 +34,15 @@ class OtlpTelemetry:
     enabled = True
 
     def __init__(self, processor: SpanProcessor, reader: MetricReader) -> None:
-        defaults: dict[str, Any] = {"service.name": SCOPE, "service.version": __version__}
+        release = version("bothworlds")
+        defaults: dict[str, Any] = {"service.name": SCOPE, "service.version": release}
         resource = Resource.create(defaults | dict(OTELResourceDetector().detect().attributes))
         # Not the global providers: a program that embeds the service may have its own.
         self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._tracers.add_span_processor(processor)
         self._meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
-        self._tracer = self._tracers.get_tracer(SCOPE, __version__)
-        meter = self._meters.get_meter(SCOPE, __version__)
+        self._tracer = self._tracers.get_tracer(SCOPE, release)
+        meter = self._meters.get_meter(SCOPE, release)
         self._seconds = meter.create_histogram("http.server.request.duration", "s", "Time to answer.")
         self._feedback = meter.create_counter("bothworlds.feedback", "{event}", "Feedback by result.")
         self._meter = meter
