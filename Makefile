@@ -39,7 +39,7 @@ bench: $(VENV)/.run ## measure speed
 	$(BIN)/python -m benchmarks $(ARGS)
 
 bench-serve: $(VENV)/.dev ## measure the service under load, on SQLite and on PostgreSQL
-	$(BIN)/python -m benchmarks serving $(ARGS)
+	$(BIN)/python -m benchmarks serving latency $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html

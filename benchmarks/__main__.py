@@ -28,9 +28,10 @@ DEFAULT = {
     "start": "startup_time",
     "counting": "click_log_counts",
 }
-ON_REQUEST = {  # these take minutes; "serving" and "exclusions" need the extra "service", "sweeps" needs "ray"
+ON_REQUEST = {  # these take minutes; the service needs the extra "service", "sweeps" needs "ray"
     "all-weather": "all_weather",
     "serving": "service_load",
+    "latency": "service_latency",
     "exclusions": "excluded_items",
     "intervals": "leader_interval",
     "sweeps": "sweep_engines",

@@ -6,13 +6,18 @@ a closed loop, every connection sends its next request when the last one is answ
 
 Reads a JSON object from standard input: host, port, requests (a list of [path, body], sent in turn; $n in a body is
 replaced by the number of the request), rate (per second; null for a closed loop), seconds, connections, keep (whether
-to return the response bodies). Writes a JSON object to standard output.
+to return the response bodies), feedback_rate (in an open loop, feedback per second on lists that were answered before;
+0 for none), warmup (seconds at the start that are not measured), cpus (those that this process may use; null for all).
+Writes a JSON object to standard output; "feedback" has the latencies of feedback, and "sent_late_p99" is by how much
+this process itself was late to send, which is part of all latencies.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import os
 import random
 import sys
 import time
@@ -22,27 +27,29 @@ from itertools import cycle
 from typing import Any
 
 MIN_SLEEP = 0.0005  # seconds; a shorter sleep would be too inaccurate
+FEEDBACK = "/v1/feedback"
+MAX_SHOWN = 1000  # lists that wait for their feedback
 
 
 class Connection(asyncio.Protocol):
     """A keep-alive connection with at most one request in flight."""
 
     def __init__(self, load: Load) -> None:
-        self._load, self._read, self._due = load, b"", 0.0
+        self._load, self._read, self._due, self.is_feedback = load, b"", 0.0, False
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
 
-    def send(self, request: bytes, due: float) -> None:
+    def send(self, request: bytes, due: float, is_feedback: bool = False) -> None:
         """Send a request that was due at this time."""
-        self._due, self._read = due, b""
+        self._due, self._read, self.is_feedback = due, b"", is_feedback
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
         self._read += data
         head, complete, body = self._read.partition(b"\r\n\r\n")
         if complete and len(body) >= _length(head):
-            self._load.answered(self, int(head[9:12]), body, time.perf_counter() - self._due)
+            self._load.answered(self, int(head[9:12]), body, self._due)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._load.lost += not self._load.over
@@ -58,11 +65,14 @@ class Load:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
-        host = f"{options['host']}:{options['port']}".encode()
-        self._requests = _numbered(host, options["requests"])
+        self._host = f"{options['host']}:{options['port']}".encode()
+        self._requests = _numbered(self._host, options["requests"])
         self._idle: deque[Connection] = deque()
-        self._waiting: deque[float] = deque()
+        self._waiting: deque[tuple[float, bool]] = deque()
+        self._shown: deque[bytes] = deque(maxlen=MAX_SHOWN)
         self._seconds: list[float] = []
+        self._feedback_seconds: list[float] = []
+        self._sent_late: list[float] = []
         self._answers: list[str] = []
         self._failed = 0
         self.lost, self.over = 0, False
@@ -73,12 +83,20 @@ class Load:
         for _ in range(options["connections"]):
             _, connection = await loop.create_connection(lambda: Connection(self), options["host"], options["port"])
             self._idle.append(connection)
-        self._end = time.perf_counter() + options["seconds"]
-        started = time.perf_counter()
+        warmup = options.get("warmup", 0.0)
+        started = self._measured_from = time.perf_counter() + warmup
+        self._end = started + options["seconds"]
         await (self._closed() if options["rate"] is None else self._open(options["rate"]))
         taken = time.perf_counter() - started
         self.over = True
-        return {**_summary(self._seconds, taken), "failed": self._failed, "lost": self.lost, "answers": self._answers}
+        return {
+            **_summary(self._seconds, taken),
+            "feedback": _summary(self._feedback_seconds, taken),
+            "sent_late_p99": _summary(self._sent_late, taken)["p99"],
+            "failed": self._failed,
+            "lost": self.lost,
+            "answers": self._answers,
+        }
 
     async def _closed(self) -> None:
         for connection in list(self._idle):
@@ -88,33 +106,51 @@ class Load:
             await asyncio.sleep(0.01)
 
     async def _open(self, rate: float) -> None:
-        rng, due = random.Random(1), time.perf_counter()
+        # Two Poisson processes are one of the sum of their rates, whose points are divided at random.
+        feedback_rate = self._options.get("feedback_rate", 0.0)
+        both = rate + feedback_rate
+        rng, due, sent = random.Random(1), time.perf_counter(), 0
         while due < self._end:
-            due += rng.expovariate(rate)
+            due += rng.expovariate(both)
             wait = due - time.perf_counter()
             if wait > MIN_SLEEP:
                 await asyncio.sleep(wait)
-            elif len(self._seconds) % 16 == 0:
+            elif (sent := sent + 1) % 16 == 0:
                 await asyncio.sleep(0)
+            if due >= self._measured_from:
+                self._sent_late.append(max(0.0, time.perf_counter() - due))
+            is_feedback = rng.random() * both < feedback_rate
             if self._idle:
-                self._idle.popleft().send(next(self._requests), due)
+                self._send(self._idle.popleft(), due, is_feedback)
             else:
-                self._waiting.append(due)
+                self._waiting.append((due, is_feedback))
         deadline = time.perf_counter() + 10
         while len(self._idle) < self._options["connections"] and time.perf_counter() < deadline:
             await asyncio.sleep(0.01)
 
-    def answered(self, connection: Connection, status: int, body: bytes, seconds: float) -> None:
+    def _send(self, connection: Connection, due: float, is_feedback: bool) -> None:
+        if not is_feedback:
+            connection.send(next(self._requests), due)
+        elif self._shown:
+            connection.send(_request(self._host, FEEDBACK, _final_feedback(self._shown.popleft())), due, True)
+        else:
+            self._idle.append(connection)
+
+    def answered(self, connection: Connection, status: int, body: bytes, due: float) -> None:
         """Record a response, and send the next request on this connection."""
-        self._seconds.append(seconds)
+        if due >= self._measured_from:
+            kind = self._feedback_seconds if connection.is_feedback else self._seconds
+            kind.append(time.perf_counter() - due)
         self._failed += status != 200
+        if self._options.get("feedback_rate") and not connection.is_feedback and status == 200:
+            self._shown.append(body)
         if self._options["keep"]:
             self._answers.append(body.decode())
         if self._options["rate"] is None:
             if time.perf_counter() < self._end:
                 connection.send(next(self._requests), time.perf_counter())
         elif self._waiting:
-            connection.send(next(self._requests), self._waiting.popleft())
+            self._send(connection, *self._waiting.popleft())
         else:
             self._idle.append(connection)
 
@@ -131,15 +167,26 @@ def _request(host: bytes, path: str, body: str) -> bytes:
     return head.encode() + host + b"\r\n\r\n" + data
 
 
+def _final_feedback(answer: bytes) -> str:
+    """Return feedback on a ranked list: a click on its first slot for a third of all lists."""
+    ranked = json.loads(answer)
+    clicks = [0] if int(ranked["event_id"][:8], 16) % 3 == 0 else []
+    event = {"event_id": ranked["event_id"], "token": ranked["token"], "clicks": clicks, "final": True}
+    return json.dumps({"events": [event]})
+
+
 def _summary(seconds: list[float], taken: float) -> dict[str, Any]:
     ordered = sorted(seconds) or [0.0]
-    p50, p99 = (ordered[int(share * (len(ordered) - 1))] for share in (0.5, 0.99))
-    return {"answered": len(seconds), "per_second": len(seconds) / taken, "p50": p50, "p99": p99}
+    p50, p99, p999 = (ordered[int(share * (len(ordered) - 1))] for share in (0.5, 0.99, 0.999))
+    return {"answered": len(seconds), "per_second": len(seconds) / taken, "p50": p50, "p99": p99, "p99.9": p999}
 
 
 def main() -> None:
     """Read the options from standard input, run, and write the result to standard output."""
     options = json.load(sys.stdin)
+    if options.get("cpus") and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, options["cpus"])
+    gc.disable()  # a pause of this process would be measured as one of the service
     try:
         import uvloop
 

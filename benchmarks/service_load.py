@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -55,11 +56,30 @@ class ServiceProcess:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
+    def cpu_seconds(self) -> float:
+        """Return the processor time of the process and its workers so far, and of PostgreSQL on this machine."""
+        ticks = 0
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                name, _, fields = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+                values = fields.split()
+                if self.process.pid in (int(folder.name), int(values[1])) or name == "postgres":
+                    ticks += int(values[11]) + int(values[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
 
 @contextlib.contextmanager
-def running(*options: str, command: Sequence[str] = SERVE) -> Iterator[ServiceProcess]:
-    """Start the service, wait until it prints its address, and stop it at the end; raises RuntimeError if it fails."""
-    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+def running(*options: str, command: Sequence[str] = SERVE, checkout: str | None = None) -> Iterator[ServiceProcess]:
+    """Start the service, wait until it prints its address, and stop it at the end; raises RuntimeError if it fails.
+
+    ``checkout`` is the folder of another checkout whose service is started.
+    """
+    environment = (
+        os.environ if checkout is None else {**os.environ, "PYTHONPATH": str(Path(checkout).resolve() / "src")}
+    )
+    process = subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
     try:
         addresses = (re.search(r"http://[^\s;]+", line) for line in process.stdout)
         address = next((match for match in addresses if match), None)

@@ -128,6 +128,7 @@ SLOW_TESTS = frozenset(
         "test_a_young_surface_is_still_learning_and_is_compared_once_it_has_settled",
         "test_an_export_that_fails_midway_is_truncated_visibly",
         "test_any_text_is_read_or_refused",
+        "test_batches_and_refreshes_have_spans",
         "test_connections_are_refused_before_descriptors_run_out",
         "test_empty_pieces_do_not_extend_the_timeout",
         "test_every_response_is_documented",
@@ -136,6 +137,7 @@ SLOW_TESTS = frozenset(
         "test_only_a_trusted_proxy_sets_the_scheme",
         "test_shuffled_duplicated_and_split_feedback_gives_the_same_counters",
         "test_the_demo_starts_the_service_sends_visitors_and_starts_again",
+        "test_twenty_thousand_items_are_ranked_learned_and_reported_in_part",
         "test_uvicorn_alone_parses_thousands_of_pipelined_requests_first",
         "test_without_key_role_or_store_the_documented_status_is_returned",
     }

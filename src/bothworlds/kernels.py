@@ -33,6 +33,7 @@ __all__ = [
     "inline_kernel",
     "inner_kernel",
     "kernel",
+    "locked_kernel",
     "name_apart",
     "register_kernels",
     "source_digest",
@@ -63,6 +64,15 @@ def kernel(function: F) -> F:
     3.0
     """
     return _compiled(function, no_cpython_wrapper=False)
+
+
+def locked_kernel(function: F) -> F:
+    """Compile a kernel that keeps the interpreter lock; for calls of microseconds in a thread that must not wait.
+
+    A kernel without the lock has to get it back at its end, and may wait for another thread for much longer than it
+    takes itself.
+    """
+    return _compiled(function, no_cpython_wrapper=False, nogil=False)
 
 
 def inner_kernel(function: F) -> F:
@@ -104,7 +114,8 @@ def _without_python_calls(compiled: F) -> F:
 
 
 def _compiled(function: F, **options: bool) -> F:
-    compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)(function)
+    options = {"nogil": True, **options}
+    compiled = numba.njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)(function)
     if hasattr(compiled, "_cache"):  # with NUMBA_DISABLE_JIT it is a plain function
         # Without a writable folder for the cache, every process compiles again.
         with contextlib.suppress(RuntimeError):

@@ -16,6 +16,7 @@ import msgspec
 
 from bothworlds.serve.engine_protocol import EngineProtocol
 from bothworlds.serve.model import (
+    LISTED_ITEMS,
     Conflict,
     Invalid,
     Item,
@@ -123,6 +124,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         if holdout
         else None,
         "items": [item_line(name, i, 90000 // (i + 1), states[name]) for i, name in enumerate(names)],
+        "items_total": len(names),
         "series": series_of(holdout=holdout),
         "marginals": {"items": names, "slots": slots, "x": marginals(len(names), slots, 1.6), "segment": ""},
         "marginals_history": [
@@ -407,12 +409,13 @@ class FakeEngine:
             raise Unknown(f"there is no event {event_id!r}")
         return self.events[event_id]
 
-    async def state(self, surface: str, segment: str = "") -> Any:
+    async def state(self, surface: str, segment: str = "", limit: int = LISTED_ITEMS) -> Any:
         self._check()
         return {
             "surface": self.surface(surface).name,
             "segment": segment,
             "items": ["a"],
+            "items_total": 1,
             "states": ["active"],
             "rounds": 0,
             "loss": [[0.0]],

@@ -221,6 +221,9 @@ class FakeStore:
         self.commits += 1
         return [self.log.setdefault(event.id, event) for event in events]
 
+    def may_have_event(self, id: bytes) -> bool:
+        return id in self.log
+
     @safely
     def find_events(self, ids: Sequence[bytes]) -> dict[bytes, Event]:
         return {key: self.log[key] for key in ids if key in self.log}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..kernels import Floats, Ints
 
-__all__ = ["counted_marginals", "entropy_of", "frequencies", "known_marginals"]
+__all__ = ["counted_marginals", "entropy_of", "frequencies", "known_marginals", "most_shown_rows"]
 
 
 def known_marginals(policy: Any, state: Any) -> Floats | None:
@@ -42,6 +42,17 @@ def frequencies(rankings: Iterable[Ints], shape: tuple[int, int]) -> Floats:
         counts[ranking, positions] += 1.0
         number += 1
     return counts / number
+
+
+def most_shown_rows(marginals: Floats, most: int) -> Ints:
+    """Return the rows of (n_items, n_positions) marginals with the largest sums, at most so many, in their order.
+
+    >>> most_shown_rows(np.array([[0.1], [0.7], [0.2]]), 2).tolist()
+    [1, 2]
+    """
+    if len(marginals) <= most:
+        return np.arange(len(marginals))
+    return np.sort(np.argsort(-marginals.sum(axis=1), kind="stable")[:most])
 
 
 def entropy_of(marginals: Floats) -> float:

@@ -23,10 +23,10 @@ Positive = Annotated[int, Meta(ge=1)]
 class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Limits of requests, connections and surfaces."""
 
-    body_bytes: Positive = 1 << 20
+    body_bytes: Positive = 4 << 20
     import_bytes: Positive = 1 << 30
     batch: Positive = 1000  # events in one feedback request
-    items: Positive = 1000  # on one surface
+    items: Positive = 20_000  # on one surface
     slots: Annotated[int, Meta(ge=1, le=MAX_SLOT + 1)] = 50
     surfaces: Positive = 1000
     body_seconds: Annotated[float, Meta(gt=0)] = 30.0  # for a body to arrive
@@ -53,6 +53,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     stop_seconds: Annotated[int, Meta(ge=1)] = 10  # how long a stop waits for open requests
     log: Literal["auto", "json", "console"] = "auto"
     request_log: bool = True
+    telemetry: bool = False  # traces and metrics by OpenTelemetry; needs the extra "telemetry"
     limits: Limits = msgspec.field(default_factory=Limits)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from .model import Surface
+from .model import LISTED_ITEMS, Surface
 from .schemas import (
     Accepted,
     EngineHealth,
@@ -138,8 +138,8 @@ class EngineProtocol(Protocol):
         """Returns one decision and its outcome."""
         ...
 
-    async def state(self, surface: str, segment: str = "") -> StateView:
-        """Returns the counters of a segment and the probabilities that are served."""
+    async def state(self, surface: str, segment: str = "", limit: int = LISTED_ITEMS) -> StateView:
+        """Returns the counters of a segment and the probabilities that are served; at most ``limit`` items."""
         ...
 
     async def report(

@@ -22,6 +22,7 @@ __all__ = [
     "CHANGE",
     "CHANGE_DETECTED",
     "COMPARISON",
+    "LISTED_ITEMS",
     "LOSS_UNIT",
     "MAX_ITEMS_EVER",
     "MIN_PROPENSITY",
@@ -60,8 +61,9 @@ __all__ = [
     "seed_of",
 ]
 
+LISTED_ITEMS = 1000  # of a larger surface, in a report, a stored policy and, unless more are requested, its state
 LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
-MAX_ITEMS_EVER = 20_000  # items of a surface, including removed ones, whose counters are kept
+MAX_ITEMS_EVER = 50_000  # items of a surface, including removed ones, whose counters are kept
 CHANGE = "change"  # the number of a segment with the second of the last change that was detected
 CHANGE_DETECTED = "change detected"  # the action in the audit log
 COMPARISON = "comparison"  # the number with the second since which two learners are compared

@@ -300,12 +300,15 @@ class StateView(TypedDict):
     which the item could not be shown. Only differences within a slot matter. ``changed_at`` is since when visitors
     click differently, if the policy detects changes and has found one; it forgets everything before. If the policy
     mixes a sampler and a leader, and the leader has taken over, ``leader_alone_since`` is since when it plays alone;
-    the sampler is tried again when there are ``leader_alone_until_rounds`` rounds. Otherwise both are null.
+    the sampler is tried again when there are ``leader_alone_until_rounds`` rounds. Otherwise both are null. If there
+    are more than ``limit`` items, those are returned that are shown with the largest probability; ``items_total``
+    counts all.
     """
 
     surface: Name
     segment: SegmentName
     items: list[Name]
+    items_total: int
     states: list[Literal["active", "paused", "removed"]]
     rounds: int
     loss: Matrix
@@ -506,7 +509,9 @@ class ReportView(TypedDict):
     """How a surface performs: learner against holdout, items, learning, and whether click behaviour has changed.
 
     It covers one segment, or all of them together if ``segment`` is null. ``uplift`` is since the comparison
-    started, ``recent`` since a time chosen in advance; all other figures are those of the requested range.
+    started, ``recent`` since a time chosen in advance; all other figures are those of the requested range. ``items``
+    has the 1000 items that were shown most, of ``items_total``, and ``marginals`` the 1000 that are most likely to be
+    shown.
     """
 
     surface: Name
@@ -520,6 +525,7 @@ class ReportView(TypedDict):
     sample_ratio: SampleRatio | None  # None without a holdout
     guard: Guard | None  # None without a holdout
     items: list[ItemLine]
+    items_total: int
     series: list[SeriesPoint]
     marginals: Marginals
     marginals_history: list[MarginalsThen]

@@ -7,7 +7,7 @@ from scipy.stats import chisquare
 
 from bothworlds.kernels import kernel
 from bothworlds.policies.parts.random_stream import make_stream
-from bothworlds.serve.engine.list_sampler import draw_list, make_list_sampler
+from bothworlds.serve.engine.list_sampler import FEW_ITEMS, draw_list, make_list_sampler
 from bothworlds.serve.model import event_id_of, seed_of
 
 from ..running import answer, visit, with_engine
@@ -37,9 +37,25 @@ def test_shown_frequencies_are_the_probabilities(rng):
     assert p_value(counts, np.full_like(x, 1 / 6), draws) < 1e-4  # the check can fail
 
 
+def test_many_items_are_drawn_with_their_probabilities_too(rng):
+    n, draws = FEW_ITEMS + 100, 20_000
+    x = some_marginals(rng, n)
+    sampler = make_list_sampler(x)
+    counts, unsearched, first = np.zeros_like(x), np.zeros_like(x), sampler.members[sampler.start[:-1]]
+    for seed in seeds(draws):
+        rows = draw_list(sampler, seed)
+        assert len(set(rows)) == 3
+        counts[rows, [0, 1, 2]] += 1
+        bins = np.searchsorted(sampler.start, np.argsort(sampler.members)[rows], side="right") - 1
+        unsearched[first[bins], [0, 1, 2]] += 1
+    assert len(sampler.bins) <= 2 * 3 + 1
+    assert p_value(counts, x, draws) > 1e-4
+    assert p_value(unsearched, x, draws) < 1e-4  # a sampler that always took the first item of a bin is caught
+
+
 def test_the_same_seed_gives_the_same_list_whatever_was_drawn_before(rng):
-    one = make_list_sampler(some_marginals(rng))
-    other = make_list_sampler(one.marginals)
+    x = some_marginals(rng)
+    one, other = make_list_sampler(x), make_list_sampler(x)
     wanted = [draw_list(one, seed) for seed in seeds(50)]
     for seed, expected in reversed(list(zip(seeds(50), wanted))):
         assert draw_list(other, seed) == expected

@@ -76,8 +76,23 @@ def test_invalid_names_of_surfaces_are_refused(name):
 
 
 def test_there_are_limits_to_items():
+    most = surface(items=[str(k) for k in range(surface_rules.MAX_ITEMS)])
+    assert len(most.items) == 20_000
     with pytest.raises(TooMany):
-        surface(items=[str(k) for k in range(1001)])
+        surface_rules.activate_item(most, "one more", {}, NOW, "me")
+    with pytest.raises(TooMany):
+        surface(items=[str(k) for k in range(surface_rules.MAX_ITEMS + 1)])
+
+
+def test_thousands_of_items_are_added_by_one_change():
+    known = surface(items=["a", "b", "c", "d"])
+    known = surface_rules.remove_item(surface_rules.pause_item(known, "b", NOW).surface, "c", NOW).surface
+    names = ["c", "b", *(f"new {k}" for k in range(10_000))]
+    change = surface_rules.update_surface(known, {"items": names}, {"": [7, 0]}, NOW, "me")
+    assert [item.state for item in change.surface.items[:3]] == ["active", "paused", "active"]
+    assert [item.index for item in change.surface.items] == list(range(10_004))
+    assert change.surface.version == known.version + 1
+    assert [one.increments.cells[0].item for one in change.adjustments] == list(range(4, 10_004))
 
 
 def test_a_new_item_starts_at_the_median_of_the_active_ones():

@@ -32,15 +32,17 @@ async def test_nothing_is_lost_while_the_store_fails(engine, store, clock):
     assert not engine.health()["ready"]
     for call in (
         engine.put_item("home", "g", actor="test"),
-        engine.rank("home", "new"),
         engine.report("home"),
         engine.event(ranked[0].event_id),
     ):
         with pytest.raises(Unavailable) as caught:
             await call
         assert "the disk is full" not in str(caught.value)
+    new = await engine.rank("home", "new")  # from memory
     store.broken = ""
     await eventually(lambda: engine.health()["ready"])
+    await written(engine)
+    assert bytes.fromhex(new.event_id) in store.log
     assert [(await answer(engine, page, [0])).status for page in ranked] == ["accepted"] * 4
     assert engine.health()["ready"]
     assert store.totals()[1, ""][0] == 4
@@ -239,3 +241,35 @@ def test_decisions_wait_for_a_group_of_the_size_of_the_last_one(monkeypatch):
         assert sizes == [50, 50]
 
     asyncio.run(whole())
+
+
+async def answered_during_feedback(separate: bool) -> bool:
+    """Returns whether a list is stored and returned while the transaction of feedback waits for the disk."""
+    store, clock = FakeStore(), Clock()
+    syncing, synced = threading.Event(), threading.Event()
+    async with running(store, clock=clock, shared=True, refresh_ms=600_000) as engine:
+        if not separate:
+            engine._decision_writer = engine.writer
+        await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+        ranked, right = await engine.rank("home", "r1"), store.apply_feedback
+
+        def slow(feedback, now):
+            syncing.set()
+            synced.wait(60)
+            return right(feedback, now)
+
+        store.apply_feedback = slow
+        feedback = asyncio.create_task(answer(engine, ranked, [0]))
+        await asyncio.to_thread(syncing.wait, 60)
+        waiting = asyncio.create_task(engine.rank("home", "r2"))
+        await asyncio.wait([waiting], timeout=60 if separate else 0.2)
+        answered = waiting.done()
+        synced.set()
+        assert (await feedback).status == "accepted"
+        await waiting
+        return answered
+
+
+def test_a_shared_store_saves_decisions_while_feedback_is_synced():
+    assert asyncio.run(answered_during_feedback(separate=True))
+    assert not asyncio.run(answered_during_feedback(separate=False))  # with one writer for both

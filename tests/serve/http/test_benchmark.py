@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import service_load
+from benchmarks import service_latency, service_load
 
 FAKE = (sys.executable, str(Path(__file__).parent / "fake_engine_server.py"), "127.0.0.1", "0", "1")
 
@@ -41,6 +41,15 @@ def test_every_event_is_sent_back_once(service):
     assert most["answered"] > 0
     assert half["answered"] > 0
     assert most["failed"] == half["failed"] == 0
+
+
+def test_feedback_is_sent_beside_ranking_at_its_own_rate(service):
+    found = service_latency.beside_feedback(service, ranks=300, feedback=100, seconds=1.0)
+    assert found["failed"] == found["lost"] == 0
+    assert 200 < found["answered"] < 400
+    assert 50 < found["feedback"]["answered"] < 150
+    assert found["p50"] <= found["p99"] <= found["p99.9"]
+    assert found["cpu"] > 0
 
 
 def test_memory_is_that_of_the_service(service):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -568,3 +569,19 @@ def check_concurrent_resets_subtract_the_counters_once(store: Store) -> None:
         thread.join()
     assert counters(store) == {"": (0, {}, {}, {}), "phone": (0, {}, {}, {})}
     assert clean(store)
+
+
+@check
+def check_an_event_that_is_stored_is_never_claimed_to_be_absent(store: Store) -> None:
+    started(store)
+    ids = []
+    for k in range(0, 30, 3):
+        saved, reported, imported = (
+            an_event(n, id=blake2b(b"%d" % n, digest_size=16).digest()) for n in range(k, k + 3)
+        )
+        store.save_events([saved])
+        store.apply_feedback([VerifiedFeedback(event=reported, clicks=0, final=True)], NOON + 50)
+        store.import_events([msgspec.structs.replace(imported, settled_at=NOON + 50, settled_by="import")])
+        ids += [saved.id, reported.id, imported.id]
+        assert all(map(store.may_have_event, ids))
+    assert store.find_events(ids).keys() == set(ids)

@@ -174,7 +174,7 @@ async def _surface_context(sources: Sources, request: Request) -> dict[str, Any]
         "charts": svg.probability_charts(marginals, report["marginals_history"], rows[:CHART_ITEMS])[:CHART_SLOTS],
         "charted_items": min(CHART_ITEMS, len(rows)),
         "segments": segment_table(await engine.segments(surface.name)),
-        "items": item_table(report["items"], view.all_items),
+        "items": item_table(report["items"], report["items_total"], view.all_items),
         "health": await sources.health(),
         "audit": await sources.changes(surface.id, SURFACE_CHANGES),
     }

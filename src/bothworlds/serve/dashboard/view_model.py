@@ -114,16 +114,17 @@ def _heat_cell(p: float | None) -> tuple[int, str]:
 
 
 class ItemTable(NamedTuple):
-    """The items that are shown, and the number of all items."""
+    """The items that are shown, the number of those in the report, and the number of all items."""
 
     lines: list[ItemLine]
+    listed: int
     total: int
 
 
-def item_table(lines: Sequence[ItemLine], show_all: bool) -> ItemTable:
+def item_table(lines: Sequence[ItemLine], total: int, show_all: bool) -> ItemTable:
     """Return the items that were shown most often first; at most ``MAX_ITEMS`` unless ``show_all``."""
     ordered = sorted(lines, key=lambda line: (line["state"] == "removed", -line["shows"], line["name"]))
-    return ItemTable(ordered if show_all else ordered[:MAX_ITEMS], len(ordered))
+    return ItemTable(ordered if show_all else ordered[:MAX_ITEMS], len(ordered), total)
 
 
 class SegmentTable(NamedTuple):

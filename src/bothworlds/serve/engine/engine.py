@@ -1,8 +1,8 @@
 """The engine: ranks, accepts feedback and learns, over a store. It does not know HTTP.
 
 A list is drawn from a policy that is already solved, logged with its propensities, and signed. Feedback is acknowledged
-when it is durable. The collaborators: ``writer`` and ``refresher`` are the two threads, ``surface_admin`` changes
-surfaces, ``monitor`` watches them, ``learner`` turns counters into policies, ``secret_cache`` signs and reads tokens.
+when it is durable. The collaborators: ``writer`` and ``refresher`` are threads, ``surface_admin`` changes surfaces,
+``monitor`` watches them, ``learner`` turns counters into policies, ``secret_cache`` signs and reads tokens.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from ..engine_protocol import EngineProtocol
 from ..model import (
     ALL_ELIGIBLE,
+    LISTED_ITEMS,
     REQUEST_LENGTH,
     Event,
     Invalid,
@@ -30,6 +31,7 @@ from ..model import (
     parse_event_id,
     seed_of,
 )
+from ..observability.telemetry import NO_TELEMETRY, Telemetry
 from ..reports import report as reports
 from ..reports.inputs import DAY, ReportRequest
 from ..schemas import (
@@ -55,7 +57,7 @@ from .secret_cache import SecretCache
 from .segments import SegmentRegistry
 from .served_surface import PolicyPair, ServedSurface, constraints_of
 from .solver import Solver
-from .store_calls import in_thread, unavailable
+from .store_calls import in_thread
 from .surface_admin import SurfaceAdmin
 from .tokens import InvalidToken
 from .views import event_view, state_view
@@ -73,7 +75,7 @@ class Engine(EngineProtocol):
 
     ``clock`` returns milliseconds since 1970. ``shared`` means that other processes use the same store: then decisions
     are stored before they are returned, so that a request has the same list everywhere, and changes that other
-    processes make are followed.
+    processes make are followed. ``telemetry`` gets a span of every batch written and of every refresh.
     """
 
     def __init__(
@@ -84,9 +86,11 @@ class Engine(EngineProtocol):
         refresh_ms: int = 100,
         refresh_events: int = 100,
         shared: bool = False,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self._store, self._clock, self._shared = store, clock, shared
         self._recent: dict[bytes, Ranking] = {}
+        self._ranked = 0  # rankings made in this process
         self.secrets = SecretCache(store, on_forget=self.clear_recent)
         self.refresher = Refresher(
             store,
@@ -96,8 +100,15 @@ class Engine(EngineProtocol):
             shared=shared,
             follow=self.secrets.follow,
             expire=self.watch,
+            telemetry=telemetry,
         )
-        self.writer = Writer(store, clock, self.refresher.notify)
+        self.writer = Writer(store, clock, self.refresher.notify, telemetry=telemetry)
+        self._writers = [self.writer]
+        if shared:
+            # Requests wait until their decisions are stored. A second thread with a connection of its own, so that they
+            # do not wait for feedback, whose transactions are synced to disk.
+            self._writers.append(Writer(store, clock, self.refresher.notify, settles=False, telemetry=telemetry))
+        self._decision_writer = self._writers[-1]
         self.solver = Solver()
         self._segments = SegmentRegistry(store, self.refresher, clock)
         self._admin = SurfaceAdmin(store, self.refresher, self._segments, clock, shared)
@@ -113,23 +124,27 @@ class Engine(EngineProtocol):
             await asyncio.to_thread(self._open)
         except StoreError as error:
             raise Unavailable(f"the store cannot be read: {error}") from error
-        self.writer.start()
+        for writer in self._writers:
+            writer.start()
         self.refresher.start()
         self._running = True
 
     def _open(self) -> None:
         self.secrets.load()
         self.refresher.load()
+        self._store.may_have_event(b"")  # starts to read the ids of stored events, if the store keeps them in memory
         warm_up()
 
     async def stop(self) -> None:
         """Writes pending decisions and feedback, settles overdue events and stops the threads; the store stays open."""
         if self._running:
             self._running = False
-            self.writer.stop()
+            for writer in self._writers:
+                writer.stop()
             self.refresher.stop()
             self.solver.stop()
-            await asyncio.to_thread(self.writer.join)
+            for writer in self._writers:
+                await asyncio.to_thread(writer.join)
             await asyncio.to_thread(self.refresher.join)
 
     # Ranking
@@ -159,20 +174,23 @@ class Engine(EngineProtocol):
         if not 0 < len(request_id) <= REQUEST_LENGTH or not request_id.isprintable():
             checked_name(request_id, "request_id", "/request_id", longest=REQUEST_LENGTH)
         event_id = event_id_of(served.surface.id, request_id, self.secrets.draw_key)
-        known = self._recent.get(event_id) or self._stored_ranking(served, event_id)
-        if known is not None:
-            return known
-        served_segment = served.segments.get(segment)
-        if served_segment is not None and not exclude and not pins:
-            policies = served_segment.unconstrained
-        else:
-            served, segment, policies = await self._policies_for(surface, segment, exclude, pins or {}, client)
-            # The same request may have been answered meanwhile.
-            if (known := self._recent.get(event_id)) is not None:
+        while True:
+            known = self._recent.get(event_id)
+            if known is None and not self._shared:  # a shared store is read when the decision is saved
+                known = await self._earlier_ranking(served, event_id)
+            if known is not None:
                 return known
+            served_segment = served.segments.get(segment)
+            if served_segment is not None and not exclude and not pins:
+                policies = served_segment.unconstrained
+                break
+            recent, ranked = self._recent, self._ranked
+            served, segment, policies = await self._policies_for(surface, segment, exclude, pins or {}, client)
+            if self._unanswered_since(recent, ranked, event_id):
+                break
         event, slots = self._decide(served, segment, policies, event_id)
         if self._shared:
-            stored = await self.writer.save_decision(event)
+            stored = await self._decision_writer.save_decision(event)
             if stored != event:  # the request was repeated, here or in another process, and the other decision won
                 served = await self._served_for(stored) or served
                 event, slots = stored, _slots_of(served.surface, stored)
@@ -265,6 +283,7 @@ class Engine(EngineProtocol):
             event.segment,
         )
         recent[event.id] = ranking
+        self._ranked += 1
         if len(recent) > RECENT_RANKINGS:
             del recent[next(iter(recent))]
         return ranking
@@ -273,15 +292,30 @@ class Engine(EngineProtocol):
         """Forgets the rankings in memory; repeated requests are answered from the store."""
         self._recent = {}
 
-    def _stored_ranking(self, served: ServedSurface, event_id: bytes) -> Ranking | None:
-        """Returns an earlier ranking of the same request; a shared store is read when the decision is saved."""
-        if self._shared:
-            return None
-        try:
-            event = self._store.find_events((event_id,)).get(event_id)
-        except StoreError as error:
-            raise unavailable(error) from error
-        return None if event is None else self._ranking(served, event, _slots_of(served.surface, event))
+    async def _earlier_ranking(self, served: ServedSurface, event_id: bytes) -> Ranking | None:
+        """Returns an earlier ranking of the same request; None if there is none at the time when this returns.
+
+        Every decision is first unwritten and then stored, so that one made before is found, in this order, in one of
+        the two. A decision made while the store is being read is in ``_recent``. Raises Unavailable.
+        """
+        while True:
+            event = self.writer.unwritten_decision(event_id)
+            if event is None and not self._store.may_have_event(event_id):
+                return None
+            recent, ranked = self._recent, self._ranked
+            if event is None:
+                event = (await in_thread(self._store.find_events, (event_id,))).get(event_id)
+            if event is not None:
+                return self._ranking(served, event, _slots_of(served.surface, event))
+            if self._unanswered_since(recent, ranked, event_id):
+                return None
+
+    def _unanswered_since(self, recent: dict[bytes, Ranking], ranked: int, event_id: bytes) -> bool:
+        """Returns whether no ranking of an event was made since ``_recent`` and ``_ranked`` had these values.
+
+        Then all rankings made since are in ``_recent``: it was not replaced, and too few were made to evict any.
+        """
+        return recent is self._recent and self._ranked - ranked < RECENT_RANKINGS and event_id not in recent
 
     def knows(self, surface: str) -> bool:
         """Returns whether this process knows a surface of that name."""
@@ -450,8 +484,8 @@ class Engine(EngineProtocol):
         policy = await in_thread(self._store.policy, event.policy_id)
         return event_view(event, served.surface, policy)
 
-    async def state(self, surface: str, segment: str = "") -> StateView:
-        """Returns the counters of a segment and the probabilities that are served.
+    async def state(self, surface: str, segment: str = "", limit: int = LISTED_ITEMS) -> StateView:
+        """Returns the counters of a segment and the probabilities that are served; at most ``limit`` items.
 
         The counters include all feedback that was acknowledged before the call.
         """
@@ -464,7 +498,7 @@ class Engine(EngineProtocol):
         counters = served_segment.counters
         newer = await in_thread(self._store.segments, served.surface.id, counters.revision)
         counters = next((counters_of(one, served.surface) for one in newer if one.name == segment), counters)
-        return state_view(served.surface, segment, served_segment, counters, self._clock())
+        return await in_thread(state_view, served.surface, segment, served_segment, counters, self._clock(), limit)
 
     async def segments(self, surface: str) -> list[SegmentView]:
         """Returns all segments of a surface by name, the default one first."""
@@ -500,18 +534,18 @@ class Engine(EngineProtocol):
 
     def health(self) -> EngineHealth:
         """Returns whether the engine is ready, and its measurements. Does not use the store."""
-        writer, refresher = self.writer, self.refresher
+        writers, refresher = self._writers, self.refresher
         reasons = self._warnings()
         if not self._running:
             reasons.append("the engine is not running")
         return {
-            "ready": self._running and writer.is_alive() and writer.last_error is None and not writer.hanging_seconds,
+            "ready": self._running and all(one.is_healthy for one in writers),
             "reasons": reasons,
-            "commit_lag_ms": writer.commit_ms,
-            "queue_length": writer.queue_length,
+            "commit_lag_ms": max(one.commit_ms for one in writers),
+            "queue_length": sum(one.queue_length for one in writers),
             "solver_ms": refresher.solver_ms,
-            "last_error": writer.last_error or refresher.last_error,
-            "open_events": writer.open_events,
+            "last_error": self._write_error() or refresher.last_error,
+            "open_events": self.writer.open_events,
             "changes_detected": refresher.changes.count,
             "leader_takeovers": refresher.comparison.takeovers,
             "leaders_alone": self._leaders_alone(),
@@ -522,20 +556,23 @@ class Engine(EngineProtocol):
 
     def _warnings(self) -> list[str]:
         warnings = []
-        if self._running and not self.writer.is_alive():
+        if self._running and not all(writer.is_alive() for writer in self._writers):
             warnings.append("the writer thread has ended; restart the service")
         if self._running and not self.refresher.is_alive():
             warnings.append("the refresher thread, which updates policies, has ended; restart the service")
-        if seconds := self.writer.hanging_seconds:
+        if seconds := max(writer.hanging_seconds for writer in self._writers):
             warnings.append(f"the store has not answered for {seconds:.0f} seconds")
-        if self.writer.last_error is not None:
-            warnings.append(f"the store cannot be written: {self.writer.last_error}")
+        if (error := self._write_error()) is not None:
+            warnings.append(f"the store cannot be written: {error}")
         if self.refresher.last_error is not None:
             warnings.append(f"policies are not updated: {self.refresher.last_error}")
         if self.refresher.near_overflow:
             names = ", ".join(sorted(self.refresher.near_overflow)[:3])
             warnings.append(f"the losses of {names} are near the largest possible integer; reset these surfaces")
         return warnings
+
+    def _write_error(self) -> str | None:
+        return next((writer.last_error for writer in self._writers if writer.last_error is not None), None)
 
     def _leaders_alone(self) -> int:
         served = list(self.refresher.by_id.values())

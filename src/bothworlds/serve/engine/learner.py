@@ -8,7 +8,7 @@ only decides makes 64 rankings, and a random one of them is served: a mixture wh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -20,12 +20,22 @@ from ...core import Block, Ledger
 from ...geometry.uniform_mixture import mixed
 from ...kernels import Floats, Ints
 from ...policies import Policy
-from ...policies.marginals import entropy_of, frequencies, known_marginals
+from ...policies.marginals import entropy_of, frequencies, known_marginals, most_shown_rows
 from ...policies.mixture import Mixture
 from ...policies.parts.change_detector import find_change
-from ..model import ALL_ELIGIBLE, LOSS_UNIT, MAX_ITEMS_EVER, Eligibility, Item, Segment, Surface, SurfaceSettings
+from ..model import (
+    ALL_ELIGIBLE,
+    LISTED_ITEMS,
+    LOSS_UNIT,
+    MAX_ITEMS_EVER,
+    Eligibility,
+    Item,
+    Segment,
+    Surface,
+    SurfaceSettings,
+)
 from ..schemas import PlacedItem
-from ..time_blocks import TimeBlock
+from ..time_blocks import TimeBlock, cells_from
 from .list_sampler import ListSampler, draw_list, make_list_sampler
 from .served_policies import refusal
 
@@ -51,9 +61,10 @@ CERTAIN = 1.0  # the propensity of a pinned item
 class SegmentCounters(NamedTuple):
     """The counters of a segment as arrays: one row per item, including removed ones, and one column per slot.
 
-    ``blocks`` are the same counters by time, if the policy of the surface needs them; ``changed_at`` is the second of
-    the last change that was detected, if the policy detects changes. ``compared_at`` and ``wake`` are as in a ledger;
-    ``alone_since`` is the second at which the leader of the policy took over, if it plays alone.
+    ``blocks`` are the same counters by time, if the policy of the surface needs them; they hold no zeros, since there
+    are many blocks and may be many items. ``changed_at`` is the second of the last change that was detected, if the
+    policy detects changes. ``compared_at`` and ``wake`` are as in a ledger; ``alone_since`` is the second at which the
+    leader of the policy took over, if it plays alone.
     """
 
     rounds: int
@@ -61,21 +72,25 @@ class SegmentCounters(NamedTuple):
     loss: Ints
     shown: Ints
     clicked: Ints
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[TimeBlock, ...] = ()
     changed_at: int | None = None
     compared_at: int = 0
     wake: int = 0
     alone_since: int | None = None
 
 
-def blocks_of(blocks: Iterable[TimeBlock], surface: Surface) -> tuple[Block, ...]:
-    """Returns blocks of time as arrays: one row per item, including removed ones, and one column per slot."""
-    n, m = len(surface.items), surface.settings.slots
+def blocks_of(blocks: Sequence[TimeBlock], items: Sequence[int], slots: Sequence[int]) -> tuple[Block, ...]:
+    """Returns blocks of time as arrays, with one row for each of these items and one column for each of the slots."""
+    largest = max((int(block.cells[:, :2].max()) for block in blocks if block.cells.size), default=0)
+    rows, columns = np.full((2, max([largest, *items, *slots]) + 1), -1)
+    rows[list(items)], columns[list(slots)] = np.arange(len(items)), np.arange(len(slots))
     made = []
     for block in blocks:
-        cells = block.cells[(block.cells[:, 0] < n) & (block.cells[:, 1] < m)]
-        shown, clicked = np.zeros((2, n, m))
-        shown[cells[:, 0], cells[:, 1]], clicked[cells[:, 0], cells[:, 1]] = cells[:, 3], cells[:, 4]
+        row, column = rows[block.cells[:, 0]], columns[block.cells[:, 1]]
+        kept = (row >= 0) & (column >= 0)
+        row, column, cells = row[kept], column[kept], block.cells[kept]
+        shown, clicked = np.zeros((2, len(items), len(slots)))
+        shown[row, column], clicked[row, column] = cells[:, 3], cells[:, 4]
         mixture = (value / LOSS_UNIT for value in block.mixture)
         made.append(Block(float(block.start), float(block.until), max(0, block.rounds), shown, clicked, *mixture))
     return tuple(made)
@@ -218,7 +233,7 @@ def serving_policy(
         centred(counters.loss[part]),
         counters.shown[part].astype(np.float64),
         counters.clicked[part].astype(np.float64),
-        tuple(block._replace(shown=block.shown[part], clicked=block.clicked[part]) for block in counters.blocks),
+        blocks_of(counters.blocks, rows, free),
         counters.changed_at,
         counters.compared_at,
         counters.wake,
@@ -263,11 +278,12 @@ def baseline_list(surface: Surface, eligible: Sequence[Item], pins: Mapping[int,
 
 
 def policy_record(policy: ServingPolicy) -> dict[str, Any]:
-    """Returns a policy as it is stored, to explain later why a list was shown."""
+    """Returns a policy as it is stored, to explain later why a list was shown; of many items, those shown most."""
+    rows = most_shown_rows(policy.marginals, LISTED_ITEMS)
     return {
-        "items": [item.name for item in policy.eligible],
+        "items": [policy.eligible[row].name for row in rows],
         "slots": list(policy.free),
-        "x": policy.marginals.tolist(),
+        "x": policy.marginals[rows].tolist(),
         "rounds": policy.rounds,
         "entropy": policy.entropy,
     }
@@ -279,7 +295,8 @@ def warm_up() -> None:
     items = tuple(Item(name=str(k), index=k, state="active", added_at=0, changed_at=0) for k in range(3))
     surface = Surface(id=0, name="", version=0, settings=settings, items=items, created_at=0, changed_at=0)
     cells = np.arange(6).reshape(3, 2)
-    block = Block(0.0, 1.0, 9, (2 * cells).astype(np.float64), cells.astype(np.float64))
-    counters = SegmentCounters(9, 0, LOSS_UNIT * cells, 2 * cells, cells, (block,))
+    counted = {(k // 2, k % 2): (LOSS_UNIT * k, 2 * k, k) for k in range(6)}
+    counters = SegmentCounters(9, 0, LOSS_UNIT * cells, 2 * cells, cells, (TimeBlock(0, 1, 9, cells_from(counted)),))
     serving_policy(surface, policy_of(settings), counters, items, {}).draw(bytes(16))
+    (block,) = blocks_of(counters.blocks, range(3), range(2))
     find_change((block, block._replace(start=1.0, until=2.0)), 18)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from ..model import Segment, Surface
+from ..observability.telemetry import NO_TELEMETRY, Telemetry
 from ..stores.base import Store, StoreError
 from .block_reader import BlockReader
 from .change_detection import ChangeDetection
@@ -49,9 +50,11 @@ class Refresher(threading.Thread):
         shared: bool,
         follow: Callable[[], None] = lambda: None,
         expire: Callable[[], None] = lambda: None,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         super().__init__(name="bothworlds refresher", daemon=True)
         self._store, self._clock, self._shared, self._follow, self._expire = store, clock, shared, follow, expire
+        self._telemetry = telemetry
         self._interval, self._refresh_events = refresh_ms / 1000.0, refresh_events
         self._pending_events, self._revision = 0, -1
         self._wake = threading.Event()
@@ -111,6 +114,11 @@ class Refresher(threading.Thread):
         revision = self._store.revision()
         if revision == self._revision:
             return
+        with self._telemetry.span("refresh", surfaces=len(self.by_id)):
+            self._refresh_all()
+        self._revision = revision
+
+    def _refresh_all(self) -> None:
         if self._shared:
             self._read_surfaces()
         failure: Exception | None = None
@@ -123,7 +131,6 @@ class Refresher(threading.Thread):
                 failure = error
         if failure is not None:
             raise failure
-        self._revision = revision
 
     def compact(self) -> None:
         """Merges old blocks of time in the store; can be called from any thread. Raises StoreError."""
@@ -207,8 +214,9 @@ class Refresher(threading.Thread):
         counters = counters_of(segment, served.surface)
         self._blocks.note(served.surface.id, segment.name)
         if getattr(served.policy, "needs_blocks", False):
-            blocks = blocks_of(self._blocks.read(served.surface.id, segment.name), served.surface)
-            counters = counters._replace(blocks=blocks)
+            read = tuple(self._blocks.read(served.surface.id, segment.name))
+            blocks = blocks_of(read, range(len(served.surface.items)), range(served.surface.settings.slots))
+            counters = counters._replace(blocks=read)
             if getattr(served.policy, "detect", False):
                 changed_at = self.changes.changed_at(served.surface, segment.name, segment.rounds, blocks)
                 counters = counters._replace(changed_at=changed_at)

@@ -15,7 +15,7 @@ from .learner import DrawnList, SegmentCounters, ServingPolicy, baseline_list, s
 __all__ = ["UNCONSTRAINED", "Constraints", "PolicyPair", "ServedSegment", "ServedSurface", "constraints_of"]
 
 MAX_CACHED = 256  # constrained policies of one segment
-MAX_CACHED_CELLS = 1 << 23  # probabilities in all cached policies of a surface: 64 MiB
+MAX_CACHED_CELLS = 1 << 22  # probabilities in all cached policies of a surface; with sums and weights, 24 bytes each
 MAX_PRESOLVED = 32  # recently used constraints that are solved again when the counters change
 
 Constraints = tuple[frozenset[str], tuple[tuple[int, str], ...]]  # excluded active items, items pinned to slots

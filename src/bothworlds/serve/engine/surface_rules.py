@@ -51,7 +51,7 @@ __all__ = [
     "update_surface",
 ]
 
-MAX_ITEMS, MAX_SLOTS = 1000, 50
+MAX_ITEMS, MAX_SLOTS = 20_000, 50
 DAY = 86400.0
 LIMITS: dict[str, tuple[float, float]] = {
     "slots": (1, MAX_SLOTS),
@@ -138,20 +138,16 @@ def update_surface(surface: Surface, body: Mapping[str, Any], medians: Medians, 
 
     Raises Invalid or TooMany.
     """
-    steps = []
-    changed = surface
-    for name in item_names(body.get("items", ())):
-        if not any(item.name == name and item.state != "removed" for item in surface.items):
-            steps.append(activate_item(changed, name, medians, now, actor))
-            changed = steps[-1].surface
-    steps.append(change_settings(changed, {key: value for key, value in body.items() if key != "items"}, now))
-    effective = [step for step in steps if step.action]
-    if not effective:
+    kept = {item.name for item in surface.items if item.state != "removed"}
+    names = [name for name in item_names(body.get("items", ())) if name not in kept]
+    items, adjustments, details = _activated(surface, names, medians, now, actor)
+    changed = _checked(_changed(surface, now, items=items)) if names else surface
+    settings = change_settings(changed, {key: value for key, value in body.items() if key != "items"}, now)
+    details += [f"{settings.action}: {settings.detail}"] if settings.action else []
+    if not details:
         return Change(surface)
-    combined = msgspec.structs.replace(steps[-1].surface, version=surface.version + 1)
-    adjustments = tuple(one for step in effective for one in step.adjustments)
-    detail = "; ".join(f"{s.action}: {s.detail}" for s in effective)[:2000]
-    return Change(combined, adjustments, "change surface", detail, _shares(surface, combined))
+    combined = msgspec.structs.replace(settings.surface, version=surface.version + 1)
+    return Change(combined, adjustments, "change surface", "; ".join(details)[:2000], _shares(surface, combined))
 
 
 def activate_item(surface: Surface, name: str, medians: Medians, now: int, actor: str) -> Change:
@@ -162,23 +158,36 @@ def activate_item(surface: Surface, name: str, medians: Medians, now: int, actor
     known = _find(surface, name)
     if known is not None and known.state == "active":
         return Change(surface)
-    if known is not None:
-        items = _replaced(surface, msgspec.structs.replace(known, state="active", changed_at=now))
-        return Change(_checked(_changed(surface, now, items=items)), action="resume item", detail=name)
-    checked_name(name, "item", "/item")
-    item = Item(name=name, index=len(surface.items), state="active", added_at=now, changed_at=now)
-    changed = _checked(_changed(surface, now, items=(*surface.items, item)))
-    starts = tuple(
-        Adjustment(
-            increments=_increments(surface, segment, item.index, loss),
-            at=now,
-            actor=actor,
-            reason=f"median start of {name!r}",
-        )
-        for segment, loss in medians.items()
-        if any(loss)
-    )
-    return Change(changed, starts, "add item", name)
+    items, starts, _ = _activated(surface, [checked_name(name, "item", "/item")], medians, now, actor)
+    action = "add item" if known is None else "resume item"
+    return Change(_checked(_changed(surface, now, items=items)), starts, action, name)
+
+
+def _activated(
+    surface: Surface, names: Sequence[str], medians: Medians, now: int, actor: str
+) -> tuple[tuple[Item, ...], tuple[Adjustment, ...], list[str]]:
+    """Returns the items with these active, the adjustments by which new ones start, and what was done to each."""
+    items = {item.name: item for item in surface.items}
+    starts, details = [], []
+    for name in names:
+        known = items.get(name)
+        if known is not None:
+            items[name] = msgspec.structs.replace(known, state="active", changed_at=now)
+            details.append(f"resume item: {name}")
+            continue
+        items[name] = Item(name=name, index=len(items), state="active", added_at=now, changed_at=now)
+        details.append(f"add item: {name}")
+        starts += [
+            Adjustment(
+                increments=_increments(surface, segment, items[name].index, loss),
+                at=now,
+                actor=actor,
+                reason=f"median start of {name!r}",
+            )
+            for segment, loss in medians.items()
+            if any(loss)
+        ]
+    return tuple(items.values()), tuple(starts), details
 
 
 def pause_item(surface: Surface, name: str, now: int) -> Change:
@@ -228,12 +237,15 @@ def medians_of(surface: Surface, segments: Iterable[Segment]) -> Medians:
     All possible slots are included, because slots that are unused now may be used again.
     """
     active = [item.index for item in surface.items if item.state == "active"]
-    slots = range(MAX_SLOTS)
-    return {
-        segment.name: [median(segment.loss.get((index, slot), 0) for index in active) for slot in slots]
-        for segment in segments
-        if active
-    }
+    return {segment.name: _median_losses(segment, active) for segment in segments if active}
+
+
+def _median_losses(segment: Segment, active: Sequence[int]) -> list[int]:
+    used = {slot for _, slot in segment.loss}
+    return [
+        median(segment.loss.get((index, slot), 0) for index in active) if slot in used else 0
+        for slot in range(MAX_SLOTS)
+    ]
 
 
 def _increments(surface: Surface, segment: str, index: int, growth: Sequence[int]) -> Increments:

@@ -13,7 +13,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import msgspec
 
-from ..model import ALL_ELIGIBLE, Arm, Eligibility, Event, pinned_mask
+from ..eligibility_format import PackedEligibility, pack, unpack
+from ..model import Arm, Event, pinned_mask
 from ..stores.base import Store, StoreError
 
 __all__ = ["MAX_WINDOW", "InvalidToken", "Signer", "open_secrets", "rotate_secret"]
@@ -53,7 +54,7 @@ class TokenBody(msgspec.Struct, frozen=True, array_like=True):
     learn: int
     arm: Arm
     pinned: int | None = None
-    eligibility: Eligibility = ALL_ELIGIBLE
+    eligibility: PackedEligibility = PackedEligibility()
     mixture: tuple[float, ...] = ()
 
 
@@ -96,7 +97,7 @@ class Signer:
                 event.learn,
                 event.arm,
                 event.pinned,
-                event.eligibility,
+                pack(event.eligibility),
                 event.mixture,
             )
         )
@@ -119,7 +120,8 @@ class Signer:
         fields = _decode(body)
         _check(fields, secret)
         pinned = pinned_mask(fields.pinned, fields.arm, len(fields.items), fields.learn)
-        return Event(**{**msgspec.structs.asdict(fields), "pinned": pinned})
+        eligibility = unpack(fields.eligibility)
+        return Event(**{**msgspec.structs.asdict(fields), "pinned": pinned, "eligibility": eligibility})
 
     def _signature(self, number: int, body: bytes) -> bytes:
         keyed = self._hmacs[number].copy()

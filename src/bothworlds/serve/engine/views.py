@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
+from ...policies.marginals import most_shown_rows
 from ..model import LOSS_UNIT, Event, Surface, rfc3339
 from ..schemas import EventView, StateView
 from .learner import SegmentCounters
@@ -12,19 +14,32 @@ from .served_surface import ServedSegment
 __all__ = ["event_view", "state_view"]
 
 
-def state_view(surface: Surface, name: str, segment: ServedSegment, counters: SegmentCounters, now: int) -> StateView:
-    """Returns the counters of a segment and the probabilities that are served."""
+def state_view(
+    surface: Surface, name: str, segment: ServedSegment, counters: SegmentCounters, now: int, limit: int
+) -> StateView:
+    """Returns the counters of a segment and the probabilities that are served.
+
+    If there are more items than ``limit``, those that are shown with the largest probability are returned.
+    """
     policy, known = segment.unconstrained.learner, segment.counters
+    served_rows = most_shown_rows(policy.marginals, limit)
+    exposure = np.zeros((len(surface.items), 1))
+    exposure[[item.index for item in policy.eligible], 0] = policy.marginals.sum(axis=1)
+    rows = most_shown_rows(exposure, limit)
     return {
         "surface": surface.name,
         "segment": name,
-        "items": [item.name for item in surface.items],
-        "states": [item.state for item in surface.items],
+        "items": [surface.items[row].name for row in rows],
+        "items_total": len(surface.items),
+        "states": [surface.items[row].state for row in rows],
         "rounds": counters.rounds,
-        "loss": (counters.loss / LOSS_UNIT).tolist(),
-        "shown": counters.shown.tolist(),
-        "clicked": counters.clicked.tolist(),
-        "marginals": {"items": [item.name for item in policy.eligible], "x": policy.marginals.tolist()},
+        "loss": (counters.loss[rows] / LOSS_UNIT).tolist(),
+        "shown": counters.shown[rows].tolist(),
+        "clicked": counters.clicked[rows].tolist(),
+        "marginals": {
+            "items": [policy.eligible[row].name for row in served_rows],
+            "x": policy.marginals[served_rows].tolist(),
+        },
         "policy_id": policy.id,
         "policy_age_seconds": max(0.0, (now - segment.made_at) / 1000.0),
         "entropy": policy.entropy,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..model import Event, Status, TooMany, Unavailable, VerifiedFeedback
+from ..observability.telemetry import NO_TELEMETRY, Telemetry
 from ..stores.base import Store, StoreError
 from .store_calls import unavailable
 
@@ -39,14 +40,25 @@ class Writer(threading.Thread):
     several processes share the store (``save_decision``). If the store fails, every waiting future gets Unavailable,
     decisions without a future are kept for the next attempt, and nothing is acknowledged.
 
-    ``changed`` is called in this thread with a number of events that may have settled.
+    ``changed`` is called in this thread with a number of events that may have settled. Without ``settles``, the thread
+    leaves overdue events and the count of open events to another writer of this process.
     """
 
-    def __init__(self, store: Store, clock: Callable[[], int], changed: Callable[[int], None]) -> None:
-        super().__init__(name="bothworlds writer", daemon=True)
-        self._store, self._clock, self._changed = store, clock, changed
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], int],
+        changed: Callable[[int], None],
+        *,
+        settles: bool = True,
+        telemetry: Telemetry = NO_TELEMETRY,
+    ) -> None:
+        super().__init__(name="bothworlds writer" if settles else "bothworlds decision writer", daemon=True)
+        self._store, self._clock, self._changed, self._settles = store, clock, changed, settles
+        self._telemetry = telemetry
         self._feedback: deque[_Feedback] = deque()
         self._decisions: deque[tuple[Event, asyncio.Future[Event] | None]] = deque()
+        self._unwritten: dict[bytes, Event] = {}  # decisions without a future, by id
         self._submitted = self._finished = 0  # pieces of feedback; each number is written by one thread only
         self._wake = threading.Event()
         self._stopping = False
@@ -80,7 +92,12 @@ class Writer(threading.Thread):
         """Writes a decision within ``DECISION_DELAY``; raises Unavailable if the backlog is full."""
         if len(self._decisions) >= BACKLOG:
             raise Unavailable("the store cannot keep up with decisions; show the page's own order for now")
+        self._unwritten[event.id] = event
         self._decisions.append((event, None))
+
+    def unwritten_decision(self, event_id: bytes) -> Event | None:
+        """Returns a decision that ``enqueue_decision`` took; None if there is none, or if it is stored by now."""
+        return self._unwritten.get(event_id)
 
     def save_decision(self, event: Event) -> asyncio.Future[Event]:
         """Returns a future of the decision as stored: this one, or an earlier one for the same request.
@@ -116,6 +133,11 @@ class Writer(threading.Thread):
         seconds = time.monotonic() - self._write_began
         return seconds if seconds >= HANG_SECONDS else 0.0
 
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the thread runs and its last write succeeded."""
+        return self.is_alive() and self.last_error is None and not self.hanging_seconds
+
     def stop(self) -> None:
         """Asks the thread to write what is pending, settle what is overdue, and end; ``join`` waits for it."""
         self._stopping = True
@@ -141,7 +163,8 @@ class Writer(threading.Thread):
                     return
                 time.sleep(pause)
                 pause = min(2 * pause, RETRY_SECONDS[1])
-        self._settle_all()
+        if self._settles:
+            self._settle_all()
 
     def _is_awaited(self) -> bool:
         """Returns whether a caller waits for the next decision."""
@@ -168,10 +191,10 @@ class Writer(threading.Thread):
             self.commit_ms = 1e3 * (time.perf_counter() - started)
         elif self.last_error is not None:
             self._store.put(PROBE, str(self._clock()).encode())
-        if self._more_overdue or started - self._settled_at > SETTLE_SECONDS:
+        if self._settles and (self._more_overdue or started - self._settled_at > SETTLE_SECONDS):
             self._settled_at = started
             self._settle()
-        if started - self._counted_at > COUNT_SECONDS:
+        if self._settles and started - self._counted_at > COUNT_SECONDS:
             self._counted_at = started
             self.open_events = self._store.open_events()
         self.last_error = None  # everything succeeded, including a write
@@ -182,9 +205,11 @@ class Writer(threading.Thread):
         if not self._decisions or not (due or self._is_awaited()):
             return False
         batch = [self._decisions[k] for k in range(min(BATCH, len(self._decisions)))]
-        stored = self._store.save_events([event for event, _ in batch])
-        for _ in batch:
+        with self._telemetry.span("write decisions", batch_size=len(batch)):
+            stored = self._store.save_events([event for event, _ in batch])
+        for event, _ in batch:
             self._decisions.popleft()
+            self._unwritten.pop(event.id, None)
         self._decisions_written_at, self._group_size = time.monotonic(), len(batch)
         _resolve([(future, event) for (_, future), event in zip(batch, stored) if future is not None])
         return True
@@ -198,7 +223,8 @@ class Writer(threading.Thread):
         if not batch:
             return False
         try:
-            statuses = iter(self._store.apply_feedback([one for given, _ in batch for one in given], self._clock()))
+            with self._telemetry.span("write feedback", batch_size=size):
+                statuses = iter(self._store.apply_feedback([one for given, _ in batch for one in given], self._clock()))
         except BaseException:
             self._feedback.extendleft(reversed(batch))  # ``_fail`` rejects it together with the rest
             raise

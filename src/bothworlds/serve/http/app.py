@@ -107,6 +107,8 @@ class Service:
             await asyncio.wait([self._monitor])
         await self.engine.stop()
         self.log.flush()
+        if self.metrics.telemetry.enabled:
+            await asyncio.to_thread(self.metrics.telemetry.close)
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         for change in (self.start, self.stop):
@@ -138,13 +140,29 @@ class Service:
         else:
             route = FEEDBACK if path == FEEDBACK else ""
         if route and method == "POST":
-            status, size = await self._answer_rank_feedback(scope, receive, send, route, path)
+            if self.metrics.telemetry.enabled:
+                status, size = await self._answer_traced(scope, receive, send, route, path)
+            else:
+                status, size = await self._answer_rank_feedback(scope, receive, send, route, path)
         else:
             status, size = await self._answer_other(scope, receive, send, path)
             route = scope.get("bothworlds.route", "unmatched")
         seconds = time.perf_counter() - started
         self.metrics.count_request(method, route, status, seconds)
         self.log.record(method, route, status, seconds, size)
+
+    async def _answer_traced(
+        self, scope: Scope, receive: Receive, send: Send, route: str, path: str
+    ) -> tuple[int, int]:
+        """As ``_answer_rank_feedback``, in a span."""
+        header(scope, b"traceparent")  # collects the headers
+        name = "rank" if route == RANK else "feedback"
+        with self.metrics.telemetry.request_span(name, scope["bothworlds.headers"]) as span:
+            status, size = await self._answer_rank_feedback(scope, receive, send, route, path)
+            span.set_attribute("http.request.method", "POST")
+            span.set_attribute("http.route", route)
+            span.set_attribute("http.response.status_code", status)
+        return status, size
 
     async def _answer_rank_feedback(
         self, scope: Scope, receive: Receive, send: Send, route: str, path: str

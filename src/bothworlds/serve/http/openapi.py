@@ -6,6 +6,7 @@ import re
 from http import HTTPStatus
 from typing import Any
 
+from ..model import LISTED_ITEMS, MAX_ITEMS_EVER
 from ..schemas import ProblemDetails, json_schemas
 from .media_types import JSON
 from .operations import OPERATIONS, Operation
@@ -116,6 +117,7 @@ def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 _QUERY: dict[str, dict[str, Any]] = {
+    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_ITEMS_EVER, "default": LISTED_ITEMS},
     "segment": {"type": "string", "maxLength": 128},
     "since": {"type": "string", "format": "date-time"},
     "until": {"type": "string", "format": "date-time"},

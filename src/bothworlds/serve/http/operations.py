@@ -123,7 +123,7 @@ OPERATIONS = (
     ),
     Operation(
         "GET", SURFACE + "/state", "get_state", "read", "Get counters and probabilities", {200: StateView}, (422,),
-        query=SEGMENT,
+        query={**SEGMENT, "limit": "the largest number of items to return; default: 1000"},
     ),
     Operation(
         "GET", SURFACE + "/report", "get_report", "read", "Get the report of a surface", {200: ReportView}, (422,),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..engine_protocol import EngineProtocol
-from ..model import Unknown
+from ..model import LISTED_ITEMS, MAX_ITEMS_EVER, Unknown
 from ..observability.metrics import CONTENT_TYPE, Metrics
 from ..schemas import rfc3339
 from .auth import Keyring
@@ -40,7 +41,8 @@ class ReadEndpoints:
 
     async def get_state(self, request: Request, actor: str) -> Response:
         segment = _segment(request) or ""
-        return json_response(with_rfc3339_times(await self._engine.state(request.path_params["surface"], segment)))
+        state = await self._engine.state(request.path_params["surface"], segment, _limit(request))
+        return await asyncio.to_thread(_response, state)
 
     async def get_report(self, request: Request, actor: str) -> Response:
         since, until = _time(request, "since"), _time(request, "until")
@@ -49,7 +51,7 @@ class ReadEndpoints:
         report = await self._engine.report(
             request.path_params["surface"], since=since, until=until, segment=_segment(request)
         )
-        return json_response(with_rfc3339_times(report))
+        return await asyncio.to_thread(_response, report)
 
     async def alive(self, request: Request, actor: str) -> Response:
         return json_response({"alive": True})
@@ -67,6 +69,11 @@ class ReadEndpoints:
     async def metrics(self, request: Request, actor: str) -> Response:
         self._metrics.set_health(self._engine.health())
         return Response(self._metrics.exposition(), media_type=None, headers={"content-type": CONTENT_TYPE})
+
+
+def _response(content: Any) -> Response:
+    """Return content with times as JSON; in a thread, because it may be large."""
+    return json_response(with_rfc3339_times(content))
 
 
 def with_rfc3339_times(value: Any) -> Any:
@@ -92,6 +99,13 @@ def _segment(request: Request) -> str | None:
     if segment is not None and len(segment) > MAX_SEGMENT_LENGTH:
         raise _wrong_parameter("segment", f"names of segments have {MAX_SEGMENT_LENGTH} characters at most")
     return segment
+
+
+def _limit(request: Request) -> int:
+    text = request.query_params.get("limit", str(LISTED_ITEMS))
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= MAX_ITEMS_EVER):
+        raise _wrong_parameter("limit", f"it must be a number from 1 to {MAX_ITEMS_EVER}")
+    return int(text[:9])
 
 
 def _time(request: Request, name: str) -> int | None:

@@ -23,6 +23,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from ..schemas import Accepted
+from .telemetry import NO_TELEMETRY, Telemetry
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -47,9 +48,12 @@ GAUGES = (
 
 
 class Metrics:
-    """The metrics of one process. With several workers, ``exposition`` reads files; no other method blocks."""
+    """The metrics of one process, also sent to ``telemetry``. With several workers, ``exposition`` reads files; no
+    other method blocks.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, telemetry: Telemetry = NO_TELEMETRY) -> None:
+        self.telemetry = telemetry
         disable_created_metrics()  # type: ignore[no-untyped-call] # they would double the number of series
         self._registry = registry = CollectorRegistry()
         self._shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
@@ -85,6 +89,7 @@ class Metrics:
             self._rank_seconds.append(seconds)
         child[0].inc()
         child[1].observe(seconds)
+        self.telemetry.record_request(method, route, status, seconds)
 
     def count_feedback(self, results: Iterable[Accepted]) -> None:
         """Count feedback by the status of its result."""
@@ -93,6 +98,7 @@ class Metrics:
             counts[result.status] = counts.get(result.status, 0) + 1
         for status, count in counts.items():
             self._feedback.labels(status).inc(count)
+        self.telemetry.record_feedback(counts)
 
     def count_refused_connection(self, reason: str) -> None:
         """Count a connection that was closed because of a limit, by reason."""
@@ -104,12 +110,17 @@ class Metrics:
 
     def set_health(self, health: Mapping[str, Any]) -> None:
         """Set the gauges from ``Engine.health``; a field in milliseconds sets the gauge in seconds."""
+        values = {}
         for name, gauge in self._gauges.items():
             value, milliseconds = health.get(name), health.get(name.replace("_seconds", "_ms"))
             if isinstance(value, int | float):
-                gauge.set(value)
+                values[name] = float(value)
             elif isinstance(milliseconds, int | float):
-                gauge.set(milliseconds / 1000)
+                values[name] = milliseconds / 1000
+            else:
+                continue
+            gauge.set(values[name])
+        self.telemetry.record_health(values)
 
     def latency(self) -> dict[str, float | None]:
         """Return the median and the 99th percentile latency of the latest 1000 rank requests; None before the first."""

@@ -23,6 +23,7 @@ from ..http.connection import Connection
 from ..http.operations import OPERATIONS
 from ..observability.logs import set_up_logs
 from ..observability.metrics import Metrics
+from ..observability.telemetry import open_telemetry
 from ..stores.base import Store
 from ..stores.factory import open_store
 
@@ -30,6 +31,9 @@ __all__ = ["Announce", "OpenService", "listen", "open_service", "run"]
 
 BACKLOG = 2048
 SLOW_START_SECONDS = 4.0
+# Seconds after which a thread that waits for the interpreter lock requests it. By default, requests would wait 5 ms for
+# each of the threads that write and refresh.
+SWITCH_SECONDS = 0.0005
 COMPILING = "Still starting: the first start of an installation compiles for 15 seconds or longer, later ones do not."
 NO_KEYS = "The store has no keys: everyone on this machine may do everything, and no other machine can connect."
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -54,6 +58,7 @@ def run(
     ``factory`` makes the service; ``open_service`` by default. Raises ValueError if the service cannot start.
     """
     json_log = set_up_logs(config.log)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with contextlib.closing(listener):
         opened = (factory or open_service)(config, json_log)
         try:
@@ -76,8 +81,14 @@ def open_service(config: Config, json_log: bool) -> OpenService:
     try:
         keyed = check_host(config, bool(store.keys()))
         shared = is_postgres(config.store)
-        engine = Engine(store, refresh_ms=config.refresh_ms, refresh_events=config.refresh_events, shared=shared)
-        metrics = Metrics()
+        metrics = Metrics(open_telemetry(config.telemetry))
+        engine = Engine(
+            store,
+            refresh_ms=config.refresh_ms,
+            refresh_events=config.refresh_events,
+            shared=shared,
+            telemetry=metrics.telemetry,
+        )
         pages = routes(engine, latency=metrics.latency, audit=store.audit, operations=OPERATIONS)
         hosts = () if keyed else loopback_names(config.host)
         service = Service(

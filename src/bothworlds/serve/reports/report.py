@@ -14,7 +14,8 @@ from typing import Any, TypedDict
 import msgspec
 import numpy as np
 
-from ..model import CHANGE_DETECTED, COMPARED_AGAIN, LEADER_TOOK_OVER, Surface
+from ...policies.marginals import most_shown_rows
+from ..model import CHANGE_DETECTED, COMPARED_AGAIN, LEADER_TOOK_OVER, LISTED_ITEMS, Surface
 from ..schemas import (
     DetectedChange,
     Headline,
@@ -83,6 +84,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     ratio = sample_ratio_view(read_ratio(store, surface)[0]) if has_holdout else None
     uplift = _uplift(store, cache, surface, request.segment, request.until, request.now) if has_holdout else None
     entries = policy_entries(store, request)
+    items = item_lines(store, request, cache.rates)
     return {
         "surface": surface.name,
         "segment": request.segment,
@@ -94,7 +96,8 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "recent": _recent(window, ratio),
         "sample_ratio": ratio,
         "guard": guard_view(store, cache.history, surface, request.until) if has_holdout else None,
-        "items": item_lines(store, request, cache.rates),
+        "items": most_shown_lines(items),
+        "items_total": len(items),
         "series": _series(rows),
         "marginals": {**_marginals(segment, surface), "segment": shown},
         "marginals_history": _marginals_history(store, request, shown, segment),
@@ -262,6 +265,14 @@ def item_lines(store: Store, request: ReportRequest, rates: ItemRateCache) -> li
     ]
 
 
+def most_shown_lines(lines: list[ItemLine]) -> list[ItemLine]:
+    """Return the lines of the ``LISTED_ITEMS`` items that were shown most, in their order."""
+    if len(lines) <= LISTED_ITEMS:
+        return lines
+    kept = sorted(range(len(lines)), key=lambda k: -lines[k]["shows"])[:LISTED_ITEMS]
+    return [lines[k] for k in sorted(kept)]
+
+
 def _busiest_segment(state: SurfaceState) -> str:
     """Return the segment with the most pages learned from: each has an order of its own, and this one is shown."""
     segments = sorted(state.segments.items())  # of equals, the default segment comes first
@@ -271,8 +282,9 @@ def _busiest_segment(state: SurfaceState) -> str:
 def _marginals(segment: SegmentState | None, surface: Surface) -> Marginals:
     if segment is None:
         return {"items": [], "slots": surface.settings.slots, "x": []}
-    x = segment.marginals
-    return {"items": list(segment.items), "slots": x.shape[1], "x": x.tolist()}
+    rows = most_shown_rows(segment.marginals, LISTED_ITEMS)
+    x = segment.marginals[rows]
+    return {"items": [segment.items[row] for row in rows], "slots": x.shape[1], "x": x.tolist()}
 
 
 def _marginals_history(
@@ -281,10 +293,11 @@ def _marginals_history(
     if segment is None:
         return []
     history: list[MarginalsThen] = []
+    names = [segment.items[row] for row in most_shown_rows(segment.marginals, LISTED_ITEMS)]
     for at, _, encoded in store.policies(request.surface.id, name, request.since, SNAPSHOTS):
         policy = msgspec.msgpack.decode(encoded)
         row_of = dict(zip(policy["items"], policy["x"]))
-        history.append({"at": at, "x": [row_of.get(item) for item in segment.items]})
+        history.append({"at": at, "x": [row_of.get(item) for item in names]})
     return history
 
 

@@ -181,6 +181,13 @@ class Store(Protocol):
         """Returns the stored events among these ids."""
         ...
 
+    def may_have_event(self, id: bytes) -> bool:
+        """Returns False only if no event with this id is stored. Does not block, and raises nothing.
+
+        An id that this process has passed to a method that stores it counts as stored when that method returns.
+        """
+        ...
+
     def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
         """Applies ``settlement.apply_feedback`` to each event and adds its increments exactly once.
 

@@ -98,6 +98,10 @@ class Database(ABC):
         with self.reading() as session:
             return session.select_events(ids)
 
+    def may_have_event(self, id: bytes) -> bool:
+        """Returns False only if no event with this id is stored, now or by another process; does not block."""
+        return True
+
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Inside the block, all reads of this thread see the same state of the database."""

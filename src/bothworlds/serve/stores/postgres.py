@@ -61,7 +61,9 @@ class PostgresSession:
         return cursor.fetchall() if cursor.description else []
 
     def many(self, sql: str, rows: Sequence[Row]) -> None:
-        if rows:
+        if len(rows) == 1:
+            self.connection.execute(_translated(sql), rows[0])  # without the pipeline of ``executemany``
+        elif rows:
             with self.connection.cursor() as cursor:
                 cursor.executemany(_translated(sql), rows)
 

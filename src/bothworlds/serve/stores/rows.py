@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..model import ALL_ELIGIBLE, Adjustment, Cell, Eligibility, Event, Increments, RemovedBlock, pinned_mask
+from ..eligibility_format import PackedEligibility, pack, unpack
+from ..model import ALL_ELIGIBLE, Adjustment, Cell, Event, Increments, RemovedBlock, pinned_mask
 
 __all__ = [
     "ADJUSTMENT_COLUMNS",
@@ -32,7 +33,7 @@ ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells, rem
 
 _encode = msgspec.msgpack.Encoder().encode
 _placements = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[float, ...]]).decode
-_eligibility = msgspec.msgpack.Decoder(Eligibility).decode
+_eligibility = msgspec.msgpack.Decoder(PackedEligibility).decode
 _mixture = msgspec.msgpack.Decoder(tuple[float, ...]).decode
 _removed = msgspec.msgpack.Decoder(tuple[RemovedBlock, ...]).decode
 _cells = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
@@ -56,7 +57,7 @@ def row_of(event: Event) -> tuple[Any, ...]:
         event.settled_by,
         event.late,
         event.pinned,
-        None if event.eligibility == ALL_ELIGIBLE else _encode(event.eligibility),
+        None if event.eligibility == ALL_ELIGIBLE else _encode(pack(event.eligibility)),
         _encode(event.mixture) if event.mixture else None,
     )
 
@@ -64,6 +65,7 @@ def row_of(event: Event) -> tuple[Any, ...]:
 def event_of(row: Row) -> Event:
     """Returns the event of a row.
 
+    >>> from bothworlds.serve.model import Eligibility
     >>> event = Event(id=b"1", surface_id=1, segment="", arm="learner", policy_id="", created_at=0, expires_at=1,
     ...     late_until=2, items=(4, 7), p=(0.1, 1 / 3), learn=0b11,
     ...     eligibility=Eligibility(absent=(2, 300)))
@@ -88,7 +90,7 @@ def event_of(row: Row) -> Event:
         settled_by=row[12],
         late=row[13],
         pinned=pinned_mask(row[14], row[3], len(items), row[9]),
-        eligibility=ALL_ELIGIBLE if row[15] is None else _eligibility(row[15]),
+        eligibility=ALL_ELIGIBLE if row[15] is None else unpack(_eligibility(row[15])),
         mixture=() if row[16] is None else _mixture(row[16]),
     )
 

@@ -245,6 +245,9 @@ class SqlStore(Store):
         wanted = ids if len(ids) == 1 else sorted(set(ids))
         return {row[0]: event_of(row) for row in self.database.event_rows(wanted)} if ids else {}
 
+    def may_have_event(self, id: bytes) -> bool:
+        return self.database.may_have_event(id)
+
     def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
         """Applies feedback in one transaction; an event that is not stored yet is taken from its token."""
         if not feedback:

@@ -101,9 +101,10 @@ def read_segments(session: Session, surface_id: int, since: int = -1, only: str 
 
 
 def add_counters(session: Session, totals: BatchTotals) -> None:
-    """Adds the totals of a batch to counters, history, segments and blocks, each in sorted order to avoid deadlocks.
+    """Adds the totals of a batch to counters, segments, blocks and history, each in sorted order to avoid deadlocks.
 
-    The revision is taken last, because all processes wait for its row.
+    The revision is taken late, because all processes wait for its row. The history is last: decisions of other
+    processes, for which requests wait, are counted in the same rows.
     """
     cells = sorted(totals.cells().items())
     session.many(
@@ -112,17 +113,16 @@ def add_counters(session: Session, totals: BatchTotals) -> None:
         " shown = counters.shown + excluded.shown, clicked = counters.clicked + excluded.clicked",
         [(*cell, *sums) for cell, sums in cells],
     )
+    if totals.rounds:
+        revision = take_numbers(session, "revision", 1)
+        session.many(
+            "INSERT INTO segments (surface_id, segment, rounds, revision) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (surface_id, segment) DO UPDATE"
+            " SET rounds = segments.rounds + excluded.rounds, revision = excluded.revision",
+            [(*segment, rounds, revision) for segment, rounds in sorted(totals.rounds.items())],
+        )
+        add_blocks(session, totals, revision)
     add_history(session, totals)
-    if not totals.rounds:
-        return
-    revision = take_numbers(session, "revision", 1)
-    session.many(
-        "INSERT INTO segments (surface_id, segment, rounds, revision) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (surface_id, segment) DO UPDATE"
-        " SET rounds = segments.rounds + excluded.rounds, revision = excluded.revision",
-        [(*segment, rounds, revision) for segment, rounds in sorted(totals.rounds.items())],
-    )
-    add_blocks(session, totals, revision)
 
 
 def insert_surface(session: Session, surface: Surface) -> Surface:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from .base import StoreError
 from .database import Database, Session
+from .event_filter import EventFilter
 from .migrations import check_version, upgrade
 from .rows import EVENT_COLUMNS, Row
 from .sql_store import SqlStore
@@ -24,13 +27,19 @@ __all__ = ["SqliteDatabase", "open_sqlite"]
 
 T = TypeVar("T")
 CHUNK = 500  # values in one statement; old builds of SQLite allow 999
-ROWS = 512  # of 17 values in one statement; SQLite 3.32 and later allow 32766 values
+VALUES = 1 << 14  # in a statement that writes many rows; SQLite 3.32 and later allow 32766
+IDS_PER_PAGE = 20_000  # read at a time for the filter of event ids
 IDLE_READERS = 8
 WRITER_CACHE = 16_384  # KiB; event ids are spread over the whole index
 
-_INSERT = f"INSERT INTO events ({EVENT_COLUMNS})"
-_VALUES = f"({', '.join('?' * len(EVENT_COLUMNS.split(', ')))})"
-_SELECT_ONE = f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?"
+_INSERT = f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * len(EVENT_COLUMNS.split(', ')))})"
+_UPDATE = (
+    "WITH new (clicks, settled_at, settled_by, late, id) AS (VALUES (?, ?, ?, ?, ?))"
+    " UPDATE events SET clicks = new.clicks, settled_at = new.settled_at, settled_by = new.settled_by, late = new.late"
+    " FROM new WHERE events.id = new.id"
+)
+_PAGE = "SELECT group_concat(hex(id)), max(id), count(*) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)"
+_ONE_ROW = re.compile(r"VALUES (\((?:\?, )*\?\))")
 
 
 def open_sqlite(path: str | Path, *, read_only: bool = False) -> SqlStore:
@@ -42,17 +51,37 @@ def open_sqlite(path: str | Path, *, read_only: bool = False) -> SqlStore:
     return SqlStore(SqliteDatabase(Path(os.path.realpath(Path(path).expanduser())), read_only=read_only))
 
 
-class SqliteSession:
-    """A ``Session`` on a connection that is in a transaction."""
+@lru_cache(maxsize=256)
+def _with_rows(sql: str, count: int) -> str:
+    """Returns a statement of one row of ``VALUES`` with as many rows as given.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
+    >>> _with_rows("INSERT INTO facts VALUES (?, ?)", 2)
+    'INSERT INTO facts VALUES (?, ?), (?, ?)'
+    """
+    return _ONE_ROW.sub(lambda row: "VALUES " + ", ".join([row[1]] * count), sql)
+
+
+class SqliteSession:
+    """A ``Session`` on a connection that is in a transaction; ``event_ids`` gets the ids of inserted events."""
+
+    def __init__(self, connection: sqlite3.Connection, event_ids: EventFilter) -> None:
+        self.connection, self._event_ids = connection, event_ids
 
     def run(self, sql: str, values: Row = ()) -> list[Row]:
         return self.connection.execute(sql, values).fetchall()
 
     def many(self, sql: str, rows: Sequence[Row]) -> None:
-        self.connection.executemany(sql, rows)
+        if not _ONE_ROW.search(sql):
+            self.connection.executemany(sql, rows)
+            return
+        start = 0
+        while start < len(rows):
+            # One statement for many rows: each statement releases the interpreter lock and has to wait for it again.
+            # Powers of two, so that SQLite caches few prepared statements.
+            size = 1 << (min(len(rows) - start, VALUES // len(rows[start])).bit_length() - 1)
+            values = [value for row in rows[start : start + size] for value in row]
+            self.connection.execute(_with_rows(sql, size), values)
+            start += size
 
     def stream(self, sql: str, values: Row = ()) -> Iterator[Row]:
         cursor = self.connection.execute(sql, values)
@@ -79,22 +108,19 @@ class SqliteSession:
         return rows
 
     def insert_events(self, rows: Sequence[Row]) -> set[bytes]:
-        known = {row[0] for row in self.select_events([row[0] for row in rows])}
+        ids = [row[0] for row in rows]
+        known = {row[0] for row in self.select_events([id for id in ids if self._event_ids.may_contain(id)])}
         new = [row for row in rows if row[0] not in known]
-        start = 0
-        while start < len(new):
-            # One statement for many rows: each statement releases the interpreter lock and has to wait for it again.
-            # Powers of two, so that SQLite caches few prepared statements.
-            size = min(ROWS, 1 << ((len(new) - start).bit_length() - 1))
-            values = [value for row in new[start : start + size] for value in row]
-            self.run(f"{_INSERT} VALUES {', '.join([_VALUES] * size)}", values)
-            start += size
+        self._event_ids.add([row[0] for row in new])
+        self.many(_INSERT, new)
         return {row[0] for row in new}
 
     def update_events(self, rows: Sequence[Row]) -> None:
-        self.many("UPDATE events SET clicks = ?, settled_at = ?, settled_by = ?, late = ? WHERE id = ?", rows)
+        self.many(_UPDATE, rows)
 
     def load(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        if table == "events":
+            self._event_ids.add([row[columns.index("id")] for row in rows])
         self.many(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})", rows)
 
 
@@ -114,6 +140,9 @@ class SqliteDatabase(Database):
         )  # guards the list of readers; separate, so that reading does not wait for a transaction
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
+        self._event_ids = EventFilter()
+        self._id_reader = threading.Thread(target=self._read_ids, name="bothworlds event ids", daemon=True)
+        self._id_reader_started = read_only  # another process may write
         if sqlite3.sqlite_version_info < (3, 35):
             raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: install a Python with SQLite 3.35 or later")
         if read_only and not path.exists():
@@ -143,7 +172,7 @@ class SqliteDatabase(Database):
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                result = work(SqliteSession(connection))
+                result = work(SqliteSession(connection, self._event_ids))
                 connection.execute("COMMIT")
             except BaseException as error:
                 self._recover(connection, error)
@@ -165,27 +194,31 @@ class SqliteDatabase(Database):
             connection = self._reader()
             try:
                 connection.execute("BEGIN")
-                yield SqliteSession(connection)
+                yield SqliteSession(connection, self._event_ids)
                 connection.execute("ROLLBACK")
             except BaseException:
                 connection.close()
                 raise
             self._keep(connection)
 
-    def event_rows(self, ids: Sequence[bytes]) -> list[Row]:
-        """Returns the rows of events; a single event, which every rank request reads, without a transaction."""
-        if len(ids) != 1 or getattr(self._held, "session", None) is not None:
-            return super().event_rows(ids)
-        connection = None
-        try:
-            connection = self._reader()
-            rows = connection.execute(_SELECT_ONE, ids).fetchall()
-        except sqlite3.DatabaseError as error:
-            if connection is not None:
-                connection.close()
-            raise StoreError(_remedy(self.path, error)) from error
-        self._keep(connection)
-        return rows
+    def may_have_event(self, id: bytes) -> bool:
+        """Returns False only if no event with this id is stored; the first call starts to read the stored ids."""
+        if not self._id_reader_started:
+            self._id_reader_started = True
+            self._id_reader.start()
+        return self._event_ids.may_contain(id)
+
+    def _read_ids(self) -> None:
+        """Adds all stored ids to the filter, in the order of ids; after an error, the filter stays incomplete."""
+        last, count = b"", IDS_PER_PAGE
+        with suppress(StoreError):
+            while count == IDS_PER_PAGE:
+                with self.view() as session:
+                    # One row: each row that is read releases the interpreter lock and has to wait for it again.
+                    ((ids, last, count),) = session.run(_PAGE, (last, IDS_PER_PAGE))
+                if count:
+                    self._event_ids.add([bytes.fromhex(id) for id in ids.split(",")])
+            self._event_ids.complete = True
 
     def _keep(self, connection: sqlite3.Connection) -> None:
         with self._readers_lock:
