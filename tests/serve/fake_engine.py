@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from bothworlds.serve.engine.promotion import promote
 from bothworlds.serve.engine_protocol import EngineProtocol
 from bothworlds.serve.model import (
     Conflict,
@@ -122,6 +123,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         }
         if holdout
         else None,
+        "arms": [],
         "items": [item_line(name, i, 90000 // (i + 1), states[name]) for i, name in enumerate(names)],
         "series": series_of(holdout=holdout),
         "marginals": {"items": names, "slots": slots, "x": marginals(len(names), slots, 1.6), "segment": ""},
@@ -265,6 +267,7 @@ class FakeEngine:
         exclude: Sequence[str] = (),
         pins: Mapping[int, str] | None = None,
         client: str = "",
+        visitor: str = "",
     ) -> Ranking:
         self._check()
         known = self.surface(surface)
@@ -340,6 +343,10 @@ class FakeEngine:
 
     async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
         return await self.patch_surface(surface, {}, actor=actor)
+
+    async def promote(self, surface: str, arm: str, *, actor: str, if_version: int | None = None) -> Surface:
+        self._check()
+        return promote(self.surface(surface), arm, NOW).surface
 
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         return self._change_item(surface, item, "active", new=True)

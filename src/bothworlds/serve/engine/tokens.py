@@ -55,6 +55,8 @@ class TokenBody(msgspec.Struct, frozen=True, array_like=True):
     pinned: int | None = None
     eligibility: Eligibility = ALL_ELIGIBLE
     mixture: tuple[float, ...] = ()
+    visitor: bytes | None = None
+    learner: int = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -98,6 +100,8 @@ class Signer:
                 event.pinned,
                 event.eligibility,
                 event.mixture,
+                event.visitor,
+                event.learner,
             )
         )
         signed = self._prefix + self._signature(self.number, body) + body

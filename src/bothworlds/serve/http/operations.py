@@ -20,6 +20,7 @@ from ..schemas import (
     KeyRequest,
     Keys,
     NewKey,
+    Promotion,
     Ranking,
     RankRequest,
     ReportView,
@@ -110,6 +111,10 @@ OPERATIONS = (
     Operation(
         "POST", SURFACE + "/restart-comparison", "restart_comparison", "admin",
         "Start the comparison with the holdout again", {200: SurfaceView}, VERSION_ERRORS,
+    ),
+    Operation(
+        "POST", SURFACE + "/promote", "promote", "admin", "Make the policy of an arm that of the surface",
+        {200: SurfaceView}, (*BODY_ERRORS, *VERSION_ERRORS), Promotion,
     ),
     Operation(
         "GET", SURFACE + "/segments", "list_segments", "admin", "List the segments of a surface", {200: Segments}

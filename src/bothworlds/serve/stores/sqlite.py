@@ -24,7 +24,7 @@ __all__ = ["SqliteDatabase", "open_sqlite"]
 
 T = TypeVar("T")
 CHUNK = 500  # values in one statement; old builds of SQLite allow 999
-ROWS = 512  # of 17 values in one statement; SQLite 3.32 and later allow 32766 values
+ROWS = 512  # of 19 values in one statement; SQLite 3.32 and later allow 32766 values
 IDLE_READERS = 8
 WRITER_CACHE = 16_384  # KiB; event ids are spread over the whole index
 
