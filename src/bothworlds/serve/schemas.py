@@ -410,7 +410,7 @@ class Guard(TypedDict):
 
     ``low`` and ``high`` are a confidence sequence for clicks per page of the learner minus those of the holdout, since
     ``compared_since``; null before that. The guard becomes active when ``high`` is below minus ``guard_margin``. On a
-    surface with arms, each is guarded by itself, and these are the figures of the one with the lowest ``high``.
+    surface with arms, each is guarded by itself; the figures are those of an arm that is guarded or is closest to it.
     """
 
     enabled: bool

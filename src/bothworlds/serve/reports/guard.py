@@ -94,10 +94,10 @@ def is_worse(strata: Sequence[ArmPair], margin: float, alpha: float = GUARD_ALPH
 def guard_view(store: Store, history: ArmHistory, surface: Surface, until: int) -> Guard:
     """Return the state of the guard in the form that reports have; raises StoreError.
 
-    With several arms, the figures are those of the arm that is the closest to being guarded.
+    With several arms, the figures are those of an arm that is guarded, or is the closest to it.
     """
     views = [_arm_view(store, history, surface, arm, until) for arm in learned_arms(surface)]
-    closest = min(views, key=lambda view: math.inf if view["high"] is None else view["high"])
+    closest = min(views, key=lambda view: (not view["active"], math.inf if view["high"] is None else view["high"]))
     return {
         **closest,
         "active": bool(surface.guarded),

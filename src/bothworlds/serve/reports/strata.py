@@ -64,7 +64,7 @@ def share_changes_in(entries: Iterable[Mapping[str, Any]]) -> list[ShareChange]:
     have the shares of these as well, before and after.
 
     >>> share_changes_in([{"at": 5, "detail": "floor: 0.01 -> 0.02; holdout: 0.05 -> 0.1"}, {"at": 6}])
-    [ShareChange(at=5, before=0.05, after=0.1)]
+    [ShareChange(at=5, before=0.05, after=0.1, arms_before=(), arms_after=())]
     """
     changes = []
     for entry in entries:
@@ -219,7 +219,7 @@ def sum_of(totals: Iterable[PageTotals]) -> PageTotals:
     """Return the sum of totals.
 
     >>> sum_of([PageTotals(3, 2, 2), PageTotals(1, 1, 1)])
-    PageTotals(pages=4, clicks=3, squares=3)
+    PageTotals(pages=4, clicks=3, squares=3, by_visitor=None)
     """
     known = list(totals)
     pages, clicks, squares = (sum(column) for column in zip((0, 0, 0), *(total[:3] for total in known)))
