@@ -75,7 +75,7 @@ def arm_verdict(report: ReportView) -> Verdict:
         return Verdict("none", "Not enough data yet to compare all arms", meaning)
     if all(_ends(line)[1] < 0.0 for line in others):
         sentence = f"{_capitalised(arm_name(first['name']))} gets more clicks than {_listed(others)}"
-        return Verdict("good", sentence, _how_to_promote(first))
+        return Verdict("good", sentence, _how_to_promote(first, report))
     return Verdict("none", "No clear difference between the arms so far: some intervals include zero")
 
 
@@ -85,14 +85,12 @@ def _winner(best: ArmLine, first: ArmLine, report: ReportView) -> Verdict:
     since = starting(comparison["since"] if comparison else None, report["until"])
     sentence = f"{_capitalised(arm_name(best['name']))} gets more clicks than {arm_name(first['name'])}: "
     sentence += f"{percent(_relative(best), signed=True)} (95% interval {percent(low)} to {percent(high)}) {since}"
-    return Verdict("good", sentence, _how_to_promote(best))
+    return Verdict("good", sentence, _how_to_promote(best, report))
 
 
-def _how_to_promote(line: ArmLine) -> str:
-    return (
-        f"To serve it to all visitors, with everything that it has learned: POST /v1/surfaces/{{surface}}/promote "
-        f'{{"arm": "{line["name"]}"}}.'
-    )
+def _how_to_promote(line: ArmLine, report: ReportView) -> str:
+    call = f'POST /v1/surfaces/{report["surface"]}/promote {{"arm": "{line["name"]}"}}'
+    return f"To serve it to all visitors, with everything that it has learned: {call}."
 
 
 def _listed(lines: Sequence[ArmLine]) -> str:

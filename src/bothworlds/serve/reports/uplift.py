@@ -123,8 +123,8 @@ def sum_rows(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, .
 
 
 def arm_summary(total: PageTotals) -> Pages:
-    """Return clicks per page with a 95% interval, in the form that reports have."""
-    half = Z95 * math.sqrt(total.variance)
+    """Return clicks per page with a 95% interval for one look, in the form that reports have."""
+    half = Z95 * math.sqrt(total.variance if total.by_visitor is None else total.by_visitor.estimate.variance)
     return {
         "pages": total.pages,
         "clicks_per_page": total.rate if total.pages else None,
