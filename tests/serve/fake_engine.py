@@ -414,7 +414,7 @@ class FakeEngine:
             raise Unknown(f"there is no event {event_id!r}")
         return self.events[event_id]
 
-    async def state(self, surface: str, segment: str = "") -> Any:
+    async def state(self, surface: str, segment: str = "", arm: str = "learner") -> Any:
         self._check()
         return {
             "surface": self.surface(surface).name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from .model import Surface
+from .model import LEARNER_ARM, Surface
 from .schemas import (
     Accepted,
     EngineHealth,
@@ -143,8 +143,8 @@ class EngineProtocol(Protocol):
         """Returns one decision and its outcome."""
         ...
 
-    async def state(self, surface: str, segment: str = "") -> StateView:
-        """Returns the counters of a segment and the probabilities that are served."""
+    async def state(self, surface: str, segment: str = "", arm: str = LEARNER_ARM) -> StateView:
+        """Returns the counters of a segment and the probabilities that are served, of one arm."""
         ...
 
     async def report(

@@ -186,6 +186,10 @@ async def test_a_winner_is_promoted_without_forgetting(engine, store, clock):
     await written(engine)
     await refreshed(engine)
     before = served(engine, "new")
+    assert (await engine.state("home", arm="new"))["rounds"] == before.counters.rounds
+    assert (await engine.state("home"))["rounds"] == 0
+    with pytest.raises(Unknown, match="has no arm 'third'"):
+        await engine.state("home", arm="third")
     clock.at += 1000
     surface = await engine.promote("home", "new", actor="ann")
     assert (surface.settings.policy, surface.settings.arms, surface.promoted) == ("ftrl-pbm", (), "new")
@@ -197,11 +201,14 @@ async def test_a_winner_is_promoted_without_forgetting(engine, store, clock):
     assert surface.compared_since == clock.at
 
     # Pages that the arm had shown before are learned from by the surface.
+    engine.refresher.refresh = lambda: None  # the state has all that was acknowledged, refreshed or not
     for page in waiting:
         assert (await answer(engine, page, [0])).status == "accepted"
-    await refreshed(engine)
     own = sum(page.arm == "new" for page in waiting)
     assert own
+    assert (await engine.state("home"))["rounds"] == before.counters.rounds + own
+    del engine.refresher.refresh
+    await refreshed(engine)
     assert served(engine, "learner").counters.rounds == before.counters.rounds + own
     page = await visit(engine, "after", {"a"})
     while page.arm == "holdout":

@@ -17,6 +17,7 @@ from ..engine_protocol import EngineProtocol
 from ..model import (
     ALL_ELIGIBLE,
     BASELINE_ARM,
+    LEARNER_ARM,
     REQUEST_LENGTH,
     Arm,
     Event,
@@ -494,20 +495,24 @@ class Engine(EngineProtocol):
         policy = await in_thread(self._store.policy, event.policy_id)
         return event_view(event, served.surface, policy)
 
-    async def state(self, surface: str, segment: str = "") -> StateView:
-        """Returns the counters of a segment and the probabilities that are served.
+    async def state(self, surface: str, segment: str = "", arm: str = LEARNER_ARM) -> StateView:
+        """Returns the counters of a segment and the probabilities that are served, of one arm.
 
         The counters include all feedback that was acknowledged before the call.
         """
         if self._shared and segment not in self._admin.served(surface).segments:
             await in_thread(self.refresher.refresh)
         served = self._admin.served(surface)
+        if arm != LEARNER_ARM:
+            if arm not in served.arms:
+                raise Unknown(f"surface {surface!r} has no arm {arm!r}")
+            served = served.arms[arm]
         served_segment = served.segments.get(segment)
         if served_segment is None:
             raise Unknown(f"surface {surface!r} has no segment {segment!r}")
-        counters = served_segment.counters
+        counters, key = served_segment.counters, served.counter_key(segment)
         newer = await in_thread(self._store.segments, served.surface.id, counters.revision)
-        counters = next((counters_of(one, served.surface) for one in newer if one.name == segment), counters)
+        counters = next((counters_of(one, served.surface) for one in newer if one.name == key), counters)
         return state_view(served.surface, segment, served_segment, counters, self._clock())
 
     async def segments(self, surface: str) -> list[SegmentView]:

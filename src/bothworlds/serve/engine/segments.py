@@ -101,8 +101,8 @@ class SegmentRegistry:
         revisions: dict[str, int | None] = dict.fromkeys(self._keys(surface, expired))
         for one in served.learners:
             for name in expired:
-                if (key := one.counter_key(name)) in revisions:
-                    revisions[key] = one.segments[name].counters.revision
+                if (key := one.counter_key(name)) in revisions and (segment := one.segments.get(name)) is not None:
+                    revisions[key] = segment.counters.revision
         return self._delete(surface, revisions, EXPIRY_ACTOR, "expire segment")
 
     def _delete(self, surface: Surface, revisions: Mapping[str, int | None], actor: str, action: str) -> set[str]:

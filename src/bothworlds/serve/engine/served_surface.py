@@ -124,7 +124,8 @@ class ServedSegment:
         """Caches solved policies; the least recently used ones are evicted."""
         self._cache[constraints] = pair
         served = self.served_surface
-        cells = len(served.active) * served.surface.settings.slots * len(served.segments)
+        settings = served.surface.settings
+        cells = len(served.active) * settings.slots * len(served.segments) * (1 + len(settings.arms))
         while len(self._cache) > max(1, min(MAX_CACHED, MAX_CACHED_CELLS // cells)):
             self._cache.popitem(last=False)
 

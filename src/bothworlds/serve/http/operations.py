@@ -128,7 +128,7 @@ OPERATIONS = (
     ),
     Operation(
         "GET", SURFACE + "/state", "get_state", "read", "Get counters and probabilities", {200: StateView}, (422,),
-        query=SEGMENT,
+        query={**SEGMENT, "arm": "name of an arm; without it, the surface's own policy"},
     ),
     Operation(
         "GET", SURFACE + "/report", "get_report", "read", "Get the report of a surface", {200: ReportView}, (422,),

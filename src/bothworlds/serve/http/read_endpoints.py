@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..engine_protocol import EngineProtocol
-from ..model import Unknown
+from ..model import LEARNER_ARM, Unknown
 from ..observability.metrics import CONTENT_TYPE, Metrics
 from ..schemas import rfc3339
 from .auth import Keyring
@@ -39,8 +39,9 @@ class ReadEndpoints:
         return json_response(with_rfc3339_times(await self._engine.event(event_id)))
 
     async def get_state(self, request: Request, actor: str) -> Response:
-        segment = _segment(request) or ""
-        return json_response(with_rfc3339_times(await self._engine.state(request.path_params["surface"], segment)))
+        segment, arm = _segment(request) or "", request.query_params.get("arm", LEARNER_ARM)
+        state = await self._engine.state(request.path_params["surface"], segment, arm)
+        return json_response(with_rfc3339_times(state))
 
     async def get_report(self, request: Request, actor: str) -> Response:
         since, until = _time(request, "since"), _time(request, "until")
