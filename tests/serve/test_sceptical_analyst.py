@@ -81,7 +81,7 @@ def test_pages_of_one_visitor_in_one_arm_would_make_a_false_difference():
 
 def test_visitors_with_ids_who_stay_in_their_arm_make_no_difference():
     """The same visitors as before: the unit is the visitor."""
-    assert looked_at(identified_visitors, 6, every=60).false() <= 1  # each with probability 5% at most
+    assert looked_at(identified_visitors, 3, every=180).false() <= 1  # each with probability 5% at most
 
 
 def test_lost_feedback_of_one_arm_is_found_within_a_day():

@@ -66,8 +66,8 @@ def log_evidence_of_arms(counts: Sequence[int], shares: Sequence[float], *, tole
 def _nearest_shares(counts: Sequence[int], shares: Sequence[float], tolerance: float) -> Sequence[float]:
     r"""Return the tolerated shares under which the counts are most likely.
 
-    They are :math:`s_k f_k c / N` with :math:`f_k = n_k / (s_k c)`, clipped to :math:`[1, 1 + t]`, for the c at which
-    they add up to 1. Their sum increases with c, which is found by bisection.
+    They are :math:`s_k \min(\max(n_k / s_k, c), (1 + t) c) / N`, for the c at which they add up to 1. Their sum
+    increases with c, and is linear between the points where the minimum or the maximum changes.
     """
     total = sum(counts)
     if not tolerance or not total:
@@ -77,11 +77,12 @@ def _nearest_shares(counts: Sequence[int], shares: Sequence[float], tolerance: f
     def scaled(c: float) -> list[float]:
         return [share * min(max(ratio, c), c * (1.0 + tolerance)) for ratio, share in zip(ratios, shares, strict=True)]
 
-    low, high = 0.0, max(ratios)
-    for _ in range(100):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if sum(scaled(middle)) < total else (low, middle)
-    nearest = scaled(high)
+    points = sorted(point for ratio in ratios for point in (ratio, ratio / (1.0 + tolerance)))
+    sums = [sum(scaled(point)) for point in points]
+    k = next((k for k, value in enumerate(sums) if value >= total), len(points) - 1)
+    rise = sums[k] - sums[k - 1]
+    part = (total - sums[k - 1]) / rise if k and rise > 0.0 else 1.0
+    nearest = scaled(points[k - 1] + part * (points[k] - points[k - 1]) if k else points[0])
     return [share / sum(nearest) for share in nearest]
 
 

@@ -154,13 +154,11 @@ def _event_of(
 
 
 def _arm_of(surface: Surface, row: Mapping[str, Any]) -> Arm:
-    """Returns the arm that a page is counted for: its own, or if the surface does not have that, the learner.
-
-    The propensities of a page are exact whichever arm has drawn it, so that another policy can learn from it.
-    """
-    arm = _name(row.get("arm", LEARNER_ARM), "arm")
-    known = arm == BASELINE_ARM or any(one.name == arm for one in surface.settings.arms)
-    return arm if known else LEARNER_ARM
+    """Returns the arm that a page is counted for."""
+    arm: Arm = row.get("arm", LEARNER_ARM)
+    if arm not in (LEARNER_ARM, BASELINE_ARM, *(one.name for one in surface.settings.arms)):
+        raise InvalidRows("an arm that the surface does not have")
+    return arm
 
 
 def _items_of(index: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
