@@ -8,7 +8,7 @@ import pytest
 
 from bothworlds.serve.model import Surface, SurfaceSettings
 from bothworlds.serve.reports.arm_comparison import arm_lines, compare_arms, direction_of
-from bothworlds.serve.reports.uplift import ARMS_ALPHA, PageTotals
+from bothworlds.serve.reports.uplift import ARMS_ALPHA, PageTotals, comparable
 from bothworlds.serve.reports.visitor_buckets import visitor_totals
 from bothworlds.serve.visitors import BUCKETS
 from bothworlds.statistics.confidence_sequence import standard_errors
@@ -137,6 +137,26 @@ def test_the_variance_between_buckets_is_that_of_visitors(rng):
     true = np.var([estimate.value for estimate in estimates])
     # The variance of 400 rates has a standard error of 7%.
     assert np.mean([estimate.variance for estimate in estimates]) == pytest.approx(true, rel=0.35)
+
+
+def test_visitors_who_come_in_several_strata_are_not_counted_as_others(rng):
+    """Of 300 rates over two strata, in which all visitors come, the variance is twice that of different visitors."""
+    _, bucket, clicks, pages = habits(rng, 300, visitors=400, pages=10)
+    chance = clicks / pages
+    estimates, alone = [], []
+    for b, q in zip(bucket, chance):
+        totals = []
+        for c in (pages * q, rng.binomial(pages, q)):
+            sums = zip(np.bincount(b, minlength=BUCKETS) * pages, np.bincount(b, c, BUCKETS))
+            by_visitor = visitor_totals({k: (int(n), int(s), 0) for k, (n, s) in enumerate(sums) if n}, 0, 0, 0)
+            totals.append(PageTotals(400 * pages, int(c.sum()), 0, by_visitor))
+        one, other = comparable([(total, total) for total in totals])
+        estimates.append((one[0].value + other[0].value) / 2)  # both strata have the same weight
+        alone.append(((one[0].variance + other[0].variance) / 4, sum(t.estimate.variance for t in totals) / 4))
+    found, naive = np.mean(alone, axis=0)
+    true = np.var(estimates)
+    assert found == pytest.approx(true, rel=0.3)
+    assert naive < 0.65 * true  # the broken twin: variances added
 
 
 def test_pages_without_visitors_are_units_of_their_own():

@@ -161,7 +161,7 @@ class Refresher(threading.Thread):
             used = {
                 (one.learner, name): s.used_at
                 for one in (old.learners if old else ())
-                for name, s in one.segments.items()
+                for name, s in list(one.segments.items())
             }
             for one in served.learners:
                 for name, served_segment in one.segments.items():
@@ -215,7 +215,7 @@ class Refresher(threading.Thread):
         """Solves the policy of a segment for the learner that its counters belong to, if that is served."""
         started = time.perf_counter()
         name, number = split_counter_key(segment.name)
-        served = next((one for one in surface.learners if one.learner == number), None)
+        served = surface.of_learner(number)
         self.add_segment(surface, name)
         if served is None:
             return
@@ -244,10 +244,7 @@ class Refresher(threading.Thread):
     def _save_policy(self, surface: ServedSurface, segment: str) -> None:
         """Stores the policy of a segment for the dashboard, about once a second if it changes."""
         name, number = split_counter_key(segment)
-        served, key = (
-            next((one for one in surface.learners if one.learner == number), None),
-            (surface.surface.id, segment),
-        )
+        served, key = surface.of_learner(number), (surface.surface.id, segment)
         served_segment = None if served is None else served.segments.get(name)
         if served is None or served_segment is None:  # it was deleted meanwhile
             return

@@ -69,6 +69,10 @@ class ServedSurface:
         """The surface with its own policy, and with those of its arms."""
         return self, *self.arms.values()
 
+    def of_learner(self, number: int) -> ServedSurface | None:
+        """Returns the surface with the policy that uses the counters with this number; None if none does."""
+        return next((one for one in self.learners if one.learner == number), None)
+
     @property
     def first(self) -> ServedSurface:
         """The surface with the policy that others are compared with: its own, or that of the first arm if it has none.

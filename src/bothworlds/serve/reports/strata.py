@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
-from ..model import BASELINE_ARM, LEARNER_ARM, Arm, Surface
+from ..model import BASELINE_ARM, Arm, Surface
 from ..stores.base import Store
 from .inputs import HOUR, MINUTE
 from .uplift import ArmPair, PageTotals, segment_rows, sum_rows
@@ -24,7 +24,6 @@ from .visitor_buckets import VisitorTotals, visitor_totals
 __all__ = ["ArmHistory", "ArmTotals", "ShareChange", "Stratum", "pair_of", "share_changes_in", "stratum_totals"]
 
 ArmTotals = dict[Arm, PageTotals]  # of every arm that has pages
-Shares = dict[Arm, float]
 
 FOLLOW_MS = 10_000  # until all processes use a new share
 AUDIT_PAGE = 500  # entries read at a time
@@ -48,13 +47,7 @@ class Stratum(NamedTuple):
     since: int
     until: int
     share: float  # of the holdout
-    arms: tuple[tuple[Arm, float], ...] = ()
-
-    @property
-    def shares(self) -> Shares:
-        """The share of every arm."""
-        shares = {BASELINE_ARM: self.share} | dict(self.arms)
-        return shares | {LEARNER_ARM: max(0.0, 1.0 - sum(shares.values()))}
+    arms: tuple[tuple[Arm, float], ...] = ()  # shares of the surface's arms
 
 
 def share_changes_in(entries: Iterable[Mapping[str, Any]]) -> list[ShareChange]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ...statistics.confidence_sequence import Estimate, half_width, interval, log_ratio
 from ..model import BASELINE_ARM
 from ..schemas import Pages, Shift, Uplift
-from .visitor_buckets import ENOUGH_VISITORS, VisitorTotals
+from .visitor_buckets import ENOUGH_VISITORS, VisitorTotals, repetition
 
 __all__ = [
     "ALPHA",
@@ -145,10 +145,21 @@ def spent(alpha: float, number: int) -> float:
 
 
 def comparable(strata: Iterable[ArmPair]) -> list[tuple[Estimate, Estimate]]:
-    """Return the rates of both arms in the strata in which each arm has enough clicks."""
-    return [
-        (learner.estimate, holdout.estimate) for learner, holdout in strata if learner.is_enough and holdout.is_enough
-    ]
+    """Return the rates of both arms in the strata in which each arm has enough clicks.
+
+    Variances include that the same visitors may come in several strata.
+    """
+    pairs = [pair for pair in strata if pair[0].is_enough and pair[1].is_enough]
+    if len(pairs) < 2 or all(total.by_visitor is None for pair in pairs for total in pair):
+        return [(learner.estimate, holdout.estimate) for learner, holdout in pairs]
+    known = [[(pair[arm].estimate, pair[arm].by_visitor) for pair in pairs] for arm in range(2)]
+    weights = [learner.units + holdout.units for (learner, _), (holdout, _) in zip(*known)]
+    first, second = (
+        [one._replace(variance=factor * one.variance) for one, _ in strata_of_arm]
+        for strata_of_arm in known
+        for factor in [repetition(strata_of_arm, weights)]
+    )
+    return list(zip(first, second))
 
 
 def uplift_of(strata: Sequence[ArmPair], alpha: float, since: int) -> Uplift:

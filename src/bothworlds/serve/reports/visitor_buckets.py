@@ -13,16 +13,16 @@ A page without a visitor is a unit of its own, and adds the square of its own re
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels import Ints
+from ...kernels import Floats, Ints
 from ...statistics.confidence_sequence import Estimate
 from ..visitors import BUCKETS
 
-__all__ = ["ENOUGH_VISITORS", "VisitorTotals", "visitor_totals"]
+__all__ = ["ENOUGH_VISITORS", "VisitorTotals", "repetition", "visitor_totals"]
 
 ENOUGH_VISITORS = 30  # buckets with pages, and pages without a visitor, of each arm, before arms are compared
 
@@ -53,10 +53,14 @@ class VisitorTotals(NamedTuple):
         if pages < 2:
             return Estimate(0.0, math.inf, float(pages))
         rate = clicks / pages
-        residuals = self.buckets[:, 1] - rate * self.buckets[:, 0]
+        residuals = self.residuals(rate)
         squares = float(residuals @ residuals) * BUCKETS / (BUCKETS - 1)
         squares += self.squares - 2.0 * rate * self.clicks + rate * rate * self.pages
         return Estimate(rate, max(squares, 1.0) / pages**2, float(pages))
+
+    def residuals(self, rate: float) -> Floats:
+        """Return by how many clicks each bucket differs from this rate."""
+        return self.buckets[:, 1] - rate * self.buckets[:, 0]
 
     @property
     def all_clicks(self) -> int:
@@ -80,3 +84,20 @@ def visitor_totals(sums: Mapping[int, tuple[int, int, int]], pages: int, clicks:
     for bucket, (bucket_pages, bucket_clicks, _) in sums.items():
         buckets[bucket] = bucket_pages, bucket_clicks
     return VisitorTotals(buckets, pages, clicks, squares)
+
+
+def repetition(strata: Sequence[tuple[Estimate, VisitorTotals | None]], weights: Sequence[float]) -> float:
+    """Return by what factor the variance of a weighted mean over strata is greater than the sum of their variances.
+
+    Visitors who come in several strata make their rates alike. Their clicks are in the same bucket in all of them, so
+    that the residuals of a bucket are added before they are squared. The factor is at least 1.
+    """
+    total, own = np.zeros(BUCKETS), 0.0
+    alone = sum(weight**2 * estimate.variance for weight, (estimate, _) in zip(weights, strata, strict=True))
+    for weight, (estimate, by_visitor) in zip(weights, strata, strict=True):
+        if by_visitor is not None:
+            residuals = weight * by_visitor.residuals(estimate.value) / estimate.units
+            total += residuals
+            own += float(residuals @ residuals)
+    together = alone + (float(total @ total) - own) * BUCKETS / (BUCKETS - 1)
+    return max(1.0, together / alone)
