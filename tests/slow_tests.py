@@ -34,6 +34,12 @@ SLOW_TESTS = frozenset(
         "test_a_surface_with_a_window_forgets_what_visitors_liked_before",
         "test_blocks_that_depend_on_the_order_of_arrival_are_caught",
         "test_two_orders_of_settling_give_equal_blocks",
+        # arms and visitors
+        "test_a_page_that_loses_the_feedback_of_one_arm_hides_the_comparisons",
+        "test_a_store_of_version_5_gets_visitors_and_arms",
+        "test_the_arm_stays_with_the_visitor_and_her_id_is_not_stored",
+        "test_the_guard_replaces_the_arm_that_is_worse_and_no_other",
+        "test_visitors_of_different_habits_make_no_difference_if_they_are_the_units_and_do_if_pages_are",
         # click logs
         "test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted",
         "test_a_first_line_that_is_broken_is_no_document",

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from bothworlds.serve.engine.promotion import promote
 from bothworlds.serve.engine_protocol import EngineProtocol
 from bothworlds.serve.model import (
     LISTED_ITEMS,
@@ -123,6 +124,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         }
         if holdout
         else None,
+        "arms": [],
         "items": [item_line(name, i, 90000 // (i + 1), states[name]) for i, name in enumerate(names)],
         "items_total": len(names),
         "series": series_of(holdout=holdout),
@@ -267,6 +269,7 @@ class FakeEngine:
         exclude: Sequence[str] = (),
         pins: Mapping[int, str] | None = None,
         client: str = "",
+        visitor: str = "",
     ) -> Ranking:
         self._check()
         known = self.surface(surface)
@@ -343,6 +346,10 @@ class FakeEngine:
     async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
         return await self.patch_surface(surface, {}, actor=actor)
 
+    async def promote(self, surface: str, arm: str, *, actor: str, if_version: int | None = None) -> Surface:
+        self._check()
+        return promote(self.surface(surface), arm, NOW).surface
+
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         return self._change_item(surface, item, "active", new=True)
 
@@ -409,7 +416,7 @@ class FakeEngine:
             raise Unknown(f"there is no event {event_id!r}")
         return self.events[event_id]
 
-    async def state(self, surface: str, segment: str = "", limit: int = LISTED_ITEMS) -> Any:
+    async def state(self, surface: str, segment: str = "", arm: str = "learner", limit: int = LISTED_ITEMS) -> Any:
         self._check()
         return {
             "surface": self.surface(surface).name,

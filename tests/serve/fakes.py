@@ -21,13 +21,16 @@ from bothworlds.serve.model import (
     Surface,
     VerifiedFeedback,
     imported_id,
+    split_counter_key,
 )
 from bothworlds.serve.settlement import apply_clicks, apply_feedback, increments_of, settle_at_deadline, spread_loss
-from bothworlds.serve.stores.base import BlockKey, StoreError, VersionConflict
+from bothworlds.serve.stores.base import BlockKey, StoreError, VersionConflict, VisitorSums
 from bothworlds.serve.time_blocks import TimeBlock, cells_from, encode_cells, folded, second_of
+from bothworlds.serve.visitors import bucket_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 Counts = dict[tuple[int, int], int]
+HOUR = 3_600_000
 
 
 def safely(method: F) -> F:
@@ -137,7 +140,7 @@ class FakeStore:
 
     @safely
     def admit_segment(self, surface_id: int, segment: str, limit: int) -> bool:
-        names = self.segment_names(surface_id) | {""}
+        names = {split_counter_key(key)[0] for key in self.segment_names(surface_id)} | {""}
         if segment not in names and len(names) >= limit:
             return False
         if segment not in names:
@@ -235,7 +238,7 @@ class FakeStore:
 
     def _apply(self, given: VerifiedFeedback, now: int) -> Status:
         known = self.log.get(given.event.id)
-        where = (given.event.surface_id, given.event.segment)
+        where = (given.event.surface_id, given.event.counter_key)
         resets = [one.at for one in self.made if one.reason == RESET and where_of(one) == where]
         event, increments, status = apply_feedback(known, given, now, max(resets, default=None))
         if known is not None or status != "expired":
@@ -273,8 +276,12 @@ class FakeStore:
         return iter(sorted(found, key=lambda event: event.created_at))
 
     @safely
-    def feedback_counts(self, surface_id: int, since: int, until: int) -> dict[str, tuple[int, int]]:
-        found = [e for e in self.events(surface_id, since, until) if e.settled_by != "import"]
+    def feedback_counts(self, surface_id: int, since: int, until: int, started: int) -> dict[str, tuple[int, int]]:
+        first: dict[bytes, bytes] = {}  # visitor -> her first event
+        every = [e for e in self.events(surface_id, started, until) if e.settled_by != "import"]
+        for event in sorted(every, key=lambda event: (event.created_at, event.id)):
+            first.setdefault(event.visitor or event.id, event.id)
+        found = [e for e in every if e.created_at >= since and first[e.visitor or e.id] == e.id]
         arms = {event.arm for event in found}
         return {
             arm: (sum(e.arm == arm for e in found), sum(e.arm == arm and e.settled_by == "final" for e in found))
@@ -338,6 +345,20 @@ class FakeStore:
             {"at": at, "segment": segment, "arm": arm, **{name: total[name] for name in names}}
             for (at, segment, arm), total in sorted(sums.items())
         ]
+
+    @safely
+    def visitor_sums(self, surface_id: int, segment: str | None, since: int, until: int) -> VisitorSums:
+        found: VisitorSums = {}
+        for event in self.events(surface_id, -(-since // HOUR) * HOUR, -(-until // HOUR) * HOUR):
+            if event.visitor is not None and event.settled_at is not None and segment in (None, event.segment):
+                buckets, bucket, clicks = (
+                    found.setdefault(event.arm, {}),
+                    bucket_of(event.visitor),
+                    event.clicks.bit_count(),
+                )
+                old = buckets.get(bucket, (0, 0, 0))
+                buckets[bucket] = (old[0] + 1, old[1] + clicks, old[2] + clicks**2)
+        return found
 
     @safely
     def save_policy(self, policy_id: str, surface_id: int, segment: str, at: int, body: bytes) -> None:

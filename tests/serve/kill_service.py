@@ -128,10 +128,15 @@ def problems_of(place: str, record: ClientRecord, promised: dict[str, tuple[int,
 
 
 def counters_in(place: str) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """Return the counters of all arms together."""
+    sums: dict[tuple[int, int], tuple[int, int, int]] = {}
     with closing(open_store(place, read_only=True)) as store:
-        (segment,) = store.segments(store.surfaces()[0].id)
-    cells = {*segment.loss, *segment.shown}
-    return {cell: (segment.loss.get(cell, 0), segment.shown[cell], segment.clicked.get(cell, 0)) for cell in cells}
+        for segment in store.segments(store.surfaces()[0].id):
+            for cell in {*segment.loss, *segment.shown}:
+                loss, shown, clicked = sums.get(cell, (0, 0, 0))
+                clicks = segment.clicked.get(cell, 0)
+                sums[cell] = (loss + segment.loss.get(cell, 0), shown + segment.shown[cell], clicked + clicks)
+    return sums
 
 
 def kill_repeatedly(

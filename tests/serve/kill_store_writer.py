@@ -18,14 +18,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bothworlds.progress import progress_bar
 from bothworlds.serve.model import Event, VerifiedFeedback
 from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.stores.base import VisitorSums
 from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql_store import SqlStore
+from bothworlds.serve.visitors import bucket_of
 
 from .stores.samples import NOON, SLOTS, a_surface, an_event
 
@@ -38,8 +40,10 @@ NOW = NOON - 1  # no event is overdue but those below
 
 
 def event_numbered(number: int) -> Event:
-    """Every fifth event is overdue when it is reported."""
-    return an_event(number, expires_at=NOW - 1) if number % 5 == 0 else an_event(number)
+    """Every fifth event is overdue when it is reported; some have a visitor, and some belong to an arm."""
+    overdue = {"expires_at": NOW - 1} if number % 5 == 0 else {}
+    arm = {"arm": "new", "learner": 1} if number % 4 == 1 and number % 7 else {}
+    return an_event(number, visitor=(number % 90).to_bytes(16, "little") if number % 3 else None, **overdue, **arm)
 
 
 def batch_of(seed: int) -> list[VerifiedFeedback]:
@@ -116,7 +120,24 @@ class Acknowledged:
         applied = any(event.clicks & ~self.clicks.get(number, 0) for number, event in stored.items())
         torn = [f"{number} torn" for number in late.clicks if applied and not _shows(stored, number, late)]
         differences = [str(difference) for difference in verify(store).differences]
+        if store.visitor_sums(1, None, 0, 2 * NOON) != visitor_sums_of(stored.values()):
+            differences.append("the sums of visitors differ from the log")
         return lost + made_up + torn + differences
+
+
+def visitor_sums_of(events: Iterable[Event]) -> VisitorSums:
+    """Return the sums by arm and bucket that the log gives."""
+    found: VisitorSums = {}
+    for event in events:
+        if event.visitor is not None and event.settled_at is not None:
+            buckets, bucket, clicks = (
+                found.setdefault(event.arm, {}),
+                bucket_of(event.visitor),
+                event.clicks.bit_count(),
+            )
+            old = buckets.get(bucket, (0, 0, 0))
+            buckets[bucket] = (old[0] + 1, old[1] + clicks, old[2] + clicks**2)
+    return found
 
 
 def _shows(stored: dict[int, Event], number: int, expected: Acknowledged) -> bool:

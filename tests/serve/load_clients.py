@@ -14,7 +14,12 @@ from typing import Any
 from bothworlds.serve.model import Event, loss_weight
 
 SLOTS, ITEMS = 3, [f"item-{k}" for k in range(8)]
-SURFACE = {"slots": SLOTS, "items": ITEMS, "holdout": 0.1}
+SURFACE = {
+    "slots": SLOTS,
+    "items": ITEMS,
+    "holdout": 0.1,
+    "arms": [{"name": "new", "policy": "ftrl-pbm", "share": 0.3}],
+}
 ACKNOWLEDGED = {"accepted", "duplicate", "settled", "late_applied"}
 NOT_NOW = (429, 503)
 
@@ -90,6 +95,7 @@ class Visitor(threading.Thread):
         self._chance = random.Random(self._who)
         self._connection: HTTPConnection | None = None
         self._enough, self._given_up = threading.Event(), False
+        self._arms: dict[str, str] = {}  # of visitors
 
     def run(self) -> None:
         visit = 0
@@ -114,7 +120,13 @@ class Visitor(threading.Thread):
         self._connection = None
 
     def _visit(self, visit: int) -> None:
-        chance, pages = self._chance, [self.rank(f"{self._who}-{visit}-{k}") for k in range(self._chance.randint(1, 4))]
+        chance, pages = (
+            self._chance,
+            [
+                self.rank(f"{self._who}-{visit}-{k}", f"{self._who}-{visit % 20}")
+                for k in range(self._chance.randint(1, 4))
+            ],
+        )
         clicked = {page["event_id"]: [slot for slot in range(SLOTS) if chance.random() < 0.3] for page in pages}
         if chance.random() < 0.3:
             self.feedback([piece_of(page, clicked[page["event_id"]][:1], False) for page in pages])
@@ -125,9 +137,12 @@ class Visitor(threading.Thread):
             if chance.random() < 0.3:
                 self._request_again(f"{self._who}-{visit}-0", pages[0])
 
-    def rank(self, request_id: str) -> dict[str, Any]:
-        page: dict[str, Any] = self.call("POST", "/v1/surfaces/home/rank", {"request_id": request_id})
+    def rank(self, request_id: str, visitor: str) -> dict[str, Any]:
+        body = {"request_id": request_id, "visitor": visitor}
+        page: dict[str, Any] = self.call("POST", "/v1/surfaces/home/rank", body)
         self._record.shown[page["event_id"]] = page
+        if self._arms.setdefault(visitor, page["arm"]) != page["arm"]:
+            self._record.problems.append(f"visitor {visitor} was moved to arm {page['arm']}")
         return page
 
     def feedback(self, pieces: list[dict[str, Any]]) -> None:

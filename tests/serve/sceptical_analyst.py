@@ -22,6 +22,8 @@ from bothworlds.serve.engine.monitor import SurfaceMonitor
 from bothworlds.serve.model import Surface
 from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState
 from bothworlds.serve.reports.report import ReportCache, headline, shift
+from bothworlds.serve.stores.base import VisitorSums
+from bothworlds.serve.visitors import BUCKETS
 from tests.serve.fake_engine import surface_of
 
 START = 1_700_000_000_000 // DAY * DAY + 3 * HOUR + 17 * MINUTE
@@ -37,6 +39,8 @@ class Week(NamedTuple):
     changes: tuple[tuple[int, float, float], ...]  # minute, share before, share after
     uplift: float | None
     steady: bool = True  # visitors do not change
+    # Of every page, if it has a visitor: minute, arm, bucket, clicks, whether it is her first, and answered.
+    pages: np.ndarray | None = None
 
 
 class WeekStore:
@@ -49,6 +53,7 @@ class WeekStore:
             {"id": k, "at": START + minute * MINUTE, "holdout": [before, after]}
             for k, (minute, before, after) in enumerate(week.changes)
         ]
+        self._pages = np.zeros((0, 6), np.int64) if week.pages is None else week.pages
         self.now, self.facts = START, dict[str, bytes]()
 
     def sums(self, since: int, until: int) -> np.ndarray:
@@ -62,7 +67,26 @@ class WeekStore:
         rows = self.sums(since - since % MINUTE, until).tolist()
         return [{"at": since, "segment": "", "arm": arm, **dict(zip(COLUMNS, row))} for arm, row in zip(ARMS, rows)]
 
-    def feedback_counts(self, surface_id: int, since: int, until: int) -> dict[str, tuple[int, int]]:
+    def visitor_sums(self, surface_id: int, segment: str | None, since: int, until: int) -> VisitorSums:
+        pages = self.pages(*(-(-at // HOUR) * HOUR for at in (since, until)))
+        sums = [
+            np.bincount(pages[:, 1] * BUCKETS + pages[:, 2], pages[:, 3] ** k, 2 * BUCKETS).reshape(2, BUCKETS)
+            for k in range(3)
+        ]
+        table = np.stack(sums, axis=-1).astype(np.int64).tolist()
+        found = {arm: {k: tuple(row) for k, row in enumerate(rows) if row[0]} for arm, rows in zip(ARMS, table)}
+        return {arm: rows for arm, rows in found.items() if rows}  # type: ignore[misc]
+
+    def pages(self, since: int, until: int) -> np.ndarray:
+        """Return the pages with a visitor in a range of time, of those until now."""
+        minutes = [(min(at, self.now) - START) // MINUTE for at in (since, until)]
+        return self._pages[slice(*np.searchsorted(self._pages[:, 0], minutes))]
+
+    def feedback_counts(self, surface_id: int, since: int, until: int, started: int) -> dict[str, tuple[int, int]]:
+        if len(self._pages):
+            pages = self.pages(since, until)
+            firsts = [pages[(pages[:, 4] == 1) & (pages[:, 1] == arm)] for arm in range(2)]
+            return {arm: (len(first), int(first[:, 5].sum())) for arm, first in zip(ARMS, firsts)}
         return {arm: (row[0], row[5]) for arm, row in zip(ARMS, self.sums(since, until).tolist())}
 
     def audit(self, surface_id: int, limit: int, before: int | None = None) -> list[dict[str, Any]]:
@@ -91,7 +115,7 @@ def false_statements(week: Week, every: int = 5) -> Counter[str]:
     surface = msgspec.structs.replace(surface_of(), created_at=START, settings=settings)
     store, cache, said = WeekStore(week), ReportCache(), Counter[str]()
     activated: list[Surface] = []
-    monitor = SurfaceMonitor(store, cache.history, lambda: store.now, lambda s: activated.append(s) is None)  # type: ignore[arg-type]
+    monitor = SurfaceMonitor(store, cache.history, lambda: store.now, lambda s, arm: activated.append(s) is None)  # type: ignore[arg-type]
     shares = [(START + minute * MINUTE, after) for minute, _, after in week.changes]
     for minute in range(every, len(week.minutes), every):
         store.now = START + minute * MINUTE
@@ -184,10 +208,11 @@ def changed_share(rng: Any) -> Week:
     )
 
 
-def repeated_visitors(rng: Any, by_visitor: bool = False) -> Week:
+def repeated_visitors(rng: Any, by_visitor: bool = False, identified: bool = False) -> Week:
     """Visitors with very different habits see 20 pages each, without an id, so that every page draws its arm anew.
 
-    With ``by_visitor``, all pages of a visitor have the same arm: pages are then not independent units.
+    With ``by_visitor``, all pages of a visitor have the same arm: pages are then not independent units. If they are
+    also ``identified``, the service knows which pages belong together.
     """
     visitors, pages = 5000, 20
     start = rng.integers(0, WEEK - 30, visitors)
@@ -200,8 +225,18 @@ def repeated_visitors(rng: Any, by_visitor: bool = False) -> Week:
     columns = [np.ones_like(clicks), np.ones_like(clicks), clicks, clicks > 0, clicks**2, answered]
     cells = 2 * minute + arm
     sums = [np.bincount(cells, column, 2 * WEEK).astype(np.int64).reshape(WEEK, 2) for column in columns]
+    bucket = np.repeat(rng.integers(0, BUCKETS, visitors), pages)
+    first = np.zeros((visitors, pages), bool)
+    first[np.arange(visitors), minute.reshape(visitors, pages).argmin(axis=1)] = True
+    known = np.stack([minute, arm, bucket, clicks, first.ravel(), answered], axis=1)
+    known = known[np.argsort(minute, kind="stable")]
     # Bursts of few visitors make clicks per page of an hour differ truly.
-    return Week(np.stack(sums, axis=-1), (), 0.0, steady=False)
+    return Week(np.stack(sums, axis=-1), (), 0.0, steady=False, pages=known if identified else None)
+
+
+def identified_visitors(rng: Any) -> Week:
+    """Visitors with very different habits see 20 pages each and have an id, so that they stay in one arm."""
+    return repeated_visitors(rng, by_visitor=True, identified=True)
 
 
 def lost_feedback(rng: Any) -> Week:
@@ -217,6 +252,7 @@ SCENARIOS: dict[str, Callable[[Any], Week]] = {
     "better": better,
     "changed share": changed_share,
     "repeated visitors": repeated_visitors,
+    "identified visitors": identified_visitors,
     "lost feedback": lost_feedback,
 }
 

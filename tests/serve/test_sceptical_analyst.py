@@ -19,6 +19,7 @@ from tests.serve.sceptical_analyst import (
     better,
     changed_share,
     false_statements,
+    identified_visitors,
     lost_feedback,
     repeated_visitors,
     same,
@@ -76,6 +77,11 @@ def test_pages_of_one_visitor_in_one_arm_would_make_a_false_difference():
     """The unit would then be the visitor; intervals over pages are too narrow."""
     weeks = looked_at(lambda rng: repeated_visitors(rng, by_visitor=True), 6, every=60)
     assert weeks.false("sample ratio") >= 2
+
+
+def test_visitors_with_ids_who_stay_in_their_arm_make_no_difference():
+    """The same visitors as before: the unit is the visitor."""
+    assert looked_at(identified_visitors, 3, every=180).false() <= 1  # each with probability 5% at most
 
 
 def test_lost_feedback_of_one_arm_is_found_within_a_day():

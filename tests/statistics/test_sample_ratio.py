@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bothworlds.statistics.sample_ratio import ALARM, CONCENTRATION, log_evidence
+from bothworlds.statistics.sample_ratio import ALARM, CONCENTRATION, log_evidence, log_evidence_of_arms
 
 COUNTS = st.integers(0, 400)
 SHARES = st.sampled_from([0.01, 0.05, 0.1, 0.5, 0.9])
@@ -85,3 +85,39 @@ def test_a_thousand_surfaces_without_a_mismatch_raise_no_alarm_and_a_mismatch_do
     assert alarms(rng, share, martingale) <= 0.004  # 1/1000 by theory, three standard errors
     assert alarms(rng, share, chi_squared) > 0.01
     assert alarms(rng, share, martingale, runs=50, kept=0.7) == 1.0
+
+
+THIRDS = (0.1, 0.3, 0.6)
+
+
+@given(COUNTS, COUNTS, COUNTS)
+def test_the_evidence_of_three_arms_is_a_martingale_under_their_shares(first, second, third):
+    counts = [first, second, third]
+    now = log_evidence_of_arms(counts, THIRDS)
+    after = [log_evidence_of_arms([n + (j == k) for j, n in enumerate(counts)], THIRDS) for k in range(3)]
+    assert sum(share * math.exp(one - now) for share, one in zip(THIRDS, after)) == pytest.approx(1.0, abs=1e-8)
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(1, 300), st.floats(0.01, 0.2))
+def test_with_a_tolerance_the_evidence_of_three_arms_is_the_smallest_over_tolerated_shares(a, b, c, tolerance):
+    counts = np.array([a, b, c])
+    prior = log_evidence_of_arms(counts.tolist(), THIRDS)
+    factors = np.exp(np.linspace(0.0, math.log1p(tolerance), 21))
+    f = np.stack(np.meshgrid(factors, factors, factors), axis=-1).reshape(-1, 3) * np.array(THIRDS)
+    moved = (counts * np.log(np.array(THIRDS) * f.sum(axis=1, keepdims=True) / f)).sum(axis=1)
+    found = log_evidence_of_arms(counts.tolist(), THIRDS, tolerance=tolerance)
+    assert prior + moved.min() - 0.05 <= found <= prior + moved.min() + 1e-9
+
+
+def test_shares_of_arms_that_do_not_add_up_are_refused():
+    for shares in ((0.5, 0.4), (1.0, 0.0), (0.5, 0.5, math.nan)):
+        with pytest.raises(ValueError, match="shares must be"):
+            log_evidence_of_arms([1] * len(shares), shares)
+
+
+def test_a_thousand_surfaces_with_three_arms_raise_no_alarm_and_a_lost_arm_does(rng):
+    counts = rng.multinomial(200, THIRDS, (1000, 100)).cumsum(axis=1)
+    looks = counts[:, ::4].tolist()
+    assert sum(any(log_evidence_of_arms(look, THIRDS) > ALARM for look in run) for run in looks) <= 4
+    lost = counts[:20, -1] * np.array([1.0, 0.85, 1.0])
+    assert all(log_evidence_of_arms(one, THIRDS) > ALARM for one in lost.astype(int).tolist())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from .model import LISTED_ITEMS, Surface
+from .model import LEARNER_ARM, LISTED_ITEMS, Surface
 from .schemas import (
     Accepted,
     EngineHealth,
@@ -60,8 +60,9 @@ class EngineProtocol(Protocol):
         exclude: Sequence[str] = (),
         pins: Mapping[int, str] | None = None,
         client: str = "",
+        visitor: str = "",
     ) -> Ranking:
-        """Returns the list for a request; a repeated request gets the same list."""
+        """Returns the list for a request; a repeated request gets the same list, and a visitor keeps her arm."""
         ...
 
     async def feedback(self, events: Sequence[FeedbackEvent]) -> list[Accepted]:
@@ -92,6 +93,10 @@ class EngineProtocol(Protocol):
 
     async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
         """Starts the comparison of learner and holdout again, with the guard not active; nothing learned is changed."""
+        ...
+
+    async def promote(self, surface: str, arm: str, *, actor: str, if_version: int | None = None) -> Surface:
+        """Makes the policy of an arm that of the surface, with everything that it has learned."""
         ...
 
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
@@ -138,8 +143,10 @@ class EngineProtocol(Protocol):
         """Returns one decision and its outcome."""
         ...
 
-    async def state(self, surface: str, segment: str = "", limit: int = LISTED_ITEMS) -> StateView:
-        """Returns the counters of a segment and the probabilities that are served; at most ``limit`` items."""
+    async def state(
+        self, surface: str, segment: str = "", arm: str = LEARNER_ARM, limit: int = LISTED_ITEMS
+    ) -> StateView:
+        """Returns the counters of a segment and the probabilities that are served, of one arm and ``limit`` items."""
         ...
 
     async def report(

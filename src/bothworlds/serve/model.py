@@ -18,20 +18,24 @@ import msgspec
 
 __all__ = [
     "ALL_ELIGIBLE",
+    "BASELINE_ARM",
     "BOUNDARIES",
     "CHANGE",
     "CHANGE_DETECTED",
     "COMPARISON",
+    "LEARNER_ARM",
     "LISTED_ITEMS",
     "LOSS_UNIT",
     "MAX_ITEMS_EVER",
     "MIN_PROPENSITY",
     "NAME_LENGTH",
+    "NO_SHARE",
     "REQUEST_LENGTH",
     "RESET",
     "WAKE",
     "Adjustment",
     "Arm",
+    "ArmSettings",
     "Cell",
     "Conflict",
     "Eligibility",
@@ -51,6 +55,7 @@ __all__ = [
     "Unknown",
     "VerifiedFeedback",
     "checked_name",
+    "counter_key",
     "event_id_of",
     "imported_id",
     "loss_weight",
@@ -59,6 +64,7 @@ __all__ = [
     "pinned_mask",
     "rfc3339",
     "seed_of",
+    "split_counter_key",
 ]
 
 LISTED_ITEMS = 1000  # of a larger surface, in a report, a stored policy and, unless more are requested, its state
@@ -77,7 +83,9 @@ MIN_PROPENSITY = 2.0**-32  # smaller propensities get the weight of this one
 NAME_LENGTH, REQUEST_LENGTH = 128, 256  # characters
 EVENT_ID = re.compile(r"[0-9a-f]{32}")
 
-Arm = Literal["learner", "holdout"]
+Arm = str  # the name of an arm: "holdout", "learner", or one of the surface's ``arms``
+BASELINE_ARM, LEARNER_ARM = "holdout", "learner"  # gets the baseline order; is served by the surface's own policy
+NO_SHARE = 1e-9  # a share below this is 0: shares are sums of floats
 Status = Literal["accepted", "duplicate", "settled", "late_applied", "expired", "rejected"]
 
 
@@ -95,6 +103,15 @@ def loss_weight(p: float) -> int:
     return round(LOSS_UNIT / p) if p > MIN_PROPENSITY else round(LOSS_UNIT / MIN_PROPENSITY)
 
 
+class ArmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A policy that is compared with others on the same surface; it learns from its own pages."""
+
+    name: str
+    policy: str = "all-weather"
+    policy_settings: dict[str, Any] = {}
+    share: float  # of requests
+
+
 class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a surface ranks. Changing a setting never changes what has been learned."""
 
@@ -103,6 +120,7 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     policy_settings: dict[str, Any] = {}
     floor: float = 0.005  # share of uniform lists in every decision; bounds the weight of a single click
     holdout: float = 0.0  # share of requests that get the baseline order
+    arms: tuple[ArmSettings, ...] = ()  # policies that are compared; ``policy`` gets what they and the holdout leave
     baseline: tuple[str, ...] = ()  # the page's own order; if empty, the order in which items were added
     guard: bool = True  # serve the baseline order if the learner is shown to be worse
     guard_after: int = 2000  # pages of the learner before the guard starts to compare
@@ -136,6 +154,11 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: int
     comparison_restarted_at: int | None = None
     guarded_since: int | None = None  # since when the guard serves the baseline order
+    guarded_arms: dict[str, int] = {}  # since when it does so instead of these arms
+    learner: int = 0  # the number of the learner whose counters ``policy`` uses
+    arm_learners: dict[str, int] = {}  # that of every arm, including arms of earlier comparisons
+    n_learners: int = 1  # numbers given so far
+    promoted: str = ""  # the arm that was promoted last
 
     @property
     def compared_since(self) -> int:
@@ -143,14 +166,59 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
         return self.created_at if self.comparison_restarted_at is None else self.comparison_restarted_at
 
     @property
+    def asked_shares(self) -> dict[Arm, float]:
+        """The share of requests of every arm that has one, as configured: the holdout, the arms, the surface's own."""
+        settings = self.settings
+        rest = 1.0 - settings.holdout - sum(arm.share for arm in settings.arms)
+        shares = {BASELINE_ARM: settings.holdout} | {arm.name: arm.share for arm in settings.arms}
+        return {arm: share for arm, share in (shares | {LEARNER_ARM: rest}).items() if share > NO_SHARE}
+
+    @property
+    def shares(self) -> dict[Arm, float]:
+        """The share of requests that every arm gets: the guard takes all but the exploration share from an arm."""
+        shares = self.asked_shares
+        taken = {arm: shares[arm] * (1.0 - self.settings.floor) for arm in self.guarded if arm in shares}
+        if not taken:
+            return shares
+        kept = {arm: share - taken.get(arm, 0.0) for arm, share in shares.items()}
+        learned = [share for arm, share in kept.items() if arm != BASELINE_ARM]
+        return {BASELINE_ARM: 1.0 - sum(learned)} | {arm: s for arm, s in kept.items() if arm != BASELINE_ARM}
+
+    @property
+    def guarded(self) -> dict[Arm, int]:
+        """Since when the guard serves the baseline order instead of these arms."""
+        own = {} if self.guarded_since is None else {LEARNER_ARM: self.guarded_since}
+        return own | self.guarded_arms
+
+    @property
+    def all_guarded_since(self) -> int | None:
+        """Since when the guard serves the baseline order instead of all policies; None if one of them is served."""
+        learned = [arm for arm in self.asked_shares if arm != BASELINE_ARM]
+        guarded = self.guarded
+        return max(guarded[arm] for arm in learned) if guarded.keys() >= set(learned) else None
+
+    @property
     def share(self) -> float:
-        """The share of requests that get the baseline order: with an active guard, all but the exploration share."""
-        holdout = self.settings.holdout
-        return holdout if self.guarded_since is None else 1.0 - (1.0 - holdout) * self.settings.floor
+        """The share of requests that get the baseline order."""
+        return self.shares.get(BASELINE_ARM, 0.0)
+
+    @property
+    def arm_shares(self) -> dict[Arm, float]:
+        """The share of requests that each of the surface's arms gets."""
+        return {arm: share for arm, share in self.shares.items() if arm not in (BASELINE_ARM, LEARNER_ARM)}
+
+    @property
+    def first_arm(self) -> Arm:
+        """The arm that the others are compared with: the surface's own policy, or the first arm if it has no share."""
+        return self.settings.arms[0].name if LEARNER_ARM not in self.asked_shares else LEARNER_ARM
+
+    def learner_of(self, arm: Arm) -> int:
+        """Returns the number of the learner of an arm; that of the surface's own policy if there is no such arm."""
+        return self.arm_learners[arm] if any(one.name == arm for one in self.settings.arms) else self.learner
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a surface's visitors that has its own counters.
+    """A part of a surface's visitors that has its own counters; ``name`` is a ``counter_key``.
 
     Each of ``loss``, ``shown`` and ``clicked`` maps (item index, slot) to an integer; missing cells are 0.
     ``revision`` changes whenever a counter does.
@@ -204,6 +272,30 @@ class Event(msgspec.Struct, kw_only=True):
     # Of a policy that mixes two learners: the share w of the leader, then for every slot (s - x) / p, where s and x are
     # the probabilities of its item under the two learners.
     mixture: tuple[float, ...] = ()
+    visitor: bytes | None = None  # a keyed hash of the visitor's id; None without one
+    learner: int = 0  # the number of the learner that the event is counted for
+
+    @property
+    def counter_key(self) -> str:
+        """The key of the counters that the event is added to."""
+        return counter_key(self.segment, self.learner)
+
+
+def counter_key(segment: str, learner: int) -> str:
+    """Returns the key of the counters of a segment and a learner: for the first learner, the name of the segment.
+
+    Names of segments are printable, so that no other segment has this key.
+
+    >>> counter_key("mobile", 0), counter_key("mobile", 2), split_counter_key(counter_key("mobile", 2))
+    ('mobile', 'mobile\\x1f2', ('mobile', 2))
+    """
+    return f"{segment}\x1f{learner}" if learner else segment
+
+
+def split_counter_key(key: str) -> tuple[str, int]:
+    """Returns the segment and the number of the learner of a key."""
+    segment, separator, learner = key.partition("\x1f")
+    return (segment, int(learner)) if separator else (key, 0)
 
 
 def pinned_mask(pinned: int | None, arm: Arm, slots: int, learn: int) -> int:
@@ -230,8 +322,8 @@ class Cell(msgspec.Struct, frozen=True, order=True):
 class Increments(msgspec.Struct, frozen=True, kw_only=True):
     """An increment of a segment: of its cells, and losses observed at slots, which are spread over absent items.
 
-    ``at`` is when the decision was made; it chooses the block of time that the increment is added to. For an
-    adjustment, that is the time of the adjustment.
+    ``segment`` is a ``counter_key``: every learner has counters of its own. ``at`` is when the decision was made; it
+    chooses the block of time that the increment is added to. For an adjustment, that is the time of the adjustment.
     """
 
     surface_id: int

@@ -22,6 +22,8 @@ __all__ = [
     "Accepted",
     "Alive",
     "Answer",
+    "ArmComparison",
+    "ArmLine",
     "EngineHealth",
     "EventView",
     "FeedbackBatch",
@@ -43,6 +45,7 @@ __all__ = [
     "Pin",
     "PlacedItem",
     "ProblemDetails",
+    "Promotion",
     "RankRequest",
     "Ranking",
     "RecentWindow",
@@ -75,6 +78,7 @@ MAX_SLOT = 62  # clicks are stored as the bits of a signed 64-bit integer
 Name = Annotated[str, Meta(min_length=1, max_length=128, description="1 to 128 printable characters")]
 SegmentName = Annotated[str, Meta(max_length=128, description="a part of the visitors; empty for the default segment")]
 SlotNumber = Annotated[int, Meta(ge=0, le=MAX_SLOT, description="slots are counted from 0")]
+VisitorId = Annotated[str, Meta(max_length=256, description="your id of the visitor, who stays in the same arm")]
 Version = Annotated[int, Meta(ge=0, description="409 if the surface has another version now")]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="RFC 3339, UTC")]
 Milliseconds = Annotated[int, Meta(extra_json_schema={"format": "date-time"}, description="RFC 3339, UTC")]
@@ -102,6 +106,7 @@ class RankRequest(Struct, frozen=True, forbid_unknown_fields=True):
     segment: SegmentName = ""
     exclude: list[Name] = []
     pins: list[Pin] = []
+    visitor: VisitorId = ""
 
 
 class PlacedItem(Struct, frozen=True):
@@ -163,6 +168,13 @@ class Reset(Struct, frozen=True, forbid_unknown_fields=True):
     """What to reset: one segment, or all of them if it is null."""
 
     segment: SegmentName | None = None
+
+
+class Promotion(Struct, frozen=True, forbid_unknown_fields=True):
+    """The arm whose policy becomes that of the surface; "learner" keeps the surface's own policy and ends all arms."""
+
+    arm: Name
+    version: Version | UnsetType = UNSET
 
 
 class SegmentView(TypedDict):
@@ -357,7 +369,7 @@ class ArmFeedback(TypedDict):
 
 
 class SampleRatio(TypedDict):
-    """Whether pages and feedback of both arms come in the proportion of their shares.
+    """Whether pages and feedback of all arms come in the proportion of their shares.
 
     ``evidence`` starts at 1; beyond 1,000 there is an ``alarm``, which stays until the comparison is restarted. While
     it lasts, no uplift is reported. The counts are those since the share was last changed.
@@ -367,15 +379,41 @@ class SampleRatio(TypedDict):
     evidence: float
     alarm_at: Milliseconds | None
     share: float  # of the holdout
-    learner: ArmFeedback
+    learner: ArmFeedback  # of the surface's own policy
     holdout: ArmFeedback
+    arms: NotRequired[dict[str, ArmFeedback]]  # of the surface's arms, if it has some
+
+
+class ArmComparison(Uplift):
+    """An arm against the arm ``compared_with``, as in ``Uplift``: ``needed_pages`` are pages of the latter."""
+
+    compared_with: Arm
+
+
+class ArmLine(TypedDict):
+    """One policy of a surface that has arms: its share, and its settled pages since the comparison started.
+
+    ``comparison`` is null for the arm that the others are compared with. ``guarded_since`` is since when the guard
+    serves the baseline order instead of it.
+    """
+
+    name: Arm
+    policy: str
+    policy_settings: dict[str, Any]
+    share: float
+    pages: int
+    clicks_per_page: float | None
+    interval: tuple[float, float] | None
+    comparison: ArmComparison | None
+    guarded_since: Milliseconds | None
 
 
 class Guard(TypedDict):
     """Whether the guard serves the baseline order, because the learner was shown to get fewer clicks.
 
     ``low`` and ``high`` are a confidence sequence for clicks per page of the learner minus those of the holdout, since
-    ``compared_since``; null before that. The guard becomes active when ``high`` is below minus ``guard_margin``.
+    ``compared_since``; null before that. The guard becomes active when ``high`` is below minus ``guard_margin``. On a
+    surface with arms, each is guarded by itself; the figures are those of an arm that is guarded or is closest to it.
     """
 
     enabled: bool
@@ -522,8 +560,9 @@ class ReportView(TypedDict):
     holdout: Pages | None
     uplift: Uplift | None
     recent: RecentWindow
-    sample_ratio: SampleRatio | None  # None without a holdout
+    sample_ratio: SampleRatio | None  # None without a holdout and without arms
     guard: Guard | None  # None without a holdout
+    arms: list[ArmLine]  # empty for a surface without arms
     items: list[ItemLine]
     items_total: int
     series: list[SeriesPoint]
@@ -607,6 +646,9 @@ class EngineHealth(TypedDict):
     policy_age_seconds: NotRequired[float]
     sample_ratio_alarms: NotRequired[int]
     guarded_surfaces: NotRequired[int]
+    arms: NotRequired[int]
+    arms_ahead: NotRequired[int]
+    arms_behind: NotRequired[int]
 
 
 class Health(Struct, frozen=True):

@@ -101,7 +101,7 @@ def increments_of(event: Event) -> Increments:
     cells = tuple(Cell(*cell) for cell in sorted(cells_of(event)))
     return Increments(
         surface_id=event.surface_id,
-        segment=event.segment,
+        segment=event.counter_key,
         rounds=1 if cells else 0,
         cells=cells,
         observed=tuple(observed_losses(event)),
@@ -170,7 +170,7 @@ def _late_increments(before: Event, after: Event) -> Increments:
     observed = tuple((slot, -loss) for slot, loss in observed_losses(before) if new >> slot & 1)
     return Increments(
         surface_id=after.surface_id,
-        segment=after.segment,
+        segment=after.counter_key,
         rounds=0,
         cells=cells,
         observed=observed,

@@ -211,12 +211,12 @@ def test_commands_can_be_copied(browser, address):
 
 
 def test_a_page_is_ranked(shop, service):
-    page = ranked(shop, "{segment: 'mobile', exclude: ['d'], pins: [{slot: 0, item: 'c'}]}")
+    page = ranked(shop, "{segment: 'mobile', exclude: ['d'], pins: [{slot: 0, item: 'c'}], visitor: 'v1'}")
     assert page["items"] == ["c", "b", "a"]
     assert page["learned"]
     request = service.ranks[0]
     assert len(request.pop("request_id")) >= 32
-    assert request == {"segment": "mobile", "exclude": ["d"], "pins": [{"slot": 0, "item": "c"}]}
+    assert request == {"segment": "mobile", "exclude": ["d"], "pins": [{"slot": 0, "item": "c"}], "visitor": "v1"}
 
 
 @pytest.mark.parametrize("failure", [503, 422, 0])

@@ -134,6 +134,7 @@ def good_bodies():
         "put_surface": {"json": SURFACE},
         "patch_surface": {"json": {"floor": 0.1}},
         "reset": {"json": {}},
+        "promote": {"json": {"arm": "learner"}},
         "warm_start": {"json": {"model": {"attraction": {}}, "rounds": 1}},
         "create_key": {"json": {"roles": ["read"]}},
         "import_log": {"content": json.dumps(row()), "headers": {"content-type": "application/x-ndjson"}},

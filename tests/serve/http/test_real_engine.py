@@ -155,3 +155,48 @@ def test_importing_an_export_counts_nothing_twice(client):
     answer = client("POST", "/v1/surfaces/home/import", content=log, headers={"content-type": "application/x-ndjson"})
     assert answer.json()["taken"] == 0
     assert losses(client) == before
+
+
+@pytest.mark.slow
+def test_arms_are_compared_and_promoted_over_http(client):
+    path = "/v1/surfaces/compared"
+    arms = [{"name": "new", "policy": "ftrl-pbm", "policy_settings": {"rate": 0.5}, "share": 0.45}]
+    arms.append({"name": "old", "policy": "uniform", "policy_settings": {}, "share": 0.45})
+    created = client("PUT", path, json=SURFACE | {"holdout": 0.1, "arms": arms})
+    assert (created.status_code, created.json()["arms"]) == (201, arms)
+    requests = [{"request_id": f"r{k}", "visitor": f"v{k % 40}"} for k in range(80)]
+    pages = [client("POST", f"{path}/rank", json=request).json() for request in requests]
+    assert {page["arm"] for page in pages} >= {"new", "old"}  # the key of a new store is random
+    assert [page["arm"] for page in pages[:40]] == [page["arm"] for page in pages[40:]]
+    events = [{"event_id": page["event_id"], "token": page["token"], "clicks": [0], "final": True} for page in pages]
+    client("POST", "/v1/feedback", json={"events": events})
+    report = client("GET", f"{path}/report").json()
+    assert [(arm["name"], arm["share"]) for arm in report["arms"]] == [("new", 0.45), ("old", 0.45)]
+    assert sum(arm["pages"] for arm in report["arms"]) == sum(page["arm"] != "holdout" for page in pages)
+    assert report["arms"][1]["comparison"]["compared_with"] == "new"
+    assert report["arms"][1]["comparison"]["since"].endswith("Z")
+    assert b"bothworlds_arms 2.0" in client("GET", "/metrics").content
+
+    def promoted(arm, **options):
+        return client("POST", f"{path}/promote", json={"arm": arm} | options)
+
+    for answer, status, detail in (
+        (promoted("third"), 404, "surface 'compared' has no arm 'third'"),
+        (promoted("holdout"), 409, "has no policy"),
+        (promoted("new", version=99), 409, "version"),
+        (client("POST", "/v1/surfaces/nowhere/promote", json={"arm": "new"}), 404, "nowhere"),
+        (client("POST", f"{path}/promote", json={}), 422, "arm"),
+    ):
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+        assert detail in answer.json()["detail"]
+    answer = promoted("new")
+    assert answer.status_code == 200
+    assert (answer.json()["policy"], answer.json()["policy_settings"], answer.json()["arms"]) == (
+        "ftrl-pbm",
+        {"rate": 0.5},
+        [],
+    )
+    assert promoted("new").json() == answer.json()
+    rounds = client("GET", f"{path}/state").json()["rounds"]
+    assert rounds == sum(page["arm"] == "new" for page in pages)
+    assert [entry["action"] for entry in client.store.audit(None, 1)] == ["promote arm"]

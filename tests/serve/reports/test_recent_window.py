@@ -37,6 +37,9 @@ class SteadyHistory:
     def audit(self, surface_id, limit, before=None):
         return []
 
+    def visitor_sums(self, surface_id, segment, since, until):
+        return {}
+
 
 NOW = 60 * DAY + 7 * HOUR + 20 * MINUTE
 

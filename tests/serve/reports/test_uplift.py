@@ -127,6 +127,9 @@ class CountingStore:
         self.minutes += (until - since) // MINUTE
         return self._store.history(surface_id, since, until, step)
 
+    def visitor_sums(self, surface_id, segment, since, until):
+        return self._store.visitor_sums(surface_id, segment, since, until)
+
     def audit(self, surface_id, limit, before=None):
         found = self._store.audit(surface_id, limit, before)
         self.entries += len(found)

@@ -20,11 +20,13 @@ from bothworlds.serve.model import (
     Increments,
     Segment,
     VerifiedFeedback,
+    counter_key,
 )
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.settlement import increments_of
 from bothworlds.serve.stores.base import Store, VersionConflict
 from bothworlds.serve.time_blocks import merged
+from bothworlds.serve.visitors import bucket_of
 
 from .samples import LATE, NOON, WINDOW, a_surface, an_event, feedback_on
 
@@ -447,9 +449,43 @@ def check_feedback_is_counted_by_arm(store: Store) -> None:
     store.apply_feedback([feedback_on(8, 0b101), feedback_on(9, 0b1, False), feedback_on(14)], NOON)
     store.settle_overdue(NOON + WINDOW + 1000, 100)
     store.import_events([an_event(21, settled_at=NOON, settled_by="import")])
-    assert store.feedback_counts(1, NOON, NOON + 100) == {"learner": (2, 1), "holdout": (2, 1)}
-    assert store.feedback_counts(1, NOON + 9, NOON + 14) == {"learner": (1, 0)}
-    assert store.feedback_counts(2, NOON, NOON + 100) == {}
+    assert store.feedback_counts(1, NOON, NOON + 100, NOON) == {"learner": (2, 1), "holdout": (2, 1)}
+    assert store.feedback_counts(1, NOON + 9, NOON + 14, NOON) == {"learner": (1, 0)}
+    assert store.feedback_counts(2, NOON, NOON + 100, NOON) == {}
+
+
+@check
+def check_of_a_visitor_only_the_first_page_is_counted_by_arm(store: Store) -> None:
+    started(store)
+    ann, bob = b"a" * 16, b"b" * 16
+    store.save_events([an_event(n, visitor=visitor) for n, visitor in ((8, ann), (9, bob), (10, ann), (11, None))])
+    assert store.feedback_counts(1, NOON, NOON + 100, NOON) == {"learner": (3, 0)}
+    assert store.feedback_counts(1, NOON + 10, NOON + 100, NOON) == {"learner": (1, 0)}
+    assert store.feedback_counts(1, NOON + 10, NOON + 100, NOON + 9) == {"learner": (2, 0)}
+
+
+@check
+def check_pages_of_visitors_are_counted_by_bucket(store: Store) -> None:
+    started(store)
+    ann, hour = b"a" * 16, 3_600_000
+    known = {n: an_event(n, visitor=ann, segment="", arm="learner", learn=1) for n in (1, 2)}
+    later = an_event(3, visitor=ann, segment="", arm="new", learner=2, learn=1, created_at=NOON + hour)
+    store.save_events([*known.values(), later, an_event(4, segment="")])
+    given = [VerifiedFeedback(event=event, clicks=0b11, final=True) for event in (*known.values(), later, an_event(4))]
+    store.apply_feedback(given, NOON)
+    store.apply_feedback([VerifiedFeedback(event=known[1], clicks=0b100, final=True)], NOON + 5)  # a third click
+    first = NOON - NOON % hour
+    bucket = bucket_of(ann)
+    assert store.visitor_sums(1, None, first, first + 1) == {"learner": {bucket: (2, 5, 13)}}
+    assert store.visitor_sums(1, "", first, first + 2 * hour) == {
+        "learner": {bucket: (2, 5, 13)},
+        "new": {bucket: (1, 2, 4)},
+    }
+    assert store.visitor_sums(1, "phone", first, first + 2 * hour) == store.visitor_sums(2, None, 0, NOON) == {}
+    assert store.segment_names(1) >= {"", counter_key("", 2)}
+    (of_arm,) = [one for one in store.segments(1) if one.name == counter_key("", 2)]
+    assert of_arm.rounds == 1
+    assert store.find_events([later.id])[later.id].visitor == ann
 
 
 @check

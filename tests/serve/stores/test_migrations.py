@@ -11,19 +11,21 @@ from unittest.mock import patch
 
 import psycopg
 import pytest
+from msgspec import structs
 
 from bothworlds.serve.engine import surface_rules
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.engine.tokens import open_secrets
-from bothworlds.serve.model import VerifiedFeedback
+from bothworlds.serve.model import SurfaceSettings, VerifiedFeedback
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores import migrations
 from bothworlds.serve.stores.base import StoreError
 from bothworlds.serve.stores.factory import open_store
+from bothworlds.serve.stores.sql_store import SqlStore
 
 from .contract import counted, counters
-from .samples import NOON, a_surface, an_event, feedback_on
+from .samples import NOON, SLOTS, a_surface, an_event, feedback_on
 
 
 def write_version_1(place: str) -> None:
@@ -156,6 +158,56 @@ def test_a_store_of_version_3_is_served_on(place: str) -> None:
         await engine.stop()
 
     asyncio.run(whole())
+    assert verify(store).clean
+    store.close()
+
+
+def make_version_5(store: SqlStore) -> None:
+    """Take away what version 6 of the schema has added; ``versions_of`` tells what that is."""
+    dialect = "postgres" if store.database.shared else "sqlite"
+    assert len(re.findall("ALTER|CREATE", migrations.versions_of(dialect)[6])) == 4
+    for sql in (
+        "DROP INDEX events_by_visitor",
+        "ALTER TABLE events DROP COLUMN visitor",
+        "ALTER TABLE events DROP COLUMN learner",
+        "DROP TABLE visitor_sums",
+    ):
+        store.database.write(lambda session, sql=sql: session.run(sql))  # type: ignore[misc]
+    store.put("schema_version", b"5")
+
+
+def test_a_store_of_version_5_gets_visitors_and_arms(place: str) -> None:
+    store = open_store(place)
+    store.save_surface(structs.replace(a_surface(), settings=SurfaceSettings(slots=SLOTS)), [], [])
+    store.apply_feedback([feedback_on(number, number % 8) for number in range(1, 30)], NOON)
+    store.save_events([an_event(40)])
+    before = counters(store)
+    make_version_5(store)
+    store.close()
+    store = open_store(place)
+    assert store.get("schema_version") == str(migrations.SCHEMA_VERSION).encode()
+    assert counters(store) == before
+    assert verify(store).clean
+    assert {(event.visitor, event.learner) for event in store.events(1, 0, NOON + 100)} == {(None, 0)}
+    assert store.visitor_sums(1, None, 0, 2 * NOON) == {}
+    assert store.apply_feedback([feedback_on(40)], NOON) == ["accepted"]
+
+    async def whole() -> None:
+        engine = Engine(store)
+        await engine.start()
+        rounds = (await engine.state("home"))["rounds"]
+        assert rounds > 10
+        arms = [{"name": "new", "policy": "uniform", "share": 0.5}]
+        surface = await engine.patch_surface("home", {"arms": arms}, actor="ann")
+        assert surface.learner_of("new") == 1
+        pages = [await engine.rank("home", f"r{k}", visitor=f"v{k}") for k in range(20)]
+        await engine.feedback([FeedbackEvent(page.event_id, page.token, [0], True) for page in pages])
+        assert {page.arm for page in pages} == {"new", "learner"}
+        assert (await engine.state("home"))["rounds"] == rounds + sum(page.arm == "learner" for page in pages)
+        await engine.stop()
+
+    asyncio.run(whole())
+    assert sum(row[0] for rows in store.visitor_sums(1, None, 0, 10**15).values() for row in rows.values()) == 20
     assert verify(store).clean
     store.close()
 

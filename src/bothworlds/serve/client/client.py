@@ -112,14 +112,18 @@ class Client:
         exclude: Sequence[str] = (),
         pins: Mapping[int, str] | None = None,
         fallback: Sequence[str] | None = None,
+        visitor: str = "",
     ) -> Page:
         """Return the list to show; the same ``request_id`` gets the same list, None gets a new one.
+
+        ``visitor`` is your id of the visitor, who stays in the same arm; the service keeps only a hash of it.
 
         Raises ClientError. With ``fallback``, makes a single attempt and returns these items in their own order,
         without the excluded ones, if it fails.
         """
         body: dict[str, Any] = {"request_id": request_id or uuid.uuid4().hex}
         body |= {"segment": segment} if segment else {}
+        body |= {"visitor": visitor} if visitor else {}
         body |= {"exclude": list(exclude)} if exclude else {}
         body |= {"pins": [{"slot": slot, "item": item} for slot, item in pins.items()]} if pins else {}
         path = f"/v1/surfaces/{quote(surface, safe='')}/rank"
@@ -304,11 +308,12 @@ class AsyncClient:
         exclude: Sequence[str] = (),
         pins: Mapping[int, str] | None = None,
         fallback: Sequence[str] | None = None,
+        visitor: str = "",
     ) -> Page:
         """As ``Client.rank``."""
         return await self._run(
             lambda: self._client.rank(
-                surface, request_id, segment=segment, exclude=exclude, pins=pins, fallback=fallback
+                surface, request_id, segment=segment, exclude=exclude, pins=pins, fallback=fallback, visitor=visitor
             )
         )
 

@@ -30,7 +30,7 @@ from starlette.staticfiles import StaticFiles
 from ..engine_protocol import EngineProtocol
 from ..model import Invalid, ServiceError, Surface, Unavailable, Unknown
 from ..schemas import Headline
-from . import svg, text
+from . import arm_text, svg, text
 from .view_model import RANGES, View, event_view, heat_table, item_table, most_likely_rows, segment_table
 
 __all__ = ["HEADERS", "MAY_EDIT", "PAGES", "SESSION", "ApiCall", "EngineProtocol", "page", "routes", "service_address"]
@@ -224,7 +224,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"text": text, "svg": svg, "urlencode": urlencode}
+    environment.globals |= {"arm_text": arm_text, "text": text, "svg": svg, "urlencode": urlencode}
     environment.filters |= {
         "count": text.count,
         "plural": text.plural,

@@ -11,16 +11,18 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from ..schemas import DetectedChange, LeaderTakeover, Marginals, MarginalsThen, SeriesPoint
+from ..schemas import ArmLine, DetectedChange, LeaderTakeover, Marginals, MarginalsThen, SeriesPoint
+from .arm_text import arm_name, compared_with_first, is_compared
 from .text import change_sentence, is_number, number, percent, plural, takeover_sentence, timestamp
 
-__all__ = ["merge_points", "probability_at", "probability_charts", "rate_chart"]
+__all__ = ["arm_chart", "merge_points", "probability_at", "probability_charts", "rate_chart"]
 
 DAY = 86_400_000
 # Upper ends of the axis, and into how many parts each divides so that all tick labels are round numbers.
 PARTS = {1.0: 5, 1.5: 3, 2.0: 4, 3.0: 3, 4.0: 4, 5.0: 5, 6.0: 3, 8.0: 4, 10.0: 5}
 WORDS_WIDTH = 90  # of the words beside a mark, in pixels
-ARMS = {"learner": "learned order", "holdout": "holdout (the page's own order)"}
+HOLDOUT = "holdout"
+ARMS = {"learner": "learned order", HOLDOUT: "holdout (the page's own order)"}
 
 
 class RatePoint(NamedTuple):
@@ -34,18 +36,24 @@ class RatePoint(NamedTuple):
 
 
 def merge_points(series: Iterable[SeriesPoint], arm: str, most: int = 48) -> list[RatePoint]:
-    """Return the clicks per page of an arm; neighbouring buckets are merged until there are at most ``most``.
+    """Return the clicks per page of the holdout, or else of all other arms together.
+
+    Neighbouring buckets are merged until there are at most ``most``.
 
     >>> series = [{"at": at, "arm": "learner", "pages": 10, "clicks": at} for at in range(4)]
     >>> [point.rate for point in merge_points(series, "learner", most=2)]
     [0.05, 0.25]
     """
-    points = sorted((p for p in series if p["arm"] == arm and p["pages"] > 0), key=lambda point: point["at"])
+    sums: dict[int, list[int]] = {}
+    for point in series:
+        if (point["arm"] == HOLDOUT) == (arm == HOLDOUT):
+            total = sums.setdefault(point["at"], [0, 0])
+            total[0] += point["pages"]
+            total[1] += point["clicks"]
+    points = [(at, pages, clicks) for at, (pages, clicks) in sorted(sums.items()) if pages > 0]
     size = math.ceil(len(points) / most) or 1
     groups = [points[start : start + size] for start in range(0, len(points), size)]
-    return [
-        _rate_point(group[0]["at"], sum(p["pages"] for p in group), sum(p["clicks"] for p in group)) for group in groups
-    ]
+    return [_rate_point(group[0][0], sum(p[1] for p in group), sum(p[2] for p in group)) for group in groups]
 
 
 def _rate_point(at: int, pages: int, clicks: int) -> RatePoint:
@@ -204,6 +212,55 @@ def _tooltip(arm: str, point: RatePoint) -> str:
     interval = f"95% interval {number(point.low)} to {number(point.high)}"
     when, pages = f"{timestamp(point.at)} UTC", plural(point.pages, "page")
     return f"{when}, {ARMS[arm]}: {number(point.rate)} clicks per page, {interval}, {pages}"
+
+
+def arm_chart(lines: Sequence[ArmLine], width: int = 720) -> Markup:
+    """Return the chart of how much the arms differ from the first one, each with its interval; empty if none is known.
+
+    A difference of zero is a vertical line. Intervals are clipped at -100% and +200%.
+    """
+    compared = [(line, line["comparison"]) for line in lines if is_compared(line)]
+    ends = [(comparison["low"] or 0.0, comparison["high"] or 0.0) for _, comparison in compared if comparison]
+    if not ends:
+        return Markup("")
+    left, line_height = min(170, width // 3), 30
+    reach = round_up(max(0.02, *(min(max(-low, high), 2.0) for low, high in ends)))
+    axis = _Differences(left, width - 12, reach)
+    foot = line_height * len(compared) + 8
+    elements = []
+    for share in (-1.0, -0.5, 0.0, 0.5, 1.0):
+        x = axis.x(share * reach)
+        if share * reach >= -1.0:
+            elements.append(_tag("line", x1=x, x2=x, y1=4, y2=foot, class_="grid" if share else "zero"))
+            label = percent(share * reach, 1 if reach < 0.1 else 0, signed=True) if share else "0"
+            elements.append(_tag("text", label, x=x, y=foot + 16, class_="axis middle"))
+    for row, ((line, comparison), (low, high)) in enumerate(zip(compared, ends, strict=True)):
+        y = line_height * row + 22
+        name = truncate_middle(arm_name(line["name"]), 22)
+        spot = axis.x((comparison["relative"] if comparison else None) or 0.0)
+        tooltip = _tag("title", f"{arm_name(line['name'])}: {compared_with_first(line)}")
+        elements += [
+            _tag("text", name, x=left - 22, y=y + 4, class_="axis end"),
+            _tag("line", tooltip, x1=axis.x(low), x2=axis.x(high), y1=y, y2=y, class_="interval"),
+            _tag("circle", tooltip, cx=spot, cy=y, r=5, class_="spot learner"),
+        ]
+    label = "Clicks of each arm compared with the first one: " + "; ".join(
+        f"{arm_name(line['name'])} {compared_with_first(line)}" for line, _ in compared
+    )
+    return _svg(width, foot + 22, label, "arms", elements)
+
+
+class _Differences(NamedTuple):
+    """The axis of differences from ``-reach`` to ``reach``, between two coordinates."""
+
+    left: int
+    right: int
+    reach: float
+
+    def x(self, difference: float) -> float:
+        """Return the x coordinate of a difference, clipped at the ends."""
+        part = min(max(difference / self.reach, -1.0), 1.0)
+        return round(self.left + (self.right - 16 - self.left) * (part + 1.0) / 2.0, 1)
 
 
 def probability_charts(

@@ -160,7 +160,7 @@ def surface_verdict(report: ReportView) -> Verdict:
     >>> recent = {**window, "headline": pages, "holdout": pages, "uplift": uplift}
     >>> learning = {"settled": True, "rounds": 5000, "exploration": 0.02}
     >>> report = {"headline": pages, "holdout": pages, "recent": recent, "learning": learning}
-    >>> report |= {"sample_ratio": None, "guard": None}
+    >>> report |= {"sample_ratio": None, "guard": None, "arms": []}
     >>> surface_verdict(report).sentence
     '+4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) since 22:13 UTC'
     >>> surface_verdict(report | {"recent": recent | {"uplift": uplift | {"enough": False}}}).sentence
@@ -179,7 +179,7 @@ def surface_verdict(report: ReportView) -> Verdict:
         return Verdict("none", arm_rate(headline), _NO_HOLDOUT)
     if _is_mismatched(report["sample_ratio"]):
         return _MISMATCH
-    if report["guard"] is not None and report["guard"]["active"]:
+    if report["guard"] is not None and report["guard"]["active"] and _are_all_guarded(report):
         return _guarded(report["guard"]["active_since"], report["until"])
     if not learning["settled"]:
         return _still_learning(learning, recent)
@@ -211,6 +211,10 @@ def headline_verdict(headline: Headline) -> Verdict:
     if uplift is None or not _is_enough(uplift):
         return Verdict("none", "Not enough data yet to compare with the holdout", "")
     return _compared(uplift, headline["recent"], headline["exploration"])
+
+
+def _are_all_guarded(report: ReportView) -> bool:
+    return all(line["guarded_since"] is not None for line in report["arms"])
 
 
 def _is_mismatched(ratio: SampleRatio | None) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from ...core import Block
 from ...policies.parts.change_detector import BUCKET, find_change
-from ..model import CHANGE, CHANGE_DETECTED, Surface, rfc3339
+from ..model import CHANGE, CHANGE_DETECTED, Surface, rfc3339, split_counter_key
 from ..stores.base import Store
 
 __all__ = ["DETECTOR", "ChangeDetection"]
@@ -28,7 +28,7 @@ class ChangeDetection:
         self.count = 0  # changes detected by this process
 
     def changed_at(self, surface: Surface, segment: str, rounds: int, blocks: Sequence[Block]) -> int | None:
-        """Returns the second of the last change of a segment; None if there was none.
+        """Returns the second of the last change of a segment, given by its ``counter_key``; None if there was none.
 
         Tests for a new one if there are ``BUCKET`` more rounds than at the last test.
         """
@@ -47,14 +47,16 @@ class ChangeDetection:
         found = find_change(tested, rounds)
         if found is None:
             return known
+        name, learner = split_counter_key(segment)
         entry = {
             "at": self._clock(),
             "actor": DETECTOR,
             "action": CHANGE_DETECTED,
             "detail": f"visitors click differently since {rfc3339(1000 * int(found))}"
-            + (f", segment {segment!r}" if segment else ""),
+            + (f", segment {name!r}" if name else ""),
             "surface_id": surface.id,
-            "segment": segment,
+            "segment": name,
+            "learner": learner,
             "changed_at": 1000 * int(found),
         }
         if self._store.set_number(*key, CHANGE, int(found), expected=known, audit=[entry]):

@@ -16,8 +16,11 @@ from typing import Any
 from ..engine_protocol import EngineProtocol
 from ..model import (
     ALL_ELIGIBLE,
+    BASELINE_ARM,
+    LEARNER_ARM,
     LISTED_ITEMS,
     REQUEST_LENGTH,
+    Arm,
     Event,
     Invalid,
     Status,
@@ -48,6 +51,7 @@ from ..schemas import (
     StateView,
 )
 from ..stores.base import Store, StoreError
+from ..visitors import VISITOR_LENGTH, visitor_draw, visitor_hash
 from .learner import counters_of, warm_up
 from .log_rows import export_rows, import_rows
 from .monitor import SurfaceMonitor
@@ -158,9 +162,11 @@ class Engine(EngineProtocol):
         exclude: Sequence[str] = (),
         pins: Mapping[int, str] | None = None,
         client: str = "",
+        visitor: str = "",
     ) -> Ranking:
         """Returns the list for a request; a repeated request gets the same list.
 
+        A visitor stays in the same arm until the comparison of arms starts again; only a keyed hash of her id is kept.
         A segment that is not admitted is served and logged as the default segment; ``Ranking.segment`` is the one that
         was used. With ``shared`` the decision is stored when this returns, otherwise it is written soon after. Raises
         Unknown, Invalid, NotEnough, Unavailable, and TooMany if ``client``, or all clients together, wait for too many
@@ -174,21 +180,26 @@ class Engine(EngineProtocol):
         if not 0 < len(request_id) <= REQUEST_LENGTH or not request_id.isprintable():
             checked_name(request_id, "request_id", "/request_id", longest=REQUEST_LENGTH)
         event_id = event_id_of(served.surface.id, request_id, self.secrets.draw_key)
+        seed = seed_of(event_id, self.secrets.draw_key)
+        hashed = self._visitor(visitor) if visitor else None
         while True:
             known = self._recent.get(event_id)
             if known is None and not self._shared:  # a shared store is read when the decision is saved
                 known = await self._earlier_ranking(served, event_id)
             if known is not None:
                 return known
-            served_segment = served.segments.get(segment)
+            arm = self._arm(served, seed, hashed)
+            served_segment = served.arms.get(arm, served).segments.get(segment)
             if served_segment is not None and not exclude and not pins:
                 policies = served_segment.unconstrained
                 break
             recent, ranked = self._recent, self._ranked
-            served, segment, policies = await self._policies_for(surface, segment, exclude, pins or {}, client)
+            served, segment, arm, policies = await self._policies_for(
+                surface, segment, exclude, pins or {}, client, lambda now: self._arm(now, seed, hashed)
+            )
             if self._unanswered_since(recent, ranked, event_id):
                 break
-        event, slots = self._decide(served, segment, policies, event_id)
+        event, slots = self._decide(served, segment, arm, policies, event_id, seed, hashed)
         if self._shared:
             stored = await self._decision_writer.save_decision(event)
             if stored != event:  # the request was repeated, here or in another process, and the other decision won
@@ -198,21 +209,39 @@ class Engine(EngineProtocol):
             self.writer.enqueue_decision(event)
         return self._ranking(served, event, slots)
 
+    def _visitor(self, visitor: str) -> bytes:
+        """Returns the keyed hash of a visitor's id; raises Invalid."""
+        checked_name(visitor, "visitor", "/visitor", longest=VISITOR_LENGTH)
+        return visitor_hash(visitor, self.secrets.draw_key)
+
+    def _arm(self, served: ServedSurface, seed: bytes, visitor: bytes | None) -> Arm:
+        """Returns the arm of a request: that of its visitor, or without one, the arm that its own seed chooses."""
+        draw = int.from_bytes(seed[16:], "little")
+        if visitor is not None:
+            draw = visitor_draw(served.surface, visitor, self.secrets.draw_key)
+        return served.intervals.arm_of(draw)
+
     def _decide(
-        self, served: ServedSurface, segment: str, policies: PolicyPair, event_id: bytes
+        self,
+        served: ServedSurface,
+        segment: str,
+        arm: Arm,
+        policies: PolicyPair,
+        event_id: bytes,
+        seed: bytes,
+        visitor: bytes | None,
     ) -> tuple[Event, list[PlacedItem]]:
         """Draws the list of an event."""
-        seed, now = seed_of(event_id, self.secrets.draw_key), self._clock()
-        if (served_segment := served.segments.get(segment)) is not None:
+        now, arm_surface, held_out = self._clock(), served.arms.get(arm, served), arm == BASELINE_ARM
+        if (served_segment := arm_surface.segments.get(segment)) is not None:
             served_segment.used_at = now
-        held_out = served.holdout and int.from_bytes(seed[16:], "little") < served.holdout
         learner = policies.learner
         drawn = policies.baseline if held_out else learner.draw(seed)
         event = Event(
             id=event_id,
             surface_id=served.surface.id,
             segment=segment,
-            arm="holdout" if held_out else "learner",
+            arm=arm,
             policy_id=policies.baseline_id if held_out else learner.id,
             created_at=now,
             expires_at=now + served.attribution_ms,
@@ -223,28 +252,37 @@ class Engine(EngineProtocol):
             pinned=learner.pinned,
             eligibility=ALL_ELIGIBLE if held_out else learner.eligibility,
             mixture=() if held_out else drawn.mixture,
+            visitor=visitor,
+            learner=arm_surface.learner,
         )
         return event, drawn.slots
 
     async def _policies_for(
-        self, surface: str, segment: str, exclude: Sequence[str], pins: Mapping[int, str], client: str
-    ) -> tuple[ServedSurface, str, PolicyPair]:
-        """Returns the policies for a request, with the surface and the segment that they belong to."""
+        self,
+        surface: str,
+        segment: str,
+        exclude: Sequence[str],
+        pins: Mapping[int, str],
+        client: str,
+        choose_arm: Callable[[ServedSurface], Arm],
+    ) -> tuple[ServedSurface, str, Arm, PolicyPair]:
+        """Returns the policies for a request, with the surface, the segment and the arm that they belong to."""
         if len(exclude) > MAX_EXCLUDED:
             raise Invalid(f"exclude may list {MAX_EXCLUDED} items; got {len(exclude)}", "/exclude")
         while True:
             served = self._admin.served(surface)
-            constraints = constraints_of(served, exclude, pins)
-            served_segment = served.segments.get(segment)
+            constraints, arm = constraints_of(served, exclude, pins), choose_arm(served)
+            arm_surface = served.arms.get(arm, served)
+            served_segment = arm_surface.segments.get(segment)
             if served_segment is None:
                 segment = await self._admitted_segment(surface, segment)
                 continue
             policies = served_segment.cached(constraints)
             if policies is None:
-                policies = await self.solver.solve(served, segment, constraints, client)
+                policies = await self.solver.solve(arm_surface, segment, constraints, client)
             # If the surface was changed meanwhile, it may not allow the same pins and exclusions.
             if policies is not None and self.refresher.surfaces.get(surface) is served:
-                return served, segment, policies
+                return served, segment, arm, policies
 
     async def _admitted_segment(self, surface: str, segment: str) -> str:
         """Returns the segment that serves a request: the default one if the requested one is not admitted."""
@@ -409,6 +447,13 @@ class Engine(EngineProtocol):
         """Starts the comparison of learner and holdout again, with the guard not active; nothing learned is changed."""
         return await self._admin.restart_comparison(surface, actor=actor)
 
+    async def promote(self, surface: str, arm: str, *, actor: str, if_version: int | None = None) -> Surface:
+        """Makes the policy of an arm that of the surface, with everything that it has learned; audited.
+
+        Repeating it changes nothing. Raises Unknown if there is no such arm, Conflict if it cannot be promoted.
+        """
+        return await self._admin.promote(surface, arm, actor=actor, if_version=if_version)
+
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Adds an item at the median of the others, or makes a paused or removed one active again."""
         return await self._admin.put_item(surface, item, actor=actor)
@@ -484,20 +529,26 @@ class Engine(EngineProtocol):
         policy = await in_thread(self._store.policy, event.policy_id)
         return event_view(event, served.surface, policy)
 
-    async def state(self, surface: str, segment: str = "", limit: int = LISTED_ITEMS) -> StateView:
-        """Returns the counters of a segment and the probabilities that are served; at most ``limit`` items.
+    async def state(
+        self, surface: str, segment: str = "", arm: str = LEARNER_ARM, limit: int = LISTED_ITEMS
+    ) -> StateView:
+        """Returns the counters of a segment and the probabilities that are served, of one arm and ``limit`` items.
 
         The counters include all feedback that was acknowledged before the call.
         """
         if self._shared and segment not in self._admin.served(surface).segments:
             await in_thread(self.refresher.refresh)
         served = self._admin.served(surface)
+        if arm != LEARNER_ARM:
+            if arm not in served.arms:
+                raise Unknown(f"surface {surface!r} has no arm {arm!r}")
+            served = served.arms[arm]
         served_segment = served.segments.get(segment)
         if served_segment is None:
             raise Unknown(f"surface {surface!r} has no segment {segment!r}")
-        counters = served_segment.counters
+        counters, key = served_segment.counters, served.counter_key(segment)
         newer = await in_thread(self._store.segments, served.surface.id, counters.revision)
-        counters = next((counters_of(one, served.surface) for one in newer if one.name == segment), counters)
+        counters = next((counters_of(one, served.surface) for one in newer if one.name == key), counters)
         return await in_thread(state_view, served.surface, segment, served_segment, counters, self._clock(), limit)
 
     async def segments(self, surface: str) -> list[SegmentView]:
@@ -551,7 +602,10 @@ class Engine(EngineProtocol):
             "leaders_alone": self._leaders_alone(),
             "policy_age_seconds": self._policy_age(),
             "sample_ratio_alarms": len(self._monitor.mismatches),
-            "guarded_surfaces": sum(s.surface.guarded_since is not None for s in list(self.refresher.by_id.values())),
+            "guarded_surfaces": sum(bool(s.surface.guarded) for s in list(self.refresher.by_id.values())),
+            "arms": sum(len(s.surface.settings.arms) for s in list(self.refresher.by_id.values())),
+            "arms_ahead": len(self._monitor.arms_ahead),
+            "arms_behind": len(self._monitor.arms_behind),
         }
 
     def _warnings(self) -> list[str]:
@@ -575,7 +629,7 @@ class Engine(EngineProtocol):
         return next((writer.last_error for writer in self._writers if writer.last_error is not None), None)
 
     def _leaders_alone(self) -> int:
-        served = list(self.refresher.by_id.values())
+        served = [one for surface in list(self.refresher.by_id.values()) for one in surface.learners]
         return sum(segment.counters.wake > 0 for one in served for segment in list(one.segments.values()))
 
     def _policy_age(self) -> float:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ...core import Block
 from ...policies.takeover import ComparingPolicy, Situation, next_step, wake_round
-from ..model import CHANGE, COMPARED_AGAIN, COMPARISON, LEADER_TOOK_OVER, TAKEOVER, WAKE, Surface
+from ..model import CHANGE, COMPARED_AGAIN, COMPARISON, LEADER_TOOK_OVER, TAKEOVER, WAKE, Surface, split_counter_key
 from ..stores.base import Store
 from ..time_blocks import second_of
 
@@ -46,7 +46,10 @@ class LearnerComparison:
     def update(
         self, policy: ComparingPolicy, surface: Surface, segment: str, rounds: int, blocks: Sequence[Block]
     ) -> ComparisonState:
-        """Begins a comparison, or lets the leader play alone, if it is time; returns what is stored afterwards."""
+        """Begins a comparison, or lets the leader play alone, if it is time; returns what is stored afterwards.
+
+        ``segment`` is a ``counter_key``.
+        """
         numbers = self._store.numbers(surface.id, segment)
         compared_at, wake, _ = comparison_state(numbers)
         step = next_step(policy, Situation(rounds, compared_at, wake, numbers.get(CHANGE, 0)), blocks)
@@ -77,12 +80,14 @@ class LearnerComparison:
         return self._store.set_number(surface.id, segment, COMPARISON, start, expected=expected, audit=[entry])
 
     def _entry(self, surface: Surface, segment: str, action: str, detail: str) -> dict[str, object]:
-        where = f", segment {segment!r}" if segment else ""
+        name, learner = split_counter_key(segment)
+        where = f", segment {name!r}" if name else ""
         return {
             "at": self._clock(),
             "actor": COMPARER,
             "action": action,
             "detail": detail + where,
             "surface_id": surface.id,
-            "segment": segment,
+            "segment": name,
+            "learner": learner,
         }

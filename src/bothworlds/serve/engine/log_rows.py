@@ -10,7 +10,10 @@ from typing import Any
 
 from ..model import (
     ALL_ELIGIBLE,
+    BASELINE_ARM,
+    LEARNER_ARM,
     NAME_LENGTH,
+    Arm,
     Eligibility,
     Event,
     Invalid,
@@ -121,11 +124,9 @@ def _event_of(
     if [_whole(row.get("position")) for row in rows] != [*range(base, base + len(rows))] or len(rows) > MAX_SLOTS:
         raise InvalidRows(f"positions of an event must be {base}, {base + 1}, {base + 2}, ... in this order")
     items = _items_of(index, rows)
-    arm = first.get("arm", "learner")
-    if arm not in ("learner", "holdout"):
-        raise InvalidRows("an arm other than learner and holdout")
+    arm = _arm_of(surface, first)
     pinned = [bool(row.get("pinned", False)) for row in rows]
-    learned = [arm == "learner" and bool(row.get("learn", not pin)) for row, pin in zip(rows, pinned)]
+    learned = [arm != BASELINE_ARM and bool(row.get("learn", not pin)) for row, pin in zip(rows, pinned)]
     p = tuple(_probability(row.get("propensity"), learn) for row, learn in zip(rows, learned))
     clicks = _clicks_of(rows)
     segment = _name(first.get("segment") or "", "segment")
@@ -148,7 +149,16 @@ def _event_of(
         eligibility=_eligibility_of(surface, first, {item for item, learn in zip(items, learned) if learn}),
         settled_at=at,
         settled_by="import",
+        learner=surface.learner_of(arm),
     )
+
+
+def _arm_of(surface: Surface, row: Mapping[str, Any]) -> Arm:
+    """Returns the arm that a page is counted for."""
+    arm: Arm = row.get("arm", LEARNER_ARM)
+    if arm not in (LEARNER_ARM, BASELINE_ARM, *(one.name for one in surface.settings.arms)):
+        raise InvalidRows("an arm that the surface does not have")
+    return arm
 
 
 def _items_of(index: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:

@@ -11,8 +11,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from ..model import Surface
-from ..reports.guard import guard_key, guard_start, is_worse, read_guard_start, start_value
+from ..model import Arm, Surface
+from ..reports.arm_comparison import compared_arms
+from ..reports.guard import (
+    guard_alpha,
+    guard_key,
+    guard_start,
+    guarded_pairs,
+    is_worse,
+    learned_arms,
+    read_guard_start,
+    start_value,
+)
 from ..reports.sample_ratio import RatioRecord, ratio_key, read_ratio, updated_ratio
 from ..reports.strata import ArmHistory
 from ..stores.base import Store
@@ -25,7 +35,9 @@ _log = logging.getLogger("bothworlds")
 class SurfaceMonitor:
     """Checks surfaces; the methods block on the store, raise StoreError, and are called in the refresher thread.
 
-    ``mismatches`` has the ids of surfaces with a sample ratio mismatch; other threads may read it at any time.
+    ``mismatches`` has the ids of surfaces with a sample ratio mismatch, ``arms_ahead`` and ``arms_behind`` the surface
+    ids and the names of arms that are shown to get more or fewer clicks than the first arm. Other threads may read them
+    at any time.
     """
 
     def __init__(
@@ -33,11 +45,13 @@ class SurfaceMonitor:
         store: Store,
         history: ArmHistory,
         clock: Callable[[], int],
-        activate_guard: Callable[[Surface], bool],
+        activate_guard: Callable[[Surface, Arm], bool],
     ) -> None:
         self._store, self._history, self._clock = store, history, clock
         self._activate_guard = activate_guard
         self.mismatches: set[int] = set()
+        self.arms_ahead: set[tuple[int, Arm]] = set()
+        self.arms_behind: set[tuple[int, Arm]] = set()
 
     def check(self, surface: Surface) -> None:
         """Counts the latest pages of a surface, and logs what it finds for the first time."""
@@ -47,25 +61,39 @@ class SurfaceMonitor:
         elif surface.id not in self.mismatches:
             self.mismatches.add(surface.id)
             _log.warning(
-                "sample ratio mismatch on surface %r: pages or feedback of learner and holdout do not come in the"
+                "sample ratio mismatch on surface %r: pages or feedback of its arms do not come in the"
                 " proportion of their shares, so that their clicks cannot be compared",
                 surface.name,
             )
         # A mismatch means that the clicks of the arms cannot be compared.
-        guards = surface.settings.guard and surface.settings.holdout > 0.0 and surface.guarded_since is None
         trusted = record.alarm_at is None
-        if guards and trusted and self._is_worse(surface) and self._activate_guard(surface):
-            _log.warning("the guard serves the baseline order on surface %r: the learner is worse", surface.name)
+        self._compare_arms(surface, trusted)
+        if trusted and surface.settings.guard and surface.settings.holdout > 0.0:
+            self._guard(surface)
 
-    def _is_worse(self, surface: Surface) -> bool:
-        now, since = self._clock(), read_guard_start(self._store, surface)
+    def _compare_arms(self, surface: Surface, trusted: bool) -> None:
+        compared = compared_arms(self._store, self._history, surface, self._clock()) if trusted else {}
+        for arms, sign in ((self.arms_ahead, 1), (self.arms_behind, -1)):
+            shown = {(surface.id, arm) for arm, direction in compared.items() if direction == sign}
+            arms -= {one for one in arms if one[0] == surface.id} - shown
+            arms |= shown
+
+    def _guard(self, surface: Surface) -> None:
+        for arm in learned_arms(surface):
+            if arm not in surface.guarded and self._is_worse(surface, arm) and self._activate_guard(surface, arm):
+                message = "the guard serves the baseline order on surface %r: the learner of arm %r is worse"
+                _log.warning(message, surface.name, arm)
+                return  # the surface has changed; other arms are checked in a minute
+
+    def _is_worse(self, surface: Surface, arm: Arm) -> bool:
+        now, since = self._clock(), read_guard_start(self._store, surface, arm)
         if since is None:
-            start = guard_start(self._store, self._history, surface, now)
+            start = guard_start(self._store, self._history, surface, arm, now)
             if start is not None:
-                self._store.put(guard_key(surface), start_value(start), only_if_absent=True)
+                self._store.put(guard_key(surface, arm), start_value(start), only_if_absent=True)
             return False
-        strata = self._history.totals(self._store, surface, None, since, now) if since < now else []
-        return is_worse(strata, surface.settings.guard_margin)
+        strata = guarded_pairs(self._store, self._history, surface, arm, since, now)
+        return is_worse(strata, surface.settings.guard_margin, guard_alpha(surface))
 
     def _counted(self, surface: Surface) -> RatioRecord:
         record, before = read_ratio(self._store, surface)

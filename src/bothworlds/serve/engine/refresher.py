@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from ..model import Segment, Surface
+from ..model import Segment, Surface, split_counter_key
 from ..observability.telemetry import NO_TELEMETRY, Telemetry
 from ..stores.base import Store, StoreError
 from .block_reader import BlockReader
@@ -152,9 +152,10 @@ class Refresher(threading.Thread):
 
         Can be called from any thread. A version that is older than the served one is ignored.
         """
-        served = ServedSurface(surface, policy_of(surface.settings))
+        served = _with_arms(surface)
         # Solved here, outside the lock and the event loop, because this may compile kernels.
-        served.empty_segment = ServedSegment(served, counters_of(None, surface), self._clock())
+        for one in served.learners:
+            one.empty_segment = ServedSegment(one, counters_of(None, surface), self._clock())
         with self._lock:
             old = self.by_id.get(surface.id)
             if old is not None and old.surface.version > surface.version:
@@ -162,18 +163,25 @@ class Refresher(threading.Thread):
             segments = self._store.segments(surface.id)
             self.near_overflow.discard(surface.name)
             for segment in segments:
-                self._install_segment(served, segment, None)
+                self._install_segment(served, segment)
             self.add_segment(served, "")
-            for name, old_segment in list(old.segments.items()) if old else ():
-                if name in served.segments:
-                    served.segments[name].used_at = old_segment.used_at
+            used = {
+                (one.learner, name): s.used_at
+                for one in (old.learners if old else ())
+                for name, s in list(one.segments.items())
+            }
+            for one in served.learners:
+                for name, served_segment in one.segments.items():
+                    served_segment.used_at = used.get((one.learner, name), 0)
             self.surfaces[surface.name] = self.by_id[surface.id] = served
             self._read_revision[surface.id] = max((segment.revision for segment in segments), default=-1)
         return served
 
     def add_segment(self, served: ServedSurface, segment: str) -> ServedSegment:
-        """Returns the segment; creates it without counters if it is not served yet."""
-        return served.segments.setdefault(segment, served.empty_segment.copy(self._clock()))
+        """Returns the segment; creates it without counters, for all arms, if it is not served yet."""
+        for one in served.learners:
+            one.segments.setdefault(segment, one.empty_segment.copy(self._clock()))
+        return served.segments[segment]
 
     def drop_segments(self, surface_id: int, segments: Collection[str]) -> None:
         """Stops serving segments that were deleted from the store."""
@@ -192,25 +200,34 @@ class Refresher(threading.Thread):
             known = set(served.segments)  # before reading, so that a segment admitted meanwhile is not dropped
             segments = self._store.segments(surface_id, self._read_revision.get(surface_id, -1))
             for segment in segments:
-                self._install_segment(served, segment, served.segments.get(segment.name))
-                served.segments[segment.name].used_at = self._clock()
+                self._install_segment(served, segment)
             if segments:
                 self._read_revision[surface_id] = max(segment.revision for segment in segments)
             if len(known) > 1:
-                self._drop(served, known - self._store.segment_names(surface_id) - {""})
+                keys = self._store.segment_names(surface_id)
+                self._drop(served, known - {split_counter_key(key)[0] for key in keys} - {""})
         for segment in segments[:MAX_SAVES]:
             self._save_policy(served, segment.name)
 
     def _drop(self, served: ServedSurface, segments: Collection[str]) -> None:
-        for name in segments:
-            served.segments.pop(name, None)
-            self._saved.pop((served.surface.id, name), None)
-        self._blocks.drop(served.surface.id, segments)
-        self.changes.drop(served.surface.id, segments)
+        for one in served.learners:
+            keys = [one.counter_key(name) for name in segments]
+            for name, key in zip(segments, keys):
+                one.segments.pop(name, None)
+                self._saved.pop((served.surface.id, key), None)
+            self._blocks.drop(served.surface.id, keys)
+            self.changes.drop(served.surface.id, keys)
 
-    def _install_segment(self, served: ServedSurface, segment: Segment, old: ServedSegment | None) -> None:
+    def _install_segment(self, surface: ServedSurface, segment: Segment) -> None:
+        """Solves the policy of a segment for the learner that its counters belong to, if that is served."""
         started = time.perf_counter()
-        presolve = old.recently_used() if old else ()
+        name, number = split_counter_key(segment.name)
+        served = surface.of_learner(number)
+        self.add_segment(surface, name)
+        if served is None:
+            return
+        old = served.segments[name]
+        presolve = old.recently_used()
         counters = counters_of(segment, served.surface)
         self._blocks.note(served.surface.id, segment.name)
         if getattr(served.policy, "needs_blocks", False):
@@ -224,17 +241,20 @@ class Refresher(threading.Thread):
                 state = self.comparison.update(served.policy, served.surface, segment.name, segment.rounds, blocks)
                 counters = counters._replace(**state._asdict())
         if segment.rounds or segment.loss or presolve:
-            served.segments[segment.name] = ServedSegment(served, counters, self._clock(), presolve)
+            served.segments[name] = ServedSegment(served, counters, self._clock(), presolve)
         else:  # admitted, but nothing learned yet
-            served.segments[segment.name] = served.empty_segment.copy(self._clock(), segment.revision)
+            served.segments[name] = served.empty_segment.copy(self._clock(), segment.revision)
+        served.segments[name].used_at = self._clock()
         if abs(counters.loss).max() > NEAR_OVERFLOW:
             self.near_overflow.add(served.surface.name)
         self.solver_ms = 1e3 * (time.perf_counter() - started)
 
-    def _save_policy(self, served: ServedSurface, segment: str) -> None:
+    def _save_policy(self, surface: ServedSurface, segment: str) -> None:
         """Stores the policy of a segment for the dashboard, about once a second if it changes."""
-        served_segment, key = served.segments.get(segment), (served.surface.id, segment)
-        if served_segment is None:  # it was deleted meanwhile
+        name, number = split_counter_key(segment)
+        served, key = surface.of_learner(number), (surface.surface.id, segment)
+        served_segment = None if served is None else served.segments.get(name)
+        if served is None or served_segment is None:  # it was deleted meanwhile
             return
         at, last = self._saved.get(key, (-SAVE_MS, ""))
         policy = served_segment.unconstrained.learner
@@ -242,3 +262,14 @@ class Refresher(threading.Thread):
             body = msgspec.msgpack.encode(policy_record(policy))
             self._store.save_policy(policy.id, served.surface.id, segment, served_segment.made_at, body)
             self._saved[key] = served_segment.made_at, policy.id
+
+
+def _with_arms(surface: Surface) -> ServedSurface:
+    """Returns a surface to serve, with one for every arm that has the policy of that arm."""
+    served = ServedSurface(surface, policy_of(surface.settings))
+    for arm in surface.settings.arms:
+        settings = msgspec.structs.replace(surface.settings, policy=arm.policy, policy_settings=arm.policy_settings)
+        one = ServedSurface(msgspec.structs.replace(surface, settings=settings), policy_of(settings))
+        one.learner = surface.learner_of(arm.name)
+        served.arms[arm.name] = one
+    return served

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..model import Surface
 from ..reports.inputs import SegmentState, SurfaceState
-from .learner import centred
+from .learner import SegmentCounters, centred
 from .served_surface import ServedSegment, ServedSurface
 from .surface_rules import exposure_problem
 
@@ -18,25 +20,33 @@ def surface_state(display: ServedSurface, segment: str | None = None, duplicates
 
     Any thread may call it.
     """
-    served = dict(display.segments)
+    served = dict(display.first.segments)
     names = list(served) if segment is None else [segment]
-    segments = {name: _segment_state(served[name]) for name in names if name in served}
+    segments = {name: _segment_state(served[name], _others(display, name)) for name in names if name in served}
     return SurfaceState(display.surface, list(served), segments, duplicates, _warnings(display.surface))
 
 
-def _segment_state(segment: ServedSegment) -> SegmentState:
+def _others(display: ServedSurface, segment: str) -> list[SegmentCounters]:
+    """Return the counters of a segment that belong to other policies than the first one."""
+    others = [one for one in display.learners if one is not display.first]
+    return [one.segments[segment].counters for one in others if segment in one.segments]
+
+
+def _segment_state(segment: ServedSegment, others: Sequence[SegmentCounters]) -> SegmentState:
     counters, policy = segment.counters, segment.unconstrained.learner
     loss = counters.loss[np.ix_([item.index for item in policy.eligible], policy.free)]
     return SegmentState(
         rounds=counters.rounds,
-        shown=counters.shown,
-        clicked=counters.clicked,
+        shown=counters.shown + sum(other.shown for other in others),
+        clicked=counters.clicked + sum(other.clicked for other in others),
         items=tuple(item.name for item in policy.eligible),
         loss=centred(loss) if policy.free else loss.astype(np.float64),
         marginals=policy.marginals,
         policy_id=policy.id,
         made_at=segment.made_at,
         leader_alone=counters.wake > 0,
+        other_rounds=sum(other.rounds for other in others),
+        other_clicks=sum(int(other.clicked.sum()) for other in others),
     )
 
 
@@ -44,6 +54,6 @@ def _warnings(surface: Surface) -> list[str]:
     warnings = []
     if reason := exposure_problem(surface):
         warnings.append(f"{reason}; lists are uniform now, and nothing that was learned is used")
-    if surface.settings.holdout == 0.0:
+    if surface.settings.holdout == 0.0 and not surface.settings.arms:
         warnings.append("without a holdout the uplift cannot be measured; a holdout of 0.05 is a good start")
     return warnings

@@ -7,18 +7,18 @@ adjustment, so that the log still explains every counter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ..model import Adjustment, Segment, Surface, SurfaceSettings
+from ..model import Adjustment, Segment, Surface, SurfaceSettings, split_counter_key
 from ..schemas import SegmentView
 from ..stores.base import Store
 from . import surface_rules
 from .learner import SegmentCounters
 from .refresher import Refresher
-from .served_surface import ServedSurface
+from .served_surface import ServedSegment, ServedSurface
 
 __all__ = ["EXPIRY_ACTOR", "SegmentRegistry", "expiry_of"]
 
@@ -58,22 +58,27 @@ class SegmentRegistry:
         kept = self._stored_uses(served.surface.id)[0]
         settings = served.surface.settings
         views: list[SegmentView] = []
-        for name, segment in sorted(served.segments.items()):
-            used_at = max(segment.used_at, kept.get(name, 0)) or None
+        for name, of_arms in sorted(_by_name(served).items()):
+            used_at = max(*(segment.used_at for segment in of_arms), kept.get(name, 0)) or None
             views.append(
                 {
                     "name": name,
-                    "pages": segment.counters.rounds,
-                    "clicks": int(segment.counters.clicked.sum()),
+                    "pages": sum(segment.counters.rounds for segment in of_arms),
+                    "clicks": sum(int(segment.counters.clicked.sum()) for segment in of_arms),
                     "used_at": used_at,
-                    "expires_at": expiry_of(settings, segment.counters, used_at) if name and used_at else None,
+                    "expires_at": _expiry(settings, of_arms, used_at) if name and used_at else None,
                 }
             )
         return views
 
     def delete(self, surface: Surface, segment: str, actor: str) -> bool:
-        """Deletes a segment with its counters; returns False if it does not exist."""
-        return segment in self._delete(surface, {segment: None}, actor, "delete segment")
+        """Deletes a segment with the counters of all arms; returns False if it does not exist."""
+        keys = self._keys(surface, {segment})
+        return segment in self._delete(surface, dict.fromkeys(keys), actor, "delete segment")
+
+    def _keys(self, surface: Surface, segments: Collection[str]) -> list[str]:
+        """Returns the keys of all counters of segments, also of arms that are not served any more."""
+        return [key for key in self._store.segment_names(surface.id) if split_counter_key(key)[0] in segments]
 
     def expire(self, served: ServedSurface) -> set[str]:
         """Deletes expired segments and returns their names; first writes the last uses in this process to the store.
@@ -82,20 +87,28 @@ class SegmentRegistry:
         ``USE_RESOLUTION`` late, which is added to the lifetime of every segment.
         """
         surface, now = served.surface, self._clock()
-        segments = dict(served.segments)
-        used = self._merge_uses(surface.id, {name: segment.used_at for name, segment in segments.items()}, now)
-        expired: dict[str, int | None] = {
-            name: segment.counters.revision
-            for name, segment in segments.items()
+        segments = _by_name(served)
+        used = self._merge_uses(surface.id, {name: max(s.used_at for s in of) for name, of in segments.items()}, now)
+        expired = {
+            name
+            for name, of_arms in segments.items()
             if name
-            and now > USE_RESOLUTION + expiry_of(surface.settings, segment.counters, used[name])
-            and segment.counters.revision >= 0
+            and now > USE_RESOLUTION + _expiry(surface.settings, of_arms, used[name])
+            and max(segment.counters.revision for segment in of_arms) >= 0
         }
-        return self._delete(surface, expired, EXPIRY_ACTOR, "expire segment") if expired else set()
+        if not expired:
+            return set()
+        revisions: dict[str, int | None] = dict.fromkeys(self._keys(surface, expired))
+        for one in served.learners:
+            for name in expired:
+                if (key := one.counter_key(name)) in revisions and (segment := one.segments.get(name)) is not None:
+                    revisions[key] = segment.counters.revision
+        return self._delete(surface, revisions, EXPIRY_ACTOR, "expire segment")
 
     def _delete(self, surface: Surface, revisions: Mapping[str, int | None], actor: str, action: str) -> set[str]:
         now = self._clock()
-        for name in revisions:  # open events would create the segment again at their deadlines
+        # Open events would create the segment again at their deadlines.
+        for name in sorted({split_counter_key(key)[0] for key in revisions}):
             while self._store.settle_segment(surface.id, name, now, BATCH) == BATCH:
                 continue
 
@@ -106,14 +119,15 @@ class SegmentRegistry:
                     "at": now,
                     "actor": actor,
                     "action": action,
-                    "detail": f"{one.name!r}: {one.rounds} pages learned from, {sum(one.clicked.values())} clicks",
+                    "detail": f"{_words(one.name)}: {one.rounds} pages learned from,"
+                    f" {sum(one.clicked.values())} clicks",
                     "surface_id": surface.id,
                 }
                 for one in segments
             ]
             return surface_rules.reset_adjustments(surface, learned, now, actor), entries
 
-        deleted = self._store.delete_segments(surface.id, revisions, make)
+        deleted = {split_counter_key(key)[0] for key in self._store.delete_segments(surface.id, revisions, make)}
         self._refresher.drop_segments(surface.id, deleted)
         return deleted
 
@@ -143,6 +157,21 @@ class SegmentRegistry:
             if written == after:
                 break
         return merged
+
+
+def _by_name(served: ServedSurface) -> dict[str, list[ServedSegment]]:
+    """Returns the segments of a surface by name, each for all arms."""
+    arms = [dict(one.segments) for one in served.learners]
+    return {name: [segments[name] for segments in arms if name in segments] for name in arms[0]}
+
+
+def _expiry(settings: SurfaceSettings, of_arms: Sequence[ServedSegment], used_at: int) -> int:
+    return max(expiry_of(settings, segment.counters, used_at) for segment in of_arms)
+
+
+def _words(key: str) -> str:
+    segment, learner = split_counter_key(key)
+    return f"{segment!r}" + (f" of learner {learner}" if learner else "")
 
 
 def _key(surface_id: int) -> str:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from ...policies import Policy
 from ...policies.constraints import ConstraintError, checked_constraints
-from ..model import Invalid, NotEnough, Surface
+from ..model import Invalid, NotEnough, Surface, counter_key
+from ..visitors import arm_intervals
 from .learner import DrawnList, SegmentCounters, ServingPolicy, baseline_list, serving_policy
 
 __all__ = ["UNCONSTRAINED", "Constraints", "PolicyPair", "ServedSegment", "ServedSurface", "constraints_of"]
@@ -33,10 +34,23 @@ class PolicyPair(NamedTuple):
 class ServedSurface:
     """One version of a surface, with its settings converted once and the served state of every segment.
 
-    A change of the surface replaces the whole object; a refresh replaces the entries of ``segments``.
+    A change of the surface replaces the whole object; a refresh replaces the entries of ``segments``. ``policy`` and
+    ``segments`` are those of the surface's own policy. Each of ``arms`` is the same surface with the policy of that
+    arm, and with counters of its own; ``learner`` is the number of these counters.
     """
 
-    __slots__ = ("active", "attribution_ms", "empty_segment", "holdout", "late_ms", "policy", "segments", "surface")
+    __slots__ = (
+        "active",
+        "arms",
+        "attribution_ms",
+        "empty_segment",
+        "intervals",
+        "late_ms",
+        "learner",
+        "policy",
+        "segments",
+        "surface",
+    )
 
     empty_segment: ServedSegment  # of a segment without counters; copied for new segments
 
@@ -44,10 +58,32 @@ class ServedSurface:
         settings = surface.settings
         self.surface, self.policy = surface, policy
         self.active = {item.name: item for item in surface.items if item.state == "active"}
-        self.holdout = int(surface.share * 2.0**64)
+        self.intervals, self.learner = arm_intervals(surface), surface.learner
         self.attribution_ms = round(1000 * settings.attribution_seconds)
         self.late_ms = round(1000 * settings.late_seconds)
         self.segments: dict[str, ServedSegment] = {}
+        self.arms: dict[str, ServedSurface] = {}
+
+    @property
+    def learners(self) -> tuple[ServedSurface, ...]:
+        """The surface with its own policy, and with those of its arms."""
+        return self, *self.arms.values()
+
+    def of_learner(self, number: int) -> ServedSurface | None:
+        """Returns the surface with the policy that uses the counters with this number; None if none does."""
+        return next((one for one in self.learners if one.learner == number), None)
+
+    @property
+    def first(self) -> ServedSurface:
+        """The surface with the policy that others are compared with: its own, or that of the first arm if it has none.
+
+        Its own policy has no share if the shares of arms and holdout add up to 1.
+        """
+        return self.arms.get(self.surface.first_arm, self)
+
+    def counter_key(self, segment: str) -> str:
+        """Returns the key of the counters of a segment."""
+        return counter_key(segment, self.learner)
 
 
 class ServedSegment:
@@ -92,7 +128,8 @@ class ServedSegment:
         """Caches solved policies; the least recently used ones are evicted."""
         self._cache[constraints] = pair
         served = self.served_surface
-        cells = len(served.active) * served.surface.settings.slots * len(served.segments)
+        settings = served.surface.settings
+        cells = len(served.active) * settings.slots * len(served.segments) * (1 + len(settings.arms))
         while len(self._cache) > max(1, min(MAX_CACHED, MAX_CACHED_CELLS // cells)):
             self._cache.popitem(last=False)
 

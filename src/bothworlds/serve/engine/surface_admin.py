@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..model import Adjustment, Conflict, Invalid, Segment, Surface, TooMany, Unknown, checked_name
+import msgspec
+
+from ..model import Adjustment, Conflict, Invalid, Segment, Surface, TooMany, Unknown, checked_name, split_counter_key
 from ..stores.base import Store, VersionConflict
 from . import surface_rules
+from .promotion import promote
 from .refresher import Refresher
 from .segments import SegmentRegistry
 from .served_surface import ServedSurface
@@ -97,16 +100,23 @@ class SurfaceAdmin:
         return await self._change(change, actor, if_version)
 
     async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
-        """Starts the comparison of learner and holdout again, with the guard not active."""
+        """Starts the comparison of all arms again, with the guard not active."""
         return await self._change(lambda: surface_rules.restart_comparison(self.surface(surface), self._clock()), actor)
 
-    def activate_guard(self, surface: Surface) -> bool:
-        """Serves the baseline order from now on. Blocks; called in the refresher thread. Raises StoreError.
+    async def promote(self, surface: str, arm: str, *, actor: str, if_version: int | None = None) -> Surface:
+        """Makes the policy of an arm that of the surface, with everything that it has learned."""
+        return await self._change(
+            lambda: promote(self._at_version(surface, if_version), arm, self._clock()), actor, if_version
+        )
 
-        Returns False, with nothing done, if the surface was changed meanwhile: the guard is checked every minute.
+    def activate_guard(self, surface: Surface, arm: str) -> bool:
+        """Serves the baseline order instead of an arm from now on.
+
+        Blocks; called in the refresher thread. Raises StoreError. Returns False, with nothing done, if the surface was
+        changed meanwhile: the guard is checked every minute.
         """
         try:
-            self._apply(lambda: surface_rules.activate_guard(surface, self._clock()), GUARD_ACTOR)
+            self._apply(lambda: surface_rules.activate_guard(surface, self._clock(), arm), GUARD_ACTOR)
         except VersionConflict:
             return False
         return True
@@ -149,7 +159,7 @@ class SurfaceAdmin:
             detail = "all segments" if segment is None else f"segment {segment!r}"
 
             def make(segments: list[Segment]) -> tuple[Adjustment, ...]:
-                chosen = [one for one in segments if segment is None or one.name == segment]
+                chosen = [one for one in segments if segment in (None, split_counter_key(one.name)[0])]
                 return surface_rules.reset_adjustments(known, chosen, self._clock(), actor)
 
             await in_thread(self._store.adjust_by, known.id, make, [self._entry(known.id, actor, "reset", detail)])
@@ -168,7 +178,8 @@ class SurfaceAdmin:
             if not await in_thread(self._store.admit_segment, known.id, segment, limit):
                 raise TooMany(f"surface {surface!r} already has {limit} segments, its max_segments; delete one first")
             entry = self._entry(known.id, actor, "warm start", f"{rounds} rounds, segment {segment!r}")
-            await in_thread(self._store.adjust, [start], [entry])
+            starts = [_of_counters(start, one.counter_key(segment)) for one in self.served(surface).learners]
+            await in_thread(self._store.adjust, starts, [entry])
             await in_thread(self._refresher.refresh)
 
     async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
@@ -219,6 +230,13 @@ class SurfaceAdmin:
         entry = self._entry(made.surface.id or None, actor, made.action, made.detail)
         if made.holdout is not None:  # reports compare the arms separately before and after
             entry["holdout"] = made.holdout
+        if made.arms is not None:
+            entry["arms"] = made.arms
         saved = self._store.save_surface(made.surface, made.adjustments, [entry])
         self._refresher.install(saved)
         return saved
+
+
+def _of_counters(adjustment: Adjustment, key: str) -> Adjustment:
+    """Returns the adjustment for the counters with this key."""
+    return msgspec.structs.replace(adjustment, increments=msgspec.structs.replace(adjustment.increments, segment=key))

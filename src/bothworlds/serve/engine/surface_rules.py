@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ..model import (
+    LEARNER_ARM,
     MAX_ITEMS_EVER,
     RESET,
     Adjustment,
@@ -30,6 +31,7 @@ from ..model import (
     checked_name,
 )
 from ..validation import decoding_fault
+from .arm_rules import check_arms, compares_the_same, with_learners
 from .learner import policy_of
 from .served_policies import served_names
 
@@ -39,6 +41,7 @@ __all__ = [
     "activate_guard",
     "activate_item",
     "change_settings",
+    "changed_surface",
     "create_surface",
     "exposure_problem",
     "item_names",
@@ -73,7 +76,8 @@ Medians = dict[str, list[int]]  # segment -> median loss per slot
 class Change(NamedTuple):
     """The next version of a surface, its adjustments, and its audit entry; ``action`` is empty if nothing changed.
 
-    ``holdout`` is the share of requests that get the baseline order, before and after the change, if it changes.
+    ``holdout`` is the share of requests that get the baseline order, before and after the change, and ``arms`` are
+    those of the surface's arms, if any share changes.
     """
 
     surface: Surface
@@ -81,6 +85,7 @@ class Change(NamedTuple):
     action: str = ""
     detail: str = ""
     holdout: tuple[float, float] | None = None
+    arms: tuple[dict[str, float], dict[str, float]] | None = None
 
 
 def create_surface(name: str, body: Mapping[str, Any], now: int) -> Change:
@@ -92,7 +97,8 @@ def create_surface(name: str, body: Mapping[str, Any], now: int) -> Change:
         for k, item in enumerate(item_names(body.get("items", ())))
     )
     surface = Surface(id=0, name=name, version=1, settings=settings, items=items, created_at=now, changed_at=now)
-    _check_exposure(_checked(surface))
+    surface = with_learners(_checked(surface))
+    _check_exposure(surface)
     return Change(surface, action="create surface", detail=f"{len(items)} items, {settings.slots} slots")
 
 
@@ -107,30 +113,41 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
     changed_keys = [f"{key}: {before[key]!r} -> {after[key]!r}" for key in sorted(after) if after[key] != before[key]]
     if not changed_keys:
         return Change(surface)
-    changed = _checked(_changed(surface, now, settings=settings))
+    changed = with_learners(_checked(_changed(surface, now, settings=settings)))
+    if not compares_the_same(surface, changed):  # other arms are another comparison
+        changed = msgspec.structs.replace(
+            changed, comparison_restarted_at=now, guarded_since=None, guarded_arms={}, promoted=""
+        )
     if not {"minimum_exposure", "slots"}.isdisjoint(changes):
         _check_exposure(changed)
-    return Change(
-        changed, action="change settings", detail="; ".join(changed_keys)[:2000], holdout=_shares(surface, changed)
-    )
+    return _change(surface, changed, "change settings", "; ".join(changed_keys)[:2000])
 
 
 def restart_comparison(surface: Surface, now: int) -> Change:
-    """Returns the surface with a comparison of learner and holdout that starts now, and the guard not active.
+    """Returns the surface with a comparison of all arms that starts now, and the guard not active.
 
     Nothing that was learned is changed.
     """
-    changed = _changed(surface, now, comparison_restarted_at=now, guarded_since=None)
-    return Change(changed, action="restart comparison", holdout=_shares(surface, changed))
+    changed = _changed(surface, now, comparison_restarted_at=now, guarded_since=None, guarded_arms={})
+    return _change(surface, changed, "restart comparison")
 
 
-def activate_guard(surface: Surface, now: int) -> Change:
-    """Returns the surface with the baseline order served to all but the exploration share of requests."""
-    if surface.guarded_since is not None:
+def activate_guard(surface: Surface, now: int, arm: str = LEARNER_ARM) -> Change:
+    """Returns the surface with the baseline order served to all but the exploration share of requests of an arm."""
+    if arm in surface.guarded:
         return Change(surface)
-    changed = _changed(surface, now, guarded_since=now)
-    detail = f"the baseline order is served to {changed.share:.4g} of requests: the learner gets fewer clicks"
-    return Change(changed, action="activate guard", detail=detail, holdout=_shares(surface, changed))
+    if arm == LEARNER_ARM:
+        changed = _changed(surface, now, guarded_since=now)
+    else:
+        changed = _changed(surface, now, guarded_arms={**surface.guarded_arms, arm: now})
+    worse = "the learner" if arm == LEARNER_ARM else f"arm {arm!r}"
+    detail = f"the baseline order is served to {changed.share:.4g} of requests: {worse} gets fewer clicks"
+    return _change(surface, changed, "activate guard", detail)
+
+
+def changed_surface(before: Surface, after: Surface, now: int, action: str, detail: str) -> Change:
+    """Returns a surface with other fields as its next version."""
+    return _change(before, _changed(after, now), action, detail)
 
 
 def update_surface(surface: Surface, body: Mapping[str, Any], medians: Medians, now: int, actor: str) -> Change:
@@ -147,7 +164,7 @@ def update_surface(surface: Surface, body: Mapping[str, Any], medians: Medians, 
     if not details:
         return Change(surface)
     combined = msgspec.structs.replace(settings.surface, version=surface.version + 1)
-    return Change(combined, adjustments, "change surface", "; ".join(details)[:2000], _shares(surface, combined))
+    return _change(surface, combined, "change surface", "; ".join(details)[:2000], adjustments)
 
 
 def activate_item(surface: Surface, name: str, medians: Medians, now: int, actor: str) -> Change:
@@ -266,8 +283,15 @@ def _deactivated(surface: Surface, name: str, state: Literal["paused", "removed"
     return Change(changed, action="pause item" if state == "paused" else "remove item", detail=name)
 
 
-def _shares(before: Surface, after: Surface) -> tuple[float, float] | None:
-    return (before.share, after.share) if before.share != after.share else None
+def _change(
+    before: Surface, after: Surface, action: str, detail: str = "", adjustments: tuple[Adjustment, ...] = ()
+) -> Change:
+    """Returns a change with the shares of arms before and after it, if they differ."""
+    change = Change(after, adjustments, action, detail)
+    if before.shares == after.shares:
+        return change
+    arms = (before.arm_shares, after.arm_shares)
+    return change._replace(holdout=(before.share, after.share), arms=arms if any(arms) else None)
 
 
 def _find(surface: Surface, name: str) -> Item | None:
@@ -320,6 +344,7 @@ def _checked(surface: Surface) -> Surface:
     if unknown or len(set(settings.baseline)) < len(settings.baseline):
         detail = f"{unknown[0]!r} is not an item of this surface" if unknown else "an item is listed twice"
         raise Invalid(f"baseline must list items of the surface; {detail}", "/baseline")
+    check_arms(surface)
     try:
         policy_of(settings)
     except ValueError as error:

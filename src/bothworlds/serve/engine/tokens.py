@@ -56,6 +56,8 @@ class TokenBody(msgspec.Struct, frozen=True, array_like=True):
     pinned: int | None = None
     eligibility: PackedEligibility = PackedEligibility()
     mixture: tuple[float, ...] = ()
+    visitor: bytes | None = None
+    learner: int = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -99,6 +101,8 @@ class Signer:
                 event.pinned,
                 pack(event.eligibility),
                 event.mixture,
+                event.visitor,
+                event.learner,
             )
         )
         signed = self._prefix + self._signature(self.number, body) + body

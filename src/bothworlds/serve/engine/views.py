@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from ...policies.marginals import most_shown_rows
-from ..model import LOSS_UNIT, Event, Surface, rfc3339
+from ..model import BASELINE_ARM, LEARNER_ARM, LOSS_UNIT, Event, Surface, rfc3339
 from ..schemas import EventView, StateView
 from .learner import SegmentCounters
 from .served_surface import ServedSegment
@@ -95,8 +95,9 @@ def _absent_items(event: Event, surface: Surface) -> list[str]:
 
 
 def _explanation(event: Event, policy: bytes | None) -> str:
-    if event.arm == "holdout":
+    if event.arm == BASELINE_ARM:
         return "this visitor was in the holdout and saw the baseline order"
     rounds = f" after {msgspec.msgpack.decode(policy)['rounds']} rounds" if policy else ""
     pinned = "; the request pinned some slots" if event.pinned else ""
-    return f"drawn with the probabilities p of the learner{rounds}{pinned}"
+    learner = "the learner" if event.arm == LEARNER_ARM else f"arm {event.arm!r}"
+    return f"drawn with the probabilities p of {learner}{rounds}{pinned}"

@@ -275,6 +275,7 @@ class Service:
             "resume_item": surfaces.resume_item,
             "reset": surfaces.reset,
             "restart_comparison": surfaces.restart_comparison,
+            "promote": surfaces.promote,
             "list_segments": surfaces.list_segments,
             "delete_segment": surfaces.delete_segment,
             "warm_start": surfaces.warm_start,

@@ -87,7 +87,7 @@ def _responses(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any
     return responses
 
 
-_IF_MATCH = {"put_surface", "patch_surface", "put_item", "delete_item", "pause_item", "resume_item"}
+_IF_MATCH = {"put_surface", "patch_surface", "put_item", "delete_item", "pause_item", "resume_item", "promote"}
 _WITH_ETAG = {"get_surface", *_IF_MATCH}
 
 
@@ -119,6 +119,7 @@ def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
 _QUERY: dict[str, dict[str, Any]] = {
     "limit": {"type": "integer", "minimum": 1, "maximum": MAX_ITEMS_EVER, "default": LISTED_ITEMS},
     "segment": {"type": "string", "maxLength": 128},
+    "arm": {"type": "string", "maxLength": 128},
     "since": {"type": "string", "format": "date-time"},
     "until": {"type": "string", "format": "date-time"},
     "format": {"type": "string", "enum": ["ndjson", "parquet"]},

@@ -20,6 +20,7 @@ from ..schemas import (
     KeyRequest,
     Keys,
     NewKey,
+    Promotion,
     Ranking,
     RankRequest,
     ReportView,
@@ -112,6 +113,10 @@ OPERATIONS = (
         "Start the comparison with the holdout again", {200: SurfaceView}, VERSION_ERRORS,
     ),
     Operation(
+        "POST", SURFACE + "/promote", "promote", "admin", "Make the policy of an arm that of the surface",
+        {200: SurfaceView}, (*BODY_ERRORS, *VERSION_ERRORS), Promotion,
+    ),
+    Operation(
         "GET", SURFACE + "/segments", "list_segments", "admin", "List the segments of a surface", {200: Segments}
     ),
     Operation(
@@ -123,7 +128,11 @@ OPERATIONS = (
     ),
     Operation(
         "GET", SURFACE + "/state", "get_state", "read", "Get counters and probabilities", {200: StateView}, (422,),
-        query={**SEGMENT, "limit": "the largest number of items to return; default: 1000"},
+        query={
+            **SEGMENT,
+            "arm": "name of an arm; without it, the surface's own policy",
+            "limit": "the largest number of items to return; default: 1000",
+        },
     ),
     Operation(
         "GET", SURFACE + "/report", "get_report", "read", "Get the report of a surface", {200: ReportView}, (422,),

@@ -63,6 +63,7 @@ class RankFeedbackEndpoints:
                 exclude=request.exclude,
                 pins=pins,
                 client=client,
+                visitor=request.visitor,
             )
         except TooMany as error:
             raise Problem(429, str(error)) from error

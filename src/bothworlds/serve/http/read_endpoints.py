@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..engine_protocol import EngineProtocol
-from ..model import LISTED_ITEMS, MAX_ITEMS_EVER, Unknown
+from ..model import LEARNER_ARM, LISTED_ITEMS, MAX_ITEMS_EVER, Unknown
 from ..observability.metrics import CONTENT_TYPE, Metrics
 from ..schemas import rfc3339
 from .auth import Keyring
@@ -40,8 +40,8 @@ class ReadEndpoints:
         return json_response(with_rfc3339_times(await self._engine.event(event_id)))
 
     async def get_state(self, request: Request, actor: str) -> Response:
-        segment = _segment(request) or ""
-        state = await self._engine.state(request.path_params["surface"], segment, _limit(request))
+        segment, arm = _segment(request) or "", request.query_params.get("arm", LEARNER_ARM)
+        state = await self._engine.state(request.path_params["surface"], segment, arm, _limit(request))
         return await asyncio.to_thread(_response, state)
 
     async def get_report(self, request: Request, actor: str) -> Response:

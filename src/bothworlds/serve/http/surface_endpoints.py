@@ -13,6 +13,7 @@ from ..config import Limits
 from ..engine_protocol import EngineProtocol
 from ..model import Conflict, Surface, Unknown
 from ..schemas import (
+    Promotion,
     Reset,
     Rotation,
     SegmentView,
@@ -33,6 +34,7 @@ T = TypeVar("T")
 
 _surface_request = msgspec.json.Decoder(SurfaceRequest)
 _surface_changes = msgspec.json.Decoder(SurfaceChanges)
+_promotion = msgspec.json.Decoder(Promotion)
 _reset = msgspec.json.Decoder(Reset)
 _rotation = msgspec.json.Decoder(Rotation)
 _warm_start = msgspec.json.Decoder(WarmStart)
@@ -104,6 +106,12 @@ class SurfaceEndpoints:
         name = _path(request, "surface")
         self._expected_version(request, name, {})
         return _surface_response(await _with_preconditions(request, self._engine.restart_comparison(name, actor=actor)))
+
+    async def promote(self, request: Request, actor: str) -> Response:
+        name, body = _path(request, "surface"), await self._body(request, _promotion)
+        expected = self._expected_version(request, name, body)
+        change = self._engine.promote(name, body["arm"], actor=actor, if_version=expected)
+        return _surface_response(await _with_preconditions(request, change))
 
     async def list_segments(self, request: Request, actor: str) -> Response:
         name = _path(request, "surface")

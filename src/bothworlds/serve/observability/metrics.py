@@ -43,6 +43,9 @@ GAUGES = (
     ("policy_age_seconds", "Age of the newest policy in use.", "livemax"),
     ("sample_ratio_alarms", "Surfaces with pages or feedback of an arm missing.", "livemax"),
     ("guarded_surfaces", "Surfaces on which the guard serves the baseline order.", "livemax"),
+    ("arms", "Arms of surfaces, beside their own policies and holdouts.", "livemax"),
+    ("arms_ahead", "Arms shown to get more clicks than the one that they are compared with.", "livemax"),
+    ("arms_behind", "Arms shown to get fewer clicks than the one that they are compared with.", "livemax"),
     ("ready", "1 if the service is ready.", "livemin"),
 )
 

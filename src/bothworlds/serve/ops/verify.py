@@ -13,7 +13,7 @@ from contextlib import nullcontext
 
 import msgspec
 
-from ..model import Eligibility, Increments, Segment, rfc3339
+from ..model import Eligibility, Increments, Segment, rfc3339, split_counter_key
 from ..settlement import cells_of, mixture_sums, observed_losses, spread_loss
 from ..stores.base import Store
 from ..time_blocks import TimeBlock, decode_cells, largest_ranges, second_of
@@ -45,8 +45,10 @@ class Difference(msgspec.Struct, frozen=True):
         place = "" if self.item < 0 else f" of item {self.item} at slot {self.slot}"
         if self.block:
             place += " in the block of time " + " to ".join(rfc3339(1000 * second) for second in self.block)
+        segment, learner = split_counter_key(self.segment)
+        where = f"segment {segment!r}" + (f", learner {learner}" if learner else "")
         return (
-            f"surface {self.surface!r}, segment {self.segment!r}: {self.counter}{place} is stored as {self.stored}, "
+            f"surface {self.surface!r}, {where}: {self.counter}{place} is stored as {self.stored}, "
             f"and the log gives {self.rebuilt}"
         )
 
@@ -188,9 +190,9 @@ def _add_events(store: Store, rebuilt: Rebuilt) -> int:
     for event in store.settled():
         count += 1
         if event.learn:
-            segment = rebuilt.get((event.surface_id, event.segment))
+            segment = rebuilt.get((event.surface_id, event.counter_key))
             if segment is None:
-                segment = rebuilt[event.surface_id, event.segment] = _SegmentSums()
+                segment = rebuilt[event.surface_id, event.counter_key] = _SegmentSums()
             sums = segment.at(second_of(event.created_at))
             sums.rounds += sums.add(cells_of(event))
             sums.observe(event.eligibility, observed_losses(event))

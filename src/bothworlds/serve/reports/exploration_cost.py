@@ -31,7 +31,7 @@ def exploration_cost(segments: Iterable[SegmentState]) -> float | None:
     lost = clicks = 0.0
     for segment in segments:
         lost += _lost_clicks(segment)
-        clicks += float(segment.clicked.sum())
+        clicks += float(segment.clicked.sum()) - segment.other_clicks
     return lost / clicks if clicks else None
 
 

@@ -2,32 +2,54 @@
 
 A young learner explores and is worse at first without being wrong. The guard waits until ``guard_after`` pages of the
 learner have settled, and compares the pages since that moment only. Its confidence sequence holds at all times at once,
-so that it may be checked every minute.
+so that it may be checked every minute. On a surface with arms, each policy is guarded by itself, and the error is
+divided between them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ...statistics.confidence_sequence import difference, interval
-from ..model import Surface
+from ..model import BASELINE_ARM, LEARNER_ARM, Arm, Surface
 from ..schemas import Guard
 from ..stores.base import Store
 from .inputs import MINUTE
-from .strata import ArmHistory
+from .strata import ArmHistory, pair_of
 from .uplift import GUARD_ALPHA, ArmPair, comparable
 
-__all__ = ["guard_key", "guard_start", "guard_view", "is_worse", "read_guard_start", "start_value"]
+__all__ = [
+    "guard_alpha",
+    "guard_key",
+    "guard_start",
+    "guard_view",
+    "guarded_pairs",
+    "is_worse",
+    "learned_arms",
+    "read_guard_start",
+    "start_value",
+]
 
 
-def guard_key(surface: Surface) -> str:
+def learned_arms(surface: Surface) -> list[Arm]:
+    """Return the arms that have a policy and a share."""
+    return [arm for arm in surface.asked_shares if arm != BASELINE_ARM]
+
+
+def guard_alpha(surface: Surface) -> float:
+    """Return the error of the guard of one arm."""
+    return GUARD_ALPHA / len(learned_arms(surface))
+
+
+def guard_key(surface: Surface, arm: Arm = LEARNER_ARM) -> str:
     """Return the key of the fact in which the store keeps the start of the guard's comparison."""
-    return f"guard {surface.id} {surface.compared_since}"
+    return f"guard {surface.id} {surface.compared_since}" + ("" if arm == LEARNER_ARM else f" {arm}")
 
 
-def read_guard_start(store: Store, surface: Surface) -> int | None:
+def read_guard_start(store: Store, surface: Surface, arm: Arm = LEARNER_ARM) -> int | None:
     """Return when the guard's comparison started, None if it has not; raises StoreError."""
-    fact = store.get(guard_key(surface))
+    fact = store.get(guard_key(surface, arm))
     return None if fact is None else int(fact)
 
 
@@ -36,20 +58,28 @@ def start_value(at: int) -> bytes:
     return b"%d" % at
 
 
-def guard_start(store: Store, history: ArmHistory, surface: Surface, now: int) -> int | None:
+def guard_start(store: Store, history: ArmHistory, surface: Surface, arm: Arm, now: int) -> int | None:
     """Return the next whole minute if enough pages have settled, otherwise None; raises StoreError."""
-    strata = history.since_start(store, surface, None, now + 1, now)
-    pages = sum(learner.pages for learner, _ in strata)
+    strata = history.arms_since_start(store, surface, None, now + 1, now)
+    pages = sum(pair_of(totals, arm)[0].pages for totals in strata)
     return (now // MINUTE + 1) * MINUTE if pages >= surface.settings.guard_after else None
 
 
-def learner_minus_holdout(strata: Sequence[ArmPair]) -> tuple[float, float] | None:
+def guarded_pairs(
+    store: Store, history: ArmHistory, surface: Surface, arm: Arm, since: int, until: int
+) -> list[ArmPair]:
+    """Return the pages of an arm and of the holdout by stratum, in a range of time; raises StoreError."""
+    strata = history.arm_totals(store, surface, None, since, until) if since < until else []
+    return [pair_of(totals, arm) for totals in strata]
+
+
+def learner_minus_holdout(strata: Sequence[ArmPair], alpha: float = GUARD_ALPHA) -> tuple[float, float] | None:
     """Return the confidence sequence for the difference of clicks per page; None without enough clicks."""
     counted = comparable(strata)
-    return interval(difference(*counted), GUARD_ALPHA) if counted else None
+    return interval(difference(*counted), alpha) if counted else None
 
 
-def is_worse(strata: Sequence[ArmPair], margin: float) -> bool:
+def is_worse(strata: Sequence[ArmPair], margin: float, alpha: float = GUARD_ALPHA) -> bool:
     """Return whether the learner is shown to get fewer clicks per page than the holdout, by more than a margin.
 
     >>> from .uplift import PageTotals
@@ -57,20 +87,33 @@ def is_worse(strata: Sequence[ArmPair], margin: float) -> bool:
     >>> is_worse([(one, other)], 0.0), is_worse([(one, other)], 0.05), is_worse([(other, one)], 0.0)
     (True, False, False)
     """
-    ends = learner_minus_holdout(strata)
+    ends = learner_minus_holdout(strata, alpha)
     return ends is not None and ends[1] < -margin
 
 
 def guard_view(store: Store, history: ArmHistory, surface: Surface, until: int) -> Guard:
-    """Return the state of the guard in the form that reports have; raises StoreError."""
-    since = read_guard_start(store, surface)
-    end = until if surface.guarded_since is None else surface.guarded_since
-    started = since is not None and since < end
-    ends = learner_minus_holdout(history.totals(store, surface, None, since or 0, end)) if started else None
+    """Return the state of the guard in the form that reports have; raises StoreError.
+
+    With several arms, the figures are those of an arm that is guarded, or is the closest to it.
+    """
+    views = [_arm_view(store, history, surface, arm, until) for arm in learned_arms(surface)]
+    closest = min(views, key=lambda view: (not view["active"], math.inf if view["high"] is None else view["high"]))
+    return {
+        **closest,
+        "active": bool(surface.guarded),
+        "active_since": min(surface.guarded.values(), default=None),
+    }
+
+
+def _arm_view(store: Store, history: ArmHistory, surface: Surface, arm: Arm, until: int) -> Guard:
+    since, active_since = read_guard_start(store, surface, arm), surface.guarded.get(arm)
+    end = until if active_since is None else active_since
+    pairs = [] if since is None else guarded_pairs(store, history, surface, arm, since, end)
+    ends = learner_minus_holdout(pairs, guard_alpha(surface))
     return {
         "enabled": surface.settings.guard,
-        "active": surface.guarded_since is not None,
-        "active_since": surface.guarded_since,
+        "active": active_since is not None,
+        "active_since": active_since,
         "compared_since": since,
         "low": ends[0] if ends else None,
         "high": ends[1] if ends else None,

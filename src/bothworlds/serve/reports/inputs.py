@@ -20,10 +20,11 @@ MAX_BUCKETS = 120  # of a series
 
 
 class SegmentState(NamedTuple):
-    """The counters of one segment, and the policy that it is served with.
+    """The counters of one segment, and the policy that it is served with; on a surface with arms, those of the first.
 
     ``shown`` and ``clicked`` are (items of the surface, slots). ``loss`` and ``marginals`` are (``items``, slots that
-    no item is pinned to); ``loss`` is counted from the smallest loss at each slot.
+    no item is pinned to); ``loss`` is counted from the smallest loss at each slot. ``shown`` and ``clicked`` are those
+    of all arms.
     """
 
     rounds: int
@@ -35,6 +36,8 @@ class SegmentState(NamedTuple):
     policy_id: str
     made_at: int  # when the policy was solved
     leader_alone: bool = False  # the leader of the policy plays alone
+    other_rounds: int = 0  # of the other arms
+    other_clicks: int = 0  # of the other arms, which ``clicked`` includes
 
     @property
     def entropy(self) -> float:

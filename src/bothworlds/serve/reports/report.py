@@ -15,7 +15,15 @@ import msgspec
 import numpy as np
 
 from ...policies.marginals import most_shown_rows
-from ..model import CHANGE_DETECTED, COMPARED_AGAIN, LEADER_TOOK_OVER, LISTED_ITEMS, Surface
+from ..model import (
+    BASELINE_ARM,
+    CHANGE_DETECTED,
+    COMPARED_AGAIN,
+    LEADER_TOOK_OVER,
+    LISTED_ITEMS,
+    Surface,
+    counter_key,
+)
 from ..schemas import (
     DetectedChange,
     Headline,
@@ -32,18 +40,20 @@ from ..schemas import (
     Uplift,
 )
 from ..stores.base import Store
+from .arm_comparison import arm_lines
 from .exploration_cost import exploration_cost, is_settled
 from .guard import guard_view
 from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length, segment_alpha
 from .item_rates import ItemRateCache
 from .recent_window import WindowRequest, WindowTotals, recent_window, window_start, window_summary
 from .sample_ratio import read_ratio, sample_ratio_view
-from .strata import ArmHistory
+from .strata import ArmHistory, ArmTotals, pair_of
 from .uplift import (
     SHIFT_ALPHA,
     WHOLE_ALPHA,
     arm_summary,
     arm_total,
+    learned_total,
     segment_rows,
     shift_between,
     spent,
@@ -76,13 +86,14 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     state, surface = request.state, request.surface
     history = store.history(surface.id, request.since, request.until, bucket_length(request))
     rows = segment_rows(history, request.segment)
-    learner, holdout = (arm_total(rows, arm) for arm in ("learner", "holdout"))
+    learner, holdout = learned_total(rows), arm_total(rows, BASELINE_ARM)
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
     shown = _busiest_segment(state) if request.segment is None else request.segment
     segment = state.segments.get(shown)
     window = _window(store, state, cache, request.segment, request.until, has_holdout)
-    ratio = sample_ratio_view(read_ratio(store, surface)[0]) if has_holdout else None
-    uplift = _uplift(store, cache, surface, request.segment, request.until, request.now) if has_holdout else None
+    ratio = _ratio(store, surface, has_holdout)
+    strata = cache.history.arms_since_start(store, surface, request.segment, request.until, request.now)
+    uplift = _uplift(strata, surface, request.segment) if has_holdout else None
     entries = policy_entries(store, request)
     items = item_lines(store, request, cache.rates)
     return {
@@ -93,8 +104,9 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "headline": arm_summary(learner),
         "holdout": arm_summary(holdout) if has_holdout else None,
         "uplift": _trusted(uplift, ratio),
-        "recent": _recent(window, ratio),
+        "recent": _recent(window, ratio, has_holdout),
         "sample_ratio": ratio,
+        "arms": arm_lines(surface, strata, request.segment, ratio is None or not ratio["alarm"]),
         "guard": guard_view(store, cache.history, surface, request.until) if has_holdout else None,
         "items": most_shown_lines(items),
         "items_total": len(items),
@@ -114,18 +126,19 @@ def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) ->
     """Return the figures of the last day and of the recent window, without reading events; raises StoreError."""
     surface = state.surface
     rows = store.history(surface.id, now - DAY, now + MINUTE, DAY)
-    learner, holdout = (arm_total(rows, arm) for arm in ("learner", "holdout"))
+    learner, holdout = learned_total(rows), arm_total(rows, BASELINE_ARM)
     day = arm_summary(learner)
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
     window = _window(store, state, cache, None, now, has_holdout)
-    ratio = sample_ratio_view(read_ratio(store, surface)[0]) if has_holdout else None
+    ratio = _ratio(store, surface, has_holdout)
+    strata = cache.history.arms_since_start(store, surface, None, now + 1, now) if has_holdout else []
     return {
         "pages": day["pages"],
         "clicks_per_page": day["clicks_per_page"],
-        "uplift": _trusted(_uplift(store, cache, surface, None, now + 1, now) if has_holdout else None, ratio),
-        "recent": _recent(window, ratio),
+        "uplift": _trusted(_uplift(strata, surface, None) if has_holdout else None, ratio),
+        "recent": _recent(window, ratio, has_holdout),
         "sample_ratio": ratio,
-        "guard_since": surface.guarded_since,
+        "guard_since": surface.all_guarded_since,
         **_progress(_segments(state, None), window),
     }
 
@@ -137,15 +150,20 @@ def _trusted(uplift: Uplift | None, ratio: SampleRatio | None) -> Uplift | None:
     return {**uplift, "relative": None, "low": None, "high": None, "enough": False}
 
 
-def _recent(window: WindowTotals, ratio: SampleRatio | None) -> RecentWindow:
-    summary = window_summary(window, ratio is not None)
+def _ratio(store: Store, surface: Surface, has_holdout: bool) -> SampleRatio | None:
+    compared = has_holdout or surface.settings.arms
+    return sample_ratio_view(read_ratio(store, surface)[0]) if compared else None
+
+
+def _recent(window: WindowTotals, ratio: SampleRatio | None, has_holdout: bool) -> RecentWindow:
+    summary = window_summary(window, has_holdout)
     return {**summary, "uplift": _trusted(summary["uplift"], ratio)}
 
 
-def _uplift(store: Store, cache: ReportCache, surface: Surface, segment: str | None, until: int, now: int) -> Uplift:
+def _uplift(strata: Sequence[ArmTotals], surface: Surface, segment: str | None) -> Uplift:
     """Return the uplift since the comparison started, whatever range is requested: one sequence, one error."""
-    strata = cache.history.since_start(store, surface, segment, until, now)
-    return uplift_of(strata, WHOLE_ALPHA * segment_alpha(surface, segment), surface.compared_since)
+    pairs = [pair_of(totals) for totals in strata]
+    return uplift_of(pairs, WHOLE_ALPHA * segment_alpha(surface, segment), surface.compared_since)
 
 
 def _window(
@@ -160,7 +178,7 @@ def _segments(state: SurfaceState, segment: str | None) -> list[SegmentState]:
 
 
 def _rounds(segments: Sequence[SegmentState]) -> int:
-    return sum(segment.rounds for segment in segments)
+    return sum(segment.rounds + segment.other_rounds for segment in segments)
 
 
 def _progress(segments: Sequence[SegmentState], window: WindowTotals) -> _Progress:
@@ -186,16 +204,19 @@ def shift(store: Store, request: ReportRequest) -> Shift:
     recent = segment_rows(store.history(surface.id, start, now + MINUTE, HOUR), request.segment)
     number = (start - window_start(HOUR, surface.created_at)) // HOUR + 1
     alpha = spent(SHIFT_ALPHA, max(1, number)) * segment_alpha(surface, request.segment)
-    return shift_between(arm_total(recent, "learner"), arm_total(week, "learner"), alpha)
+    return shift_between(learned_total(recent), learned_total(week), alpha)
 
 
 def policy_entries(store: Store, request: ReportRequest) -> list[Mapping[str, Any]]:
     """Return the latest audit entries of the policies of the requested segments, oldest first."""
     actions = (CHANGE_DETECTED, LEADER_TOOK_OVER, COMPARED_AGAIN)
+    learner = request.surface.learner_of(request.surface.first_arm)
     return [
         entry
         for entry in reversed(store.audit(request.surface.id, AUDIT_ENTRIES))
-        if entry.get("action") in actions and request.segment in (None, entry["segment"])
+        if entry.get("action") in actions
+        and request.segment in (None, entry["segment"])
+        and entry.get("learner", 0) == learner
     ]
 
 
@@ -294,7 +315,8 @@ def _marginals_history(
         return []
     history: list[MarginalsThen] = []
     names = [segment.items[row] for row in most_shown_rows(segment.marginals, LISTED_ITEMS)]
-    for at, _, encoded in store.policies(request.surface.id, name, request.since, SNAPSHOTS):
+    key = counter_key(name, request.surface.learner_of(request.surface.first_arm))
+    for at, _, encoded in store.policies(request.surface.id, key, request.since, SNAPSHOTS):
         policy = msgspec.msgpack.decode(encoded)
         row_of = dict(zip(policy["items"], policy["x"]))
         history.append({"at": at, "x": [row_of.get(item) for item in names]})

@@ -1,10 +1,12 @@
-"""Sample ratio mismatch: do pages and feedback of learner and holdout come in the proportion that was asked for?
+"""Sample ratio mismatch: do pages and feedback of all arms come in the proportion that was asked for?
 
 Two counts of the pages whose attribution window has ended are tested: lists that were returned, and pages whose final
 feedback arrived in time. A page that loses the feedback of one arm settles without a click, so that it looks like an
 arm that nobody clicks on; only the second count shows it. A page that sends ``final`` only after a click has an uneven
 second count without any loss, so that count is used only where one arm gets final feedback on nearly all pages, and
 small deviations are tolerated.
+
+All pages of a visitor have the same arm. Of every visitor, only her first page is counted, since her arm is one draw.
 
 The evidence is the mean of both test martingales, which is one as well. Once it is large enough, the alarm stays until
 the comparison is started again.
@@ -16,9 +18,9 @@ import math
 
 import msgspec
 
-from ...statistics.sample_ratio import ALARM, log_evidence
-from ..model import Surface
-from ..schemas import SampleRatio
+from ...statistics.sample_ratio import ALARM, log_evidence_of_arms
+from ..model import BASELINE_ARM, LEARNER_ARM, NO_SHARE, Arm, Surface
+from ..schemas import ArmFeedback, SampleRatio
 from ..stores.base import Store
 from .inputs import DAY, MINUTE
 from .strata import ArmHistory, Stratum
@@ -36,8 +38,8 @@ Counts = tuple[int, int]  # pages, and those of them with final feedback
 class RatioRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about the proportions of a surface, up to ``until``.
 
-    ``learner`` and ``holdout`` are counts since the share was last changed; ``pages_before`` and ``feedback_before``
-    are the logarithms of the evidence of earlier shares.
+    ``learner`` (the surface's own policy), ``holdout`` and ``arms`` are counts since a share was last changed;
+    ``pages_before`` and ``feedback_before`` are the logarithms of the evidence of earlier shares.
     """
 
     started: int  # of the comparison
@@ -48,18 +50,30 @@ class RatioRecord(msgspec.Struct, frozen=True, kw_only=True):
     pages_before: float = 0.0
     feedback_before: float = 0.0
     alarm_at: int | None = None
+    arms: dict[Arm, Counts] = {}
+    arm_shares: dict[Arm, float] = {}
 
     @property
     def pages_evidence(self) -> float:
         """The logarithm of the evidence that lists are not returned in the proportion of the shares."""
-        return self.pages_before + _log_evidence(self.holdout[0], self.learner[0], self.share)
+        return self.pages_before + self._evidence(0)
 
     @property
     def feedback_evidence(self) -> float:
         """The logarithm of the evidence that feedback does not arrive in the proportion of the shares."""
-        answered = max(_share(self.learner), _share(self.holdout))
-        now = _log_evidence(self.holdout[1], self.learner[1], self.share, TOLERANCE) if answered >= ANSWERED else 0.0
-        return self.feedback_before + now
+        answered = max(map(_share, (self.learner, self.holdout, *self.arms.values())))
+        return self.feedback_before + (self._evidence(1, TOLERANCE) if answered >= ANSWERED else 0.0)
+
+    def _evidence(self, column: int, tolerance: float = 0.0) -> float:
+        """Return the evidence of one of the counts; none if one arm has all pages."""
+        shares = {BASELINE_ARM: self.share} | self.arm_shares
+        shares[LEARNER_ARM] = 1.0 - sum(shares.values())
+        shares = {arm: share for arm, share in shares.items() if share > NO_SHARE}
+        if len(shares) < 2:
+            return 0.0
+        counts = self.arms | {LEARNER_ARM: self.learner, BASELINE_ARM: self.holdout}
+        counted = [counts.get(arm, (0, 0))[column] for arm in shares]
+        return log_evidence_of_arms(counted, list(shares.values()), tolerance=tolerance)
 
 
 def mismatch_evidence(record: RatioRecord) -> float:
@@ -78,7 +92,8 @@ def read_ratio(store: Store, surface: Surface) -> tuple[RatioRecord, bytes | Non
     fact = store.get(ratio_key(surface.id))
     record = None if fact is None else _decode(fact)
     if record is None or record.started != surface.compared_since:
-        record = RatioRecord(started=surface.compared_since, until=surface.compared_since, share=surface.share)
+        since = surface.compared_since
+        record = RatioRecord(started=since, until=since, share=surface.share, arm_shares=surface.arm_shares)
     return record, fact
 
 
@@ -89,38 +104,52 @@ def updated_ratio(store: Store, history: ArmHistory, surface: Surface, record: R
     if until <= record.until:
         return record
     for stratum in history.strata(store, surface, record.until, until):
-        record = _with_counts(record, stratum, store.feedback_counts(surface.id, stratum.since, stratum.until))
+        counts = store.feedback_counts(surface.id, stratum.since, stratum.until, record.started)
+        record = _with_counts(record, stratum, counts)
     alarm = record.alarm_at is None and mismatch_evidence(record) > ALARM
     return msgspec.structs.replace(record, until=until, alarm_at=now if alarm else record.alarm_at)
 
 
 def sample_ratio_view(record: RatioRecord) -> SampleRatio:
     """Return the record in the form that reports have."""
-    return {
+    view: SampleRatio = {
         "alarm": record.alarm_at is not None,
         "evidence": math.exp(min(mismatch_evidence(record), LARGEST)),
         "alarm_at": record.alarm_at,
         "share": record.share,
-        "learner": {"pages": record.learner[0], "answered": record.learner[1]},
-        "holdout": {"pages": record.holdout[0], "answered": record.holdout[1]},
+        "learner": _view(record.learner),
+        "holdout": _view(record.holdout),
     }
+    if record.arm_shares:
+        view["arms"] = {arm: _view(record.arms.get(arm, (0, 0))) for arm in record.arm_shares}
+    return view
+
+
+def _view(counts: Counts) -> ArmFeedback:
+    return {"pages": counts[0], "answered": counts[1]}
 
 
 _decode = msgspec.msgpack.Decoder(RatioRecord).decode
 
 
 def _with_counts(record: RatioRecord, stratum: Stratum, counts: dict[str, Counts]) -> RatioRecord:
-    if stratum.share != record.share:
+    if (stratum.share, dict(stratum.arms)) != (record.share, record.arm_shares):
         record = msgspec.structs.replace(
             record,
             share=stratum.share,
+            arm_shares=dict(stratum.arms),
             learner=(0, 0),
             holdout=(0, 0),
+            arms={},
             pages_before=record.pages_evidence,
             feedback_before=record.feedback_evidence,
         )
-    learner, holdout = counts.get("learner", (0, 0)), counts.get("holdout", (0, 0))
-    return msgspec.structs.replace(record, learner=_sum(record.learner, learner), holdout=_sum(record.holdout, holdout))
+    return msgspec.structs.replace(
+        record,
+        learner=_sum(record.learner, counts.get(LEARNER_ARM, (0, 0))),
+        holdout=_sum(record.holdout, counts.get(BASELINE_ARM, (0, 0))),
+        arms={arm: _sum(record.arms.get(arm, (0, 0)), counts.get(arm, (0, 0))) for arm in record.arm_shares},
+    )
 
 
 def _sum(one: Counts, other: Counts) -> Counts:
@@ -129,8 +158,3 @@ def _sum(one: Counts, other: Counts) -> Counts:
 
 def _share(counts: Counts) -> float:
     return counts[1] / counts[0] if counts[0] else 0.0
-
-
-def _log_evidence(holdout: int, learner: int, share: float, tolerance: float = 0.0) -> float:
-    """Return the evidence against the share; none if one arm has all pages."""
-    return log_evidence(holdout, learner, share, tolerance=tolerance) if 0.0 < share < 1.0 else 0.0

@@ -3,20 +3,27 @@
 When the share of the holdout changes, pages before and after it must not be added up: an arm that has more of its pages
 at a time with many clicks would seem better than it is. The audit log has the changes. Pages are counted per minute, so
 the minute of a change, in which both shares were in use, belongs to no stratum.
+
+Pages with visitors are also counted by buckets of visitors, per hour. An hour that begins before a stratum or ends
+after it belongs to it only if it has no pages outside of it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
-from ..model import Surface
+from ..model import BASELINE_ARM, Arm, Surface
 from ..stores.base import Store
-from .inputs import MINUTE
-from .uplift import ArmPair, PageTotals, arm_total, segment_rows
+from .inputs import HOUR, MINUTE
+from .uplift import ArmPair, PageTotals, segment_rows, sum_rows
+from .visitor_buckets import VisitorTotals, visitor_totals
 
-__all__ = ["ArmHistory", "ShareChange", "Stratum", "share_changes_in", "stratum_totals"]
+__all__ = ["ArmHistory", "ArmTotals", "ShareChange", "Stratum", "pair_of", "share_changes_in", "stratum_totals"]
+
+ArmTotals = dict[Arm, PageTotals]  # of every arm that has pages
 
 FOLLOW_MS = 10_000  # until all processes use a new share
 AUDIT_PAGE = 500  # entries read at a time
@@ -25,33 +32,39 @@ CHANGED_SHARE = re.compile(r"(?:^|[;:] )holdout: ([0-9.e+-]+) -> ([0-9.e+-]+)")
 
 
 class ShareChange(NamedTuple):
-    """A change of the share of requests that get the baseline order."""
+    """A change of the share of requests that get the baseline order, or of the shares of arms."""
 
     at: int
     before: float
     after: float
+    arms_before: tuple[tuple[Arm, float], ...] = ()  # shares of the arms of the surface, without its own policy
+    arms_after: tuple[tuple[Arm, float], ...] = ()
 
 
 class Stratum(NamedTuple):
-    """A time in which the share of the holdout did not change; both ends are whole minutes."""
+    """A time in which the shares of the arms did not change; both ends are whole minutes."""
 
     since: int
     until: int
-    share: float
+    share: float  # of the holdout
+    arms: tuple[tuple[Arm, float], ...] = ()  # shares of the surface's arms
 
 
 def share_changes_in(entries: Iterable[Mapping[str, Any]]) -> list[ShareChange]:
-    """Return the changes of the share in entries of the audit log.
+    """Return the changes of shares in entries of the audit log.
 
-    Entries written before the field ``holdout`` was added have the change in their text.
+    Entries written before the field ``holdout`` was added have the change in their text. Entries on surfaces with arms
+    have the shares of these as well, before and after.
 
     >>> share_changes_in([{"at": 5, "detail": "floor: 0.01 -> 0.02; holdout: 0.05 -> 0.1"}, {"at": 6}])
-    [ShareChange(at=5, before=0.05, after=0.1)]
+    [ShareChange(at=5, before=0.05, after=0.1, arms_before=(), arms_after=())]
     """
     changes = []
     for entry in entries:
         if "holdout" in entry:
-            changes.append(ShareChange(entry["at"], *map(float, entry["holdout"])))
+            before, after = map(float, entry["holdout"])
+            arms_before, arms_after = (tuple(sorted(shares.items())) for shares in entry.get("arms", ({}, {})))
+            changes.append(ShareChange(entry["at"], before, after, arms_before, arms_after))
         elif found := CHANGED_SHARE.search(entry.get("detail", "")):
             changes.append(ShareChange(entry["at"], float(found[1]), float(found[2])))
     return changes
@@ -59,22 +72,64 @@ def share_changes_in(entries: Iterable[Mapping[str, Any]]) -> list[ShareChange]:
 
 def strata_between(surface: Surface, changes: Sequence[ShareChange], since: int, until: int) -> list[Stratum]:
     """Return the strata of a range of time; ``changes`` are in the order of time."""
+    own = tuple(sorted(surface.arm_shares.items()))
     shares = [changes[0].before if changes else surface.share, *(change.after for change in changes)]
+    arms = [changes[0].arms_before if changes else own, *(change.arms_after for change in changes)]
     starts = [_minute(surface.created_at), *(_minute(change.at + FOLLOW_MS + MINUTE - 1) for change in changes)]
     ends = [*(_minute(change.at) for change in changes), until]
     if surface.comparison_restarted_at is not None:  # the minute of the restart belongs to no comparison
         since = max(since, surface.comparison_restarted_at + MINUTE - 1)
     strata = (
-        Stratum(max(start, _minute(since)), min(end, until), share) for start, end, share in zip(starts, ends, shares)
+        Stratum(max(start, _minute(since)), min(end, until), share, of_arms)
+        for start, end, share, of_arms in zip(starts, ends, shares, arms)
     )
     return [stratum for stratum in strata if stratum.since < stratum.until]
 
 
-def stratum_totals(store: Store, surface_id: int, segment: str | None, stratum: Stratum) -> ArmPair:
-    """Return the settled pages of learner and holdout in a stratum; raises StoreError."""
-    since, until, _ = stratum
+def stratum_totals(store: Store, surface_id: int, segment: str | None, stratum: Stratum) -> ArmTotals:
+    """Return the settled pages of every arm in a stratum; raises StoreError."""
+    since, until = stratum.since, stratum.until
+    totals = _totals(store, surface_id, segment, since, until)
+    sums = store.visitor_sums(surface_id, segment, _hour(since), until)
+    if not sums:
+        return totals
+    since, until = _whole_hours(store, surface_id, since, until)
+    sums = store.visitor_sums(surface_id, segment, since, until)
+    hourly = _totals(store, surface_id, segment, since, until)
+    return {
+        arm: total._replace(by_visitor=_by_visitor(sums.get(arm, {}), hourly.get(arm, PageTotals())))
+        for arm, total in totals.items()
+    }
+
+
+def _totals(store: Store, surface_id: int, segment: str | None, since: int, until: int) -> ArmTotals:
+    if since >= until:
+        return {}
     rows = segment_rows(store.history(surface_id, since, until, until - since + MINUTE), segment)
-    return arm_total(rows, "learner"), arm_total(rows, "holdout")
+    return {arm: total for (arm,), total in sum_rows(rows, "arm").items()}
+
+
+def _whole_hours(store: Store, surface_id: int, since: int, until: int) -> tuple[int, int]:
+    """Return the range in whole hours; one at its edge is left out if it has pages outside of the range."""
+    first, last = _hour(since), _hour(until + HOUR - 1)
+    if any(row["settled"] for row in store.history(surface_id, first, since, HOUR)):
+        first += HOUR
+    if any(row["settled"] for row in store.history(surface_id, until, last, HOUR)):
+        last -= HOUR
+    return first, last
+
+
+def _by_visitor(sums: Mapping[int, tuple[int, int, int]], total: PageTotals) -> VisitorTotals:
+    """Return the pages of an arm by visitors; those that no bucket has are without a visitor."""
+    pages, clicks, squares = (sum(column) for column in zip((0, 0, 0), *sums.values()))
+    return visitor_totals(sums, total.pages - pages, total.clicks - clicks, total.squares - squares)
+
+
+def pair_of(totals: ArmTotals, one: Arm | None = None, other: Arm = BASELINE_ARM) -> ArmPair:
+    """Return the pages of two arms; the first is all learned pages together if it is None."""
+    learned = (total for arm, total in totals.items() if arm != BASELINE_ARM)
+    first = sum_of(learned) if one is None else totals.get(one, PageTotals())
+    return first, totals.get(other, PageTotals())
 
 
 class ArmHistory:
@@ -86,10 +141,10 @@ class ArmHistory:
 
     def __init__(self) -> None:
         self._changes: dict[int, tuple[int, tuple[ShareChange, ...]]] = {}  # with the newest id that was read
-        self._past: dict[tuple[int, str | None, Stratum], tuple[int, ArmPair]] = {}  # with the time of reading
+        self._past: dict[tuple[int, str | None, Stratum], tuple[int, ArmTotals]] = {}  # with the time of reading
 
     def share_changes(self, store: Store, surface_id: int) -> tuple[ShareChange, ...]:
-        """Return all changes of the share of the holdout, in the order of time; reads new audit entries only."""
+        """Return all changes of shares, in the order of time; reads new audit entries only."""
         newest, known = self._changes.get(surface_id, (-1, ()))
         entries: list[dict[str, Any]] = []
         before: int | None = None
@@ -110,29 +165,42 @@ class ArmHistory:
         return strata_between(surface, self.share_changes(store, surface.id), since, until)
 
     def totals(self, store: Store, surface: Surface, segment: str | None, since: int, until: int) -> list[ArmPair]:
-        """Return the pages of both arms in every stratum of a range of time."""
+        """Return the learned pages and those of the holdout in every stratum of a range of time."""
+        return [pair_of(totals) for totals in self.arm_totals(store, surface, segment, since, until)]
+
+    def since_start(self, store: Store, surface: Surface, segment: str | None, until: int, now: int) -> list[ArmPair]:
+        """Return the learned pages and those of the holdout in every stratum since their comparison started."""
+        return [pair_of(totals) for totals in self.arms_since_start(store, surface, segment, until, now)]
+
+    def arm_totals(
+        self, store: Store, surface: Surface, segment: str | None, since: int, until: int
+    ) -> list[ArmTotals]:
+        """Return the pages of every arm in every stratum of a range of time."""
         strata = self.strata(store, surface, since, until)
         return [stratum_totals(store, surface.id, segment, stratum) for stratum in strata]
 
-    def since_start(self, store: Store, surface: Surface, segment: str | None, until: int, now: int) -> list[ArmPair]:
-        """Return the pages of both arms in every stratum since their comparison started.
+    def arms_since_start(
+        self, store: Store, surface: Surface, segment: str | None, until: int, now: int
+    ) -> list[ArmTotals]:
+        """Return the pages of every arm in every stratum since their comparison started.
 
         Pages that can no longer get a click are read again after ``FROZEN_FOR`` only.
         """
         settings = surface.settings
         open_ms = round(1000 * (settings.attribution_seconds + settings.late_seconds)) + FROZEN_FOR
-        frozen = (now - open_ms) // FROZEN_FOR * FROZEN_FOR
+        frozen = (now - open_ms) // HOUR * HOUR
         self._past = {key: kept for key, kept in list(self._past.items()) if 0 <= now - kept[0] < FROZEN_FOR}
-        pairs = []
+        found = []
         for stratum in self.strata(store, surface, surface.compared_since, until):
             past = stratum._replace(until=min(stratum.until, max(frozen, stratum.since)))
             rest = stratum._replace(since=past.until)
             parts = [self._past_totals(store, surface.id, segment, past, now)] if past.since < past.until else []
             parts += [stratum_totals(store, surface.id, segment, rest)] if rest.since < rest.until else []
-            pairs.append((sum_of(pair[0] for pair in parts), sum_of(pair[1] for pair in parts)))
-        return pairs
+            arms = dict.fromkeys(arm for part in parts for arm in part)
+            found.append({arm: sum_of(part[arm] for part in parts if arm in part) for arm in arms})
+        return found
 
-    def _past_totals(self, store: Store, surface_id: int, segment: str | None, past: Stratum, now: int) -> ArmPair:
+    def _past_totals(self, store: Store, surface_id: int, segment: str | None, past: Stratum, now: int) -> ArmTotals:
         key = (surface_id, segment, past)
         kept = self._past.get(key)
         if kept is None:
@@ -144,10 +212,23 @@ def sum_of(totals: Iterable[PageTotals]) -> PageTotals:
     """Return the sum of totals.
 
     >>> sum_of([PageTotals(3, 2, 2), PageTotals(1, 1, 1)])
-    PageTotals(pages=4, clicks=3, squares=3)
+    PageTotals(pages=4, clicks=3, squares=3, by_visitor=None)
     """
-    return PageTotals(*(sum(column) for column in zip(PageTotals(), *totals)))
+    known = list(totals)
+    pages, clicks, squares = (sum(column) for column in zip((0, 0, 0), *(total[:3] for total in known)))
+    if all(total.by_visitor is None for total in known):
+        return PageTotals(pages, clicks, squares)
+    return PageTotals(pages, clicks, squares, reduce(VisitorTotals.plus, map(_visitors_of, known)))
+
+
+def _visitors_of(total: PageTotals) -> VisitorTotals:
+    """Return the totals by visitors; without them, every page is one without a visitor."""
+    return total.by_visitor or visitor_totals({}, total.pages, total.clicks, total.squares)
 
 
 def _minute(at: int) -> int:
     return at - at % MINUTE
+
+
+def _hour(at: int) -> int:
+    return at - at % HOUR

@@ -13,10 +13,13 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from ...statistics.confidence_sequence import Estimate, half_width, interval, log_ratio
+from ..model import BASELINE_ARM
 from ..schemas import Pages, Shift, Uplift
+from .visitor_buckets import ENOUGH_VISITORS, VisitorTotals, repetition
 
 __all__ = [
     "ALPHA",
+    "ARMS_ALPHA",
     "GUARD_ALPHA",
     "RECENT_ALPHA",
     "SHIFT_ALPHA",
@@ -27,6 +30,7 @@ __all__ = [
     "arm_summary",
     "arm_total",
     "comparable",
+    "learned_total",
     "segment_rows",
     "shift_between",
     "spent",
@@ -37,6 +41,7 @@ __all__ = [
 Z95 = 1.959963984540054
 ALPHA = 0.05  # of all comparisons of learner and holdout together
 WHOLE_ALPHA, RECENT_ALPHA, GUARD_ALPHA = 0.02, 0.02, 0.01  # since the start, in recent windows, of the guard
+ARMS_ALPHA = 0.02  # of all comparisons of arms with the first one
 SHIFT_ALPHA = 0.01  # of all alarms that visitors have changed
 ENOUGH_CLICKS = 30  # of each arm, before they are compared
 ALARM_PAGES = 200  # at least, both recently and before
@@ -44,11 +49,16 @@ ALARM_CLICKS = 50  # expected at least in the recent pages
 
 
 class PageTotals(NamedTuple):
-    """Settled pages of an arm, their clicks, and the sum of squares of clicks per page."""
+    """Settled pages of an arm, their clicks, and the sum of squares of clicks per page.
+
+    If some pages have visitors, ``by_visitor`` has the same pages by visitors, over whole hours; arms are then compared
+    by these.
+    """
 
     pages: int = 0
     clicks: int = 0
     squares: int = 0
+    by_visitor: VisitorTotals | None = None
 
     @property
     def rate(self) -> float:
@@ -72,8 +82,17 @@ class PageTotals(NamedTuple):
 
     @property
     def estimate(self) -> Estimate:
-        """Clicks per page with the variance of the mean."""
+        """Clicks per page with the variance of the mean, over visitors if some pages have them."""
+        if self.by_visitor is not None:
+            return self.by_visitor.estimate
         return Estimate(self.rate, self.variance, float(self.pages))
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are enough clicks, and enough visitors, to compare the arm with others."""
+        if self.by_visitor is None:
+            return self.clicks >= ENOUGH_CLICKS
+        return self.by_visitor.all_clicks >= ENOUGH_CLICKS and self.by_visitor.units >= ENOUGH_VISITORS
 
 
 def segment_rows(rows: Iterable[dict[str, Any]], segment: str | None) -> list[dict[str, Any]]:
@@ -84,6 +103,11 @@ def segment_rows(rows: Iterable[dict[str, Any]], segment: str | None) -> list[di
 def arm_total(rows: Iterable[Mapping[str, Any]], arm: str) -> PageTotals:
     """Return the totals of an arm over all rows of a history."""
     return sum_rows((row for row in rows if row["arm"] == arm), "arm").get((arm,), PageTotals())
+
+
+def learned_total(rows: Iterable[Mapping[str, Any]]) -> PageTotals:
+    """Return the totals of all arms but the holdout over all rows of a history."""
+    return sum_rows(row for row in rows if row["arm"] != BASELINE_ARM).get((), PageTotals())
 
 
 def sum_rows(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, ...], PageTotals]:
@@ -99,8 +123,8 @@ def sum_rows(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, .
 
 
 def arm_summary(total: PageTotals) -> Pages:
-    """Return clicks per page with a 95% interval, in the form that reports have."""
-    half = Z95 * math.sqrt(total.variance)
+    """Return clicks per page with a 95% interval for one look, in the form that reports have."""
+    half = Z95 * math.sqrt(total.variance if total.by_visitor is None else total.by_visitor.estimate.variance)
     return {
         "pages": total.pages,
         "clicks_per_page": total.rate if total.pages else None,
@@ -121,19 +145,28 @@ def spent(alpha: float, number: int) -> float:
 
 
 def comparable(strata: Iterable[ArmPair]) -> list[tuple[Estimate, Estimate]]:
-    """Return the rates of both arms in the strata in which each arm has ``ENOUGH_CLICKS``."""
-    return [
-        (learner.estimate, holdout.estimate)
-        for learner, holdout in strata
-        if min(learner.clicks, holdout.clicks) >= ENOUGH_CLICKS
-    ]
+    """Return the rates of both arms in the strata in which each arm has enough clicks.
+
+    Variances include that the same visitors may come in several strata.
+    """
+    pairs = [pair for pair in strata if pair[0].is_enough and pair[1].is_enough]
+    if len(pairs) < 2 or all(total.by_visitor is None for pair in pairs for total in pair):
+        return [(learner.estimate, holdout.estimate) for learner, holdout in pairs]
+    known = [[(pair[arm].estimate, pair[arm].by_visitor) for pair in pairs] for arm in range(2)]
+    weights = [learner.units + holdout.units for (learner, _), (holdout, _) in zip(*known)]
+    first, second = (
+        [one._replace(variance=factor * one.variance) for one, _ in strata_of_arm]
+        for strata_of_arm in known
+        for factor in [repetition(strata_of_arm, weights)]
+    )
+    return list(zip(first, second))
 
 
 def uplift_of(strata: Sequence[ArmPair], alpha: float, since: int) -> Uplift:
     """Return by what fraction the learner gets more clicks per page than the holdout, as a confidence sequence.
 
     It is that of the logarithm of the ratio. Without enough clicks in both arms of any stratum, there is an estimate
-    without an interval.
+    without an interval. If some pages have visitors, only whole hours are compared.
 
     >>> uplift = uplift_of([(PageTotals(4000, 2400, 2400), PageTotals(4000, 2000, 2000))], 0.05, 0)
     >>> round(uplift["relative"], 3), uplift["enough"], uplift["low"] > 0.0

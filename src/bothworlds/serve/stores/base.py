@@ -8,8 +8,9 @@ from typing import Any, Protocol
 from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback
 from ..time_blocks import TimeBlock
 
-__all__ = ["BlockKey", "Store", "StoreError", "Unstorable", "VersionConflict"]
+__all__ = ["BlockKey", "Store", "StoreError", "Unstorable", "VersionConflict", "VisitorSums"]
 
+VisitorSums = dict[str, dict[int, tuple[int, int, int]]]  # arm -> bucket -> pages, clicks, squares of clicks per page
 BlockKey = tuple[int, int, int]  # start, until, revision
 
 
@@ -99,7 +100,7 @@ class Store(Protocol):
         ...
 
     def segment_names(self, surface_id: int) -> set[str]:
-        """Returns the names of the stored segments of a surface."""
+        """Returns the keys of the stored counters of a surface (``model.counter_key``)."""
         ...
 
     def admit_segment(self, surface_id: int, segment: str, limit: int) -> bool:
@@ -211,9 +212,10 @@ class Store(Protocol):
         """Yields events with ``since <= created_at < until`` by creation time, including open ones."""
         ...
 
-    def feedback_counts(self, surface_id: int, since: int, until: int) -> dict[str, tuple[int, int]]:
+    def feedback_counts(self, surface_id: int, since: int, until: int, started: int) -> dict[str, tuple[int, int]]:
         """Returns, for each arm, the events with ``since <= created_at < until``, and those settled by final feedback.
 
+        Of every visitor, only the first event at or after ``started`` is counted: all of them have the same arm.
         Imported events are not counted.
         """
         ...
@@ -257,6 +259,13 @@ class Store(Protocol):
         ``events`` counts decisions. The other columns cover settled events: ``settled``, ``shows``, ``clicks``,
         ``clicked`` (events with any click), ``squares`` (sum of squared clicks per event), ``late`` (clicks). Buckets
         have ``step`` milliseconds, rounded down to whole minutes but at least one.
+        """
+        ...
+
+    def visitor_sums(self, surface_id: int, segment: str | None, since: int, until: int) -> VisitorSums:
+        """Returns totals of settled events with a visitor, of the hours that begin in a range of time.
+
+        Of one segment, or of all of them if it is None. Arms and buckets without such events are left out.
         """
         ...
 

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from ..model import Eligibility, Event, Increments, Status, VerifiedFeedback
 from ..settlement import apply_feedback, spread_loss
 from ..time_blocks import TimeBlock, cells_from, merged, second_of
+from ..visitors import bucket_of
 
-__all__ = ["HISTORY_COLUMNS", "MINUTE", "BatchOutcome", "BatchTotals", "apply_batch"]
+__all__ = ["HISTORY_COLUMNS", "HOUR", "MINUTE", "BatchOutcome", "BatchTotals", "apply_batch"]
 
-MINUTE = 60_000
+MINUTE, HOUR = 60_000, 3_600_000
 HISTORY_COLUMNS = ("events", "settled", "shows", "clicks", "clicked", "squares", "late")
 
 Totals = list[int]
@@ -27,6 +28,7 @@ class BatchTotals:
         self.now = now
         self.rounds: dict[tuple[int, str], int] = {}
         self.history: dict[tuple[int, int, str, str], Totals] = {}
+        self.visitors: dict[tuple[int, int, str, str, int], Totals] = {}  # pages, clicks and squares of a bucket
         self._seconds: dict[tuple[int, str, int], _SecondTotals] = {}
         self._given_back: dict[tuple[int, str, int], list[TimeBlock]] = {}
 
@@ -80,6 +82,19 @@ class BatchTotals:
         if before is not None and before.settled_at is not None:
             for k, value in enumerate(_outcome(before), start=1):
                 totals[k] -= value
+        if after.visitor is not None:
+            self._count_visitor(after.visitor, after, 1)
+            if before is not None and before.settled_at is not None:
+                self._count_visitor(after.visitor, before, -1)
+
+    def _count_visitor(self, visitor: bytes, event: Event, sign: int) -> None:
+        """Counts the outcome of a settled event in the bucket of its visitor, in the hour in which it was created."""
+        hour = event.created_at - event.created_at % HOUR
+        key = (event.surface_id, hour, event.segment, event.arm, bucket_of(visitor))
+        totals = self.visitors.setdefault(key, [0, 0, 0])
+        pages, _, clicks, _, squares, _ = _outcome(event)
+        for k, value in enumerate((pages, clicks, squares)):
+            totals[k] += sign * value
 
     def _history_of(self, event: Event) -> Totals:
         minute = event.created_at - event.created_at % MINUTE
@@ -149,7 +164,7 @@ def apply_batch(
     """Applies feedback in order to the stored events, or to the events of the tokens where none is stored.
 
     Feedback on a surface that does not exist (the store is a backup older than the token) is rejected alone. ``resets``
-    maps (surface id, segment) to the time of the last reset.
+    maps (surface id, counter key) to the time of the last reset.
     """
     current = dict(stored)
     touched: dict[bytes, Event] = {}
@@ -160,7 +175,7 @@ def apply_batch(
             statuses.append("rejected")
             continue
         before = current.get(given.event.id)
-        reset_at = resets.get((before.surface_id, before.segment)) if before is not None else None
+        reset_at = resets.get((before.surface_id, before.counter_key)) if before is not None else None
         event, increments, status = apply_feedback(before, given, now, reset_at)
         statuses.append(status)
         if before is None and status == "expired":

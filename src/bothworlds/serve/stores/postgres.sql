@@ -62,3 +62,13 @@ CREATE TABLE segment_numbers (
 INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BYTEA;
 ALTER TABLE events ADD COLUMN mixture BYTEA;
+
+-- version 6: visitors of events, learners that events are counted for, and totals by buckets of visitors
+ALTER TABLE events ADD COLUMN visitor BYTEA;
+ALTER TABLE events ADD COLUMN learner BIGINT;
+CREATE INDEX events_by_visitor ON events (visitor, created_at) WHERE visitor IS NOT NULL;
+CREATE TABLE visitor_sums (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, arm TEXT NOT NULL, hour BIGINT NOT NULL, bucket BIGINT NOT NULL,
+    pages BIGINT NOT NULL, clicks BIGINT NOT NULL, squares BIGINT NOT NULL,
+    PRIMARY KEY (surface_id, hour, segment, arm, bucket)
+);

@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 EVENT_COLUMNS = (
     "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, "
-    "settled_at, settled_by, late, pinned, eligibility, mixture"
+    "settled_at, settled_by, late, pinned, eligibility, mixture, "
+    "visitor, learner"
 )
 ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells, removed"
 
@@ -59,6 +60,8 @@ def row_of(event: Event) -> tuple[Any, ...]:
         event.pinned,
         None if event.eligibility == ALL_ELIGIBLE else _encode(pack(event.eligibility)),
         _encode(event.mixture) if event.mixture else None,
+        event.visitor,
+        event.learner,
     )
 
 
@@ -92,6 +95,8 @@ def event_of(row: Row) -> Event:
         pinned=pinned_mask(row[14], row[3], len(items), row[9]),
         eligibility=ALL_ELIGIBLE if row[15] is None else unpack(_eligibility(row[15])),
         mixture=() if row[16] is None else _mixture(row[16]),
+        visitor=row[17],
+        learner=row[18] or 0,
     )
 
 

@@ -73,8 +73,8 @@ def write_settled(session: Session, changes: Sequence[tuple[Event, Event, Increm
 
 
 def last_resets(session: Session, events: Iterable[Event]) -> dict[tuple[int, str], int]:
-    """Returns the time of the last reset of each segment that has a settled event among these."""
-    needed = {(event.surface_id, event.segment) for event in events if event.settled_at is not None}
+    """Returns the time of the last reset of the counters of each settled event among these."""
+    needed = {(event.surface_id, event.counter_key) for event in events if event.settled_at is not None}
     # The reason is a literal, so that the partial index on resets is used: every deleted segment leaves a reset.
     sql = f"SELECT max(at) FROM adjustments WHERE reason = '{RESET}' AND surface_id = ? AND segment = ?"
     found = {segment: session.run(sql, segment)[0][0] for segment in sorted(needed)}

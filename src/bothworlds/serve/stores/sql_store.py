@@ -10,8 +10,8 @@ from typing import Any
 from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback
 from ..settlement import settle_at_deadline
 from ..time_blocks import TimeBlock, second_of
-from . import sql_blocks, sql_events, sql_metadata, sql_surfaces
-from .base import BlockKey, Store
+from . import sql_blocks, sql_events, sql_metadata, sql_surfaces, sql_visitors
+from .base import BlockKey, Store, VisitorSums
 from .batch_totals import BatchTotals, apply_batch
 from .database import Database, Session
 from .rows import ADJUSTMENT_COLUMNS, EVENT_COLUMNS, Row, adjustment_of, batches, event_of, row_of
@@ -23,7 +23,7 @@ IMPORT_BATCH = 1000  # events in one transaction
 # In the order in which they can be filled: referenced tables first; facts last, because they mark a complete copy.
 TABLES = (
     "numbers", "surfaces", "segments", "counters", "blocks", "segment_numbers", "adjustments", "audit", "api_keys",
-    "policies", "history", "events", "facts",
+    "policies", "history", "visitor_sums", "events", "facts",
 )  # fmt: skip
 
 
@@ -320,13 +320,14 @@ class SqlStore(Store):
             )
             yield from map(event_of, session.stream(sql, (surface_id, since, until)))
 
-    def feedback_counts(self, surface_id: int, since: int, until: int) -> dict[str, tuple[int, int]]:
-        """Returns, for each arm, the events of a range, and those settled by final feedback."""
+    def feedback_counts(self, surface_id: int, since: int, until: int, started: int) -> dict[str, tuple[int, int]]:
+        """Returns, for each arm, the events of a range, and those settled by final feedback; one of each visitor."""
         with self.database.reading() as session:
             rows = session.run(
-                "SELECT arm, count(*), sum(CASE WHEN settled_by = 'final' THEN 1 ELSE 0 END) FROM events"
-                " WHERE surface_id = ? AND created_at >= ? AND created_at < ? AND settled_by <> 'import' GROUP BY arm",
-                (surface_id, since, until),
+                "SELECT arm, count(*), sum(CASE WHEN settled_by = 'final' THEN 1 ELSE 0 END) FROM events e"
+                " WHERE surface_id = ? AND created_at >= ? AND created_at < ? AND settled_by <> 'import'"
+                f" AND {sql_visitors.FIRST_OF_VISITOR} GROUP BY arm",
+                (surface_id, since, until, started),
             )
         return {arm: (int(events), int(answered)) for arm, events, answered in rows}
 
@@ -365,6 +366,11 @@ class SqlStore(Store):
         """Returns totals per time bucket, segment and arm; see ``Store.history``."""
         with self.database.reading() as session:
             return sql_metadata.read_history(session, surface_id, since, until, step)
+
+    def visitor_sums(self, surface_id: int, segment: str | None, since: int, until: int) -> VisitorSums:
+        """Returns totals per arm and bucket of visitors; see ``Store.visitor_sums``."""
+        with self.database.reading() as session:
+            return sql_visitors.read_visitor_sums(session, surface_id, segment, since, until)
 
     def save_policy(self, policy_id: str, surface_id: int, segment: str, at: int, body: bytes) -> None:
         """Stores a policy and thins old ones. Not synced to disk, because a policy can be computed again."""

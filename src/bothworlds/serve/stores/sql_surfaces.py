@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 
 import msgspec
 
-from ..model import RESET, Adjustment, RemovedBlock, Segment, Surface
+from ..model import RESET, Adjustment, RemovedBlock, Segment, Surface, split_counter_key
 from ..time_blocks import encode_cells
 from .base import VersionConflict
 from .batch_totals import BatchTotals
@@ -14,6 +14,7 @@ from .database import Session
 from .rows import ADJUSTMENT_COLUMNS, Row, row_of_adjustment
 from .sql_blocks import add_blocks, remove_blocks
 from .sql_metadata import add_history, take_numbers
+from .sql_visitors import add_visitor_sums
 
 __all__ = [
     "add_adjustments",
@@ -34,12 +35,12 @@ _surface = msgspec.json.Decoder(Surface).decode
 
 
 def read_segment_names(session: Session, surface_id: int) -> set[str]:
-    """Returns the names of the stored segments of a surface."""
+    """Returns the keys of the stored counters of a surface."""
     return {name for (name,) in session.run("SELECT segment FROM segments WHERE surface_id = ?", (surface_id,))}
 
 
 def is_admitted(names: Set[str], segment: str, limit: int) -> bool | None:
-    """Returns whether a segment is admitted among these names; None if it is new and may be created.
+    """Returns whether a segment is admitted among these keys of counters; None if it is new and may be created.
 
     >>> is_admitted({"", "a"}, "a", 2), is_admitted({"", "a"}, "b", 2)
     (True, False)
@@ -48,7 +49,8 @@ def is_admitted(names: Set[str], segment: str, limit: int) -> bool | None:
     """
     if segment == "" or segment in names:
         return True
-    return None if len(names | {""}) < limit else False
+    segments = {split_counter_key(name)[0] for name in names}
+    return None if len(segments | {""}) < limit else False
 
 
 def lock_counters(session: Session, surface_id: int, segment: str | None = None) -> None:
@@ -123,6 +125,7 @@ def add_counters(session: Session, totals: BatchTotals) -> None:
         )
         add_blocks(session, totals, revision)
     add_history(session, totals)
+    add_visitor_sums(session, totals)
 
 
 def insert_surface(session: Session, surface: Surface) -> Surface:
@@ -191,7 +194,8 @@ def postdate_resets(session: Session, surface_id: int, adjustments: Sequence[Adj
     latest: dict[str, int] = {row[0]: row[1] for row in settled}
 
     def dated(reset: Adjustment) -> Adjustment:
-        return msgspec.structs.replace(reset, at=max(reset.at, latest.get(reset.increments.segment, reset.at)))
+        segment, _ = split_counter_key(reset.increments.segment)
+        return msgspec.structs.replace(reset, at=max(reset.at, latest.get(segment, reset.at)))
 
     return [dated(one) if one.reason == RESET else one for one in adjustments]
 

@@ -62,3 +62,13 @@ CREATE TABLE segment_numbers (
 INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BLOB;
 ALTER TABLE events ADD COLUMN mixture BLOB;
+
+-- version 6: visitors of events, learners that events are counted for, and totals by buckets of visitors
+ALTER TABLE events ADD COLUMN visitor BLOB;
+ALTER TABLE events ADD COLUMN learner INTEGER;
+CREATE INDEX events_by_visitor ON events (visitor, created_at) WHERE visitor IS NOT NULL;
+CREATE TABLE visitor_sums (
+    surface_id INTEGER NOT NULL, segment TEXT NOT NULL, arm TEXT NOT NULL, hour INTEGER NOT NULL, bucket INTEGER NOT NULL,
+    pages INTEGER NOT NULL, clicks INTEGER NOT NULL, squares INTEGER NOT NULL,
+    PRIMARY KEY (surface_id, hour, segment, arm, bucket)
+) WITHOUT ROWID;

@@ -42,10 +42,11 @@
     }
 
     /* Requests a list. Never rejects: after timeoutMs, on any error or offline, it resolves to the fallback order
-     * with learned: false. */
-    async rank({ segment = "", exclude = [], pins = [], fallback = [], requestId = newId() } = {}) {
+     * with learned: false. visitor is your id of the visitor, who then stays in the same arm. */
+    async rank({ segment = "", exclude = [], pins = [], fallback = [], visitor = "", requestId = newId() } = {}) {
       const body = { request_id: requestId };
       if (segment) body.segment = segment;
+      if (visitor) body.visitor = String(visitor);
       if (exclude.length) body.exclude = exclude;
       if (pins.length) body.pins = pins;
       try {

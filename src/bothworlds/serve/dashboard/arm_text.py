@@ -1,0 +1,112 @@
+"""The comparison of arms in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..schemas import ArmLine, ReportView
+from .text import Verdict, is_number, percent, starting, timestamp
+
+__all__ = ["arm_name", "arm_verdict", "compared_with_first", "is_compared"]
+
+OWN = "learner"  # the arm of the surface's own policy
+
+
+def arm_name(name: str) -> str:
+    """Return the name of an arm as pages show it.
+
+    >>> arm_name("new"), arm_name("learner")
+    ('new', "the surface's own policy")
+    """
+    return "the surface's own policy" if name == OWN else name
+
+
+def is_compared(line: ArmLine) -> bool:
+    """Return whether an arm has an interval of its difference from the first one."""
+    comparison = line["comparison"]
+    if comparison is None or not comparison["enough"]:
+        return False
+    return all(map(is_number, (comparison["relative"], comparison["low"], comparison["high"])))
+
+
+def compared_with_first(line: ArmLine) -> str:
+    """Format the comparison of an arm, and that the guard has replaced it.
+
+    >>> comparison = {"relative": 0.041, "low": 0.012, "high": 0.07, "enough": True, "compared_with": "old"}
+    >>> line = {"comparison": comparison, "guarded_since": None}
+    >>> compared_with_first(line)
+    '+4.1% clicks compared with old (95% interval 1.2% to 7.0%)'
+    >>> compared_with_first(line | {"comparison": None})
+    'the others are compared with it'
+    """
+    comparison = line["comparison"]
+    if comparison is None:
+        said = "the others are compared with it"
+    elif not is_compared(line):
+        said = "not enough data yet"
+    else:
+        relative, ends = percent(comparison["relative"], signed=True), [comparison["low"], comparison["high"]]
+        said = f"{relative} clicks compared with {arm_name(comparison['compared_with'])}"
+        said += f" (95% interval {percent(ends[0])} to {percent(ends[1])})"
+    if line["guarded_since"] is not None:
+        said += f"; the guard shows the page's own order instead since {timestamp(line['guarded_since'])} UTC"
+    return said
+
+
+def arm_verdict(report: ReportView) -> Verdict:
+    """Return which arm gets the most clicks, as far as that is known.
+
+    >>> first = {"name": "old", "comparison": None, "guarded_since": None}
+    >>> comparison = {"relative": 0.041, "low": 0.012, "high": 0.07, "enough": True, "compared_with": "old", "since": 0}
+    >>> report = {"arms": [first, first | {"name": "new", "comparison": comparison}], "until": 0, "surface": "home"}
+    >>> arm_verdict(report | {"sample_ratio": None}).sentence
+    'new gets more clicks than old: +4.1% (95% interval 1.2% to 7.0%) since 00:00 UTC'
+    """
+    ratio = report["sample_ratio"]
+    if ratio is not None and ratio["alarm"]:
+        return Verdict("bad", "The arms cannot be compared: pages or feedback of some of them are missing")
+    first, *others = report["arms"]
+    compared = [line for line in others if is_compared(line)]
+    ahead = [line for line in compared if _ends(line)[0] > 0.0]
+    if ahead:
+        return _winner(max(ahead, key=_relative), first, report)
+    if not others or len(compared) < len(others):
+        meaning = "Each arm needs at least 30 clicks, and with visitor ids 30 visitors."
+        return Verdict("none", "Not enough data yet to compare all arms", meaning)
+    if all(_ends(line)[1] < 0.0 for line in others):
+        sentence = f"{_capitalised(arm_name(first['name']))} gets more clicks than {_listed(others)}"
+        return Verdict("good", sentence, _how_to_promote(first, report))
+    return Verdict("none", "No clear difference between the arms so far: some intervals include zero")
+
+
+def _winner(best: ArmLine, first: ArmLine, report: ReportView) -> Verdict:
+    low, high = _ends(best)
+    comparison = best["comparison"]
+    since = starting(comparison["since"] if comparison else None, report["until"])
+    sentence = f"{_capitalised(arm_name(best['name']))} gets more clicks than {arm_name(first['name'])}: "
+    sentence += f"{percent(_relative(best), signed=True)} (95% interval {percent(low)} to {percent(high)}) {since}"
+    return Verdict("good", sentence, _how_to_promote(best, report))
+
+
+def _how_to_promote(line: ArmLine, report: ReportView) -> str:
+    call = f'POST /v1/surfaces/{report["surface"]}/promote {{"arm": "{line["name"]}"}}'
+    return f"To serve it to all visitors, with everything that it has learned: {call}."
+
+
+def _listed(lines: Sequence[ArmLine]) -> str:
+    *some, last = (arm_name(line["name"]) for line in lines)
+    return f"{', '.join(some)} and {last}" if some else last
+
+
+def _capitalised(name: str) -> str:
+    return name[:1].upper() + name[1:] if name == arm_name(OWN) else name
+
+
+def _relative(line: ArmLine) -> float:
+    comparison = line["comparison"]
+    return 0.0 if comparison is None else comparison["relative"] or 0.0
+
+
+def _ends(line: ArmLine) -> tuple[float, float]:
+    comparison = line["comparison"]
+    return (0.0, 0.0) if comparison is None else (comparison["low"] or 0.0, comparison["high"] or 0.0)

@@ -1,0 +1,92 @@
+"""Policy against policy: clicks per page of the arms of a surface, each compared with the first one.
+
+The comparisons are confidence sequences, as those with the holdout. Their error is divided between the arms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..model import LEARNER_ARM, Arm, Surface
+from ..schemas import ArmComparison, ArmLine
+from ..stores.base import Store
+from .inputs import segment_alpha
+from .strata import ArmHistory, ArmTotals, pair_of, sum_of
+from .uplift import ARMS_ALPHA, arm_summary, uplift_of
+
+__all__ = ["arm_lines", "compare_arms", "compared_arms"]
+
+
+def compare_arms(surface: Surface, strata: Sequence[ArmTotals], segment: str | None = None) -> dict[Arm, ArmComparison]:
+    """Return the comparison of every arm with the first one; of no arm if there is only one.
+
+    The first arm is the surface's own policy, or if that has no share, the first of its ``arms``.
+    """
+    first = surface.first_arm
+    others = [arm for arm in _policies(surface) if arm != first]
+    alpha = ARMS_ALPHA * segment_alpha(surface, segment) / max(1, len(others))
+    return {
+        arm: {
+            **uplift_of([pair_of(totals, arm, first) for totals in strata], alpha, surface.compared_since),
+            "compared_with": first,
+        }
+        for arm in others
+    }
+
+
+def arm_lines(surface: Surface, strata: Sequence[ArmTotals], segment: str | None, trusted: bool) -> list[ArmLine]:
+    """Return a line for every policy, the first arm first; none for a surface without arms.
+
+    Without ``trusted``, comparisons have no figures: pages or feedback of some arm are missing.
+    """
+    if not surface.settings.arms:
+        return []
+    comparisons = compare_arms(surface, strata, segment)
+    if not trusted:
+        comparisons = {arm: _without_figures(comparison) for arm, comparison in comparisons.items()}
+    lines: list[ArmLine] = []
+    for arm, (policy, policy_settings) in _policies(surface).items():
+        lines.append(
+            {
+                "name": arm,
+                "policy": policy,
+                "policy_settings": policy_settings,
+                "share": surface.shares[arm],
+                **arm_summary(sum_of(totals[arm] for totals in strata if arm in totals)),
+                "comparison": comparisons.get(arm),
+                "guarded_since": surface.guarded.get(arm),
+            }
+        )
+    return lines
+
+
+def compared_arms(store: Store, history: ArmHistory, surface: Surface, now: int) -> dict[Arm, int]:
+    """Return for every arm 1 if it is shown to get more clicks than the first one, -1 if fewer, and otherwise 0.
+
+    Raises StoreError.
+    """
+    if not surface.settings.arms:
+        return {}
+    strata = history.arms_since_start(store, surface, None, now + 1, now)
+    return {arm: direction_of(comparison) for arm, comparison in compare_arms(surface, strata).items()}
+
+
+def direction_of(comparison: ArmComparison) -> int:
+    """Return 1 or -1 if zero is outside of the interval, and otherwise 0."""
+    low, high = comparison["low"], comparison["high"]
+    if not comparison["enough"] or low is None or high is None:
+        return 0
+    return 1 if low > 0.0 else -1 if high < 0.0 else 0
+
+
+def _policies(surface: Surface) -> dict[Arm, tuple[str, dict[str, object]]]:
+    """Return policy and settings of every arm that has a share, the first arm first."""
+    settings = surface.settings
+    policies = {arm.name: (arm.policy, arm.policy_settings) for arm in settings.arms}
+    if LEARNER_ARM in surface.asked_shares:
+        policies = {LEARNER_ARM: (settings.policy, settings.policy_settings)} | policies
+    return policies
+
+
+def _without_figures(comparison: ArmComparison) -> ArmComparison:
+    return {**comparison, "relative": None, "low": None, "high": None, "enough": False}

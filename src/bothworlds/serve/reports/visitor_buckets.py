@@ -1,0 +1,103 @@
+r"""Clicks per page where pages have visitors: the unit is the visitor, the variance that between buckets of visitors.
+
+Pages of one visitor are alike, and all of them have the same arm. Visitors are hashed into :math:`B` buckets. With
+:math:`p_b` pages and :math:`c_b` clicks in bucket b and :math:`y = \sum c_b / \sum p_b`, the variance of y is
+
+.. math::
+
+    v = \frac{B}{B - 1} \sum_b (c_b - y p_b)^2 \Big/ \Big(\sum_b p_b\Big)^2.
+
+A page without a visitor is a unit of its own, and adds the square of its own residual. The sums are kept by the hour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...kernels import Floats, Ints
+from ...statistics.confidence_sequence import Estimate
+from ..visitors import BUCKETS
+
+__all__ = ["ENOUGH_VISITORS", "VisitorTotals", "repetition", "visitor_totals"]
+
+ENOUGH_VISITORS = 30  # buckets with pages, and pages without a visitor, of each arm, before arms are compared
+
+
+class VisitorTotals(NamedTuple):
+    """The pages of an arm over whole hours: those of visitors by bucket (``BUCKETS``, pages and clicks), and others.
+
+    ``pages``, ``clicks`` and ``squares`` (of clicks per page) are those of pages without a visitor.
+    """
+
+    buckets: Ints
+    pages: int = 0
+    clicks: int = 0
+    squares: int = 0
+
+    @property
+    def estimate(self) -> Estimate:
+        """Clicks per page of all pages, with the variance of the mean.
+
+        As for pages, the sum of squares is at least that of one click more or less.
+
+        >>> one = visitor_totals({0: (20, 20, 20), 1: (20, 0, 0)}, 0, 0, 0).estimate
+        >>> round(one.value, 3), round(one.variance, 3), one.units
+        (0.5, 0.126, 40.0)
+        """
+        pages, clicks = self.buckets.sum(axis=0)
+        pages, clicks = int(pages) + self.pages, int(clicks) + self.clicks
+        if pages < 2:
+            return Estimate(0.0, math.inf, float(pages))
+        rate = clicks / pages
+        residuals = self.residuals(rate)
+        squares = float(residuals @ residuals) * BUCKETS / (BUCKETS - 1)
+        squares += self.squares - 2.0 * rate * self.clicks + rate * rate * self.pages
+        return Estimate(rate, max(squares, 1.0) / pages**2, float(pages))
+
+    def residuals(self, rate: float) -> Floats:
+        """Return by how many clicks each bucket differs from this rate."""
+        return self.buckets[:, 1] - rate * self.buckets[:, 0]
+
+    @property
+    def all_clicks(self) -> int:
+        """Clicks of all pages."""
+        return int(self.buckets[:, 1].sum()) + self.clicks
+
+    @property
+    def units(self) -> int:
+        """Buckets with pages, and pages without a visitor."""
+        return int(np.count_nonzero(self.buckets[:, 0])) + self.pages
+
+    def plus(self, other: VisitorTotals) -> VisitorTotals:
+        """Return the sum of both."""
+        counts = (self.pages + other.pages, self.clicks + other.clicks, self.squares + other.squares)
+        return VisitorTotals(self.buckets + other.buckets, *counts)
+
+
+def visitor_totals(sums: Mapping[int, tuple[int, int, int]], pages: int, clicks: int, squares: int) -> VisitorTotals:
+    """Return the totals of an arm, from its sums by bucket and the totals of pages without a visitor."""
+    buckets = np.zeros((BUCKETS, 2), np.int64)
+    for bucket, (bucket_pages, bucket_clicks, _) in sums.items():
+        buckets[bucket] = bucket_pages, bucket_clicks
+    return VisitorTotals(buckets, pages, clicks, squares)
+
+
+def repetition(strata: Sequence[tuple[Estimate, VisitorTotals | None]], weights: Sequence[float]) -> float:
+    """Return by what factor the variance of a weighted mean over strata is greater than the sum of their variances.
+
+    Visitors who come in several strata make their rates alike. Their clicks are in the same bucket in all of them, so
+    that the residuals of a bucket are added before they are squared. The factor is at least 1.
+    """
+    total, own = np.zeros(BUCKETS), 0.0
+    alone = sum(weight**2 * estimate.variance for weight, (estimate, _) in zip(weights, strata, strict=True))
+    for weight, (estimate, by_visitor) in zip(weights, strata, strict=True):
+        if by_visitor is not None:
+            residuals = weight * by_visitor.residuals(estimate.value) / estimate.units
+            total += residuals
+            own += float(residuals @ residuals)
+    together = alone + (float(total @ total) - own) * BUCKETS / (BUCKETS - 1)
+    return max(1.0, together / alone)

@@ -1,0 +1,77 @@
+"""The comparison of arms on the page of a surface: in words, in a table and drawn."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bothworlds.serve.dashboard import arm_text, svg
+from tests.serve.fake_engine import NOW, report_of, surface_of
+from tests.serve.markup import drawings
+
+from .test_pages import EVIL, dashboard
+
+SINCE = NOW - 86_400_000
+
+
+def arm(name, relative=None, low=None, high=None, **changes):
+    """Return the line of an arm; without a difference, of the first one."""
+    comparison = None
+    if relative is not None:
+        figures = {"relative": relative, "low": low, "high": high, "enough": low is not None, "needed_pages": 60}
+        comparison = figures | {"since": SINCE, "compared_with": "old"}
+    line = {"name": name, "policy": "all-weather", "policy_settings": {}, "share": 0.45, "pages": 4500}
+    line |= {"clicks_per_page": 0.51, "interval": (0.49, 0.53), "comparison": comparison, "guarded_since": None}
+    return line | changes
+
+
+OLD, BETTER, WORSE = arm("old"), arm("new", 0.041, 0.012, 0.07), arm("wild", -0.2, -0.3, -0.1)
+UNCLEAR, YOUNG = arm("new", 0.01, -0.02, 0.04), arm("young", 0.3)
+
+
+def verdict(*arms, **changes):
+    return arm_text.arm_verdict(report_of(surface_of()) | {"arms": [OLD, *arms], **changes})
+
+
+def test_the_verdict_says_what_is_known_and_nothing_else():
+    assert verdict(BETTER, WORSE, YOUNG).sentence.startswith(
+        "new gets more clicks than old: +4.1% (95% interval 1.2% to 7.0%) since 13 Nov"
+    )
+    assert '{"arm": "new"}' in verdict(BETTER).meaning
+    assert verdict(WORSE).sentence == "old gets more clicks than wild"
+    assert '{"arm": "old"}' in verdict(WORSE).meaning
+    assert verdict(UNCLEAR, WORSE).tone == verdict(WORSE, YOUNG).tone == "none"
+    assert "No clear difference" in verdict(UNCLEAR).sentence
+    assert "Not enough data" in verdict(WORSE, YOUNG).sentence
+    alarm = report_of(surface_of())["sample_ratio"] | {"alarm": True}
+    assert verdict(BETTER, sample_ratio=alarm).tone == "bad"
+    assert "more clicks" not in verdict(BETTER, sample_ratio=alarm).sentence
+
+
+def test_the_page_shows_words_table_and_chart():
+    page = dashboard(arms=[OLD, BETTER, arm(EVIL, -0.2, -0.3, -0.1, guarded_since=NOW)])
+    assert "new gets more clicks than old" in page.text
+    assert "+4.1% clicks compared with old (95% interval 1.2% to 7.0%)" in page.text
+    assert "the guard shows the page's own order instead since 14 Nov 22:13 UTC" in page.text
+    assert page.count("tr") > 8
+    assert EVIL not in page.source
+    assert "Policy against policy" not in dashboard().text
+
+
+def test_the_chart_has_an_interval_for_every_arm_that_is_compared():
+    chart = svg.arm_chart([OLD, BETTER, WORSE, YOUNG])
+    drawings(str(chart))
+    intervals = re.findall(r'<line x1="([0-9.]+)" x2="([0-9.]+)" [^>]*class="interval"', chart)
+    zero = float(re.search(r'<line x1="([0-9.]+)" [^>]*class="zero"', chart)[1])
+    assert len(intervals) == 2
+    assert all(zero < float(end) for end in intervals[0])
+    assert all(zero > float(end) for end in intervals[1])
+    assert svg.arm_chart([OLD, YOUNG]) == ""
+
+
+@pytest.mark.parametrize("arms", [("learner", "new"), ("old", "new")])
+def test_curves_are_those_of_all_policies_together(arms):
+    series = [{"at": k, "arm": arm, "pages": 10, "clicks": 4 + 2 * k} for k in range(3) for arm in (*arms, "holdout")]
+    assert [point.pages for point in svg.merge_points(series, "learner")] == [20, 20, 20]
+    assert [point.pages for point in svg.merge_points(series, "holdout")] == [10, 10, 10]
