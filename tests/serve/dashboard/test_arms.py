@@ -39,6 +39,9 @@ def test_the_verdict_says_what_is_known_and_nothing_else():
         "new gets more clicks than old: +4.1% (95% interval 1.2% to 7.0%) since 13 Nov"
     )
     assert '{"arm": "new"}' in verdict(BETTER).meaning
+    both = verdict(BETTER, arm("other", 0.3, 0.2, 0.4))
+    assert both.sentence == "new and other get more clicks than old"
+    assert "not compared with each other" in both.meaning
     assert verdict(WORSE).sentence == "old gets more clicks than wild"
     assert '{"arm": "old"}' in verdict(WORSE).meaning
     assert verdict(UNCLEAR, WORSE).tone == verdict(WORSE, YOUNG).tone == "none"

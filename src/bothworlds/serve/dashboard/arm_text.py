@@ -68,8 +68,11 @@ def arm_verdict(report: ReportView) -> Verdict:
     first, *others = report["arms"]
     compared = [line for line in others if is_compared(line)]
     ahead = [line for line in compared if _ends(line)[0] > 0.0]
+    if len(ahead) == 1:
+        return _winner(ahead[0], first, report)
     if ahead:
-        return _winner(max(ahead, key=_relative), first, report)
+        meaning = "They are not compared with each other. To find out which is better, keep only these as arms."
+        return Verdict("good", f"{_listed(ahead)} get more clicks than {arm_name(first['name'])}", meaning)
     if not others or len(compared) < len(others):
         meaning = "Each arm needs at least 30 clicks, and with visitor ids 30 visitors."
         return Verdict("none", "Not enough data yet to compare all arms", meaning)
