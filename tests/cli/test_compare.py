@@ -71,8 +71,8 @@ def test_options_that_a_model_lacks_are_refused(log):
     assert "--clip is for counts" in refused("fit", log, "--model", "ubm", "--clip")
 
 
-def test_a_fitted_model_is_a_world_if_clicks_are_independent(log, tmp_path):
-    answer("fit", log, "--model", "trust", "--out", tmp_path / "trust.json")
-    assert "fitted trust" in answer("play", "--world", tmp_path / "trust.json", "--policy", "uniform", "--rounds", 100)
-    answer("fit", log, "--model", "dbn", "--out", tmp_path / "dbn.json")
-    assert "a click depends on the clicks above it" in refused("play", "--world", tmp_path / "dbn.json")
+@pytest.mark.parametrize("model", ["trust", "dbn"])
+def test_a_fitted_model_is_a_world(log, tmp_path, model):
+    path = tmp_path / f"{model}.json"
+    answer("fit", log, "--model", model, "--out", path)
+    assert f"fitted {model}" in answer("play", "--world", path, "--policy", "uniform", "--rounds", 100)

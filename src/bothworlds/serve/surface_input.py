@@ -19,7 +19,8 @@ SETTINGS: dict[str, str] = {
     "policy_settings": "Settings of the policy that differ from its defaults, such as window = 100000 of gibbs-ts.",
     "holdout": "Share of requests that get the page's own order, from 0 to 0.99. 0.05 is one page in twenty. "
     "With 0, it cannot be measured what learning earns.",
-    "arms": "Policies that are compared on this surface, each with a name, a policy, its settings and a share of requests.",
+    "arms": "Policies that are compared on this surface, each with a name, a policy, its settings and a share of "
+    "requests.",
     "baseline": "The page's own order. Items that are not listed follow in the order in which they were added.",
     "guard": "Serve the page's own order if the learned order is shown to get fewer clicks. Needs a holdout.",
     "guard_after": "Pages of the learned order before the guard starts to compare.",

@@ -285,7 +285,7 @@ def test_no_file_chosen_is_an_empty_file(client, admin):
         ("application/x-www-form-urlencoded", b"a=%ff", 400),
         ("text/plain", b"token=1", 415),
         ("application/json", b"{}", 415),
-        ("application/x-www-form-urlencoded", b"token=" + b"x" * (1 << 20), 413),
+        ("application/x-www-form-urlencoded", b"token=" + b"x" * (4 << 20), 413),
     ],
 )
 def test_a_malformed_or_huge_form_is_refused(client, admin, kind, body, status):

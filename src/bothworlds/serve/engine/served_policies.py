@@ -11,11 +11,18 @@ __all__ = ["NOT_SERVED", "refusal", "served_names"]
 
 _PROJECTION = "each step starts from the point before and is projected, and such steps cannot be exchanged"
 _STAGES = "items are compared in stages, and a page counts only for the stage in which it was shown"
+_FIRST_CLICK = (
+    "an item counts only down to the first or last click of its page, and sums by item and slot do not have it"
+)
 _DUELS = "a page counts only for pairs of items that were in one block of its order at that time"
 
 NOT_SERVED = {
     "batchrank": _STAGES,
     "bubblerank": "a page counts only for pairs of items that were neighbours in its list at that time",
+    "cascade-kl-ucb": _FIRST_CLICK,
+    "cascade-ucb": _FIRST_CLICK,
+    "cascade-ucb-v": _FIRST_CLICK,
+    "dcm-ucb": _FIRST_CLICK,
     "ftrl-va": "it subtracts predictions from losses that were made when the page was shown, and they are not stored",
     "grab": "it counts in how many rounds each list was the best one by then",
     "lbinf": "every pair has a rate that adapts to its errors one by one",
