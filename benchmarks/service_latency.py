@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -54,12 +53,14 @@ def one_load(store: str, checkout: str | None, seconds: float = SECONDS) -> dict
         workers = () if store == "SQLite" else ("--workers", "2")
         service = stack.enter_context(running("--store", address, "--port", "0", *workers, checkout=checkout))
         create_surface(service)
-        return beside_feedback(service, RANKS, FEEDBACK, seconds)
+        return beside_feedback(service, RANKS, FEEDBACK, seconds, postgres=store == "PostgreSQL")
 
 
-def beside_feedback(service: ServiceProcess, ranks: float, feedback: float, seconds: float) -> dict[str, Any]:
+def beside_feedback(
+    service: ServiceProcess, ranks: float, feedback: float, seconds: float, *, postgres: bool = False
+) -> dict[str, Any]:
     """Return the latencies of ranking and feedback at these rates, and the processor time of a request in seconds."""
-    before = time.perf_counter(), service.cpu_seconds()
+    before = service.cpu_seconds(postgres=postgres)
     found: dict[str, Any] = service.load(
         rank_requests("mixed"),
         ranks,
@@ -69,7 +70,7 @@ def beside_feedback(service: ServiceProcess, ranks: float, feedback: float, seco
         feedback_rate=feedback,
         cpus=client_cpus(),
     )
-    used = service.cpu_seconds() - before[1]
+    used = service.cpu_seconds(postgres=postgres) - before
     found["cpu"] = used / ((ranks + feedback) * (seconds + WARMUP))
     return found
 

@@ -56,14 +56,14 @@ class ServiceProcess:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
-    def cpu_seconds(self) -> float:
-        """Return the processor time of the process and its workers so far, and of PostgreSQL on this machine."""
+    def cpu_seconds(self, *, postgres: bool = False) -> float:
+        """Return the processor time of the process and its workers so far; with that of PostgreSQL on this machine."""
         ticks = 0
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 name, _, fields = (folder / "stat").read_text().partition("(")[2].rpartition(")")
                 values = fields.split()
-                if self.process.pid in (int(folder.name), int(values[1])) or name == "postgres":
+                if self.process.pid in (int(folder.name), int(values[1])) or (postgres and name == "postgres"):
                     ticks += int(values[11]) + int(values[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
