@@ -97,9 +97,9 @@ def rank_requests(run: str) -> list[tuple[str, str]]:
     return [("/v1/surfaces/home/rank", json.dumps({"request_id": f"{run}-$n-{time.time_ns()}"}))]
 
 
-def create_surface(service: ServiceProcess, surface: str = "home") -> None:
+def create_surface(service: ServiceProcess, surface: str = "home", items: int = ITEMS, slots: int = SLOTS) -> None:
     """Create a surface, and send the first requests, which solve its policy."""
-    service.call("PUT", f"/v1/surfaces/{surface}", {"slots": SLOTS, "items": [f"item-{k}" for k in range(ITEMS)]})
+    service.call("PUT", f"/v1/surfaces/{surface}", {"slots": slots, "items": [f"item-{k}" for k in range(items)]})
     for k in range(10):  # each on a new connection, so that every worker has loaded the surface
         service.call("POST", f"/v1/surfaces/{surface}/rank", {"request_id": f"first-{k}"})
 
