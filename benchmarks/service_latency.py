@@ -9,19 +9,28 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from .measurement import Measurement
-from .service_load import ServiceProcess, create_surface, postgres, rank_requests, running
+from .service_load import (
+    ITEMS,
+    SLOTS,
+    ServiceProcess,
+    click_to_policy,
+    create_surface,
+    postgres,
+    rank_requests,
+    running,
+)
 
 RANKS, FEEDBACK = 3000, 1000  # per second
 SECONDS, WARMUP = 8.0, 2.0
 CONNECTIONS = 64
 ROUNDS = 3  # of each service, in turn
+CATALOGUES = {1_000: 10, 20_000: 10}  # items and slots of larger surfaces
 TARGETS = {"SQLite": 5, "PostgreSQL": 20}  # milliseconds, of the p99 of rank
 
 
@@ -36,30 +45,39 @@ def measure() -> Measurement:
             for name, folder in checkouts.items():
                 loads[name].append(one_load(store, folder))
         rows += [_row(f"{store}, {name}", target, found) for name, found in loads.items()]
+    for items, slots in CATALOGUES.items():
+        found = [one_load("SQLite", None, items=items, slots=slots) for _ in range(ROUNDS)]
+        rows.append(_row(f"SQLite, {items:,} items, {slots} slots", TARGETS["SQLite"], found))
     notes = [
         f"{RANKS} rank requests and {FEEDBACK} feedback events a second at random times, measured from when each was"
         f" due; {CONNECTIONS} connections, {SECONDS:g} s after {WARMUP:g} s that are not measured.",
         f"Each figure is the median of {ROUNDS} runs; in brackets the least and the largest.",
         "The client is a process of its own on the last processor. 'Client late': by how much it sent late itself.",
+        f"{ITEMS} items and {SLOTS} slots unless stated. 'Changed': from a click to a list from a newer policy.",
         "Processor time: of the service and, with PostgreSQL, of the database, per request.",
     ]
     return Measurement("Ranking beside feedback, open loop", rows, notes)
 
 
-def one_load(store: str, checkout: str | None, seconds: float = SECONDS) -> dict[str, Any]:
+def one_load(
+    store: str, checkout: str | None, seconds: float = SECONDS, items: int = ITEMS, slots: int = SLOTS
+) -> dict[str, Any]:
     """Start a service of a checkout (None: this one) with an empty store, and return its latencies under load."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         address = str(Path(folder) / "bench.db") if store == "SQLite" else stack.enter_context(postgres())
         workers = () if store == "SQLite" else ("--workers", "2")
         service = stack.enter_context(running("--store", address, "--port", "0", *workers, checkout=checkout))
-        create_surface(service)
-        return beside_feedback(service, RANKS, FEEDBACK, seconds)
+        create_surface(service, items=items, slots=slots)
+        found = beside_feedback(service, RANKS, FEEDBACK, seconds, postgres=store == "PostgreSQL")
+        return found | {"changed": click_to_policy(service, tries=3)}
 
 
-def beside_feedback(service: ServiceProcess, ranks: float, feedback: float, seconds: float) -> dict[str, Any]:
+def beside_feedback(
+    service: ServiceProcess, ranks: float, feedback: float, seconds: float, *, postgres: bool = False
+) -> dict[str, Any]:
     """Return the latencies of ranking and feedback at these rates, and the processor time of a request in seconds."""
-    before = time.perf_counter(), service.cpu_seconds()
+    before = service.cpu_seconds(postgres=postgres)
     found: dict[str, Any] = service.load(
         rank_requests("mixed"),
         ranks,
@@ -69,7 +87,7 @@ def beside_feedback(service: ServiceProcess, ranks: float, feedback: float, seco
         feedback_rate=feedback,
         cpus=client_cpus(),
     )
-    used = service.cpu_seconds() - before[1]
+    used = service.cpu_seconds(postgres=postgres) - before
     found["cpu"] = used / ((ranks + feedback) * (seconds + WARMUP))
     return found
 
@@ -91,6 +109,7 @@ def _row(name: str, target: int, loads: Sequence[dict[str, Any]]) -> dict[str, A
         "rank p99.9 ms": _spread(loads, "p99.9"),
         "feedback p50 ms": _spread(feedback, "p50"),
         "feedback p99 ms": _spread(feedback, "p99"),
+        "changed s": f"{statistics.median(load['changed'] for load in loads):.1f}",
         "answered/s": f"{statistics.median(load['per_second'] for load in loads):,.0f}",
         "processor µs": f"{1e6 * statistics.median(load['cpu'] for load in loads):.0f}",
         "client late p99 ms": _spread(loads, "sent_late_p99"),

@@ -56,14 +56,14 @@ class ServiceProcess:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
-    def cpu_seconds(self) -> float:
-        """Return the processor time of the process and its workers so far, and of PostgreSQL on this machine."""
+    def cpu_seconds(self, *, postgres: bool = False) -> float:
+        """Return the processor time of the process and its workers so far; with that of PostgreSQL on this machine."""
         ticks = 0
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 name, _, fields = (folder / "stat").read_text().partition("(")[2].rpartition(")")
                 values = fields.split()
-                if self.process.pid in (int(folder.name), int(values[1])) or name == "postgres":
+                if self.process.pid in (int(folder.name), int(values[1])) or (postgres and name == "postgres"):
                     ticks += int(values[11]) + int(values[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -97,9 +97,9 @@ def rank_requests(run: str) -> list[tuple[str, str]]:
     return [("/v1/surfaces/home/rank", json.dumps({"request_id": f"{run}-$n-{time.time_ns()}"}))]
 
 
-def create_surface(service: ServiceProcess, surface: str = "home") -> None:
+def create_surface(service: ServiceProcess, surface: str = "home", items: int = ITEMS, slots: int = SLOTS) -> None:
     """Create a surface, and send the first requests, which solve its policy."""
-    service.call("PUT", f"/v1/surfaces/{surface}", {"slots": SLOTS, "items": [f"item-{k}" for k in range(ITEMS)]})
+    service.call("PUT", f"/v1/surfaces/{surface}", {"slots": slots, "items": [f"item-{k}" for k in range(items)]})
     for k in range(10):  # each on a new connection, so that every worker has loaded the surface
         service.call("POST", f"/v1/surfaces/{surface}/rank", {"request_id": f"first-{k}"})
 

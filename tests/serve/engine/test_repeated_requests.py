@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from bothworlds.serve.engine import engine as engine_module
-from bothworlds.serve.model import Event
+from bothworlds.serve.model import Event, Unavailable
 
 from ..fakes import FakeStore
 from ..running import ITEMS, running, with_engine, written
@@ -76,6 +76,19 @@ def test_requests_that_wait_for_the_store_at_once_get_one_decision(constraints):
             assert len(store.log) == 1
 
     asyncio.run(whole())
+
+
+@with_engine()
+async def test_a_repeated_request_fails_while_the_store_cannot_be_read(engine, store, clock):
+    known = await engine.rank("home", "r1")
+    await written(engine)
+    engine.clear_recent()
+    store.broken = "the disk is gone"
+    with pytest.raises(Unavailable):  # not a second decision
+        await engine.rank("home", "r1")
+    assert (await engine.rank("home", "r2")).slots
+    store.broken = ""
+    assert (await engine.rank("home", "r1")).slots == known.slots
 
 
 @with_engine()

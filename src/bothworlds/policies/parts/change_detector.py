@@ -106,8 +106,10 @@ def find_change(blocks: Sequence[Block], rounds: int) -> float | None:
     """
     if len(blocks) < 2:
         return None
-    shown, clicked = (np.sum([getattr(block, name) for block in blocks], axis=0) for name in ("shown", "clicked"))
-    late_shown, late_clicked = np.zeros((2, *shown.shape))
+    shown, clicked, late_shown, late_clicked = np.zeros((4, *blocks[0].shown.shape))
+    for block in blocks:  # not stacked: there may be many blocks and many items
+        shown += block.shown
+        clicked += block.clicked
     late_rounds, largest, start = 0, 0.0, None
     for block in reversed(blocks[1:]):
         late_shown += block.shown
