@@ -197,7 +197,7 @@ def console() -> Any:
     from rich.console import Console
 
     # Output to a file or a pipe is not wrapped.
-    return Console() if sys.stdout.isatty() else Console(width=500)
+    return Console() if sys.stdout.isatty() else Console(width=1000)
 
 
 def print_stopped() -> None:
