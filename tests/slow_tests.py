@@ -34,6 +34,9 @@ SLOW_TESTS = frozenset(
         "test_a_surface_with_a_window_forgets_what_visitors_liked_before",
         "test_blocks_that_depend_on_the_order_of_arrival_are_caught",
         "test_two_orders_of_settling_give_equal_blocks",
+        # clicks that depend on each other, and adversaries
+        "test_regret_flattens_in_the_cascade_model",
+        "test_the_figure_of_attacks_is_drawn",
         # click logs
         "test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted",
         "test_a_first_line_that_is_broken_is_no_document",
