@@ -40,6 +40,9 @@ SLOW_TESTS = frozenset(
         "test_the_arm_stays_with_the_visitor_and_her_id_is_not_stored",
         "test_the_guard_replaces_the_arm_that_is_worse_and_no_other",
         "test_visitors_of_different_habits_make_no_difference_if_they_are_the_units_and_do_if_pages_are",
+        # clicks that depend on each other, and adversaries
+        "test_regret_flattens_in_the_cascade_model",
+        "test_the_figure_of_attacks_is_drawn",
         # click logs
         "test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted",
         "test_a_first_line_that_is_broken_is_no_document",

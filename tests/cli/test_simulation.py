@@ -193,6 +193,15 @@ def test_a_table_of_many_worlds_is_not_truncated():
     assert text.count("±") == len(bothworlds.worlds.names())
 
 
+def test_an_attack_has_a_table_of_what_it_reached_and_paid():
+    text = answer("play", "-p", "uniform", "-w", "attack/quit:rounds=20", "-w", "paper/stochastic", *SHORT)
+    result = bothworlds.play("uniform", bothworlds.world("attack/quit", rounds=20), 200, seeds=3)
+    assert "Attacks" in text
+    assert f"{result.attack.share_first().mean():.1%}" in text
+    assert f"{result.attack.flips[:, -1].mean():,.0f}" in text
+    assert "Attacks" not in answer("play", "-p", "uniform", "-w", "paper/stochastic", *SHORT)
+
+
 def test_a_piped_table_is_complete():
     arguments = [part for name in bothworlds.worlds.names() for part in ("-w", name)]
     text = run_program("play", "-p", "uniform", *arguments, "--rounds", "20", "--seeds", "2").stdout

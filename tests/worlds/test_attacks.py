@@ -21,6 +21,7 @@ ATTACKS = {
     "suppress": Attack("suppress", target=3, budget=60, companions=(3, 1, 2)),
     "demote": Attack("demote", target=0, budget=60),
     "mirror": Attack("mirror", target=3, budget=60),
+    "bribe": Attack("bribe", target=3, budget=60, rate=0.5),
     "random": Attack("random", target=3, budget=60, rate=0.3),
 }
 
@@ -45,6 +46,8 @@ def reported(attack, clicks, rounds=1, seed=0):
         (Attack("demote", target=0), [0, 1, 1], [0, 0, 1]),
         (Attack("mirror"), [1, 1, 0], [0, 1, 1]),
         (Attack("mirror"), [1, 0, 1], [1, 0, 1]),
+        (Attack("bribe", target=3, rate=1.0), [1, 1, 0], [0, 0, 1]),
+        (Attack("bribe", target=3, rate=0.0), [1, 1, 0], [1, 1, 0]),
         (Attack("random", rate=1.0), [1, 0, 1], [0, 1, 0]),
         (Attack("random", rate=0.0), [1, 0, 1], [1, 0, 1]),
     ],
@@ -59,6 +62,12 @@ def test_an_attack_ends_with_its_rounds_and_its_budget():
     assert reported(Attack("quit", target=3, until=2), [1, 0, 0], rounds=2)[0] == [0, 0, 1]
     assert reported(Attack("quit", target=3, until=2), [1, 0, 0], rounds=3)[0] == [1, 0, 0]
     assert reported(Attack("promote", target=3, budget=2), [0, 0, 0], rounds=3)[0] == [0, 0, 0]
+
+
+def test_fake_pages_are_as_many_as_the_rate_says():
+    state, rng, said = Attack("bribe", target=3, rate=0.2).start(np.arange(4)), np.random.default_rng(7), np.empty(3)
+    fake = sum(tamper(state, RANKING, np.array([1.0, 0.0, 0.0]), rng, said) == 2 for _ in range(5_000))
+    assert abs(fake - 1_000) < 5.0 * np.sqrt(5_000 * 0.2 * 0.8)
 
 
 def test_all_kinds_have_a_kernel():
@@ -177,7 +186,7 @@ def test_an_attacked_world_is_built_again_from_its_description():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Attack("bribe"), "kind must be one of"),
+        (lambda: Attack("flatter"), "kind must be one of"),
         (lambda: Attack("promote"), "needs a target"),
         (lambda: Attack("mirror", budget=-1), "budget must be a whole number"),
         (lambda: Attack("random", rate=2), "rate must be a number"),

@@ -106,6 +106,7 @@ def play(
     where = {"engine": engine, "address": address, "jobs": jobs, "cells": cells}
     results = _compete(policy, world, rounds, seeds, seed, checkpoints, tell, where)
     _print_table(results)
+    _print_attacks(results)
     _write(results, save, plot)
 
 
@@ -280,6 +281,28 @@ def _print_table(results: Sequence[Result]) -> None:
         cells = ["" if cell is None else f"[bold]{cell.text}" if cell.best else cell.text for cell in row.cells]
         cost = "" if row.cost is None else f"{row.cost:.2f}"
         table.add_row(row.name, *cells, cost, style="dim" if row.reference else None)
+    console().print(table)
+
+
+def _print_attacks(results: Sequence[Result]) -> None:
+    """Print what adversaries reached and paid, if there were any: means over replications."""
+    from rich.table import Table
+
+    attacked = [(result, result.attack) for result in results if result.attack is not None]
+    if not attacked:
+        return
+    columns = ("policy", "world", "flips", "rounds touched", "target first", "target in the list", "regret")
+    table = Table(*columns, title="Attacks", title_justify="left", pad_edge=False)
+    for result, scores in attacked:
+        table.add_row(
+            result.policy,
+            result.world,
+            f"{scores.flips[:, -1].mean():,.0f}",
+            f"{scores.touched[:, -1].mean():,.0f}",
+            f"{scores.share_first().mean():.1%}",
+            f"{scores.share_shown().mean():.1%}",
+            f"{result.regret()[:, -1].mean():,.0f}",
+        )
     console().print(table)
 
 

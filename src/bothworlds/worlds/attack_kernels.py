@@ -10,8 +10,8 @@ from ..kernels import Floats, Ints, kernel
 
 __all__ = ["KINDS", "AttackState", "tamper"]
 
-KINDS = ("promote", "quit", "suppress", "demote", "mirror", "random")
-PROMOTE, QUIT, SUPPRESS, DEMOTE, MIRROR, RANDOM = range(len(KINDS))
+KINDS = ("promote", "quit", "suppress", "demote", "mirror", "bribe", "random")
+PROMOTE, QUIT, SUPPRESS, DEMOTE, MIRROR, BRIBE, RANDOM = range(len(KINDS))
 
 
 class AttackState(NamedTuple):
@@ -21,7 +21,7 @@ class AttackState(NamedTuple):
     target: int  # the item, -1 for none
     outsider: Ints  # (n,) 1 for the items whose clicks are suppressed
     until: int  # rounds after which it stops
-    rate: float  # the probability that a click is flipped, for random flips
+    rate: float  # the probability of a fake session (bribe), or that a click is flipped (random)
     left: Ints  # (1,) flips that the budget still allows
     round: Ints  # (1,)
 
@@ -37,9 +37,12 @@ def tamper(attack: AttackState, ranking: Ints, clicks: Floats, rng: np.random.Ge
     flips = 0
     active = attack.round[0] < attack.until
     attack.round[0] += 1
+    fake = False
     for j in range(m):
         item, wanted = ranking[j], clicks[j]
         chance = rng.random()
+        if j == 0:
+            fake = chance < attack.rate
         if attack.kind == PROMOTE:
             if item == attack.target:
                 wanted = 1.0
@@ -53,6 +56,9 @@ def tamper(attack: AttackState, ranking: Ints, clicks: Floats, rng: np.random.Ge
                 wanted = 0.0
         elif attack.kind == MIRROR:
             wanted = clicks[m - 1 - j]
+        elif attack.kind == BRIBE:
+            if fake:
+                wanted = 1.0 if item == attack.target else 0.0
         elif chance < attack.rate:
             wanted = 1.0 - clicks[j]
         reported[j] = clicks[j]

@@ -40,6 +40,7 @@ class Attack:
     suppress no click is reported on items other than the ``companions``
     demote   no click on the target is reported
     mirror   the clicks of the page are reported upside down: what happened at position j at position m + 1 - j
+    bribe    with probability ``rate``, the page is replaced by one with a click on the target and nothing else
     random   each click is flipped with probability ``rate``: a baseline that wants nothing
     ======== =====================================================================================================
 
@@ -56,7 +57,7 @@ class Attack:
     companions
         Items whose clicks are not suppressed.
     rate
-        The probability of a flip, for "random".
+        The probability of a fake page, for "bribe", or of a flip, for "random".
 
     Raises ValueError for settings out of range.
     """
@@ -69,10 +70,10 @@ class Attack:
     rate: float = 0.0
 
     def __post_init__(self) -> None:
-        kinds = ("promote", "quit", "suppress", "demote", "mirror", "random")
+        kinds = ("promote", "quit", "suppress", "demote", "mirror", "bribe", "random")
         if self.kind not in kinds:
             raise ValueError(f"kind must be one of {', '.join(kinds)}; got {self.kind!r}")
-        if self.kind in ("promote", "quit", "demote") and self.target is None:
+        if self.kind in ("promote", "quit", "demote", "bribe") and self.target is None:
             raise ValueError(f"an attack of the kind {self.kind} needs a target")
         for name in ("target", "budget", "until"):
             if getattr(self, name) is not None:
@@ -196,10 +197,16 @@ def attack_mirror(target: int = 9, budget: int = 2_000) -> World:
     return _attacked("mirror", target, budget)
 
 
+def attack_bribe(target: int = 9, rate: float = 0.02, budget: int = 2_000) -> World:
+    """A ``rate`` of all visits are bots that click the ``target`` and nothing else, until the ``budget`` is spent."""
+    return _attacked("bribe", target, budget, rate=rate)
+
+
 WORLDS: dict[str, Callable[..., World]] = {
     "attack/promote": attack_promote,
     "attack/quit": attack_quit,
     "attack/suppress": attack_suppress,
     "attack/demote": attack_demote,
     "attack/mirror": attack_mirror,
+    "attack/bribe": attack_bribe,
 }
