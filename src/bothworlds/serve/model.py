@@ -82,21 +82,24 @@ Status = Literal["accepted", "duplicate", "settled", "late_applied", "expired", 
 # Records
 
 
-def loss_weight(p: float) -> int:
-    """Returns the loss of a placement with propensity p that was not clicked, in units of ``LOSS_UNIT``.
+def loss_weight(p: float, lost: int = LOSS_UNIT) -> int:
+    """Returns the loss of a placement with propensity p, in units of ``LOSS_UNIT``.
+
+    ``lost`` is what was observed: ``LOSS_UNIT`` without a click, 1 - reward in the same units.
 
     The floor of a surface keeps p well above 2^-32. Below that the weight stays constant, so that it fits the store.
 
     >>> loss_weight(1.0) == LOSS_UNIT, loss_weight(0.25) == 4 * LOSS_UNIT, loss_weight(1e-300) == loss_weight(2.0**-32)
     (True, True, True)
     """
-    return round(LOSS_UNIT / p) if p > MIN_PROPENSITY else round(LOSS_UNIT / MIN_PROPENSITY)
+    return round(lost / max(p, MIN_PROPENSITY))
 
 
 class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a surface ranks. Changing a setting never changes what has been learned."""
 
     slots: int
+    objective: Literal["clicks", "rewards"] = "clicks"  # what feedback reports; cannot be changed
     policy: str = "all-weather"
     policy_settings: dict[str, Any] = {}
     floor: float = 0.005  # share of uniform lists in every decision; bounds the weight of a single click
@@ -193,7 +196,7 @@ class Event(msgspec.Struct, kw_only=True):
     items: tuple[int, ...]  # item index of every slot
     p: tuple[float, ...]  # propensity of every placement at decision time
     learn: int  # mask of the slots that are learned from
-    clicks: int = 0  # mask of clicked slots
+    clicks: int = 0  # mask of clicked slots; with rewards, of the slots whose reward was drawn as a click
     settled_at: int | None = None
     settled_by: Literal["", "final", "deadline", "import"] = ""
     late: int = 0  # mask of clicks that came after the deadline
@@ -202,6 +205,7 @@ class Event(msgspec.Struct, kw_only=True):
     # Of a policy that mixes two learners: the share w of the leader, then for every slot (s - x) / p, where s and x are
     # the probabilities of its item under the two learners.
     mixture: tuple[float, ...] = ()
+    rewards: tuple[int, ...] = ()  # of every slot, in units of 1 / LOSS_UNIT; empty for clicks, and without a reward
 
 
 def pinned_mask(pinned: int | None, arm: Arm, slots: int, learn: int) -> int:
@@ -266,11 +270,15 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifiedFeedback(msgspec.Struct, kw_only=True):
-    """Feedback whose token is valid: the event as the token describes it, the mask of clicked slots, and ``final``."""
+    """Feedback whose token is valid: the event as the token describes it, the mask of clicked slots, and ``final``.
+
+    ``rewards`` are those of ``Event``.
+    """
 
     event: Event
     clicks: int
     final: bool
+    rewards: tuple[int, ...] = ()
 
 
 # Ids, names and times

@@ -80,6 +80,8 @@ Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, descriptio
 Milliseconds = Annotated[int, Meta(extra_json_schema={"format": "date-time"}, description="RFC 3339, UTC")]
 EventId = Annotated[str, Meta(max_length=64)]
 Token = Annotated[str, Meta(max_length=16384)]
+Reward = Annotated[float, Meta(ge=0, le=1)]
+Objective = Annotated[Literal["clicks", "rewards"], Meta(description="what is counted: clicks, or rewards")]
 Propensity = Annotated[float, Meta(gt=0, le=1)]
 Matrix = Annotated[list[list[float]], Meta(description="one row per item, one column per slot")]
 CountMatrix = Annotated[list[list[int]], Meta(description="one row per item, one column per slot")]
@@ -128,12 +130,17 @@ class Ranking(Struct, frozen=True):
 
 
 class FeedbackEvent(Struct, frozen=True, forbid_unknown_fields=True):
-    """Clicks on the slots of one list; ``final`` means that no more clicks will come."""
+    """Clicks on the slots of one list; ``final`` means that no more clicks will come.
+
+    A surface whose objective is rewards takes ``rewards`` instead of ``clicks``: a number from 0 to 1 by slot. Of
+    several rewards for the same slot, the largest counts.
+    """
 
     event_id: EventId
     token: Token
     clicks: list[SlotNumber] = []
     final: bool = False
+    rewards: dict[SlotNumber, Reward] = {}
 
 
 class FeedbackBatch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -255,7 +262,10 @@ def _item_view(item: Item) -> ItemView:
 
 
 class ShownItem(TypedDict):
-    """One slot of a page that was shown; ``late`` means that its click came after the deadline."""
+    """One slot of a page that was shown; ``late`` means that its click came after the deadline.
+
+    ``reward`` is there if the objective is rewards; ``clicked`` is then a draw with the reward as its probability.
+    """
 
     slot: SlotNumber
     item: Name
@@ -264,6 +274,7 @@ class ShownItem(TypedDict):
     pinned: bool
     clicked: bool
     late: bool
+    reward: NotRequired[Reward]
 
 
 class EventView(TypedDict):
@@ -297,10 +308,13 @@ class StateView(TypedDict):
     """The counters of a segment, and the probabilities that are served.
 
     Loss is the sum of (1 - click) / p over events that showed the item at the slot, and of 1 - click over events in
-    which the item could not be shown. Only differences within a slot matter. ``changed_at`` is since when visitors
-    click differently, if the policy detects changes and has found one; it forgets everything before. If the policy
-    mixes a sampler and a leader, and the leader has taken over, ``leader_alone_since`` is since when it plays alone;
-    the sampler is tried again when there are ``leader_alone_until_rounds`` rounds. Otherwise both are null.
+    which the item could not be shown. Only differences within a slot matter. If the objective is rewards, loss has
+    the reward instead of the click, and ``clicked`` counts clicks drawn with the reward as their probability.
+
+    ``changed_at`` is since when visitors click differently, if the policy detects changes and has found one; it
+    forgets everything before. If the policy mixes a sampler and a leader, and the leader has taken over,
+    ``leader_alone_since`` is since when it plays alone; the sampler is tried again when there are
+    ``leader_alone_until_rounds`` rounds. Otherwise both are null.
     """
 
     surface: Name
@@ -325,7 +339,7 @@ class StateView(TypedDict):
 
 
 class Pages(TypedDict):
-    """One arm: settled pages, clicks per page and their 95% interval."""
+    """One arm: settled pages, clicks per page and their 95% interval. With rewards, ``clicks_per_page`` is reward."""
 
     pages: int
     clicks_per_page: float | None
@@ -405,6 +419,7 @@ class Headline(TypedDict):
     uplift: Uplift | None  # None without a holdout
     recent: RecentWindow
     sample_ratio: SampleRatio | None
+    objective: NotRequired[Objective]
     guard_since: Milliseconds | None  # since when the guard serves the baseline order
     rounds: int  # these three as in ``Learning``
     exploration: float | None
@@ -426,12 +441,12 @@ class ItemLine(TypedDict):
 
 
 class SeriesPoint(TypedDict):
-    """Settled pages and clicks of one arm in the time bucket that starts at ``at``."""
+    """Settled pages and clicks, or reward, of one arm in the time bucket that starts at ``at``."""
 
     at: Milliseconds
     arm: Arm
     pages: int
-    clicks: int
+    clicks: int | float
 
 
 class Marginals(TypedDict):
@@ -506,7 +521,8 @@ class ReportView(TypedDict):
     """How a surface performs: learner against holdout, items, learning, and whether click behaviour has changed.
 
     It covers one segment, or all of them together if ``segment`` is null. ``uplift`` is since the comparison
-    started, ``recent`` since a time chosen in advance; all other figures are those of the requested range.
+    started, ``recent`` since a time chosen in advance; all other figures are those of the requested range. If
+    ``objective`` is rewards, all figures but ``items.clicks`` are about reward instead of clicks.
     """
 
     surface: Name
@@ -529,6 +545,7 @@ class ReportView(TypedDict):
     takeovers: list[LeaderTakeover]
     warnings: list[str]
     segments: list[SegmentName]
+    objective: NotRequired[Objective]
 
 
 # Logs

@@ -51,6 +51,7 @@ from .log_rows import export_rows, import_rows
 from .monitor import SurfaceMonitor
 from .refresher import Refresher
 from .report_inputs import surface_state
+from .reward_feedback import verified_rewards
 from .secret_cache import SecretCache
 from .segments import SegmentRegistry
 from .served_surface import PolicyPair, ServedSurface, constraints_of
@@ -333,8 +334,11 @@ class Engine(EngineProtocol):
         event = await self.secrets.read(given.token)
         if event.id.hex() != given.event_id:
             raise InvalidToken("the token belongs to another event")
-        if await self._served_for(event) is None:
+        served = await self._served_for(event)
+        if served is None:
             raise InvalidToken("the surface of this event is not known here")
+        if served.surface.settings.objective == "rewards" or given.rewards:
+            return verified_rewards(served.surface, event, given)
         clicks = 0
         for slot in given.clicks:
             if not 0 <= slot < len(event.items):

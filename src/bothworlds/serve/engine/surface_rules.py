@@ -102,6 +102,9 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
     unknown = set(changes) - KEYS
     if unknown:
         raise Invalid(f"there is no setting {sorted(map(str, unknown))[0]!r}", f"/{sorted(map(str, unknown))[0]}")
+    if changes.get("objective", before["objective"]) != before["objective"]:
+        detail = "objective cannot be changed: clicks and rewards cannot be added up; create another surface"
+        raise Invalid(detail, "/objective")
     settings = _settings({**before, **changes})
     after = msgspec.to_builtins(settings)
     changed_keys = [f"{key}: {before[key]!r} -> {after[key]!r}" for key in sorted(after) if after[key] != before[key]]

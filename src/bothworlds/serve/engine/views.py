@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import msgspec
 
 from ..model import LOSS_UNIT, Event, Surface, rfc3339
@@ -10,6 +12,12 @@ from .learner import SegmentCounters
 from .served_surface import ServedSegment
 
 __all__ = ["event_view", "state_view"]
+
+
+class RewardField(TypedDict, total=False):
+    """The field of a slot that only surfaces with rewards have."""
+
+    reward: float
 
 
 def state_view(surface: Surface, name: str, segment: ServedSegment, counters: SegmentCounters, now: int) -> StateView:
@@ -59,6 +67,7 @@ def event_view(event: Event, surface: Surface, policy: bytes | None) -> EventVie
                 "pinned": bool(event.pinned >> slot & 1),
                 "clicked": bool(event.clicks >> slot & 1),
                 "late": bool(event.late >> slot & 1),
+                **_reward(event, surface, slot),
             }
             for slot, (item, p) in enumerate(zip(event.items, event.p))
         ],
@@ -69,6 +78,13 @@ def event_view(event: Event, surface: Surface, policy: bytes | None) -> EventVie
         "why": _explanation(event, policy),
         "policy": msgspec.msgpack.decode(policy) if policy else None,
     }
+
+
+def _reward(event: Event, surface: Surface, slot: int) -> RewardField:
+    """Returns the reward of a slot if the surface counts rewards, else nothing."""
+    if surface.settings.objective == "clicks":
+        return {}
+    return {"reward": event.rewards[slot] / LOSS_UNIT if event.rewards else 0.0}
 
 
 def _absent_items(event: Event, surface: Surface) -> list[str]:

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 import msgspec
 
 from ..model import Eligibility, Increments, Segment, rfc3339
+from ..rewards import redrawn
 from ..settlement import cells_of, mixture_sums, observed_losses, spread_loss
 from ..stores.base import Store
 from ..time_blocks import TimeBlock, decode_cells, largest_ranges, second_of
@@ -185,7 +186,7 @@ def _with_ranges(store: Store, stored: Stored) -> Rebuilt:
 
 def _add_events(store: Store, rebuilt: Rebuilt) -> int:
     count = 0
-    for event in store.settled():
+    for event in map(redrawn, store.settled()):
         count += 1
         if event.learn:
             segment = rebuilt.get((event.surface_id, event.segment))

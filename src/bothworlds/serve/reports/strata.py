@@ -144,7 +144,7 @@ def sum_of(totals: Iterable[PageTotals]) -> PageTotals:
     """Return the sum of totals.
 
     >>> sum_of([PageTotals(3, 2, 2), PageTotals(1, 1, 1)])
-    PageTotals(pages=4, clicks=3, squares=3)
+    PageTotals(pages=4, clicks=3, squares=3, reward_rows=0)
     """
     return PageTotals(*(sum(column) for column in zip(PageTotals(), *totals)))
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from ..model import Eligibility, Event, Increments, Status, VerifiedFeedback
+from ..rewards import page_squares
 from ..settlement import apply_feedback, spread_loss
 from ..time_blocks import TimeBlock, cells_from, merged, second_of
 
 __all__ = ["HISTORY_COLUMNS", "MINUTE", "BatchOutcome", "BatchTotals", "apply_batch"]
 
 MINUTE = 60_000
-HISTORY_COLUMNS = ("events", "settled", "shows", "clicks", "clicked", "squares", "late")
+HISTORY_COLUMNS = ("events", "settled", "shows", "clicks", "clicked", "squares", "late", "rewards", "reward_squares")
 
 Totals = list[int]
 
@@ -127,7 +128,8 @@ class _SecondTotals:
 def _outcome(event: Event) -> tuple[int, ...]:
     """Returns the history columns of a settled event, without ``events``."""
     clicks = event.clicks.bit_count()
-    return 1, len(event.items), clicks, int(clicks > 0), clicks * clicks, event.late.bit_count()
+    late, rewards = event.late.bit_count(), event.rewards
+    return 1, len(event.items), clicks, int(clicks > 0), clicks * clicks, late, sum(rewards), page_squares(rewards)
 
 
 class BatchOutcome(NamedTuple):

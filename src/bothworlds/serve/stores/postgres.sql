@@ -62,3 +62,8 @@ CREATE TABLE segment_numbers (
 INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BYTEA;
 ALTER TABLE events ADD COLUMN mixture BYTEA;
+
+-- version 6: rewards instead of clicks, in units of 2^-20
+ALTER TABLE events ADD COLUMN rewards BYTEA;
+ALTER TABLE history ADD COLUMN rewards BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE history ADD COLUMN reward_squares BIGINT NOT NULL DEFAULT 0;

@@ -16,6 +16,7 @@ __all__ = [
     "Row",
     "adjustment_of",
     "batches",
+    "encoded_rewards",
     "event_of",
     "row_of",
     "row_of_adjustment",
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 EVENT_COLUMNS = (
     "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, "
-    "settled_at, settled_by, late, pinned, eligibility, mixture"
+    "settled_at, settled_by, late, pinned, eligibility, mixture, rewards"
 )
 ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells, removed"
 
@@ -34,6 +35,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _placements = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[float, ...]]).decode
 _eligibility = msgspec.msgpack.Decoder(Eligibility).decode
 _mixture = msgspec.msgpack.Decoder(tuple[float, ...]).decode
+_rewards = msgspec.msgpack.Decoder(tuple[int, ...]).decode
 _removed = msgspec.msgpack.Decoder(tuple[RemovedBlock, ...]).decode
 _cells = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
 
@@ -58,7 +60,13 @@ def row_of(event: Event) -> tuple[Any, ...]:
         event.pinned,
         None if event.eligibility == ALL_ELIGIBLE else _encode(event.eligibility),
         _encode(event.mixture) if event.mixture else None,
+        encoded_rewards(event),
     )
+
+
+def encoded_rewards(event: Event) -> bytes | None:
+    """Returns the value of the column ``rewards``."""
+    return _encode(event.rewards) if event.rewards else None
 
 
 def event_of(row: Row) -> Event:
@@ -90,6 +98,7 @@ def event_of(row: Row) -> Event:
         pinned=pinned_mask(row[14], row[3], len(items), row[9]),
         eligibility=ALL_ELIGIBLE if row[15] is None else _eligibility(row[15]),
         mixture=() if row[16] is None else _mixture(row[16]),
+        rewards=() if row[17] is None else _rewards(row[17]),
     )
 
 

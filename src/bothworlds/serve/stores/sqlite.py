@@ -24,7 +24,7 @@ __all__ = ["SqliteDatabase", "open_sqlite"]
 
 T = TypeVar("T")
 CHUNK = 500  # values in one statement; old builds of SQLite allow 999
-ROWS = 512  # of 17 values in one statement; SQLite 3.32 and later allow 32766 values
+ROWS = 512  # of 18 values in one statement; SQLite 3.32 and later allow 32766 values
 IDLE_READERS = 8
 WRITER_CACHE = 16_384  # KiB; event ids are spread over the whole index
 
@@ -92,7 +92,9 @@ class SqliteSession:
         return {row[0] for row in new}
 
     def update_events(self, rows: Sequence[Row]) -> None:
-        self.many("UPDATE events SET clicks = ?, settled_at = ?, settled_by = ?, late = ? WHERE id = ?", rows)
+        self.many(
+            "UPDATE events SET clicks = ?, settled_at = ?, settled_by = ?, late = ?, rewards = ? WHERE id = ?", rows
+        )
 
     def load(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         self.many(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})", rows)

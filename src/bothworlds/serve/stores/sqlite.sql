@@ -62,3 +62,8 @@ CREATE TABLE segment_numbers (
 INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BLOB;
 ALTER TABLE events ADD COLUMN mixture BLOB;
+
+-- version 6: rewards instead of clicks, in units of 2^-20
+ALTER TABLE events ADD COLUMN rewards BLOB;
+ALTER TABLE history ADD COLUMN rewards INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE history ADD COLUMN reward_squares INTEGER NOT NULL DEFAULT 0;
