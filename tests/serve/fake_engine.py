@@ -145,6 +145,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         "takeovers": [],
         "warnings": [],
         "segments": ["", "mobile", "desktop"],
+        "objective": "clicks",
     }
     report |= changes
     report["uplift"] = report["uplift"] and {"since": NOW - 10**9} | report["uplift"]
@@ -445,6 +446,7 @@ class FakeEngine:
             "recent": report["recent"],
             "sample_ratio": report["sample_ratio"],
             "guard_since": report["guard"] and report["guard"]["active_since"],
+            "objective": report["objective"],
             **{key: report["learning"][key] for key in ("rounds", "exploration", "settled")},
         }
 

@@ -238,6 +238,15 @@ def test_clicks_are_merged_and_sent_once(shop, service):
     ]
 
 
+def test_rewards_are_merged_by_the_maximum(shop, service):
+    ranked(shop)
+    assert shop.run("bw.reward(2, 0.25); bw.reward(0, 1); bw.reward(2, 0.5); bw.reward(2, 0.1); bw.flush()") is True
+    ((event,),) = service.batches
+    assert (event["rewards"], event["clicks"]) == ({"0": 1, "2": 0.5}, [])
+    refused = "try { bw.reward(0, NaN); 'sent' } catch (error) { error.name }"
+    assert shop.run(refused) == "RangeError"
+
+
 def test_failed_feedback_is_retried(shop, service):
     event = ranked(shop)["event_id"]
     service.failing = [503]
