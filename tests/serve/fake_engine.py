@@ -389,6 +389,10 @@ class FakeEngine:
         self._check()
         self.surface(surface)
 
+    async def start_from_baseline(self, surface: str, *, rounds: int, segment: str = "", actor: str) -> None:
+        self._check()
+        self.surface(surface)
+
     async def warm_start(
         self, surface: str, model: Mapping[str, Any], *, rounds: int, segment: str = "", actor: str
     ) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 __all__ = [
     "ALL_ELIGIBLE",
+    "BASELINE_START",
     "BOUNDARIES",
     "CHANGE",
     "CHANGE_DETECTED",
@@ -66,6 +67,7 @@ CHANGE = "change"  # the number of a segment with the second of the last change 
 CHANGE_DETECTED = "change detected"  # the action in the audit log
 COMPARISON = "comparison"  # the number with the second since which two learners are compared
 WAKE = "wake"  # the number of rounds until which the leader plays alone; 0: it does not
+BASELINE_START = "baseline start"  # the number of rounds in which a segment leaves the page's own order
 TAKEOVER = "takeover"  # the number with the second at which the leader last took over
 LEADER_TOOK_OVER = "leader plays alone"  # the action in the audit log
 COMPARED_AGAIN = "learners are compared again"  # the action in the audit log
@@ -105,6 +107,7 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     floor: float = 0.005  # share of uniform lists in every decision; bounds the weight of a single click
     holdout: float = 0.0  # share of requests that get the baseline order
     baseline: tuple[str, ...] = ()  # the page's own order; if empty, the order in which items were added
+    baseline_rounds: int = 0  # a new segment starts from the page's own order, and leaves it in this many rounds
     guard: bool = True  # serve the baseline order if the learner is shown to be worse
     guard_after: int = 2000  # pages of the learner before the guard starts to compare
     guard_margin: float = 0.0  # clicks per page by which the learner may be worse

@@ -190,11 +190,16 @@ class Segments(Struct, frozen=True):
 
 
 class WarmStart(Struct, frozen=True, forbid_unknown_fields=True):
-    """A fitted click model, as ``bothworlds fit`` writes it, and the number of rounds that it counts for."""
+    """A fitted click model, as ``bothworlds fit`` writes it, and the number of rounds that it counts for.
 
-    model: dict[str, Any]
+    With ``baseline`` instead of ``model``, the segment starts from the page's own order: nine pages in ten show it at
+    first, and fewer with every round learned from, until it is left after ``rounds`` rounds.
+    """
+
     rounds: Annotated[int, Meta(ge=1, le=1_000_000_000)]
+    model: dict[str, Any] | UnsetType = UNSET
     segment: SegmentName = ""
+    baseline: bool = False
 
 
 class ItemView(Struct, frozen=True):
@@ -333,6 +338,7 @@ class StateView(TypedDict):
     changed_at: str | None
     leader_alone_since: str | None
     leader_alone_until_rounds: int | None
+    baseline_share: Annotated[float, Meta(description="share of pages in the page's own order, at the start")]
 
 
 # Reports

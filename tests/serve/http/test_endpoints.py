@@ -234,6 +234,22 @@ def test_the_comparison_is_restarted_at_a_version(call):
     assert call("POST", "/v1/surfaces/nowhere/restart-comparison").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"baseline": True, "rounds": 500}, 204),
+        ({"baseline": True, "rounds": 500, "segment": "mobile"}, 204),
+        ({"baseline": True}, 422),
+        ({"rounds": 500}, 422),
+        ({"baseline": False, "rounds": 500}, 422),
+        ({"baseline": True, "model": {"attraction": {}}, "rounds": 500}, 422),
+        ({"baseline": True, "rounds": 0}, 422),
+    ],
+)
+def test_a_warm_start_has_a_model_or_the_baseline(call, body, status):
+    assert call("POST", "/v1/surfaces/home/warm-start", json=body).status_code == status
+
+
 def test_reset_and_warm_start(call):
     assert call("POST", "/v1/surfaces/home/reset").status_code == 204
     assert call("POST", "/v1/surfaces/home/reset", json={"segment": "mobile"}).status_code == 204

@@ -405,6 +405,10 @@ class Engine(EngineProtocol):
         """Adds the counters that ``rounds`` rounds would have had if visitors clicked as a fitted model predicts."""
         await self._admin.warm_start(surface, model, rounds=rounds, segment=segment, actor=actor)
 
+    async def start_from_baseline(self, surface: str, *, rounds: int, segment: str = "", actor: str) -> None:
+        """Shows the page's own order on most pages of a segment until it has learned from ``rounds`` rounds."""
+        await self._admin.start_from_baseline(surface, rounds=rounds, segment=segment, actor=actor)
+
     async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
         """Deletes a segment with its counters; the default segment can only be reset (Invalid)."""
         await self._admin.delete_segment(surface, segment, actor=actor)

@@ -12,13 +12,14 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from ..model import Segment, Surface
+from ..model import BASELINE_START, Segment, Surface
 from ..stores.base import Store, StoreError
 from .block_reader import BlockReader
 from .change_detection import ChangeDetection
 from .learner import blocks_of, counters_of, policy_of, policy_record
 from .learner_comparison import LearnerComparison
 from .served_surface import ServedSegment, ServedSurface
+from .surface_rules import MAX_BASELINE_ROUNDS
 
 __all__ = ["Refresher"]
 
@@ -215,7 +216,10 @@ class Refresher(threading.Thread):
             if hasattr(served.policy, "leader_plays_alone"):
                 state = self.comparison.update(served.policy, served.surface, segment.name, segment.rounds, blocks)
                 counters = counters._replace(**state._asdict())
-        if segment.rounds or segment.loss or presolve:
+        if segment.rounds < MAX_BASELINE_ROUNDS:
+            numbers = self._store.numbers(served.surface.id, segment.name)
+            counters = counters._replace(baseline_rounds=numbers.get(BASELINE_START))
+        if segment.rounds or segment.loss or presolve or counters.baseline_rounds is not None:
             served.segments[segment.name] = ServedSegment(served, counters, self._clock(), presolve)
         else:  # admitted, but nothing learned yet
             served.segments[segment.name] = served.empty_segment.copy(self._clock(), segment.revision)

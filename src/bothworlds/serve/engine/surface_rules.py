@@ -34,6 +34,7 @@ from .learner import policy_of
 from .served_policies import served_names
 
 __all__ = [
+    "MAX_BASELINE_ROUNDS",
     "Change",
     "Medians",
     "activate_guard",
@@ -52,11 +53,13 @@ __all__ = [
 ]
 
 MAX_ITEMS, MAX_SLOTS = 1000, 50
+MAX_BASELINE_ROUNDS = 1_000_000
 DAY = 86400.0
 LIMITS: dict[str, tuple[float, float]] = {
     "slots": (1, MAX_SLOTS),
     "floor": (0.001, 1.0),  # below, one missing click could outweigh everything learned
     "holdout": (0.0, 0.99),
+    "baseline_rounds": (0, MAX_BASELINE_ROUNDS),
     "guard_after": (1, 1_000_000_000),
     "guard_margin": (0.0, MAX_SLOTS),
     "minimum_exposure": (0.0, 1.0),

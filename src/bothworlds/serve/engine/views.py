@@ -40,6 +40,7 @@ def state_view(surface: Surface, name: str, segment: ServedSegment, counters: Se
         "changed_at": _time_of(known.changed_at),
         "leader_alone_since": _time_of(known.alone_since),
         "leader_alone_until_rounds": known.wake or None,
+        "baseline_share": known.baseline_share(surface.settings),
     }
 
 
