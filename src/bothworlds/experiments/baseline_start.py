@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from .question import Game
 from .result_lookup import Results
 from .verdict import Estimate, estimate
 
-__all__ = ["BASELINE_ROUNDS", "allowed_cost", "baseline_games", "page_orders", "regret_added", "table_rows"]
+__all__ = ["BASELINE_ROUNDS", "Served", "allowed_cost", "baseline_games", "page_orders", "regret_added", "table_rows"]
 
 BASELINE_ROUNDS = 1000
 
@@ -25,8 +26,8 @@ def page_orders(world: World) -> dict[str, tuple[int, ...]]:
     """Return orders that a page may have had, of a world whose items are listed from the best to the worst."""
     best = tuple(range(world.n_items))
     return {
+        "second and third swapped": (best[0], best[2], best[1], *best[3:]),
         "third item first": (best[2], *best[:2], *best[3:]),
-        "best two missing": (*best[2:], *best[:2]),
         "worst first": best[::-1],
     }
 
@@ -36,13 +37,16 @@ def started(served: Served, order: tuple[int, ...]) -> Policy:
     return replace(served, baseline=order, baseline_rounds=BASELINE_ROUNDS)
 
 
-def baseline_games(served: tuple[Served, ...], worlds: list[World], rounds: int, seeds: int) -> list[Game]:
-    """Return each policy with a start from every order, and the orders themselves, in every world."""
+def baseline_games(served: Mapping[Served, int], worlds: list[World], rounds: int) -> list[Game]:
+    """Return policies with a start from every order, and the orders themselves, in every world.
+
+    ``served`` maps policies to numbers of replications.
+    """
     games = []
     for world in worlds:
         for order in page_orders(world).values():
-            games += [Game(started(one, order), world, rounds, seeds) for one in served]
-            games.append(Game(_shown(order, world), world, rounds, seeds))
+            games += [Game(started(one, order), world, rounds, seeds) for one, seeds in served.items()]
+            games.append(Game(_shown(order, world), world, rounds, max(served.values())))
     return games
 
 

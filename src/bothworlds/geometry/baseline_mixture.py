@@ -4,8 +4,8 @@ A share :math:`\lambda_t` of the pages shows that list. It depends on the number
 
 .. math:: \lambda_t = 0.9 \max(0, 1 - t / R), \qquad x'_{ij} = (1 - \lambda_t) x_{ij} + \lambda_t b_{ij}
 
-where b is the matrix of the list. Nothing of it is left after R rounds. It shows the list on at most 0.45 R pages more
-than the learner would, up to what is learned later because of it. A tenth of the pages explores from the start.
+where b is the matrix of the list. Nothing of it is left after R rounds, in which the list is shown on about 0.45 R
+pages more than the learner would show it. A tenth of the pages explores from the start.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ import msgspec
 
 __all__ = [
     "ALL_ELIGIBLE",
-    "BASELINE_START",
     "BOUNDARIES",
     "CHANGE",
     "CHANGE_DETECTED",
@@ -67,7 +66,6 @@ CHANGE = "change"  # the number of a segment with the second of the last change 
 CHANGE_DETECTED = "change detected"  # the action in the audit log
 COMPARISON = "comparison"  # the number with the second since which two learners are compared
 WAKE = "wake"  # the number of rounds until which the leader plays alone; 0: it does not
-BASELINE_START = "baseline start"  # the number of rounds in which a segment leaves the page's own order
 TAKEOVER = "takeover"  # the number with the second at which the leader last took over
 LEADER_TOOK_OVER = "leader plays alone"  # the action in the audit log
 COMPARED_AGAIN = "learners are compared again"  # the action in the audit log
@@ -140,6 +138,9 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: int
     comparison_restarted_at: int | None = None
     guarded_since: int | None = None  # since when the guard serves the baseline order
+    baseline_starts: dict[
+        str, int
+    ] = {}  # segment -> rounds in which it leaves the baseline order, instead of the setting
 
     @property
     def compared_since(self) -> int:

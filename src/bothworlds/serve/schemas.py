@@ -338,7 +338,9 @@ class StateView(TypedDict):
     changed_at: str | None
     leader_alone_since: str | None
     leader_alone_until_rounds: int | None
-    baseline_share: Annotated[float, Meta(description="share of pages in the page's own order, at the start")]
+    baseline_share: NotRequired[
+        Annotated[float, Meta(description="share of pages in the page's own order, at the start")]
+    ]
 
 
 # Reports

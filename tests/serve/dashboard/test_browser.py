@@ -331,6 +331,14 @@ def test_attaching_again_reports_clicks_on_the_new_list_only(shop, service):
     assert first["event_id"] != second["event_id"]
 
 
+def test_with_rewards_attach_orders_the_list_and_reports_nothing(shop, service):
+    shop.run("bw.objective = 'rewards'; bw.attach(document.querySelector('ul'))")
+    slots = "[...document.querySelectorAll('li:not([hidden])')].map((child) => child.dataset.bwSlot).join()"
+    assert shop.run(slots) == "0,1,2"
+    shop.run("document.querySelector('li:not([hidden])').click(); bw.flush()")
+    assert service.batches == []
+
+
 def test_attach_keeps_the_page_order_if_the_service_fails(shop, service):
     service.failing = [503]
     shop.run("bw.attach(document.querySelector('#list'))")

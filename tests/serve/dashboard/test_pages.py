@@ -359,6 +359,20 @@ def test_an_event_is_explained():
     assert "Every response to a rank request has an event id." in read(PageClient(FakeEngine()), "/event").text
 
 
+def test_an_event_with_rewards_shows_them():
+    class Rewarded(FakeEngine):
+        async def event(self, event_id):
+            event = await super().event(event_id)
+            return {**event, "slots": [{**slot, "reward": 0.25 * (1 + slot["slot"])} for slot in event["slots"]]}
+
+    page = read(PageClient(Rewarded()), "/event?id=" + "ab" * 16)
+    assert "0.250" in page.text
+    assert "0.500" in page.text
+    assert "late reward" in page.text
+    assert "and its rewards are counted" in page.text
+    assert "Clicked" not in page.text
+
+
 def test_a_mistyped_event_id_can_be_corrected():
     page = read(PageClient(FakeEngine()), "/event?id=abab+", 404)
     assert page.count("input", name="id", value="abab") == 1

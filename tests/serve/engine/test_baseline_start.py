@@ -80,8 +80,8 @@ async def test_a_warm_start_from_the_baseline_changes_no_counter(engine, store, 
         "start from baseline",
         "300 rounds, segment ''",
     )
-    await engine.reset("home", segment=None, actor="ann")  # discards the start as well
-    assert (await engine.state("home"))["baseline_share"] == 0.0
+    await engine.reset("home", segment=None, actor="ann")  # the segment starts again, from the baseline
+    assert (await engine.state("home"))["baseline_share"] == 0.9
 
 
 @with_engine(baseline=ORDER, max_segments=2)
@@ -89,6 +89,9 @@ async def test_a_segment_can_start_from_the_baseline(engine, store, clock):
     await engine.start_from_baseline("home", rounds=50, segment="mobile", actor="ann")
     assert (await engine.state("home", "mobile"))["baseline_share"] == 0.9
     assert (await engine.state("home"))["baseline_share"] == 0.0
+    clock.at += 5 * 86_400_000  # it is kept like a segment with a click, for 30 days
+    await asyncio.to_thread(engine.expire_segments)
+    assert (await engine.state("home", "mobile"))["baseline_share"] == 0.9
     with pytest.raises(TooMany):
         await engine.start_from_baseline("home", rounds=50, segment="other", actor="ann")
 

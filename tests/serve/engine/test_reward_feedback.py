@@ -11,9 +11,7 @@ import pytest
 
 from bothworlds.clicks import evaluate
 from bothworlds.serve.model import LOSS_UNIT, Invalid
-from bothworlds.serve.ops.verify import verify
-from bothworlds.serve.schemas import Accepted, FeedbackEvent, Ranking, StateView
-from bothworlds.serve.stores.factory import open_store
+from bothworlds.serve.schemas import Accepted, FeedbackEvent, Ranking
 
 from ..fakes import FakeStore
 from ..running import ITEMS, answer, refreshed, running, visit, with_engine
@@ -162,38 +160,6 @@ async def test_a_surface_that_counts_clicks_reports_as_before(engine, store, clo
     assert all(type(point["clicks"]) is int for point in report["series"])
     assert "reward" not in next(engine.export("home"))
     assert all(row["rewards"] == row["reward_squares"] == 0 for row in store.history(1, 0, 2 * clock.at, 60_000))
-
-
-def test_a_store_of_rewards_is_verified_after_a_restart(tmp_path):
-    place = str(tmp_path / "store.db")
-
-    async def serve(first: int, last: int) -> StateView:
-        store = open_store(place)
-        async with running(store) as engine:
-            body = {"slots": 3, "items": ITEMS, "objective": "rewards", "holdout": 0.2}
-            await engine.put_surface("home", body, actor="test")
-            for k in range(first, last):
-                await earn(engine, f"v{k}", exclude=["f"] if k % 3 else [])
-            state = await engine.state("home")
-        assert verify(store).clean
-        store.close()
-        return state
-
-    before = asyncio.run(serve(0, 30))
-    after = asyncio.run(serve(29, 30))  # the same request and feedback again
-    assert (before["loss"], before["clicked"]) == (after["loss"], after["clicked"])
-    store = open_store(place)
-    event = next(event for event in store.settled() if event.arm == "learner" and min(event.rewards) > 0)
-    assert {len(event.rewards) for event in store.settled()} == {3}
-    # Verification finds a changed reward, and clicks that are not those of the rewards.
-    damages = (
-        ("UPDATE events SET rewards = NULL WHERE id = ?", (event.id,)),
-        ("UPDATE counters SET clicked = clicked + 1 WHERE item = 0 AND slot = 0", ()),
-    )
-    for damage, values in damages:
-        store.database.write(lambda session, damage=damage, values=values: session.run(damage, values))
-        assert not verify(store).clean
-    store.close()
 
 
 def test_an_exported_log_is_evaluated_by_its_drawn_clicks(tmp_path):

@@ -407,16 +407,6 @@ def check_rewards_are_merged_counted_and_kept(store: Store) -> None:
 
 
 @check
-def check_the_default_segment_can_have_a_number_before_it_has_counters(store: Store) -> None:
-    started(store)
-    assert store.set_number(1, "", "baseline start", 7, expected=None)
-    assert not store.set_number(1, "", "baseline start", 8, expected=None)
-    assert [(segment.name, segment.rounds) for segment in store.segments(1)] == [("", 0)]
-    assert store.numbers(1, "") == {"baseline start": 7}
-    assert clean(store)
-
-
-@check
 def check_the_oldest_open_event_is_found(store: Store) -> None:
     started(store)
     assert store.oldest_open(1) is None

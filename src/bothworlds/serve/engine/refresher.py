@@ -12,14 +12,13 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from ..model import BASELINE_START, Segment, Surface
+from ..model import Segment, Surface
 from ..stores.base import Store, StoreError
 from .block_reader import BlockReader
 from .change_detection import ChangeDetection
 from .learner import blocks_of, counters_of, policy_of, policy_record
 from .learner_comparison import LearnerComparison
 from .served_surface import ServedSegment, ServedSurface
-from .surface_rules import MAX_BASELINE_ROUNDS
 
 __all__ = ["Refresher"]
 
@@ -167,6 +166,10 @@ class Refresher(threading.Thread):
 
     def add_segment(self, served: ServedSurface, segment: str) -> ServedSegment:
         """Returns the segment; creates it without counters if it is not served yet."""
+        rounds = served.surface.baseline_starts.get(segment)
+        if segment not in served.segments and rounds is not None:
+            counters = counters_of(None, served.surface)._replace(baseline_rounds=rounds)
+            return served.segments.setdefault(segment, ServedSegment(served, counters, self._clock()))
         return served.segments.setdefault(segment, served.empty_segment.copy(self._clock()))
 
     def drop_segments(self, surface_id: int, segments: Collection[str]) -> None:
@@ -216,9 +219,7 @@ class Refresher(threading.Thread):
             if hasattr(served.policy, "leader_plays_alone"):
                 state = self.comparison.update(served.policy, served.surface, segment.name, segment.rounds, blocks)
                 counters = counters._replace(**state._asdict())
-        if segment.rounds < MAX_BASELINE_ROUNDS:
-            numbers = self._store.numbers(served.surface.id, segment.name)
-            counters = counters._replace(baseline_rounds=numbers.get(BASELINE_START))
+        counters = counters._replace(baseline_rounds=served.surface.baseline_starts.get(segment.name))
         if segment.rounds or segment.loss or presolve or counters.baseline_rounds is not None:
             served.segments[segment.name] = ServedSegment(served, counters, self._clock(), presolve)
         else:  # admitted, but nothing learned yet

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..model import BASELINE_START, Adjustment, Conflict, Invalid, Segment, Surface, TooMany, Unknown, checked_name
+from ..model import Adjustment, Conflict, Invalid, Segment, Surface, TooMany, Unknown, checked_name
 from ..stores.base import Store, VersionConflict
 from . import surface_rules
 from .refresher import Refresher
 from .segments import SegmentRegistry
 from .served_surface import ServedSurface
 from .store_calls import ConcurrentChange, in_thread
-from .surface_rules import MAX_BASELINE_ROUNDS, Change
+from .surface_rules import Change
 from .warm_start import warm_start_of
 
 __all__ = ["SurfaceAdmin"]
@@ -171,27 +171,16 @@ class SurfaceAdmin:
 
     async def start_from_baseline(self, surface: str, *, rounds: int, segment: str = "", actor: str) -> None:
         """Shows the page's own order on most pages of a segment until it has learned from ``rounds`` rounds."""
-        async with self._change_lock:
-            await self.catch_up()
+
+        def change() -> Change:
             known = self.surface(surface)
             checked_name(segment, "segment", "/segment", empty=True)
-            await in_thread(self._start_from_baseline, known, segment, rounds, actor)
-            await in_thread(self._refresher.refresh)
+            learned = next((one.rounds for one in self._store.segments(known.id) if one.name == segment), 0)
+            started = surface_rules.start_from_baseline(known, segment, rounds, learned, self._clock())
+            self._admit(known, segment)
+            return started
 
-    def _start_from_baseline(self, surface: Surface, segment: str, rounds: int, actor: str) -> None:
-        if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MAX_BASELINE_ROUNDS:
-            raise Invalid(f"rounds must be an integer from 1 to {MAX_BASELINE_ROUNDS}; got {rounds!r}", "/rounds")
-        self._admit(surface, segment)
-        learned = next((one.rounds for one in self._store.segments(surface.id) if one.name == segment), 0)
-        if learned >= rounds:
-            detail = f"segment {segment!r} has learned from {learned} rounds already; rounds must be greater"
-            raise Invalid(detail, "/rounds")
-        before = self._store.numbers(surface.id, segment).get(BASELINE_START)
-        entry = self._entry(surface.id, actor, "start from baseline", f"{rounds} rounds, segment {segment!r}")
-        if not self._store.set_number(
-            surface.id, segment, BASELINE_START, rounds, expected=before, audit=[entry | {"segment": segment}]
-        ):
-            raise Conflict(f"segment {segment!r} was changed at the same time; retry")
+        await self._change(change, actor)
 
     def _admit(self, surface: Surface, segment: str) -> None:
         limit = surface.settings.max_segments

@@ -34,7 +34,6 @@ from .learner import policy_of
 from .served_policies import served_names
 
 __all__ = [
-    "MAX_BASELINE_ROUNDS",
     "Change",
     "Medians",
     "activate_guard",
@@ -49,6 +48,7 @@ __all__ = [
     "remove_item",
     "reset_adjustments",
     "restart_comparison",
+    "start_from_baseline",
     "update_surface",
 ]
 
@@ -128,6 +128,20 @@ def restart_comparison(surface: Surface, now: int) -> Change:
     """
     changed = _changed(surface, now, comparison_restarted_at=now, guarded_since=None)
     return Change(changed, action="restart comparison", holdout=_shares(surface, changed))
+
+
+def start_from_baseline(surface: Surface, segment: str, rounds: int, learned: int, now: int) -> Change:
+    """Returns the surface with a segment that leaves the baseline order in ``rounds`` rounds; raises Invalid.
+
+    ``learned`` is the number of rounds that the segment has learned from.
+    """
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MAX_BASELINE_ROUNDS:
+        raise Invalid(f"rounds must be an integer from 1 to {MAX_BASELINE_ROUNDS}; got {rounds!r}", "/rounds")
+    if learned >= rounds:
+        detail = f"segment {segment!r} has learned from {learned} rounds already; rounds must be greater"
+        raise Invalid(detail, "/rounds")
+    changed = _changed(surface, now, baseline_starts={**surface.baseline_starts, segment: rounds})
+    return Change(changed, action="start from baseline", detail=f"{rounds} rounds, segment {segment!r}")
 
 
 def activate_guard(surface: Surface, now: int) -> Change:

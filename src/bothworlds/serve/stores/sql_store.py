@@ -213,13 +213,6 @@ class SqlStore(Store):
             revision = sql_metadata.take_numbers(session, "revision", 1)
             if not sql_blocks.write_number(session, surface_id, segment, name, value, expected):
                 return False
-            if segment == "":  # it exists before it has a row
-                row = (surface_id, segment)
-                session.many(
-                    "INSERT INTO segments (surface_id, segment, rounds, revision) VALUES (?, ?, 0, 0)"
-                    " ON CONFLICT (surface_id, segment) DO NOTHING",
-                    [row],
-                )
             # Other processes must solve the policies of the segment again.
             session.run(
                 "UPDATE segments SET revision = ? WHERE surface_id = ? AND segment = ?", (revision, surface_id, segment)
