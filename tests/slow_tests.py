@@ -136,6 +136,7 @@ SLOW_TESTS = frozenset(
         "test_a_thousand_items_are_shown_in_part_unless_all_are_requested",
         "test_a_young_surface_is_still_learning_and_is_compared_once_it_has_settled",
         "test_an_export_that_fails_midway_is_truncated_visibly",
+        "test_an_exported_log_is_evaluated_by_its_drawn_clicks",
         "test_any_text_is_read_or_refused",
         "test_batches_and_refreshes_have_spans",
         "test_connections_are_refused_before_descriptors_run_out",

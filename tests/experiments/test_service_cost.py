@@ -28,10 +28,11 @@ def test_the_question_is_played_on_request_only(tmp_path, monkeypatch):
         results = Results(
             [bothworlds.play(g.policy, g.world, g.rounds, seeds=2, jobs=1, progress=False) for g in games]
         )
-    assert len(ServiceCost().verdicts(results, SIZES["quick"])) == 5
+    assert len(ServiceCost().verdicts(results, SIZES["quick"])) == 7
     assert ServiceCost().figures(results, SIZES["quick"], str(tmp_path))
     assert (tmp_path / "service.svg").stat().st_size > 1000
-    assert (tmp_path / "service-all-weather.svg").stat().st_size > 1000
+    for figure in ("service-all-weather", "service-baseline"):
+        assert (tmp_path / f"{figure}.svg").stat().st_size > 1000
     assert set(variants()) >= {"floor 0.02", "fixed point", "all defaults"}
 
 

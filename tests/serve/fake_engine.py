@@ -149,6 +149,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         "takeovers": [],
         "warnings": [],
         "segments": ["", "mobile", "desktop"],
+        "objective": "clicks",
     }
     report |= changes
     report["uplift"] = report["uplift"] and {"since": NOW - 10**9} | report["uplift"]
@@ -397,6 +398,10 @@ class FakeEngine:
         self._check()
         self.surface(surface)
 
+    async def start_from_baseline(self, surface: str, *, rounds: int, segment: str = "", actor: str) -> None:
+        self._check()
+        self.surface(surface)
+
     async def warm_start(
         self, surface: str, model: Mapping[str, Any], *, rounds: int, segment: str = "", actor: str
     ) -> None:
@@ -455,6 +460,7 @@ class FakeEngine:
             "recent": report["recent"],
             "sample_ratio": report["sample_ratio"],
             "guard_since": report["guard"] and report["guard"]["active_since"],
+            "objective": report["objective"],
             **{key: report["learning"][key] for key in ("rounds", "exploration", "settled")},
         }
 

@@ -23,6 +23,7 @@ from bothworlds.serve.model import (
     imported_id,
     split_counter_key,
 )
+from bothworlds.serve.rewards import page_squares, redrawn
 from bothworlds.serve.settlement import apply_clicks, apply_feedback, increments_of, settle_at_deadline, spread_loss
 from bothworlds.serve.stores.base import BlockKey, StoreError, VersionConflict, VisitorSums
 from bothworlds.serve.time_blocks import TimeBlock, cells_from, encode_cells, folded, second_of
@@ -297,7 +298,7 @@ class FakeStore:
         for event in events:
             owner = self.log.get(event.id, event).surface_id
             if owner != event.surface_id:
-                event = msgspec.structs.replace(event, id=imported_id(event.surface_id, event.id.hex()))
+                event = redrawn(msgspec.structs.replace(event, id=imported_id(event.surface_id, event.id.hex())))
             if event.id not in self.log:
                 self.log[event.id] = event
                 self._add(increments_of(event))
@@ -340,7 +341,8 @@ class FakeStore:
             if event.settled_at is not None:
                 total.update(settled=1, shows=len(event.items), clicks=clicks, squares=clicks**2, clicked=clicks > 0)
                 total["late"] += event.late.bit_count()
-        names = ("events", "settled", "shows", "clicks", "clicked", "squares", "late")
+                total.update(rewards=sum(event.rewards), reward_squares=page_squares(event.rewards))
+        names = ("events", "settled", "shows", "clicks", "clicked", "squares", "late", "rewards", "reward_squares")
         return [
             {"at": at, "segment": segment, "arm": arm, **{name: total[name] for name in names}}
             for (at, segment, arm), total in sorted(sums.items())

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..core import Block, Decision, Ledger, Shape, check_shape
+from ..geometry.baseline_mixture import baseline_share, with_baseline
 from ..geometry.sampling import Urn, draw, make_urn, prepare
 from ..geometry.uniform_mixture import mixed
 from ..kernels import Floats
@@ -78,6 +79,8 @@ class DelayedAllWeather(Policy):
         Whether the sums are rounded to multiples of 2^-20.
     pages_per_second
         The number of rounds in the shortest block of time.
+    baseline, baseline_rounds
+        The page's own order, and the number of rounds in which it is left.
     """
 
     refresh: int = 1
@@ -85,6 +88,8 @@ class DelayedAllWeather(Policy):
     floor: float = 0.0
     fixed_point: bool = False
     pages_per_second: int = 10
+    baseline: tuple[int, ...] = ()
+    baseline_rounds: int = 0
 
     name = "served all-weather"
 
@@ -93,6 +98,11 @@ class DelayedAllWeather(Policy):
         whole(self, "delay", 0)
         number(self, "floor", above=0.0, below=1.0, closed="[]")
         whole(self, "pages_per_second", 1)
+        whole(self, "baseline_rounds", 0)
+
+    def relabelled(self, labels: NDArray[np.int64]) -> DelayedAllWeather:
+        """Return the policy for the same items in another order; the page's own order stays the same."""
+        return replace(self, baseline=tuple(np.argsort(labels)[list(self.baseline)].tolist()))
 
     def init(self, n_items: int, n_positions: int) -> State:
         """Return the initial state; raises ValueError for an impossible shape."""
@@ -192,8 +202,12 @@ class DelayedAllWeather(Policy):
             state.wake,
         )
         resumed = policy.resumed(ledger)
+        share = baseline_share(state.settled, self.baseline_rounds)
         state.mixture = policy.mixture(resumed)
-        state.marginals = mixed(policy.marginals(resumed), self.floor)
+        if state.mixture is not None:
+            state.mixture = state.mixture._replace(share=(1.0 - share) * state.mixture.share)
+        x = with_baseline(policy.marginals(resumed), self.baseline[: state.shape.n_positions], share)
+        state.marginals = mixed(x, self.floor)
         prepare(state.marginals, state.urn)
 
 

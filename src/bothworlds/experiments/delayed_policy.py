@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns
+from ..geometry.baseline_mixture import baseline_share
 from ..geometry.leader_state import lead, lead_afresh, show_marginals
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import Urn, make_urn, prepare
@@ -35,6 +36,8 @@ class State(NamedTuple):
     median_start: bool
     newcomer: int  # the item that is added later, or -1
     arrival: int  # the round in which it is added
+    baseline: Ints  # (m,) the page's own order; empty without one
+    baseline_rounds: int  # the number of rounds in which it is left
     decided: Ints  # (1,) rounds decided
     settled: Ints  # (1,) rounds whose clicks have arrived
     settled_at_refresh: Ints  # (1,) rounds whose clicks the leader is based on
@@ -66,6 +69,8 @@ class DelayedFtrl(CompiledPolicy):
     newcomer, arrives, start_at
         An item, or None, that cannot be shown before round ``arrives``; it then starts with losses of zero or with the
         ``"median"`` of the others.
+    baseline, baseline_rounds
+        The page's own order, and the number of rounds in which it is left; without a newcomer.
     """
 
     refresh: int = 1
@@ -75,6 +80,8 @@ class DelayedFtrl(CompiledPolicy):
     newcomer: int | None = None
     arrives: int = 0
     start_at: str = "median"
+    baseline: tuple[int, ...] = ()
+    baseline_rounds: int = 0
 
     name = "served ftrl-pbm"
     needs_propensity: ClassVar[bool] = True
@@ -86,10 +93,15 @@ class DelayedFtrl(CompiledPolicy):
         whole(self, "newcomer", 0, optional=True)
         whole(self, "arrives", 0)
         choice(self, "start_at", ("zero", "median"))
+        whole(self, "baseline_rounds", 0)
+        if self.baseline_rounds and self.newcomer is not None:
+            raise ValueError("a policy that starts from a baseline cannot have a newcomer")
 
     def relabelled(self, labels: NDArray[np.int64]) -> DelayedFtrl:
-        """Return the policy for the same items in another order; the newcomer stays the same item."""
-        return self if self.newcomer is None else replace(self, newcomer=int(np.argsort(labels)[self.newcomer]))
+        """Return the policy for the same items in another order; newcomer and baseline stay the same items."""
+        places = np.argsort(labels)
+        newcomer = None if self.newcomer is None else int(places[self.newcomer])
+        return replace(self, newcomer=newcomer, baseline=tuple(places[list(self.baseline)].tolist()))
 
     def start(self, shape: Shape) -> State:
         """Allocate the state for a shape that has been checked."""
@@ -104,6 +116,8 @@ class DelayedFtrl(CompiledPolicy):
             median_start=self.start_at == "median",
             newcomer=newcomer,
             arrival=self.arrives if newcomer >= 0 else 0,
+            baseline=np.array(self.baseline[:m] if self.baseline_rounds else (), np.int64),
+            baseline_rounds=int(self.baseline_rounds),
             decided=np.zeros(1, np.int64),
             settled=np.zeros(1, np.int64),
             settled_at_refresh=np.zeros(1, np.int64),
@@ -201,7 +215,7 @@ def start_at_median(state: State) -> None:
 
 @kernel
 def mix_floor(state: State) -> None:
-    """Mix uniform lists into the leader's marginals, and prepare to draw from the mixture."""
+    """Mix uniform lists and the page's own order into the leader's marginals, and prepare to draw from the mixture."""
     n, m = state.marginals.shape
     alone = absent(state)
     x = state.learner_before_arrival.leading.marginals if alone else state.learner.leading.marginals
@@ -213,4 +227,9 @@ def mix_floor(state: State) -> None:
                 state.marginals[i, j] = 0.0
             else:
                 state.marginals[i, j] = (1.0 - state.floor) * x[row, j] + state.floor / there
+    share = (1.0 - state.floor) * baseline_share(state.settled[0], state.baseline_rounds)
+    for j in range(state.baseline.size):
+        for i in range(n):
+            state.marginals[i, j] -= share * x[i, j]
+        state.marginals[state.baseline[j], j] += share
     prepare(state.marginals, state.urn)

@@ -45,16 +45,16 @@ def comparison_sums(
 ) -> tuple[Number, Number, Number]:
     """Return what a decision adds to spread, difference and variance of a ``core.Block``.
 
-    ``placements`` are g and the click of every position that is learned from. The spread is 4/w - 4; the difference is
-    the sum of g (1/2 - click), whose mean is the loss of s minus that of x; the variance is the sum of g^2 / 4. Every
-    term is rounded, so that sums do not depend on their order where ``rounded`` returns whole numbers.
+    ``placements`` are g and the click, or the reward in [0, 1], of every position that is learned from. The spread is
+    4/w - 4; the difference is the sum of g (1/2 - click), whose mean is the loss of s minus that of x; the variance is
+    the sum of g^2 / 4, which no reward exceeds. Every term is rounded, so that sums do not depend on their order where
+    ``rounded`` returns whole numbers.
 
     >>> comparison_sums(0.5, [(1.0, 0.0), (-2.0, 1.0)], float)
     (4.0, 1.5, 1.25)
     """
     difference = variance = rounded(0.0)
     for g, click in placements:
-        half = rounded(0.5 * g)
-        difference += -half if click else half
+        difference += rounded(g * (0.5 - click))
         variance += rounded(0.25 * g * g)
     return rounded(4.0 / share - 4.0), difference, variance

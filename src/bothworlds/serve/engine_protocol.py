@@ -125,6 +125,10 @@ class EngineProtocol(Protocol):
         """Adds the counters that ``rounds`` rounds would have had if visitors clicked as a fitted model predicts."""
         ...
 
+    async def start_from_baseline(self, surface: str, *, rounds: int, segment: str = "", actor: str) -> None:
+        """Shows the page's own order on most pages of a segment until it has learned from ``rounds`` rounds."""
+        ...
+
     async def segments(self, surface: str) -> list[SegmentView]:
         """Returns all segments of a surface by name, the default one first."""
         ...

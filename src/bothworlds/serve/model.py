@@ -92,15 +92,17 @@ Status = Literal["accepted", "duplicate", "settled", "late_applied", "expired", 
 # Records
 
 
-def loss_weight(p: float) -> int:
-    """Returns the loss of a placement with propensity p that was not clicked, in units of ``LOSS_UNIT``.
+def loss_weight(p: float, lost: int = LOSS_UNIT) -> int:
+    """Returns the loss of a placement with propensity p, in units of ``LOSS_UNIT``.
+
+    ``lost`` is what was observed: ``LOSS_UNIT`` without a click, 1 - reward in the same units.
 
     The floor of a surface keeps p well above 2^-32. Below that the weight stays constant, so that it fits the store.
 
     >>> loss_weight(1.0) == LOSS_UNIT, loss_weight(0.25) == 4 * LOSS_UNIT, loss_weight(1e-300) == loss_weight(2.0**-32)
     (True, True, True)
     """
-    return round(LOSS_UNIT / p) if p > MIN_PROPENSITY else round(LOSS_UNIT / MIN_PROPENSITY)
+    return round(lost / max(p, MIN_PROPENSITY))
 
 
 class ArmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -116,12 +118,14 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """How a surface ranks. Changing a setting never changes what has been learned."""
 
     slots: int
+    objective: Literal["clicks", "rewards"] = "clicks"  # what feedback reports; cannot be changed
     policy: str = "all-weather"
     policy_settings: dict[str, Any] = {}
     floor: float = 0.005  # share of uniform lists in every decision; bounds the weight of a single click
     holdout: float = 0.0  # share of requests that get the baseline order
     arms: tuple[ArmSettings, ...] = ()  # policies that are compared; ``policy`` gets what they and the holdout leave
     baseline: tuple[str, ...] = ()  # the page's own order; if empty, the order in which items were added
+    baseline_rounds: int = 0  # a new segment starts from the page's own order, and leaves it in this many rounds
     guard: bool = True  # serve the baseline order if the learner is shown to be worse
     guard_after: int = 2000  # pages of the learner before the guard starts to compare
     guard_margin: float = 0.0  # clicks per page by which the learner may be worse
@@ -159,6 +163,8 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     arm_learners: dict[str, int] = {}  # that of every arm, including arms of earlier comparisons
     n_learners: int = 1  # numbers given so far
     promoted: str = ""  # the arm that was promoted last
+    # segment -> rounds in which it leaves the baseline order, instead of the setting
+    baseline_starts: dict[str, int] = {}
 
     @property
     def compared_since(self) -> int:
@@ -263,7 +269,7 @@ class Event(msgspec.Struct, kw_only=True):
     items: tuple[int, ...]  # item index of every slot
     p: tuple[float, ...]  # propensity of every placement at decision time
     learn: int  # mask of the slots that are learned from
-    clicks: int = 0  # mask of clicked slots
+    clicks: int = 0  # mask of clicked slots; with rewards, of the slots whose reward was drawn as a click
     settled_at: int | None = None
     settled_by: Literal["", "final", "deadline", "import"] = ""
     late: int = 0  # mask of clicks that came after the deadline
@@ -274,6 +280,7 @@ class Event(msgspec.Struct, kw_only=True):
     mixture: tuple[float, ...] = ()
     visitor: bytes | None = None  # a keyed hash of the visitor's id; None without one
     learner: int = 0  # the number of the learner that the event is counted for
+    rewards: tuple[int, ...] = ()  # of every slot, in units of 1 / LOSS_UNIT; empty for clicks, and without a reward
 
     @property
     def counter_key(self) -> str:
@@ -360,11 +367,15 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifiedFeedback(msgspec.Struct, kw_only=True):
-    """Feedback whose token is valid: the event as the token describes it, the mask of clicked slots, and ``final``."""
+    """Feedback whose token is valid: the event as the token describes it, the mask of clicked slots, and ``final``.
+
+    ``rewards`` are those of ``Event``.
+    """
 
     event: Event
     clicks: int
     final: bool
+    rewards: tuple[int, ...] = ()
 
 
 # Ids, names and times

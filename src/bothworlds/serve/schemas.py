@@ -84,6 +84,8 @@ Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, descriptio
 Milliseconds = Annotated[int, Meta(extra_json_schema={"format": "date-time"}, description="RFC 3339, UTC")]
 EventId = Annotated[str, Meta(max_length=64)]
 Token = Annotated[str, Meta(max_length=16384)]
+Reward = Annotated[float, Meta(ge=0, le=1)]
+Objective = Annotated[Literal["clicks", "rewards"], Meta(description="what is counted: clicks, or rewards")]
 Propensity = Annotated[float, Meta(gt=0, le=1)]
 Matrix = Annotated[list[list[float]], Meta(description="one row per item, one column per slot")]
 CountMatrix = Annotated[list[list[int]], Meta(description="one row per item, one column per slot")]
@@ -133,12 +135,17 @@ class Ranking(Struct, frozen=True):
 
 
 class FeedbackEvent(Struct, frozen=True, forbid_unknown_fields=True):
-    """Clicks on the slots of one list; ``final`` means that no more clicks will come."""
+    """Clicks on the slots of one list; ``final`` means that no more clicks will come.
+
+    A surface whose objective is rewards takes ``rewards`` instead of ``clicks``: a number from 0 to 1 by slot. Of
+    several rewards for the same slot, the largest counts.
+    """
 
     event_id: EventId
     token: Token
     clicks: list[SlotNumber] = []
     final: bool = False
+    rewards: dict[SlotNumber, Reward] = {}
 
 
 class FeedbackBatch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -195,11 +202,16 @@ class Segments(Struct, frozen=True):
 
 
 class WarmStart(Struct, frozen=True, forbid_unknown_fields=True):
-    """A fitted click model, as ``bothworlds fit`` writes it, and the number of rounds that it counts for."""
+    """A fitted click model, as ``bothworlds fit`` writes it, and the number of rounds that it counts for.
 
-    model: dict[str, Any]
+    With ``baseline`` instead of ``model``, the segment starts from the page's own order: nine pages in ten show it at
+    first, and fewer with every round learned from, until it is left after ``rounds`` rounds.
+    """
+
     rounds: Annotated[int, Meta(ge=1, le=1_000_000_000)]
+    model: dict[str, Any] | UnsetType = UNSET
     segment: SegmentName = ""
+    baseline: bool = False
 
 
 class ItemView(Struct, frozen=True):
@@ -267,7 +279,10 @@ def _item_view(item: Item) -> ItemView:
 
 
 class ShownItem(TypedDict):
-    """One slot of a page that was shown; ``late`` means that its click came after the deadline."""
+    """One slot of a page that was shown; ``late`` means that its click came after the deadline.
+
+    ``reward`` is there if the objective is rewards; ``clicked`` is then a draw with the reward as its probability.
+    """
 
     slot: SlotNumber
     item: Name
@@ -276,6 +291,7 @@ class ShownItem(TypedDict):
     pinned: bool
     clicked: bool
     late: bool
+    reward: NotRequired[Reward]
 
 
 class EventView(TypedDict):
@@ -309,12 +325,14 @@ class StateView(TypedDict):
     """The counters of a segment, and the probabilities that are served.
 
     Loss is the sum of (1 - click) / p over events that showed the item at the slot, and of 1 - click over events in
-    which the item could not be shown. Only differences within a slot matter. ``changed_at`` is since when visitors
-    click differently, if the policy detects changes and has found one; it forgets everything before. If the policy
-    mixes a sampler and a leader, and the leader has taken over, ``leader_alone_since`` is since when it plays alone;
-    the sampler is tried again when there are ``leader_alone_until_rounds`` rounds. Otherwise both are null. If there
-    are more than ``limit`` items, those are returned that are shown with the largest probability; ``items_total``
-    counts all.
+    which the item could not be shown. Only differences within a slot matter. If the objective is rewards, loss has
+    the reward instead of the click, and ``clicked`` counts clicks drawn with the reward as their probability.
+
+    ``changed_at`` is since when visitors click differently, if the policy detects changes and has found one; it
+    forgets everything before. If the policy mixes a sampler and a leader, and the leader has taken over,
+    ``leader_alone_since`` is since when it plays alone; the sampler is tried again when there are
+    ``leader_alone_until_rounds`` rounds. Otherwise both are null. If there are more than ``limit`` items, those are
+    returned that are shown with the largest probability; ``items_total`` counts all.
     """
 
     surface: Name
@@ -334,13 +352,16 @@ class StateView(TypedDict):
     changed_at: str | None
     leader_alone_since: str | None
     leader_alone_until_rounds: int | None
+    baseline_share: NotRequired[
+        Annotated[float, Meta(description="share of pages in the page's own order, at the start")]
+    ]
 
 
 # Reports
 
 
 class Pages(TypedDict):
-    """One arm: settled pages, clicks per page and their 95% interval."""
+    """One arm: settled pages, clicks per page and their 95% interval. With rewards, ``clicks_per_page`` is reward."""
 
     pages: int
     clicks_per_page: float | None
@@ -446,6 +467,7 @@ class Headline(TypedDict):
     uplift: Uplift | None  # None without a holdout
     recent: RecentWindow
     sample_ratio: SampleRatio | None
+    objective: NotRequired[Objective]
     guard_since: Milliseconds | None  # since when the guard serves the baseline order
     rounds: int  # these three as in ``Learning``
     exploration: float | None
@@ -467,12 +489,12 @@ class ItemLine(TypedDict):
 
 
 class SeriesPoint(TypedDict):
-    """Settled pages and clicks of one arm in the time bucket that starts at ``at``."""
+    """Settled pages and clicks, or reward, of one arm in the time bucket that starts at ``at``."""
 
     at: Milliseconds
     arm: Arm
     pages: int
-    clicks: int
+    clicks: int | float
 
 
 class Marginals(TypedDict):
@@ -549,7 +571,7 @@ class ReportView(TypedDict):
     It covers one segment, or all of them together if ``segment`` is null. ``uplift`` is since the comparison
     started, ``recent`` since a time chosen in advance; all other figures are those of the requested range. ``items``
     has the 1000 items that were shown most, of ``items_total``, and ``marginals`` the 1000 that are most likely to be
-    shown.
+    shown. If ``objective`` is rewards, all figures but ``items.clicks`` are about reward instead of clicks.
     """
 
     surface: Name
@@ -574,6 +596,7 @@ class ReportView(TypedDict):
     takeovers: list[LeaderTakeover]
     warnings: list[str]
     segments: list[SegmentName]
+    objective: NotRequired[Objective]
 
 
 # Logs

@@ -3,7 +3,8 @@
 This is the only place that decides what is learned; it uses no storage. An event is open until it is settled, by
 ``final`` feedback or by its deadline. Settling adds its increments once. Clicks are merged into a mask by OR, so that
 repeated, partial and reordered feedback gives the same result. A click that comes after settling, within the late
-window, subtracts exactly the loss that its absence had added.
+window, subtracts exactly the loss that its absence had added. Rewards are merged by the maximum instead (``rewards``);
+the loss of a slot is 1 - reward.
 
 An item that could not be shown is charged the loss observed at every learned slot (the rule for specialists of Freund,
 Schapire, Singer and Warmuth, 1997). Without it, such an item would gain nothing while the others pay, and would come to
@@ -18,6 +19,7 @@ import msgspec
 
 from ..policies.mixture import comparison_sums
 from .model import LOSS_UNIT, Cell, Eligibility, Event, Increments, Status, VerifiedFeedback, loss_weight
+from .rewards import Rewards, increased_slots, merged_rewards, reward_clicks
 
 __all__ = [
     "apply_clicks",
@@ -49,9 +51,9 @@ def apply_feedback(
     if not same_list(event, feedback.event):
         return event, None, "rejected"
     was_reset = reset_at is not None and event.settled_at is not None and event.settled_at <= reset_at
-    if was_reset and feedback.clicks & ~event.clicks:
+    if was_reset and _merged(event, feedback.clicks, feedback.rewards)[2]:
         return event, None, "expired"
-    return apply_clicks(event, feedback.clicks, feedback.final, now)
+    return apply_clicks(event, feedback.clicks, feedback.final, now, feedback.rewards)
 
 
 def same_list(one: Event, other: Event) -> bool:
@@ -59,26 +61,40 @@ def same_list(one: Event, other: Event) -> bool:
     return (one.items, one.p, one.learn, one.arm) == (other.items, other.p, other.learn, other.arm)
 
 
-def apply_clicks(event: Event, clicks: int, final: bool, now: int) -> tuple[Event, Increments | None, Status]:
-    """Returns the event after these clicks, its increments (None if there are none) and the status for the sender."""
-    new = clicks & ~event.clicks
+def apply_clicks(
+    event: Event, clicks: int, final: bool, now: int, rewards: Rewards = ()
+) -> tuple[Event, Increments | None, Status]:
+    """Returns the event after these clicks or rewards, its increments (None: none) and the status for the sender."""
+    all_clicks, largest, new = _merged(event, clicks, rewards)
     if event.settled_at is not None:
         if not new:
-            return event, None, "duplicate" if clicks or event.settled_by == "final" else "settled"
+            return event, None, "duplicate" if clicks or rewards or event.settled_by == "final" else "settled"
         if now > event.late_until:
             return event, None, "expired"
         late = now > event.expires_at
-        changed = msgspec.structs.replace(event, clicks=event.clicks | new, late=event.late | (new if late else 0))
+        changed = _changed(event, all_clicks, largest, new if late else 0)
         return changed, _late_increments(event, changed), "late_applied" if late else "accepted"
     if now > event.late_until:
         return event, None, "expired"
     overdue = now > event.expires_at
-    changed = msgspec.structs.replace(event, clicks=event.clicks | new, late=event.late | (new if overdue else 0))
+    changed = _changed(event, all_clicks, largest, new if overdue else 0)
     if final or overdue:
         changed.settled_at = now
         changed.settled_by = "deadline" if overdue else "final"
         return changed, increments_of(changed), "late_applied" if overdue and new else "accepted"
     return changed, None, "accepted" if new else "duplicate"
+
+
+def _merged(event: Event, clicks: int, rewards: Rewards) -> tuple[int, Rewards, int]:
+    """Returns all clicks and rewards of an event with these, and the mask of the slots that they change."""
+    if not rewards:
+        return event.clicks | clicks, event.rewards, clicks & ~event.clicks
+    largest = merged_rewards(event.rewards, rewards)
+    return reward_clicks(event.id, largest), largest, increased_slots(event.rewards, largest)
+
+
+def _changed(event: Event, clicks: int, rewards: Rewards, late: int) -> Event:
+    return msgspec.structs.replace(event, clicks=clicks, rewards=rewards, late=event.late | late)
 
 
 def settle_at_deadline(event: Event, now: int) -> tuple[Event, Increments | None]:
@@ -116,18 +132,22 @@ def cells_of(event: Event) -> Iterator[tuple[int, int, int, int, int]]:
     learn, clicks = event.learn, event.clicks
     for slot, (item, p) in enumerate(zip(event.items, event.p, strict=True)):
         if learn >> slot & 1:
-            if clicks >> slot & 1:
-                yield item, slot, 0, 1, 1
-            else:
-                yield item, slot, loss_weight(p), 1, 0
+            yield item, slot, loss_weight(p, _lost(event, slot)), 1, clicks >> slot & 1
+
+
+def _lost(event: Event, slot: int) -> int:
+    """Returns the loss observed at a slot, in units of ``LOSS_UNIT``: 1 - reward, or 1 without a click."""
+    if event.rewards:
+        return LOSS_UNIT - event.rewards[slot]
+    return 0 if event.clicks >> slot & 1 else LOSS_UNIT
 
 
 def observed_losses(event: Event) -> Iterator[tuple[int, int]]:
-    """Yields slot and loss of every learned slot without a click, if some items could not be shown there."""
+    """Yields slot and loss of every learned slot with a loss, if some items could not be shown there."""
     if event.eligibility.absent or event.eligibility.present:
         for slot in range(len(event.items)):
-            if event.learn >> slot & 1 and not event.clicks >> slot & 1:
-                yield slot, LOSS_UNIT
+            if event.learn >> slot & 1 and (lost := _lost(event, slot)):
+                yield slot, lost
 
 
 def mixture_sums(event: Event) -> tuple[int, int, int]:
@@ -141,7 +161,9 @@ def mixture_sums(event: Event) -> tuple[int, int, int]:
     if not event.mixture or not event.learn:
         return 0, 0, 0
     share, *weights = event.mixture
-    placements = [(g, event.clicks >> slot & 1) for slot, g in enumerate(weights) if event.learn >> slot & 1]
+    placements = [
+        (g, 1.0 - _lost(event, slot) / LOSS_UNIT) for slot, g in enumerate(weights) if event.learn >> slot & 1
+    ]
     return comparison_sums(share, placements, lambda value: round(LOSS_UNIT * value))
 
 
@@ -160,14 +182,18 @@ def spread_loss(eligibility: Eligibility, slot: int, loss: int) -> Iterator[tupl
 
 
 def _late_increments(before: Event, after: Event) -> Increments:
-    """Returns the increments of clicks on a settled event: each new click subtracts the loss of its slot."""
-    new = after.clicks & ~before.clicks
+    """Returns the increments of clicks or rewards on a settled event: they subtract loss at their slots."""
     cells = tuple(
-        Cell(item, slot, loss=-loss, clicked=1)
-        for item, slot, loss, _, _ in sorted(cells_of(before))
-        if new >> slot & 1
+        Cell(item, slot, loss=new_loss - loss, clicked=new_click - click)
+        for (item, slot, loss, _, click), (_, _, new_loss, _, new_click) in sorted(
+            zip(cells_of(before), cells_of(after), strict=True)
+        )
+        if (new_loss, new_click) != (loss, click)
     )
-    observed = tuple((slot, -loss) for slot, loss in observed_losses(before) if new >> slot & 1)
+    left = dict(observed_losses(after))
+    observed = tuple(
+        (slot, left.get(slot, 0) - loss) for slot, loss in observed_losses(before) if left.get(slot, 0) != loss
+    )
     return Increments(
         surface_id=after.surface_id,
         segment=after.counter_key,

@@ -22,6 +22,8 @@ SETTINGS: dict[str, str] = {
     "arms": "Policies that are compared on this surface, each with a name, a policy, its settings and a share of "
     "requests.",
     "baseline": "The page's own order. Items that are not listed follow in the order in which they were added.",
+    "baseline_rounds": "A new segment starts from the page's own order and leaves it in this many rounds.",
+    "objective": "What feedback reports: clicks, or rewards from 0 to 1. It cannot be changed.",
     "guard": "Serve the page's own order if the learned order is shown to get fewer clicks. Needs a holdout.",
     "guard_after": "Pages of the learned order before the guard starts to compare.",
     "guard_margin": "Clicks per page by which the learned order may be worse.",

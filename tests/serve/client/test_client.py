@@ -177,6 +177,19 @@ def test_without_a_fallback_no_response_is_an_error(nowhere):
     assert error.value.status == 0
 
 
+def test_rewards_are_merged_by_the_maximum(client, service):
+    page = client.rank("home", "r1")
+    client.reward(page, {0: 0.5, 1: 0.25})
+    client.reward(page, {1: 0.75, 0: 0.125}, final=True)
+    client.reward(Page.own(["a"]), {0: 1.0})
+    for value in (1.5, -0.1, float("nan")):
+        with pytest.raises(ValueError, match="from 0 to 1"):
+            client.reward(page, {0: value})
+    assert client.flush()
+    ((event,),) = service.batches
+    assert (event["rewards"], event["clicks"], event["final"]) == ({"0": 0.5, "1": 0.75}, [], True)
+
+
 def test_clicks_are_sent_together_and_merged(client, service):
     first, second = client.rank("home", "r1"), client.rank("home", "r2")
     client.click(first, 2)

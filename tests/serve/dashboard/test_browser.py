@@ -243,6 +243,15 @@ def test_clicks_are_merged_and_sent_once(shop, service):
     ]
 
 
+def test_rewards_are_merged_by_the_maximum(shop, service):
+    ranked(shop)
+    assert shop.run("bw.reward(2, 0.25); bw.reward(0, 1); bw.reward(2, 0.5); bw.reward(2, 0.1); bw.flush()") is True
+    ((event,),) = service.batches
+    assert (event["rewards"], event["clicks"]) == ({"0": 1, "2": 0.5}, [])
+    refused = "try { bw.reward(0, NaN); 'sent' } catch (error) { error.name }"
+    assert shop.run(refused) == "RangeError"
+
+
 def test_failed_feedback_is_retried(shop, service):
     event = ranked(shop)["event_id"]
     service.failing = [503]
@@ -325,6 +334,14 @@ def test_attaching_again_reports_clicks_on_the_new_list_only(shop, service):
     assert shop.run("bw.flush()") is True
     assert service.clicks == {second["event_id"]: ({0, 2}, False)}
     assert first["event_id"] != second["event_id"]
+
+
+def test_with_rewards_attach_orders_the_list_and_reports_nothing(shop, service):
+    shop.run("bw.objective = 'rewards'; bw.attach(document.querySelector('ul'))")
+    slots = "[...document.querySelectorAll('li:not([hidden])')].map((child) => child.dataset.bwSlot).join()"
+    assert shop.run(slots) == "0,1,2"
+    shop.run("document.querySelector('li:not([hidden])').click(); bw.flush()")
+    assert service.batches == []
 
 
 def test_attach_keeps_the_page_order_if_the_service_fails(shop, service):

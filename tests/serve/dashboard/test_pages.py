@@ -17,6 +17,7 @@ from tests.serve.fake_engine import NAMES, NOW, FakeEngine, audit, item_line, re
 from tests.serve.markup import Markup, drawings
 
 UNSURE = {"relative": 0.205, "low": None, "high": None, "enough": False, "needed_pages": 2000}
+LOSS = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True}
 EVIL = '<script>alert("1")</script>'
 
 
@@ -144,6 +145,19 @@ def test_no_loss_is_shown_before_the_order_has_settled(path):
 def test_a_gain_is_shown_before_the_order_has_settled(path):
     page = dashboard(path, learning=unsettled())
     assert "Still learning; already +20.5% clicks compared with the holdout" in page.text
+
+
+@pytest.mark.parametrize("path", ["/", "/surfaces/home"])
+def test_a_surface_that_counts_rewards_is_told_in_those_words(path):
+    page = dashboard(path, objective="rewards")
+    assert "+20.5% reward compared with the holdout (95% interval 17.0% to 24.0%)" in page.text
+    assert "0.675 reward per page" in page.text
+    assert "0.675 clicks" not in page.text
+    if path != "/":
+        assert "Reward per page over time" in page.text
+        assert "The learned order gets more reward than the page's own order." in page.text
+        worse = dashboard(path, objective="rewards", uplift=UNSURE | LOSS)
+        assert "gets less reward than the page's own order" in worse.text
 
 
 def test_the_recent_uplift_is_shown_beside_that_from_the_start():
@@ -343,6 +357,20 @@ def test_an_event_is_explained():
                  "late click", "from 0 in the API"):  # fmt: skip
         assert expected in page.text
     assert "Every response to a rank request has an event id." in read(PageClient(FakeEngine()), "/event").text
+
+
+def test_an_event_with_rewards_shows_them():
+    class Rewarded(FakeEngine):
+        async def event(self, event_id):
+            event = await super().event(event_id)
+            return {**event, "slots": [{**slot, "reward": 0.25 * (1 + slot["slot"])} for slot in event["slots"]]}
+
+    page = read(PageClient(Rewarded()), "/event?id=" + "ab" * 16)
+    assert "0.250" in page.text
+    assert "0.500" in page.text
+    assert "late reward" in page.text
+    assert "and its rewards are counted" in page.text
+    assert "Clicked" not in page.text
 
 
 def test_a_mistyped_event_id_can_be_corrected():

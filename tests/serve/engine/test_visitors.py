@@ -9,9 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from bothworlds.serve.model import Invalid, Surface, SurfaceSettings
+from bothworlds.serve.model import LOSS_UNIT, Invalid, Surface, SurfaceSettings
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.reports.inputs import HOUR
+from bothworlds.serve.reports.strata import ArmHistory
+from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.visitors import BUCKETS, arm_intervals, bucket_of, visitor_draw, visitor_hash
 from tests.serve.running import ITEMS, Clock, answer, running, with_engine, written
@@ -132,4 +134,35 @@ def test_arms_and_sums_of_visitors_survive_a_restart(tmp_path):
     assert store.visitor_sums(1, "other segment", clock.at, clock.at + HOUR) == {}
     assert store.visitor_sums(1, None, clock.at + 1, clock.at + HOUR) == {}
     assert verify(store).clean
+    store.close()
+
+
+def test_rewards_of_visitors_are_summed_exactly(tmp_path):
+    """Rewards take the place of clicks in the sums by bucket, in the fixed point of losses, and are read back."""
+    hour = 1_700_000_000_000 // HOUR * HOUR
+    clock, store = Clock(hour), open_store(str(tmp_path / "store.db"))
+
+    async def run():
+        async with running(store, clock=clock) as engine:
+            settings = {"slots": 2, "items": ITEMS, "holdout": 0.5, "objective": "rewards"}
+            surface, _ = await engine.put_surface("home", settings, actor="test")
+            for k in range(40):
+                page = await engine.rank("home", f"r{k}", visitor=f"v{k % 7}" if k % 4 else None)
+                rewards = {0: 0.25, 1: (k % 5) / 4} if k % 3 else {}
+                event = FeedbackEvent(event_id=page.event_id, token=page.token, rewards=rewards, final=True)
+                assert (await engine.feedback([event]))[0].status == "accepted"
+            return surface
+
+    surface = asyncio.run(run())
+    events = list(store.settled())
+    [totals] = ArmHistory().arm_totals(store, surface, None, hour, hour + HOUR)
+    for arm, total in totals.items():
+        values = [sum(event.rewards) / LOSS_UNIT for event in events if event.arm == arm]
+        own = [sum(event.rewards) / LOSS_UNIT for event in events if event.arm == arm and event.visitor is None]
+        by_visitor = total.by_visitor
+        assert total.clicks == pytest.approx(sum(values))
+        assert by_visitor.all_clicks == pytest.approx(sum(values))
+        assert (by_visitor.pages, by_visitor.clicks) == (len(own), pytest.approx(sum(own)))
+        assert by_visitor.estimate.value == pytest.approx(sum(values) / len(values))
+        assert sum(event.clicks.bit_count() for event in events if event.arm == arm) != pytest.approx(sum(values))
     store.close()

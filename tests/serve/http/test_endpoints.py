@@ -79,6 +79,38 @@ def test_an_invalid_event_is_rejected_alone(call):
     assert all(result["reason"] for result in results if result["status"] == "rejected")
 
 
+@pytest.mark.parametrize(
+    ("rewards", "reason"),
+    [
+        ('{"0": 0.25, "2": 1}', ""),
+        ("{}", ""),
+        ('{"0": 1.5}', "1.0"),
+        ('{"0": -0.5}', "0.0"),
+        ('{"63": 1}', "62"),
+        ('{"first": 1}', "int"),
+        ('{"0": "1"}', "float"),
+        ('{"0": null}', "float"),
+        ('{"1": 0.5, "1": 0.7}', "twice"),
+        ('{"01": 0.5}', "int"),
+        ("[0.5]", "object"),
+    ],
+)
+def test_rewards_are_validated_event_by_event(call, engine, rewards, reason):
+    said = ranked(call).json()
+    event = f'{{"event_id": "{said["event_id"]}", "token": "{said["token"]}", "rewards": %s}}'
+    good = event % '{"1": 0.5}'
+    answer = call("POST", "/v1/feedback", content=f'{{"events": [{good}, {event % rewards}, {good}]}}')
+    results = answer.json()["results"]
+    assert [result["status"] for result in results] == ["accepted", "rejected" if reason else "accepted", "accepted"]
+    assert reason in results[1].get("reason", "")
+
+
+def test_nan_is_not_json(call):
+    said = ranked(call).json()
+    event = f'{{"event_id": "{said["event_id"]}", "token": "{said["token"]}", "rewards": {{"0": NaN}}}}'
+    assert call("POST", "/v1/feedback", content=f'{{"events": [{event}]}}').status_code == 400
+
+
 @pytest.mark.parametrize("body", ['{"events": 3}', "[]", '{"event": []}', "{}", '{"events": [], "more": 1}'])
 def test_a_malformed_batch_is_refused_as_a_whole(call, body):
     answer = call("POST", "/v1/feedback", content=body)
@@ -200,6 +232,22 @@ def test_the_comparison_is_restarted_at_a_version(call):
     assert call("POST", path, headers={"if-match": '"99"'}).status_code == 412
     assert call("POST", path).json()["version"] == version + 1
     assert call("POST", "/v1/surfaces/nowhere/restart-comparison").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"baseline": True, "rounds": 500}, 204),
+        ({"baseline": True, "rounds": 500, "segment": "mobile"}, 204),
+        ({"baseline": True}, 422),
+        ({"rounds": 500}, 422),
+        ({"baseline": False, "rounds": 500}, 422),
+        ({"baseline": True, "model": {"attraction": {}}, "rounds": 500}, 422),
+        ({"baseline": True, "rounds": 0}, 422),
+    ],
+)
+def test_a_warm_start_has_a_model_or_the_baseline(call, body, status):
+    assert call("POST", "/v1/surfaces/home/warm-start", json=body).status_code == status
 
 
 def test_reset_and_warm_start(call):

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from bothworlds.serve.model import Surface
+from bothworlds.serve.model import LOSS_UNIT, Surface
 from bothworlds.serve.reports.inputs import DAY, MINUTE
 from bothworlds.serve.reports.recent_window import window_alpha, window_start
 from bothworlds.serve.reports.strata import ArmHistory, share_changes_in
-from bothworlds.serve.reports.uplift import WHOLE_ALPHA, Z95, PageTotals, uplift_of
+from bothworlds.serve.reports.uplift import WHOLE_ALPHA, Z95, PageTotals, sum_rows, uplift_of
 from tests.serve.running import answer, with_engine
 
 RATE, SLOTS = 0.12, 3  # clicks per slot
@@ -91,6 +91,40 @@ def test_the_sequence_covers_a_real_difference_at_all_looks(rng):
         uplifts = [uplift_of([pair(surface[look])], 0.05, 0) for look in range(LOOKS)]
         missed += any(u["enough"] and not u["low"] <= 0.2 <= u["high"] for u in uplifts)
     assert missed / 150 <= 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / 150)
+
+
+# Rewards
+
+
+def watched_rewards(rng, surfaces, holdout):
+    """Sums as of ``watched``, of pages that earn 0.3, and sometimes 3: rare rewards are ten times the others."""
+    held = rng.binomial(STEP, holdout, (surfaces, LOOKS))
+    sums = np.zeros((surfaces, LOOKS, 2, 3))
+    for arm, pages in enumerate((STEP - held, held)):
+        rare = rng.binomial(pages, 0.01)
+        sums[:, :, arm] = np.stack([pages, 0.3 * pages + 2.7 * rare, 0.09 * pages + 8.91 * rare], axis=-1)
+    return sums.cumsum(axis=1)
+
+
+def claims_of_rewards(surface, rule):
+    """Whether a comparison of rewards claims a difference at some look; ``rule`` is 0 for clicks, 1 for rewards."""
+    looks = np.flatnonzero(abs(standardised(surface)) > 2)
+    pairs = (tuple(PageTotals(*arm, None, rule) for arm in surface[look].tolist()) for look in looks)
+    return any(claims(uplift_of([pair], WHOLE_ALPHA, 0)) for pair in pairs)
+
+
+def test_rare_large_rewards_make_no_false_differences(rng):
+    surfaces = watched_rewards(rng, 300, 0.05)
+    assert np.mean([claims_of_rewards(surface, 1) for surface in surfaces]) <= WHOLE_ALPHA
+    # The broken twin waits for a sum of 30, which the frequent small rewards reach before a large one is seen.
+    assert np.mean([claims_of_rewards(surface, 0) for surface in surfaces]) > 0.05
+
+
+def test_a_row_with_rewards_is_read_in_fixed_point():
+    row = {"arm": "learner", "settled": 4, "clicks": 3, "squares": 5, "rewards": LOSS_UNIT, "reward_squares": LOSS_UNIT}
+    assert sum_rows([row], "arm") == {("learner",): PageTotals(4, 1.0, 1.0, reward_rows=1)}
+    clicks = row | {"rewards": 0, "reward_squares": 0}
+    assert sum_rows([clicks, row], "arm") == {("learner",): PageTotals(8, 4.0, 6.0, reward_rows=1)}
 
 
 # Changes of the share of the holdout

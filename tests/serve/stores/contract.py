@@ -23,6 +23,7 @@ from bothworlds.serve.model import (
     counter_key,
 )
 from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.rewards import page_squares, reward_clicks
 from bothworlds.serve.settlement import increments_of
 from bothworlds.serve.stores.base import Store, VersionConflict
 from bothworlds.serve.time_blocks import merged
@@ -370,6 +371,41 @@ def check_blocks_hold_the_counters_by_the_time_of_the_decision(store: Store) -> 
             sums = merged(0, 1, parts)
             assert sums.rounds == expected[name][0]
             assert {(i, j): loss for i, j, loss, _, _ in sums.cells.tolist() if loss} == expected[name][1]
+    assert clean(store)
+
+
+@check
+def check_rewards_are_merged_counted_and_kept(store: Store) -> None:
+    started(store)
+    half, third = LOSS_UNIT // 2, LOSS_UNIT // 3
+
+    def report(number: int, *rewards: int, final: bool = True) -> VerifiedFeedback:
+        return VerifiedFeedback(event=an_event(number), clicks=0, final=final, rewards=rewards)
+
+    first = [report(1, half, 0, third, final=False), report(2, 0, LOSS_UNIT, 0), report(14, third, third, third)]
+    assert store.apply_feedback([*first, report(1, 0, third, half)], NOON) == ["accepted"] * 4
+    assert store.apply_feedback([report(2, half, half, 0)], NOON + WINDOW + 5) == ["late_applied"]
+    found = store.find_events([an_event(number).id for number in (1, 2, 14)])
+    expected = {1: (half, third, half), 2: (half, LOSS_UNIT, 0), 14: (third,) * 3}
+    for number, rewards in expected.items():
+        event = found[an_event(number).id]
+        assert event.rewards == rewards
+        assert event.clicks == reward_clicks(event.id, rewards)
+    assert found[an_event(2).id].late == 0b001
+    learned = [event for event in found.values() if event.learn]
+    sums: dict[tuple[str, int, int], list[int]] = {}
+    for event in learned:
+        for cell in increments_of(event).cells:
+            totals = sums.setdefault((event.segment, cell.item, cell.slot), [0, 0])
+            totals[0] += cell.shown
+            totals[1] += cell.clicked
+    for segment in store.segments(1):
+        for (item, slot), shown in segment.shown.items():
+            clicked = segment.clicked[item, slot]
+            assert [shown, clicked] == sums.get((segment.name, item, slot), [0, 0])
+    history = store.history(1, NOON, NOON + 60_000, 60_000)
+    assert sum(row["rewards"] for row in history) == sum(map(sum, expected.values()))
+    assert sum(row["reward_squares"] for row in history) == sum(map(page_squares, expected.values()))
     assert clean(store)
 
 

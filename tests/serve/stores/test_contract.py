@@ -14,6 +14,7 @@ from bothworlds.serve.model import ALL_ELIGIBLE, Adjustment, Event, Status, Surf
 from bothworlds.serve.settlement import increments_of
 from bothworlds.serve.stores.base import Store
 from bothworlds.serve.stores.batch_totals import BatchTotals
+from bothworlds.serve.stores.sql_events import update_events
 from bothworlds.serve.stores.sql_store import SqlStore
 from bothworlds.serve.stores.sql_surfaces import add_counters
 from bothworlds.serve.stores.sqlite import SqliteDatabase
@@ -134,6 +135,15 @@ class DatesBlocksBySettlement(SqlStore):
         return super().apply_feedback(late, now)
 
 
+class KeepsTheLastReward(SqlStore):
+    def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
+        stored = self.find_events([report.event.id for report in feedback])
+        self.database.write(
+            lambda session: update_events(session, [structs.replace(e, rewards=()) for e in stored.values()])
+        )
+        return super().apply_feedback(feedback, now)
+
+
 class ForgetsOpenEvents(SqlStore):
     def oldest_open(self, surface_id: int) -> int | None:
         return None
@@ -147,6 +157,7 @@ class ClaimsThatStoredEventsAreAbsent(SqlStore):
 BROKEN = {
     ClaimsThatStoredEventsAreAbsent: contract.check_an_event_that_is_stored_is_never_claimed_to_be_absent,
     DatesBlocksBySettlement: contract.check_blocks_hold_the_counters_by_the_time_of_the_decision,
+    KeepsTheLastReward: contract.check_rewards_are_merged_counted_and_kept,
     ForgetsOpenEvents: contract.check_the_oldest_open_event_is_found,
     ChargesNobodyForAbsence: contract.check_items_that_could_not_be_shown_are_charged_the_observed_loss,
     AdmitsWithoutALimit: contract.check_segments_are_admitted_up_to_the_limit,

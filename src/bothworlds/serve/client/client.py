@@ -160,16 +160,24 @@ class Client:
 
         A full batch is sent at once, in this thread, unless another thread is sending.
         """
-        if not page.learned:
-            return
+        if page.learned:
+            self._queue({"event_id": page.event_id, "token": page.token, "clicks": [*slots], "final": final})
+
+    def reward(self, page: Page, rewards: Mapping[int, float], *, final: bool = False) -> None:
+        """Queue rewards from 0 to 1 by slot of a page, for a surface that counts rewards; otherwise as ``click``.
+
+        Of several rewards for the same slot, the largest counts. Raises ValueError for a reward outside [0, 1].
+        """
+        for slot, value in rewards.items():
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"a reward must be a number from 0 to 1; got {value!r} for slot {slot}")
+        if page.learned:
+            event: FeedbackEvent = {"event_id": page.event_id, "token": page.token, "clicks": [], "final": final}
+            self._queue({**event, "rewards": dict(rewards)})
+
+    def _queue(self, event: FeedbackEvent) -> None:
         with self._lock:
-            event: FeedbackEvent = {
-                "event_id": page.event_id,
-                "token": page.token,
-                "clicks": [*slots],
-                "final": final,
-            }
-            self._queued[page.event_id] = _merged(self._queued.pop(page.event_id, event), event)
+            self._queued[event["event_id"]] = _merged(self._queued.pop(event["event_id"], event), event)
             self._drop_oldest()
             self._start_timer()
             full = len(self._queued) >= BATCH
@@ -269,9 +277,13 @@ class Client:
 
 
 def _merged(older: FeedbackEvent, newer: FeedbackEvent) -> FeedbackEvent:
-    """Return one event with the clicks of both."""
+    """Return one event with the clicks of both, and the larger rewards."""
     clicks = sorted({*older["clicks"], *newer["clicks"]})
-    return {**newer, "clicks": clicks, "final": older["final"] or newer["final"]}
+    merged: FeedbackEvent = {**newer, "clicks": clicks, "final": older["final"] or newer["final"]}
+    one, other = older.get("rewards", {}), newer.get("rewards", {})
+    if one or other:
+        merged["rewards"] = {slot: max(one.get(slot, 0.0), other.get(slot, 0.0)) for slot in sorted({*one, *other})}
+    return merged
 
 
 def _require(field: str, answer: Any) -> Any:
@@ -328,6 +340,10 @@ class AsyncClient:
     async def click(self, page: Page, *slots: int, final: bool = False) -> None:
         """As ``Client.click``."""
         await self._run(lambda: self._client.click(page, *slots, final=final))
+
+    async def reward(self, page: Page, rewards: Mapping[int, float], *, final: bool = False) -> None:
+        """As ``Client.reward``."""
+        await self._run(lambda: self._client.reward(page, rewards, final=final))
 
     async def done(self, page: Page, *slots: int) -> None:
         """As ``Client.done``."""

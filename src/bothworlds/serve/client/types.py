@@ -11,12 +11,16 @@ __all__ = ["FeedbackEvent", "FeedbackResult", "PlacedItem", "Ranking"]
 
 
 class FeedbackEvent(TypedDict):
-    """Clicks on one list, as ``schemas.FeedbackEvent``; ``final`` if no more clicks will follow."""
+    """Clicks on one list, as ``schemas.FeedbackEvent``; ``final`` if no more clicks will follow.
+
+    On a surface that counts rewards, ``rewards`` from 0 to 1 by slot instead of clicks.
+    """
 
     event_id: str
     token: str
     clicks: NotRequired[list[int]]
     final: NotRequired[bool]
+    rewards: NotRequired[dict[int, float]]
 
 
 class FeedbackResult(TypedDict):

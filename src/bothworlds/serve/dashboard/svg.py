@@ -44,19 +44,18 @@ def merge_points(series: Iterable[SeriesPoint], arm: str, most: int = 48) -> lis
     >>> [point.rate for point in merge_points(series, "learner", most=2)]
     [0.05, 0.25]
     """
-    sums: dict[int, list[int]] = {}
+    sums: dict[int, tuple[int, float]] = {}
     for point in series:
         if (point["arm"] == HOLDOUT) == (arm == HOLDOUT):
-            total = sums.setdefault(point["at"], [0, 0])
-            total[0] += point["pages"]
-            total[1] += point["clicks"]
+            pages, clicks = sums.get(point["at"], (0, 0))
+            sums[point["at"]] = pages + point["pages"], clicks + point["clicks"]
     points = [(at, pages, clicks) for at, (pages, clicks) in sorted(sums.items()) if pages > 0]
     size = math.ceil(len(points) / most) or 1
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return [_rate_point(group[0][0], sum(p[1] for p in group), sum(p[2] for p in group)) for group in groups]
 
 
-def _rate_point(at: int, pages: int, clicks: int) -> RatePoint:
+def _rate_point(at: int, pages: int, clicks: float) -> RatePoint:
     # The score interval of a Poisson count: assumes that the clicks of a page are independent.
     middle, half = clicks + 1.92, 1.96 * math.sqrt(clicks + 0.96)
     return RatePoint(at, clicks / pages, max(0.0, (middle - half) / pages), (middle + half) / pages, pages)
@@ -68,8 +67,9 @@ def rate_chart(
     height: int = 260,
     changes: Sequence[DetectedChange] = (),
     takeovers: Sequence[LeaderTakeover] = (),
+    counted: str = "clicks",
 ) -> Markup:
-    """Return the chart of clicks per page over time, learner and holdout, each with its 95% band.
+    """Return the chart of clicks or reward per page over time, learner and holdout, each with its 95% band.
 
     Detected changes of visitors are dotted vertical lines. Where a leader took over, there is a solid vertical line,
     with a bar on the time axis while it plays alone.
@@ -83,12 +83,12 @@ def rate_chart(
     top = round_up(min(max(p.high for p in points), 1.5 * max(p.rate for p in points)) or 1.0)
     axes = Axes(width, height, first, last, top)
     elements = [_grid(axes), *(_band(axes, arm, curve) for arm, curve in curves.items())]
-    elements += [_curve(axes, arm, curve) for arm, curve in curves.items()]
+    elements += [_curve(axes, arm, curve, counted) for arm, curve in curves.items()]
     marked = [change for change in changes if first <= change["changed_at"] <= last]
     elements += [_mark(axes, change) for change in marked]
     alone = [one for one in takeovers if one["took_over_at"] <= last and _end_of(one, last) >= first]
     elements += [_takeover_mark(axes, takeover) for takeover in alone]
-    label = "Clicks per page over time: " + "; ".join(
+    label = f"{counted.capitalize()} per page over time: " + "; ".join(
         f"{ARMS[arm]} from {number(curve[0].rate)} to {number(curve[-1].rate)}" for arm, curve in curves.items()
     )
     if marked:
@@ -169,11 +169,11 @@ def _band(axes: Axes, arm: str, curve: Sequence[RatePoint]) -> Markup:
     return _tag("polygon", points=_coordinates(upper + lower), class_=f"band {arm}")
 
 
-def _curve(axes: Axes, arm: str, curve: Sequence[RatePoint]) -> Markup:
+def _curve(axes: Axes, arm: str, curve: Sequence[RatePoint], counted: str) -> Markup:
     places = [(axes.x(p.at), axes.y(p.rate)) for p in curve]
     line = _tag("polyline", points=_coordinates(places), class_=f"line {arm}")
     return line + Markup("").join(
-        _tag("circle", _tag("title", _tooltip(arm, p)), cx=x, cy=y, r=3, class_=f"spot {arm}")
+        _tag("circle", _tag("title", _tooltip(arm, p, counted)), cx=x, cy=y, r=3, class_=f"spot {arm}")
         for p, (x, y) in zip(curve, places, strict=True)
     )
 
@@ -208,10 +208,10 @@ def _takeover_mark(axes: Axes, takeover: LeaderTakeover) -> Markup:
     return mark + words
 
 
-def _tooltip(arm: str, point: RatePoint) -> str:
+def _tooltip(arm: str, point: RatePoint, counted: str) -> str:
     interval = f"95% interval {number(point.low)} to {number(point.high)}"
     when, pages = f"{timestamp(point.at)} UTC", plural(point.pages, "page")
-    return f"{when}, {ARMS[arm]}: {number(point.rate)} clicks per page, {interval}, {pages}"
+    return f"{when}, {ARMS[arm]}: {number(point.rate)} {counted} per page, {interval}, {pages}"
 
 
 def arm_chart(lines: Sequence[ArmLine], width: int = 720) -> Markup:

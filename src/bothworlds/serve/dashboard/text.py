@@ -33,6 +33,7 @@ __all__ = [
     "compared_with_holdout",
     "comparisons",
     "count",
+    "counted",
     "duration",
     "headline_verdict",
     "is_number",
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 DASH = "\N{EN DASH}"
+CLICKS = "clicks"
 DAY_MS = 86_400_000
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -151,6 +153,19 @@ def starting(since: Any, until: Any) -> str:
     return f"since {timestamp(since, with_day=not same_day)} UTC"
 
 
+def counted(report: ReportView | Headline) -> str:
+    """Return what a surface counts, in a word.
+
+    >>> counted({}), counted({"objective": "rewards"})
+    ('clicks', 'reward')
+    """
+    return "reward" if report.get("objective") == "rewards" else CLICKS
+
+
+def _fewer(counted: str) -> str:
+    return f"fewer {CLICKS}" if counted == CLICKS else f"less {counted}"
+
+
 def surface_verdict(report: ReportView) -> Verdict:
     """Return the first sentence of a surface's page: its uplift now, or that it is still learning.
 
@@ -174,21 +189,21 @@ def surface_verdict(report: ReportView) -> Verdict:
     headline, holdout, learning = report["headline"], report["holdout"], report["learning"]
     recent, uplift = report["recent"], report["recent"]["uplift"]
     if not headline["pages"] and not (holdout and holdout["pages"]):
-        return _without_pages(learning["outstanding"])
+        return _without_pages(learning["outstanding"], counted(report))
     if holdout is None or recent["holdout"] is None or uplift is None:
-        return Verdict("none", arm_rate(headline), _NO_HOLDOUT)
+        return Verdict("none", arm_rate(headline, counted(report)), _NO_HOLDOUT)
     if _is_mismatched(report["sample_ratio"]):
         return _MISMATCH
     if report["guard"] is not None and report["guard"]["active"] and _are_all_guarded(report):
-        return _guarded(report["guard"]["active_since"], report["until"])
+        return _guarded(report["guard"]["active_since"], report["until"], counted(report))
     if not learning["settled"]:
-        return _still_learning(learning, recent)
+        return _still_learning(learning, recent, counted(report))
     if not _is_enough(uplift):
         pages, needed = count(recent["holdout"]["pages"]), count(uplift["needed_pages"])
         span = starting(recent["since"], recent["until"])
         sentence = f"Not enough data yet: {pages} of about {needed} holdout pages {span}"
         return Verdict("none", sentence, "A difference now would mostly be due to chance.")
-    return _compared(uplift, recent, learning["exploration"])
+    return _compared(uplift, recent, learning["exploration"], counted(report))
 
 
 def headline_verdict(headline: Headline) -> Verdict:
@@ -204,13 +219,13 @@ def headline_verdict(headline: Headline) -> Verdict:
     if _is_mismatched(headline["sample_ratio"]):
         return _MISMATCH
     if headline["guard_since"] is not None:
-        return _guarded(headline["guard_since"], headline["recent"]["until"])
+        return _guarded(headline["guard_since"], headline["recent"]["until"], counted(headline))
     if not headline["settled"]:
-        return _still_learning(headline, headline["recent"])
+        return _still_learning(headline, headline["recent"], counted(headline))
     uplift = headline["recent"]["uplift"]
     if uplift is None or not _is_enough(uplift):
         return Verdict("none", "Not enough data yet to compare with the holdout", "")
-    return _compared(uplift, headline["recent"], headline["exploration"])
+    return _compared(uplift, headline["recent"], headline["exploration"], counted(headline))
 
 
 def _are_all_guarded(report: ReportView) -> bool:
@@ -221,11 +236,11 @@ def _is_mismatched(ratio: SampleRatio | None) -> bool:
     return ratio is not None and ratio["alarm"]
 
 
-def _guarded(since: int | None, until: int) -> Verdict:
+def _guarded(since: int | None, until: int, counted: str) -> Verdict:
     sentence = f"The guard shows the page's own order {starting(since, until)}"
     meaning = (
-        "The learned order got fewer clicks. It is still shown on a small share of pages. To show it again, restart "
-        "the comparison (POST /v1/surfaces/{surface}/restart-comparison)."
+        f"The learned order got {_fewer(counted)}. It is still shown on a small share of pages. To show it again, "
+        "restart the comparison (POST /v1/surfaces/{surface}/restart-comparison)."
     )
     return Verdict("bad", sentence, meaning)
 
@@ -238,29 +253,30 @@ _MISMATCH = Verdict(
 )
 
 
-def _still_learning(progress: Learning | Headline, recent: RecentWindow) -> Verdict:
+def _still_learning(progress: Learning | Headline, recent: RecentWindow, counted: str) -> Verdict:
     cost, uplift = progress["exploration"], recent["uplift"]
     exploring = "The service still tries out other orders"
-    exploring += f", which costs about {percent(cost, 0)} of the clicks now" if is_number(cost) else ""
+    exploring += f", which costs about {percent(cost, 0)} of the {counted} now" if is_number(cost) else ""
     if uplift and _is_enough(uplift) and (uplift["low"] or 0.0) > 0:
         span = starting(recent["since"], recent["until"])
-        return Verdict("good", f"Still learning; already {compared_with_holdout(uplift)} {span}", f"{exploring}.")
+        sentence = f"Still learning; already {compared_with_holdout(uplift, counted)} {span}"
+        return Verdict("good", sentence, f"{exploring}.")
     meaning = f"{exploring}. The uplift is shown once the order has settled."
     return Verdict("none", f"Still learning: {plural(progress['rounds'], 'page')} so far", meaning)
 
 
-def _compared(uplift: Uplift, recent: RecentWindow, exploration: float | None) -> Verdict:
-    sentence = f"{compared_with_holdout(uplift)} {starting(recent['since'], recent['until'])}"
+def _compared(uplift: Uplift, recent: RecentWindow, exploration: float | None, counted: str) -> Verdict:
+    sentence = f"{compared_with_holdout(uplift, counted)} {starting(recent['since'], recent['until'])}"
     low, high = uplift["low"] or 0.0, uplift["high"] or 0.0
     if low > 0:
-        return Verdict("good", sentence, "The learned order gets more clicks than the page's own order.")
+        return Verdict("good", sentence, f"The learned order gets more {counted} than the page's own order.")
     if high >= 0:
         return Verdict("none", sentence, "No clear difference: the interval includes zero.")
     if high >= -(exploration or 0.0):
         share = percent(exploration, 0)
-        meaning = f"Exploration costs about {share} of the clicks, which may explain the whole difference."
+        meaning = f"Exploration costs about {share} of the {counted}, which may explain the whole difference."
         return Verdict("none", sentence, meaning)
-    return Verdict("bad", sentence, "The learned order gets fewer clicks than the page's own order.")
+    return Verdict("bad", sentence, f"The learned order gets {_fewer(counted)} than the page's own order.")
 
 
 def comparisons(report: ReportView) -> list[tuple[str, str]]:
@@ -277,9 +293,10 @@ def comparisons(report: ReportView) -> list[tuple[str, str]]:
     recent, whole = report["recent"], report["uplift"]
     if recent["uplift"] is None or whole is None or _is_mismatched(report["sample_ratio"]):
         return []
+    what = counted(report)
     return [
-        (f"Recently, {starting(recent['since'], recent['until'])}", compared_with_holdout(recent["uplift"])),
-        (f"From the start, {starting(whole['since'], report['until'])}", compared_with_holdout(whole)),
+        (f"Recently, {starting(recent['since'], recent['until'])}", compared_with_holdout(recent["uplift"], what)),
+        (f"From the start, {starting(whole['since'], report['until'])}", compared_with_holdout(whole, what)),
     ]
 
 
@@ -287,10 +304,10 @@ def _is_enough(uplift: Uplift) -> bool:
     return uplift["enough"] and all(map(is_number, (uplift["relative"], uplift["low"], uplift["high"])))
 
 
-def _without_pages(outstanding: int) -> Verdict:
+def _without_pages(outstanding: int, counted: str) -> Verdict:
     if outstanding:
         meaning = "A page is counted when its final feedback arrives or its attribution time ends."
-        return Verdict("none", f"{plural(outstanding, 'page is', 'pages are')} waiting for clicks", meaning)
+        return Verdict("none", f"{plural(outstanding, 'page is', 'pages are')} waiting for {counted}", meaning)
     return Verdict("none", "No pages in this time range", "Send a rank request, or choose a longer range.")
 
 
@@ -300,29 +317,29 @@ _NO_HOLDOUT = (
 )
 
 
-def compared_with_holdout(uplift: Uplift) -> str:
+def compared_with_holdout(uplift: Uplift, counted: str = CLICKS) -> str:
     """Format an uplift with its interval."""
     if not _is_enough(uplift):
         return "not enough data yet"
     relative, low, high = percent(uplift["relative"], signed=True), percent(uplift["low"]), percent(uplift["high"])
-    return f"{relative} clicks compared with the holdout (95% interval {low} to {high})"
+    return f"{relative} {counted} compared with the holdout (95% interval {low} to {high})"
 
 
-def arm_rate(arm: Pages) -> str:
-    """Format the clicks per page of an arm with their interval.
+def arm_rate(arm: Pages, counted: str = CLICKS) -> str:
+    """Format the clicks or the reward per page of an arm with their interval.
 
     >>> arm_rate({"pages": 9, "clicks_per_page": 0.5, "interval": (0.4, 0.6)})
     '0.500 clicks per page (95% interval 0.400 to 0.600) over 9 pages'
     """
     if not arm["pages"]:
         return "no settled pages yet"
-    rate, interval = f"{number(arm['clicks_per_page'])} clicks per page", arm["interval"]
+    rate, interval = f"{number(arm['clicks_per_page'])} {counted} per page", arm["interval"]
     if interval and all(map(is_number, interval)):
         rate += f" (95% interval {number(interval[0])} to {number(interval[1])})"
     return f"{rate} over {plural(arm['pages'], 'page')}"
 
 
-def learning_verdict(learning: Learning) -> Verdict:
+def learning_verdict(learning: Learning, counted: str = CLICKS) -> Verdict:
     """Return whether the order has settled, and the cost of exploration.
 
     >>> learning_verdict({"rounds": 500, "exploration": 0.16, "settled": False}).sentence
@@ -335,14 +352,14 @@ def learning_verdict(learning: Learning) -> Verdict:
     sentence = "The order has settled" if learning["settled"] else "The order has not settled"
     sentence += f" after {plural(rounds, 'page')}"
     if is_number(cost):
-        sentence += f"; exploration costs about {percent(cost, 0)} of the clicks"
+        sentence += f"; exploration costs about {percent(cost, 0)} of the {counted}"
     if learning["settled"]:
         return Verdict("good", sentence, "The best items are shown most of the time; the others are tried rarely.")
     return Verdict("none", sentence, "The service is trying out which item does well at which slot.")
 
 
-def shift_verdict(shift: Shift) -> Verdict:
-    """Return whether visitors click as before.
+def shift_verdict(shift: Shift, counted: str = CLICKS) -> Verdict:
+    """Return whether visitors click as before, or pages earn as before.
 
     >>> shift_verdict({"alarm": True, "recent": 0.2, "long_run": 0.4, "z": -6.0, "note": ""}).tone
     'bad'
@@ -350,10 +367,11 @@ def shift_verdict(shift: Shift) -> Verdict:
     note = sentence(shift["note"])
     if not is_number(shift["recent"]) or not is_number(shift["long_run"]):
         return Verdict("none", "Too early to tell whether visitors have changed", note)
-    rates = f"{number(shift['recent'])} clicks per page recently, {number(shift['long_run'])} in the week before"
+    rates = f"{number(shift['recent'])} {counted} per page recently, {number(shift['long_run'])} in the week before"
     if shift["alarm"]:
         return Verdict("bad", f"Visitors have changed: {rates}", note)
-    return Verdict("good", f"Visitors click as usual: {rates}", note)
+    usual = "Visitors click as usual" if counted == CLICKS else "Pages earn as usual"
+    return Verdict("good", f"{usual}: {rates}", note)
 
 
 def change_sentence(change: DetectedChange) -> str:

@@ -144,11 +144,12 @@ def event_view(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event for its page: an explanation in sentences, the slots with notes, and all other fields."""
     fields = [text.label_and_value(key, value) for key, value in event.items() if key not in _SHOWN_ELSEWHERE]
     slots = [{**slot, "notes": _slot_notes(slot)} for slot in event.get("slots", [])]
-    return {"explanation": _explanation(event), "slots": slots, "fields": fields}
+    rewarded = any("reward" in slot for slot in slots)
+    return {"explanation": _explanation(event, rewarded), "slots": slots, "fields": fields, "rewarded": rewarded}
 
 
 def _slot_notes(slot: Mapping[str, Any]) -> str:
-    notes = ["late click"] if slot.get("late") else []
+    notes = ["late reward" if "reward" in slot else "late click"] if slot.get("late") else []
     if slot.get("pinned"):
         notes.append("pinned by the request")
     elif not slot.get("learn", True):
@@ -160,7 +161,8 @@ _SHOWN_ELSEWHERE = {"event_id", "policy", "settled", "slots", "token", "why"}
 _SETTLED_BY = {"final": " by final feedback", "deadline": " by its deadline", "import": " by an import"}
 
 
-def _explanation(event: Mapping[str, Any]) -> list[str]:
+def _explanation(event: Mapping[str, Any], rewarded: bool) -> list[str]:
+    counted = "rewards" if rewarded else "clicks"
     if event.get("arm") == "holdout":
         why = "This page was in the holdout: the page's own order was shown, and nothing is learned from it."
     else:
@@ -168,8 +170,8 @@ def _explanation(event: Mapping[str, Any]) -> list[str]:
         learned = f", learned from {text.plural(rounds, 'page')}" if rounds else ""
         why = f"This list was drawn at random. Each item was placed with the probability below{learned}."
     if event.get("settled_at") is None:
-        return [why, "The event is open: it waits for clicks."]
+        return [why, f"The event is open: it waits for {counted}."]
     return [
         why,
-        f"The event was settled{_SETTLED_BY.get(str(event.get('settled_by')), '')}, and its clicks are counted.",
+        f"The event was settled{_SETTLED_BY.get(str(event.get('settled_by')), '')}, and its {counted} are counted.",
     ]

@@ -57,6 +57,7 @@ from .log_rows import export_rows, import_rows
 from .monitor import SurfaceMonitor
 from .refresher import Refresher
 from .report_inputs import surface_state
+from .reward_feedback import verified_rewards
 from .secret_cache import SecretCache
 from .segments import SegmentRegistry
 from .served_surface import PolicyPair, ServedSurface, constraints_of
@@ -405,8 +406,11 @@ class Engine(EngineProtocol):
         event = await self.secrets.read(given.token)
         if event.id.hex() != given.event_id:
             raise InvalidToken("the token belongs to another event")
-        if await self._served_for(event) is None:
+        served = await self._served_for(event)
+        if served is None:
             raise InvalidToken("the surface of this event is not known here")
+        if served.surface.settings.objective == "rewards" or given.rewards:
+            return verified_rewards(served.surface, event, given)
         clicks = 0
         for slot in given.clicks:
             if not 0 <= slot < len(event.items):
@@ -479,6 +483,10 @@ class Engine(EngineProtocol):
     ) -> None:
         """Adds the counters that ``rounds`` rounds would have had if visitors clicked as a fitted model predicts."""
         await self._admin.warm_start(surface, model, rounds=rounds, segment=segment, actor=actor)
+
+    async def start_from_baseline(self, surface: str, *, rounds: int, segment: str = "", actor: str) -> None:
+        """Shows the page's own order on most pages of a segment until it has learned from ``rounds`` rounds."""
+        await self._admin.start_from_baseline(surface, rounds=rounds, segment=segment, actor=actor)
 
     async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
         """Deletes a segment with its counters; the default segment can only be reset (Invalid)."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from ... import policies
 from ...core import Block, Ledger
+from ...geometry.baseline_mixture import baseline_share, with_baseline
 from ...geometry.uniform_mixture import mixed
 from ...kernels import Floats, Ints
 from ...policies import Policy
@@ -64,7 +65,8 @@ class SegmentCounters(NamedTuple):
     ``blocks`` are the same counters by time, if the policy of the surface needs them; they hold no zeros, since there
     are many blocks and may be many items. ``changed_at`` is the second of the last change that was detected, if the
     policy detects changes. ``compared_at`` and ``wake`` are as in a ledger; ``alone_since`` is the second at which the
-    leader of the policy took over, if it plays alone.
+    leader of the policy took over, if it plays alone. ``baseline_rounds`` is the number of rounds in which the segment
+    leaves the page's own order; None: that of the surface.
     """
 
     rounds: int
@@ -77,6 +79,12 @@ class SegmentCounters(NamedTuple):
     compared_at: int = 0
     wake: int = 0
     alone_since: int | None = None
+    baseline_rounds: int | None = None
+
+    def baseline_share(self, settings: SurfaceSettings) -> float:
+        """Returns the share of pages that show the page's own order because the segment started from it."""
+        own = self.baseline_rounds
+        return baseline_share(self.rounds, settings.baseline_rounds if own is None else own)
 
 
 def blocks_of(blocks: Sequence[TimeBlock], items: Sequence[int], slots: Sequence[int]) -> tuple[Block, ...]:
@@ -240,8 +248,17 @@ def serving_policy(
     )
     part_policy = policy.part(np.array(rows), np.array(free))
     state = part_policy.resumed(known)
-    x = mixed(marginals_of(part_policy, state, known), settings.floor, settings.minimum_exposure)
-    return ServingPolicy(surface, eligible, free, pins, x, counters.rounds, part_policy.mixture(state))
+    x, mixture, share = (
+        marginals_of(part_policy, state, known),
+        part_policy.mixture(state),
+        counters.baseline_share(settings),
+    )
+    if share:
+        baseline = baseline_list(surface, eligible, pins).items
+        x = with_baseline(x, [rows.index(baseline[slot]) for slot in free], share)
+        mixture = mixture and mixture._replace(share=(1.0 - share) * mixture.share)
+    x = mixed(x, settings.floor, settings.minimum_exposure)
+    return ServingPolicy(surface, eligible, free, pins, x, counters.rounds, mixture)
 
 
 def centred(loss: Ints) -> Floats:

@@ -12,6 +12,7 @@ from ..model import (
     ALL_ELIGIBLE,
     BASELINE_ARM,
     LEARNER_ARM,
+    LOSS_UNIT,
     NAME_LENGTH,
     Arm,
     Eligibility,
@@ -24,6 +25,7 @@ from ..model import (
     parse_event_id,
     rfc3339,
 )
+from ..rewards import Rewards, fixed_point, reward_clicks
 from ..schemas import Imported
 from ..stores.base import Store
 from .learner import eligibility_of
@@ -39,8 +41,10 @@ def export_rows(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
     """Yields one row for every slot of every settled event; reads the store while it is iterated. Raises StoreError.
 
     If some items could not be shown, the first row of the event lists them as ``absent``, or the other items as
-    ``eligible`` if these are fewer.
+    ``eligible`` if these are fewer. If the surface counts rewards, rows have a ``reward``, and ``click`` is the click
+    that was drawn with it.
     """
+    rewarded = surface.settings.objective == "rewards"
     for event in store.settled(surface.id):
         eligibility = event.eligibility
         if max(event.items + eligibility.absent + eligibility.present) >= len(surface.items):
@@ -65,6 +69,7 @@ def export_rows(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
                 "position": slot,
                 "item": surface.items[item].name,
                 "click": event.clicks >> slot & 1,
+                **({"reward": event.rewards[slot] / LOSS_UNIT if event.rewards else 0.0} if rewarded else {}),
                 "propensity": p,
                 "pinned": bool(event.pinned >> slot & 1),
                 "learn": bool(event.learn >> slot & 1),
@@ -128,12 +133,14 @@ def _event_of(
     pinned = [bool(row.get("pinned", False)) for row in rows]
     learned = [arm != BASELINE_ARM and bool(row.get("learn", not pin)) for row, pin in zip(rows, pinned)]
     p = tuple(_probability(row.get("propensity"), learn) for row, learn in zip(rows, learned))
-    clicks = _clicks_of(rows)
+    rewards = _rewards_of(rows, surface.settings.objective)
+    event_id = _id_of(surface, str(name))
+    clicks = reward_clicks(event_id, rewards) if rewards else _mask(_clicks_of(rows))
     segment = _name(first.get("segment") or "", "segment")
     policy_id = _name(str(first.get("policy_id") or "import")[:NAME_LENGTH], "policy_id")
     at = _time(first.get("timestamp"), now)
     return Event(
-        id=_id_of(surface, str(name)),
+        id=event_id,
         surface_id=surface.id,
         segment=segment,
         arm=arm,
@@ -144,7 +151,8 @@ def _event_of(
         items=items,
         p=p,
         learn=_mask(learned),
-        clicks=_mask(clicks),
+        clicks=clicks,
+        rewards=rewards,
         pinned=_mask(pinned),
         eligibility=_eligibility_of(surface, first, {item for item, learn in zip(items, learned) if learn}),
         settled_at=at,
@@ -194,6 +202,19 @@ def _clicks_of(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     if not {*clicks} <= {0, 1}:
         raise InvalidRows("a click other than 0 and 1")
     return clicks
+
+
+def _rewards_of(rows: Sequence[Mapping[str, Any]], objective: str) -> Rewards:
+    """Returns the rewards of a page in fixed point; empty if the surface counts clicks."""
+    given = [row.get("reward") for row in rows]
+    if objective == "clicks":
+        if given != [None] * len(given):
+            raise InvalidRows("a reward, but the surface counts clicks")
+        return ()
+    try:
+        return tuple(fixed_point(value) for value in given)
+    except ValueError as error:
+        raise InvalidRows("a reward that is not a number from 0 to 1, on a surface that counts rewards") from error
 
 
 def _name(value: Any, what: str) -> str:

@@ -179,7 +179,11 @@ class Refresher(threading.Thread):
 
     def add_segment(self, served: ServedSurface, segment: str) -> ServedSegment:
         """Returns the segment; creates it without counters, for all arms, if it is not served yet."""
+        rounds = served.surface.baseline_starts.get(segment)
         for one in served.learners:
+            if segment not in one.segments and rounds is not None:
+                counters = counters_of(None, one.surface)._replace(baseline_rounds=rounds)
+                one.segments.setdefault(segment, ServedSegment(one, counters, self._clock()))
             one.segments.setdefault(segment, one.empty_segment.copy(self._clock()))
         return served.segments[segment]
 
@@ -240,7 +244,8 @@ class Refresher(threading.Thread):
             if hasattr(served.policy, "leader_plays_alone"):
                 state = self.comparison.update(served.policy, served.surface, segment.name, segment.rounds, blocks)
                 counters = counters._replace(**state._asdict())
-        if segment.rounds or segment.loss or presolve:
+        counters = counters._replace(baseline_rounds=served.surface.baseline_starts.get(name))
+        if segment.rounds or segment.loss or presolve or counters.baseline_rounds is not None:
             served.segments[name] = ServedSegment(served, counters, self._clock(), presolve)
         else:  # admitted, but nothing learned yet
             served.segments[name] = served.empty_segment.copy(self._clock(), segment.revision)

@@ -36,10 +36,12 @@ def expiry_of(settings: SurfaceSettings, counters: SegmentCounters, used_at: int
     """Returns when a segment expires that was last used at ``used_at``.
 
     A segment with a click is kept for ``segment_idle_days``. One without a click is kept until the late window of its
-    last page ends, and for at least an hour. A warm start counts as a click; it shows as rounds without shows.
+    last page ends, and for at least an hour. A warm start counts as a click: from a model, it shows as rounds without
+    shows, from the baseline, in the surface.
     """
     window = round(1000 * (settings.attribution_seconds + settings.late_seconds))
-    proven = bool(counters.clicked.any()) or counters.rounds > counters.shown.sum()
+    started = counters.rounds > counters.shown.sum() or counters.baseline_rounds is not None
+    proven = bool(counters.clicked.any()) or started
     idle = round(DAY * settings.segment_idle_days) if proven else HOUR
     return used_at + max(idle, window)
 

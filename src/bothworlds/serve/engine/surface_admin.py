@@ -174,13 +174,29 @@ class SurfaceAdmin:
             known = self.surface(surface)
             checked_name(segment, "segment", "/segment", empty=True)
             start = warm_start_of(known, model, rounds, segment, self._clock(), actor)
-            limit = known.settings.max_segments
-            if not await in_thread(self._store.admit_segment, known.id, segment, limit):
-                raise TooMany(f"surface {surface!r} already has {limit} segments, its max_segments; delete one first")
+            await in_thread(self._admit, known, segment)
             entry = self._entry(known.id, actor, "warm start", f"{rounds} rounds, segment {segment!r}")
             starts = [_of_counters(start, one.counter_key(segment)) for one in self.served(surface).learners]
             await in_thread(self._store.adjust, starts, [entry])
             await in_thread(self._refresher.refresh)
+
+    async def start_from_baseline(self, surface: str, *, rounds: int, segment: str = "", actor: str) -> None:
+        """Shows the page's own order on most pages of a segment until it has learned from ``rounds`` rounds."""
+
+        def change() -> Change:
+            known = self.surface(surface)
+            checked_name(segment, "segment", "/segment", empty=True)
+            learned = next((one.rounds for one in self._store.segments(known.id) if one.name == segment), 0)
+            started = surface_rules.start_from_baseline(known, segment, rounds, learned, self._clock())
+            self._admit(known, segment)
+            return started
+
+        await self._change(change, actor)
+
+    def _admit(self, surface: Surface, segment: str) -> None:
+        limit = surface.settings.max_segments
+        if not self._store.admit_segment(surface.id, segment, limit):
+            raise TooMany(f"surface {surface.name!r} already has {limit} segments, its max_segments; delete one first")
 
     async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
         """Deletes a segment with its counters; the default segment can only be reset (Invalid)."""

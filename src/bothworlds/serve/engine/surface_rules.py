@@ -51,15 +51,18 @@ __all__ = [
     "remove_item",
     "reset_adjustments",
     "restart_comparison",
+    "start_from_baseline",
     "update_surface",
 ]
 
 MAX_ITEMS, MAX_SLOTS = 20_000, 50
+MAX_BASELINE_ROUNDS = 1_000_000
 DAY = 86400.0
 LIMITS: dict[str, tuple[float, float]] = {
     "slots": (1, MAX_SLOTS),
     "floor": (0.001, 1.0),  # below, one missing click could outweigh everything learned
     "holdout": (0.0, 0.99),
+    "baseline_rounds": (0, MAX_BASELINE_ROUNDS),
     "guard_after": (1, 1_000_000_000),
     "guard_margin": (0.0, MAX_SLOTS),
     "minimum_exposure": (0.0, 1.0),
@@ -108,6 +111,9 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
     unknown = set(changes) - KEYS
     if unknown:
         raise Invalid(f"there is no setting {sorted(map(str, unknown))[0]!r}", f"/{sorted(map(str, unknown))[0]}")
+    if changes.get("objective", before["objective"]) != before["objective"]:
+        detail = "objective cannot be changed: clicks and rewards cannot be added up; create another surface"
+        raise Invalid(detail, "/objective")
     settings = _settings({**before, **changes})
     after = msgspec.to_builtins(settings)
     changed_keys = [f"{key}: {before[key]!r} -> {after[key]!r}" for key in sorted(after) if after[key] != before[key]]
@@ -130,6 +136,20 @@ def restart_comparison(surface: Surface, now: int) -> Change:
     """
     changed = _changed(surface, now, comparison_restarted_at=now, guarded_since=None, guarded_arms={})
     return _change(surface, changed, "restart comparison")
+
+
+def start_from_baseline(surface: Surface, segment: str, rounds: int, learned: int, now: int) -> Change:
+    """Returns the surface with a segment that leaves the baseline order in ``rounds`` rounds; raises Invalid.
+
+    ``learned`` is the number of rounds that the segment has learned from.
+    """
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MAX_BASELINE_ROUNDS:
+        raise Invalid(f"rounds must be an integer from 1 to {MAX_BASELINE_ROUNDS}; got {rounds!r}", "/rounds")
+    if learned >= rounds:
+        detail = f"segment {segment!r} has learned from {learned} rounds already; rounds must be greater"
+        raise Invalid(detail, "/rounds")
+    changed = _changed(surface, now, baseline_starts={**surface.baseline_starts, segment: rounds})
+    return Change(changed, action="start from baseline", detail=f"{rounds} rounds, segment {segment!r}")
 
 
 def activate_guard(surface: Surface, now: int, arm: str = LEARNER_ARM) -> Change:

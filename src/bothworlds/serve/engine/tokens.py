@@ -28,7 +28,7 @@ MAX_TOKEN_LENGTH = 16_384
 
 
 class InvalidToken(ValueError):
-    """The token was not issued by this service, or does not belong to the feedback."""
+    """The token was not issued by this service, or does not fit the feedback."""
 
 
 class Secret(msgspec.Struct, frozen=True, array_like=True):

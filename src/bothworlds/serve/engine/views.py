@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import msgspec
 import numpy as np
 
@@ -12,6 +14,12 @@ from .learner import SegmentCounters
 from .served_surface import ServedSegment
 
 __all__ = ["event_view", "state_view"]
+
+
+class RewardField(TypedDict, total=False):
+    """The field of a slot that only surfaces with rewards have."""
+
+    reward: float
 
 
 def state_view(
@@ -47,6 +55,7 @@ def state_view(
         "changed_at": _time_of(known.changed_at),
         "leader_alone_since": _time_of(known.alone_since),
         "leader_alone_until_rounds": known.wake or None,
+        "baseline_share": known.baseline_share(surface.settings),
     }
 
 
@@ -74,6 +83,7 @@ def event_view(event: Event, surface: Surface, policy: bytes | None) -> EventVie
                 "pinned": bool(event.pinned >> slot & 1),
                 "clicked": bool(event.clicks >> slot & 1),
                 "late": bool(event.late >> slot & 1),
+                **_reward(event, surface, slot),
             }
             for slot, (item, p) in enumerate(zip(event.items, event.p))
         ],
@@ -84,6 +94,13 @@ def event_view(event: Event, surface: Surface, policy: bytes | None) -> EventVie
         "why": _explanation(event, policy),
         "policy": msgspec.msgpack.decode(policy) if policy else None,
     }
+
+
+def _reward(event: Event, surface: Surface, slot: int) -> RewardField:
+    """Returns the reward of a slot if the surface counts rewards, else nothing."""
+    if surface.settings.objective == "clicks":
+        return {}
+    return {"reward": event.rewards[slot] / LOSS_UNIT if event.rewards else 0.0}
 
 
 def _absent_items(event: Event, surface: Surface) -> list[str]:

@@ -37,6 +37,7 @@ COLUMNS = {
     "position": "int32",
     "item": "string",
     "click": "int8",
+    "reward": "float64",
     "propensity": "float64",
     "pinned": "bool",
     "learn": "bool",

@@ -78,7 +78,7 @@ OPERATIONS = (
         (*BODY_ERRORS, 429), RankRequest,
     ),
     Operation(
-        "POST", "/v1/feedback", "feedback", "ingest", "Report clicks", {200: FeedbackResults},
+        "POST", "/v1/feedback", "feedback", "ingest", "Report clicks or rewards", {200: FeedbackResults},
         (*BODY_ERRORS, 429), FeedbackBatch,
     ),
     Operation(
@@ -123,7 +123,7 @@ OPERATIONS = (
         "DELETE", SURFACE + "/segments/{segment}", "delete_segment", "admin", "Delete a segment", {204: None}
     ),
     Operation(
-        "POST", SURFACE + "/warm-start", "warm_start", "admin", "Start from a fitted click model", {204: None},
+        "POST", SURFACE + "/warm-start", "warm_start", "admin", "Start from a click model or the baseline", {204: None},
         BODY_ERRORS, WarmStart,
     ),
     Operation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -102,7 +103,7 @@ class RankFeedbackEndpoints:
         try:
             events = _feedback_batch.decode(body).events
             check_count(len(events), self._config.limits.batch, "events", "/events")
-            return events
+            return _without_repeated_slots(body, events) if any(event.rewards for event in events) else events
         except msgspec.ValidationError as error:
             return self._decode_one_by_one(body, error)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -113,13 +114,37 @@ class RankFeedbackEndpoints:
         if not isinstance(batch, dict) or batch.keys() != {"events"} or not isinstance(batch["events"], list):
             raise decoding_problem(error)
         check_count(len(batch["events"]), self._config.limits.batch, "events", "/events")
-        return [_decode_event(event) for event in batch["events"]]
+        return _without_repeated_slots(body, [_decode_event(event) for event in batch["events"]])
+
+
+class _RawEvents(msgspec.Struct):
+    events: list[msgspec.Raw]
+
+
+class _RawRewards(msgspec.Struct):
+    rewards: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_raw_events = msgspec.json.Decoder(_RawEvents)
+_raw_rewards = msgspec.json.Decoder(_RawRewards)
+
+
+def _without_repeated_slots(body: bytes, events: Sequence[FeedbackEvent | Accepted]) -> list[FeedbackEvent | Accepted]:
+    """Return the events of a batch; one whose rewards name a slot twice, which JSON allows, becomes a rejection."""
+    checked = list(events)
+    for k, raw in enumerate(_raw_events.decode(body).events):
+        event = checked[k]
+        if isinstance(event, FeedbackEvent) and event.rewards:
+            pairs = json.loads(bytes(_raw_rewards.decode(raw).rewards), object_pairs_hook=list)
+            if len(pairs) > len(event.rewards):
+                checked[k] = Accepted(event.event_id, "rejected", "rewards must not name a slot twice")
+    return checked
 
 
 def _decode_event(content: Any) -> FeedbackEvent | Accepted:
     """Return the feedback, or its rejection."""
     try:
-        return msgspec.convert(content, FeedbackEvent)
+        return msgspec.convert(content, FeedbackEvent, str_keys=True)
     except msgspec.ValidationError as error:
         event_id = content.get("event_id") if isinstance(content, dict) else None
         reason = decoding_problem(error).detail.replace("body", "event", 1)

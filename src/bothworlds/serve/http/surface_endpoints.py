@@ -125,9 +125,13 @@ class SurfaceEndpoints:
     async def warm_start(self, request: Request, actor: str) -> Response:
         body = await read_body(request.scope, request.receive, self._limits)
         start = decode(_checked_json(request, body), _warm_start)
-        await self._engine.warm_start(
-            _path(request, "surface"), start.model, rounds=start.rounds, segment=start.segment, actor=actor
-        )
+        name, options = _path(request, "surface"), {"rounds": start.rounds, "segment": start.segment, "actor": actor}
+        if start.baseline == (start.model is not msgspec.UNSET):
+            raise Problem(422, "a warm start needs either a model or baseline: true")
+        if isinstance(start.model, msgspec.UnsetType):
+            await self._engine.start_from_baseline(name, **options)
+        else:
+            await self._engine.warm_start(name, start.model, **options)
         return Response(status_code=204)
 
     async def rotate_secret(self, request: Request, actor: str) -> Response:

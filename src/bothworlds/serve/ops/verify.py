@@ -14,6 +14,7 @@ from contextlib import nullcontext
 import msgspec
 
 from ..model import Eligibility, Increments, Segment, rfc3339, split_counter_key
+from ..rewards import redrawn
 from ..settlement import cells_of, mixture_sums, observed_losses, spread_loss
 from ..stores.base import Store
 from ..time_blocks import TimeBlock, decode_cells, largest_ranges, second_of
@@ -146,10 +147,10 @@ def verify(store: Store) -> Verification:
     with getattr(store, "snapshot", nullcontext)():
         stored = _stored_blocks(store)
         rebuilt = _with_ranges(store, stored)
-        n_events = _add_events(store, rebuilt)
+        n_events, wrong_draws = _add_events(store, rebuilt)
         n_adjustments = _add_adjustments(store, rebuilt)
         n_counters, differences, n_segments = _compare(store, rebuilt)
-        differences += _compare_blocks(store, stored, rebuilt)
+        differences += _compare_blocks(store, stored, rebuilt) + wrong_draws
     return Verification(
         n_events,
         n_adjustments,
@@ -185,10 +186,17 @@ def _with_ranges(store: Store, stored: Stored) -> Rebuilt:
     return rebuilt
 
 
-def _add_events(store: Store, rebuilt: Rebuilt) -> int:
-    count = 0
-    for event in store.settled():
+def _add_events(store: Store, rebuilt: Rebuilt) -> tuple[int, list[Difference]]:
+    """Add the settled events; returns their number, and the events whose clicks are not those of their rewards."""
+    count, wrong_draws = 0, []
+    names = {surface.id: surface.name for surface in store.surfaces()}
+    for stored in store.settled():
         count += 1
+        event = redrawn(stored)
+        if event.clicks != stored.clicks:
+            name = f"mask of clicks drawn for event {event.id.hex()}"
+            surface = names.get(event.surface_id, "")
+            wrong_draws.append(Difference(surface, event.segment, name, -1, -1, stored.clicks, event.clicks))
         if event.learn:
             segment = rebuilt.get((event.surface_id, event.counter_key))
             if segment is None:
@@ -201,7 +209,7 @@ def _add_events(store: Store, rebuilt: Rebuilt) -> int:
     for segment in rebuilt.values():
         for sums in segment.sums:
             sums.charge()
-    return count
+    return count, wrong_draws
 
 
 def _add_adjustments(store: Store, rebuilt: Rebuilt) -> int:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..model import Event
+from ..model import LOSS_UNIT, Event
 from ..stores.base import Store
 from .inputs import ReportRequest, bucket_length
 from .uplift import Z95
@@ -81,10 +81,11 @@ def latest_events(store: Store, request: ReportRequest) -> list[Event]:
 def weighted_rates(events: Sequence[Event], n_items: int) -> list[ItemRate]:
     r"""Return the self-normalised click rate of every item, :math:`\sum c/p \,/ \sum 1/p`, with a 95% interval.
 
-    It estimates how often the item would be clicked if it were shown equally often at every slot.
+    It estimates how often the item would be clicked if it were shown equally often at every slot. With rewards, c is
+    the reward.
     """
     cells = [
-        (item, event.clicks >> slot & 1, p)
+        (item, event.rewards[slot] / LOSS_UNIT if event.rewards else event.clicks >> slot & 1, p)
         for event in events
         for slot, (item, p) in enumerate(zip(event.items, event.p))
         if event.learn >> slot & 1 and item < n_items  # another process may have added items since

@@ -119,6 +119,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "takeovers": takeovers(entries, request),
         "warnings": list(state.warnings),
         "segments": sorted(state.segment_names),
+        "objective": surface.settings.objective,
     }
 
 
@@ -139,6 +140,7 @@ def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) ->
         "recent": _recent(window, ratio, has_holdout),
         "sample_ratio": ratio,
         "guard_since": surface.all_guarded_since,
+        "objective": surface.settings.objective,
         **_progress(_segments(state, None), window),
     }
 

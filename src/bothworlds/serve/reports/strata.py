@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
-from ..model import BASELINE_ARM, Arm, Surface
+from ..model import BASELINE_ARM, LOSS_UNIT, Arm, Surface
 from ..stores.base import Store
 from .inputs import HOUR, MINUTE
 from .uplift import ArmPair, PageTotals, segment_rows, sum_rows
@@ -119,8 +119,10 @@ def _whole_hours(store: Store, surface_id: int, since: int, until: int) -> tuple
     return first, last
 
 
-def _by_visitor(sums: Mapping[int, tuple[int, int, int]], total: PageTotals) -> VisitorTotals:
+def _by_visitor(sums: Mapping[int, tuple[int, float, float]], total: PageTotals) -> VisitorTotals:
     """Return the pages of an arm by visitors; those that no bucket has are without a visitor."""
+    unit = 1.0 / LOSS_UNIT if total.reward_rows else 1
+    sums = {bucket: (pages, unit * clicks, unit * squares) for bucket, (pages, clicks, squares) in sums.items()}
     pages, clicks, squares = (sum(column) for column in zip((0, 0, 0), *sums.values()))
     return visitor_totals(sums, total.pages - pages, total.clicks - clicks, total.squares - squares)
 
@@ -212,13 +214,14 @@ def sum_of(totals: Iterable[PageTotals]) -> PageTotals:
     """Return the sum of totals.
 
     >>> sum_of([PageTotals(3, 2, 2), PageTotals(1, 1, 1)])
-    PageTotals(pages=4, clicks=3, squares=3, by_visitor=None)
+    PageTotals(pages=4, clicks=3, squares=3, by_visitor=None, reward_rows=0)
     """
     known = list(totals)
     pages, clicks, squares = (sum(column) for column in zip((0, 0, 0), *(total[:3] for total in known)))
+    rewarded = sum(total.reward_rows for total in known)
     if all(total.by_visitor is None for total in known):
-        return PageTotals(pages, clicks, squares)
-    return PageTotals(pages, clicks, squares, reduce(VisitorTotals.plus, map(_visitors_of, known)))
+        return PageTotals(pages, clicks, squares, reward_rows=rewarded)
+    return PageTotals(pages, clicks, squares, reduce(VisitorTotals.plus, map(_visitors_of, known)), rewarded)
 
 
 def _visitors_of(total: PageTotals) -> VisitorTotals:

@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from ...statistics.confidence_sequence import Estimate, half_width, interval, log_ratio
-from ..model import BASELINE_ARM
+from ..model import BASELINE_ARM, LOSS_UNIT
 from ..schemas import Pages, Shift, Uplift
 from .visitor_buckets import ENOUGH_VISITORS, VisitorTotals, repetition
 
@@ -52,13 +52,14 @@ class PageTotals(NamedTuple):
     """Settled pages of an arm, their clicks, and the sum of squares of clicks per page.
 
     If some pages have visitors, ``by_visitor`` has the same pages by visitors, over whole hours; arms are then compared
-    by these.
+    by these. If ``reward_rows`` of the history had rewards, clicks are rewards.
     """
 
     pages: int = 0
-    clicks: int = 0
-    squares: int = 0
+    clicks: float = 0
+    squares: float = 0
     by_visitor: VisitorTotals | None = None
+    reward_rows: int = 0
 
     @property
     def rate(self) -> float:
@@ -77,8 +78,24 @@ class PageTotals(NamedTuple):
         """
         if self.pages < 2:
             return math.inf
-        squares = max(self.squares - self.clicks * self.rate, 1.0)
-        return squares / (self.pages - 1) / self.pages
+        return max(self.deviations, 1.0) / (self.pages - 1) / self.pages
+
+    @property
+    def deviations(self) -> float:
+        """The sum of squares of the deviations from the mean of clicks per page."""
+        return self.squares - self.clicks * self.rate
+
+    @property
+    def effective_clicks(self) -> float:
+        """How many clicks these pages have for the central limit theorem.
+
+        Rare large rewards among frequent small ones must have been seen: rewards count by their deviations from the
+        mean. Those of a page with at most one click are about as many as the clicks.
+
+        >>> PageTotals(1000, 100, 100).effective_clicks, PageTotals(1000, 100.0, 10.0, reward_rows=1).effective_clicks
+        (100, 0.0)
+        """
+        return min(self.clicks, self.deviations) if self.reward_rows else self.clicks
 
     @property
     def estimate(self) -> Estimate:
@@ -91,8 +108,9 @@ class PageTotals(NamedTuple):
     def is_enough(self) -> bool:
         """Whether there are enough clicks, and enough visitors, to compare the arm with others."""
         if self.by_visitor is None:
-            return self.clicks >= ENOUGH_CLICKS
-        return self.by_visitor.all_clicks >= ENOUGH_CLICKS and self.by_visitor.units >= ENOUGH_VISITORS
+            return self.effective_clicks >= ENOUGH_CLICKS
+        clicks = min(self.by_visitor.all_clicks, self.effective_clicks)
+        return clicks >= ENOUGH_CLICKS and self.by_visitor.units >= ENOUGH_VISITORS
 
 
 def segment_rows(rows: Iterable[dict[str, Any]], segment: str | None) -> list[dict[str, Any]]:
@@ -117,8 +135,12 @@ def sum_rows(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, .
         key = tuple(row[name] for name in keys)
         old = sums.get(key, PageTotals())
         # Histories of old stores have no squares: assume one click per clicked page, which is the smallest sum.
-        squares = row.get("squares", row["clicks"])
-        sums[key] = PageTotals(old.pages + row["settled"], old.clicks + row["clicks"], old.squares + squares)
+        clicks, squares, rewarded = row["clicks"], row.get("squares", row["clicks"]), bool(row.get("rewards"))
+        if rewarded:  # without any reward there are no clicks either
+            clicks, squares = row["rewards"] / LOSS_UNIT, row["reward_squares"] / LOSS_UNIT
+        sums[key] = PageTotals(
+            old.pages + row["settled"], old.clicks + clicks, old.squares + squares, None, old.reward_rows + rewarded
+        )
     return sums
 
 
@@ -175,8 +197,8 @@ def uplift_of(strata: Sequence[ArmPair], alpha: float, since: int) -> Uplift:
     60
     """
     last = strata[-1] if strata else (PageTotals(), PageTotals())
-    rate = last[1].rate or last[0].rate
-    needed = math.ceil(ENOUGH_CLICKS / rate) if rate else 1000
+    informative = next((arm for arm in reversed(last) if arm.effective_clicks > 0.0), None)
+    needed = math.ceil(ENOUGH_CLICKS / (informative.effective_clicks / informative.pages)) if informative else 1000
     unknown: Uplift = {
         "relative": None,
         "low": None,
@@ -211,7 +233,7 @@ def shift_between(recent: PageTotals, long_run: PageTotals, alpha: float) -> Shi
         "z": None,
         "note": f"not enough data: {ALARM_PAGES} pages and {ALARM_CLICKS} clicks are needed recently and before",
     }
-    expected = min(recent.pages, long_run.pages) * long_run.rate
+    expected = min(recent.pages, long_run.pages) * (long_run.effective_clicks / max(1, long_run.pages))
     if min(recent.pages, long_run.pages) < ALARM_PAGES or expected < ALARM_CLICKS:
         return unknown
     # The variance of pages before: with few recent pages, their own variance is small just when their clicks are few.
@@ -221,5 +243,6 @@ def shift_between(recent: PageTotals, long_run: PageTotals, alpha: float) -> Shi
     before = NormalDist().inv_cdf(1.0 - alpha / 4.0) * math.sqrt(long_run.variance)
     alarm = abs(change.value) > half_width(change, alpha / 2.0) + before
     way = "more" if change.value > 0.0 else "less"
-    note = f"visitors click {way} than in the week before" if alarm else "visitors click as before"
+    what = "pages earn" if long_run.reward_rows else "visitors click"
+    note = f"{what} {way} than in the week before" if alarm else f"{what} as before"
     return {**unknown, "alarm": alarm, "z": change.value / math.sqrt(change.variance + long_run.variance), "note": note}

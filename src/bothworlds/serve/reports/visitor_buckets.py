@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels import Floats, Ints
+from ...kernels import Floats
 from ...statistics.confidence_sequence import Estimate
 from ..visitors import BUCKETS
 
@@ -33,10 +33,10 @@ class VisitorTotals(NamedTuple):
     ``pages``, ``clicks`` and ``squares`` (of clicks per page) are those of pages without a visitor.
     """
 
-    buckets: Ints
+    buckets: Floats
     pages: int = 0
-    clicks: int = 0
-    squares: int = 0
+    clicks: float = 0
+    squares: float = 0
 
     @property
     def estimate(self) -> Estimate:
@@ -49,7 +49,7 @@ class VisitorTotals(NamedTuple):
         (0.5, 0.126, 40.0)
         """
         pages, clicks = self.buckets.sum(axis=0)
-        pages, clicks = int(pages) + self.pages, int(clicks) + self.clicks
+        pages, clicks = int(pages) + self.pages, float(clicks) + self.clicks
         if pages < 2:
             return Estimate(0.0, math.inf, float(pages))
         rate = clicks / pages
@@ -63,9 +63,9 @@ class VisitorTotals(NamedTuple):
         return self.buckets[:, 1] - rate * self.buckets[:, 0]
 
     @property
-    def all_clicks(self) -> int:
+    def all_clicks(self) -> float:
         """Clicks of all pages."""
-        return int(self.buckets[:, 1].sum()) + self.clicks
+        return float(self.buckets[:, 1].sum()) + self.clicks
 
     @property
     def units(self) -> int:
@@ -78,9 +78,11 @@ class VisitorTotals(NamedTuple):
         return VisitorTotals(self.buckets + other.buckets, *counts)
 
 
-def visitor_totals(sums: Mapping[int, tuple[int, int, int]], pages: int, clicks: int, squares: int) -> VisitorTotals:
+def visitor_totals(
+    sums: Mapping[int, tuple[int, float, float]], pages: int, clicks: float, squares: float
+) -> VisitorTotals:
     """Return the totals of an arm, from its sums by bucket and the totals of pages without a visitor."""
-    buckets = np.zeros((BUCKETS, 2), np.int64)
+    buckets = np.zeros((BUCKETS, 2))
     for bucket, (bucket_pages, bucket_clicks, _) in sums.items():
         buckets[bucket] = bucket_pages, bucket_clicks
     return VisitorTotals(buckets, pages, clicks, squares)

@@ -257,8 +257,10 @@ class Store(Protocol):
         """Returns totals per time bucket (``at``, by creation time), segment and arm.
 
         ``events`` counts decisions. The other columns cover settled events: ``settled``, ``shows``, ``clicks``,
-        ``clicked`` (events with any click), ``squares`` (sum of squared clicks per event), ``late`` (clicks). Buckets
-        have ``step`` milliseconds, rounded down to whole minutes but at least one.
+        ``clicked`` (events with any click), ``squares`` (sum of squared clicks per event), ``late`` (clicks).
+        ``rewards`` and ``reward_squares`` are the sums of rewards, and of squared rewards per event, in units of 2^-20;
+        with rewards, clicks are those that were drawn from them. Buckets have ``step`` milliseconds, rounded down to
+        whole minutes but at least one.
         """
         ...
 

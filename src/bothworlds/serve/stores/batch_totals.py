@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from ..model import Eligibility, Event, Increments, Status, VerifiedFeedback
+from ..rewards import page_squares
 from ..settlement import apply_feedback, spread_loss
 from ..time_blocks import TimeBlock, cells_from, merged, second_of
 from ..visitors import bucket_of
@@ -13,7 +14,7 @@ from ..visitors import bucket_of
 __all__ = ["HISTORY_COLUMNS", "HOUR", "MINUTE", "BatchOutcome", "BatchTotals", "apply_batch"]
 
 MINUTE, HOUR = 60_000, 3_600_000
-HISTORY_COLUMNS = ("events", "settled", "shows", "clicks", "clicked", "squares", "late")
+HISTORY_COLUMNS = ("events", "settled", "shows", "clicks", "clicked", "squares", "late", "rewards", "reward_squares")
 
 Totals = list[int]
 
@@ -88,12 +89,15 @@ class BatchTotals:
                 self._count_visitor(after.visitor, before, -1)
 
     def _count_visitor(self, visitor: bytes, event: Event, sign: int) -> None:
-        """Counts the outcome of a settled event in the bucket of its visitor, in the hour in which it was created."""
+        """Counts the outcome of a settled event in the bucket of its visitor, in the hour in which it was created.
+
+        Rewards, in units of 1 / ``LOSS_UNIT``, take the place of clicks where there are some.
+        """
         hour = event.created_at - event.created_at % HOUR
         key = (event.surface_id, hour, event.segment, event.arm, bucket_of(visitor))
         totals = self.visitors.setdefault(key, [0, 0, 0])
-        pages, _, clicks, _, squares, _ = _outcome(event)
-        for k, value in enumerate((pages, clicks, squares)):
+        pages, _, clicks, _, squares, _, rewards, reward_squares = _outcome(event)
+        for k, value in enumerate((pages, rewards, reward_squares) if event.rewards else (pages, clicks, squares)):
             totals[k] += sign * value
 
     def _history_of(self, event: Event) -> Totals:
@@ -142,7 +146,8 @@ class _SecondTotals:
 def _outcome(event: Event) -> tuple[int, ...]:
     """Returns the history columns of a settled event, without ``events``."""
     clicks = event.clicks.bit_count()
-    return 1, len(event.items), clicks, int(clicks > 0), clicks * clicks, event.late.bit_count()
+    late, rewards = event.late.bit_count(), event.rewards
+    return 1, len(event.items), clicks, int(clicks > 0), clicks * clicks, late, sum(rewards), page_squares(rewards)
 
 
 class BatchOutcome(NamedTuple):

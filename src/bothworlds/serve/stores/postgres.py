@@ -27,16 +27,17 @@ UPGRADE_LOCK = 0x626F7468  # the advisory lock under which one process upgrades 
 
 _TYPES = (
     "bytea, bigint, text, text, text, bigint, bigint, bigint, bytea, bigint, bigint, bigint, text, bigint, bigint, "
-    "bytea, bytea, bytea, bigint"
+    "bytea, bytea, bytea, bigint, bytea"
 )
 _ARRAYS = ", ".join(f"%b::{name}[]" for name in _TYPES.split(", "))
 _INSERT = (
     f"INSERT INTO events ({EVENT_COLUMNS}) SELECT * FROM unnest({_ARRAYS}) ON CONFLICT (id) DO NOTHING RETURNING id"
 )
 _UPDATE = (
-    "UPDATE events SET clicks = new.clicks, settled_at = new.settled_at, settled_by = new.settled_by, late = new.late"
-    " FROM unnest(%b::bigint[], %b::bigint[], %b::text[], %b::bigint[], %b::bytea[])"
-    " AS new (clicks, settled_at, settled_by, late, id) WHERE events.id = new.id"
+    "UPDATE events SET clicks = new.clicks, settled_at = new.settled_at, settled_by = new.settled_by, late = new.late,"
+    " rewards = new.rewards"
+    " FROM unnest(%b::bigint[], %b::bigint[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[])"
+    " AS new (clicks, settled_at, settled_by, late, rewards, id) WHERE events.id = new.id"
 )
 
 

@@ -63,7 +63,8 @@ INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BYTEA;
 ALTER TABLE events ADD COLUMN mixture BYTEA;
 
--- version 6: visitors of events, learners that events are counted for, and totals by buckets of visitors
+-- version 6: visitors of events, learners that events are counted for, totals by buckets of visitors, and rewards in
+-- units of 2^-20
 ALTER TABLE events ADD COLUMN visitor BYTEA;
 ALTER TABLE events ADD COLUMN learner BIGINT;
 CREATE INDEX events_by_visitor ON events (visitor, created_at) WHERE visitor IS NOT NULL;
@@ -72,3 +73,6 @@ CREATE TABLE visitor_sums (
     pages BIGINT NOT NULL, clicks BIGINT NOT NULL, squares BIGINT NOT NULL,
     PRIMARY KEY (surface_id, hour, segment, arm, bucket)
 );
+ALTER TABLE events ADD COLUMN rewards BYTEA;
+ALTER TABLE history ADD COLUMN rewards BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE history ADD COLUMN reward_squares BIGINT NOT NULL DEFAULT 0;

@@ -17,6 +17,7 @@ __all__ = [
     "Row",
     "adjustment_of",
     "batches",
+    "encoded_rewards",
     "event_of",
     "row_of",
     "row_of_adjustment",
@@ -28,7 +29,7 @@ T = TypeVar("T")
 EVENT_COLUMNS = (
     "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, "
     "settled_at, settled_by, late, pinned, eligibility, mixture, "
-    "visitor, learner"
+    "visitor, learner, rewards"
 )
 ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells, removed"
 
@@ -36,6 +37,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _placements = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[float, ...]]).decode
 _eligibility = msgspec.msgpack.Decoder(PackedEligibility).decode
 _mixture = msgspec.msgpack.Decoder(tuple[float, ...]).decode
+_rewards = msgspec.msgpack.Decoder(tuple[int, ...]).decode
 _removed = msgspec.msgpack.Decoder(tuple[RemovedBlock, ...]).decode
 _cells = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
 
@@ -62,7 +64,13 @@ def row_of(event: Event) -> tuple[Any, ...]:
         _encode(event.mixture) if event.mixture else None,
         event.visitor,
         event.learner,
+        encoded_rewards(event),
     )
+
+
+def encoded_rewards(event: Event) -> bytes | None:
+    """Returns the value of the column ``rewards``."""
+    return _encode(event.rewards) if event.rewards else None
 
 
 def event_of(row: Row) -> Event:
@@ -97,6 +105,7 @@ def event_of(row: Row) -> Event:
         mixture=() if row[16] is None else _mixture(row[16]),
         visitor=row[17],
         learner=row[18] or 0,
+        rewards=() if row[19] is None else _rewards(row[19]),
     )
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from ..model import RESET, Event, Increments, imported_id
+from ..rewards import redrawn
 from ..settlement import apply_clicks, increments_of, settle_at_deadline
 from .batch_totals import BatchTotals
 from .database import Session
-from .rows import event_of, row_of
+from .rows import encoded_rewards, event_of, row_of
 from .sql_surfaces import add_counters
 
 __all__ = [
@@ -47,9 +48,12 @@ def insert_unknown(session: Session, events: Sequence[Event], now: int) -> list[
 
 
 def update_events(session: Session, events: Sequence[Event]) -> None:
-    """Writes the clicks and the settlement of stored events."""
+    """Writes the clicks, the rewards and the settlement of stored events."""
     session.update_events(
-        [(event.clicks, event.settled_at, event.settled_by, event.late, event.id) for event in events]
+        [
+            (event.clicks, event.settled_at, event.settled_by, event.late, encoded_rewards(event), event.id)
+            for event in events
+        ]
     )
 
 
@@ -110,4 +114,4 @@ def _insert(session: Session, by_id: Mapping[bytes, Event]) -> list[Event]:
 
 
 def _with_imported_id(event: Event) -> Event:
-    return msgspec.structs.replace(event, id=imported_id(event.surface_id, event.id.hex()))
+    return redrawn(msgspec.structs.replace(event, id=imported_id(event.surface_id, event.id.hex())))

@@ -88,8 +88,8 @@ def add_history(session: Session, totals: BatchTotals) -> None:
     sums = ", ".join(f"{name} = history.{name} + excluded.{name}" for name in HISTORY_COLUMNS)
     rows = [(s, segment, arm, minute, *sums) for (s, minute, segment, arm), sums in sorted(totals.history.items())]
     session.many(
-        "INSERT INTO history (surface_id, segment, arm, minute, events, settled, shows, clicks, clicked, squares, late)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        f"INSERT INTO history (surface_id, segment, arm, minute, {', '.join(HISTORY_COLUMNS)})"
+        f" VALUES (?, ?, ?, ?{', ?' * len(HISTORY_COLUMNS)})"
         f" ON CONFLICT (surface_id, minute, segment, arm) DO UPDATE SET {sums}",
         rows,
     )

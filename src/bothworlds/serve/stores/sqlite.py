@@ -34,9 +34,9 @@ WRITER_CACHE = 16_384  # KiB; event ids are spread over the whole index
 
 _INSERT = f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * len(EVENT_COLUMNS.split(', ')))})"
 _UPDATE = (
-    "WITH new (clicks, settled_at, settled_by, late, id) AS (VALUES (?, ?, ?, ?, ?))"
-    " UPDATE events SET clicks = new.clicks, settled_at = new.settled_at, settled_by = new.settled_by, late = new.late"
-    " FROM new WHERE events.id = new.id"
+    "WITH new (clicks, settled_at, settled_by, late, rewards, id) AS (VALUES (?, ?, ?, ?, ?, ?))"
+    " UPDATE events SET clicks = new.clicks, settled_at = new.settled_at, settled_by = new.settled_by, late = new.late,"
+    " rewards = new.rewards FROM new WHERE events.id = new.id"
 )
 _PAGE = "SELECT group_concat(hex(id)), max(id), count(*) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)"
 _ONE_ROW = re.compile(r"VALUES (\((?:\?, )*\?\))")

@@ -5,6 +5,8 @@
  *   page.items                                                   // the items to show, by slot
  *   bw.click(0);                                                 // slot 0 was clicked
  *
+ * A surface that counts rewards: new Bothworlds({ ..., objective: "rewards" }), and bw.reward(0, 0.3) instead of clicks.
+ *
  * bw.attach(element) puts children with data-bw-item in the ranked order and reports clicks on them automatically.
  * Clicks are sent in batches, are retried, and are flushed when the page is hidden. The service counts each once.
  */
@@ -16,11 +18,11 @@
   const BATCH = 50; // events per request: a beacon may carry 64 KiB, and a token takes about half a KiB
 
   class Bothworlds {
-    constructor({ url, surface, key = "", timeoutMs = 300, flushMs = 2000, finalOnLeave = true, onError = () => {} }) {
+    constructor({ url, surface, key = "", timeoutMs = 300, flushMs = 2000, finalOnLeave = true, objective = "clicks", onError = () => {} }) {
       if (!url || !surface) throw new TypeError("Bothworlds requires the url of the service and the name of a surface");
-      Object.assign(this, { url: String(url).replace(/\/+$/, ""), surface, key, timeoutMs, flushMs, finalOnLeave, onError });
+      Object.assign(this, { url: String(url).replace(/\/+$/, ""), surface, key, timeoutMs, flushMs, finalOnLeave, objective, onError });
       this.page = null;
-      this._waiting = new Map(); // event id -> {event_id, token, clicks, final}
+      this._waiting = new Map(); // event id -> {event_id, token, clicks, final, rewards}
       this._open = new Map(); // event id -> page
       this._beaconed = new WeakSet();
       this._attached = new WeakMap(); // element -> AbortController of its click listeners
@@ -67,6 +69,12 @@
       this._note(page, [slot], false);
     }
 
+    /* Reports a reward from 0 to 1 for a slot of a page, if the surface counts rewards. The largest one counts. */
+    reward(slot, value, page = this.page) {
+      if (!(value >= 0 && value <= 1)) throw new RangeError(`a reward must be a number from 0 to 1; got ${value}`);
+      this._note(page, [], false, { [slot]: value });
+    }
+
     /* Reports that a page is final: no more clicks follow. Called automatically when the visitor leaves, unless
      * finalOnLeave is false. */
     done(page = this.page) {
@@ -74,7 +82,8 @@
       if (page) this._open.delete(page.event_id);
     }
 
-    /* Puts the children with data-bw-item in the ranked order, hides the others, and reports clicks on them.
+    /* Puts the children with data-bw-item in the ranked order, hides the others, and reports clicks on them. With the
+     * objective "rewards" it reports nothing: call reward, with the slot in data-bw-slot of a child.
      * A second call requests a new list and reports clicks on that list only. */
     async attach(element, options = {}) {
       const children = [...element.querySelectorAll("[data-bw-item]")];
@@ -105,7 +114,7 @@
         const child = event.target.closest && event.target.closest("[data-bw-item]");
         if (slots.has(child)) this.click(slots.get(child), attached);
       };
-      if (attached.learned) {
+      if (attached.learned && this.objective === "clicks") {
         if (this._attached.has(element)) this._attached.get(element).abort();
         const reports = new AbortController();
         this._attached.set(element, reports);
@@ -133,7 +142,7 @@
       return this._waiting.size === 0;
     }
 
-    _note(page, clicks, final) {
+    _note(page, clicks, final, rewards = {}) {
       if (!page || !page.event_id) return; // the fallback order has no event
       const known = this._waiting.get(page.event_id);
       const event = {
@@ -142,6 +151,9 @@
         clicks: [...new Set([...(known ? known.clicks : []), ...clicks])],
         final: final || Boolean(known && known.final),
       };
+      const larger = { ...(known && known.rewards) };
+      for (const slot of Object.keys(rewards)) larger[slot] = Math.max(larger[slot] || 0, rewards[slot]);
+      if (Object.keys(larger).length) event.rewards = larger;
       this._waiting.set(page.event_id, event);
       while (this._waiting.size > MAX_WAITING) this._waiting.delete(this._waiting.keys().next().value);
       this._later(this.flushMs);
