@@ -22,6 +22,7 @@ __all__ = [
     "Accepted",
     "Alive",
     "Answer",
+    "DeletedCount",
     "EngineHealth",
     "EventView",
     "FeedbackBatch",
@@ -48,6 +49,7 @@ __all__ = [
     "RecentWindow",
     "ReportView",
     "Reset",
+    "RetentionView",
     "Role",
     "Rotation",
     "SampleRatio",
@@ -502,6 +504,17 @@ class LeaderTakeover(TypedDict):
     alone: bool  # the leader still plays alone
 
 
+class RetentionView(TypedDict):
+    """How many days events are kept, null if for ever; how many were deleted, and until when because of their age.
+
+    ``deleted`` includes events that were deleted on request. Counters, and figures per arm, include deleted events.
+    """
+
+    days: float | None
+    deleted: int
+    until: Milliseconds | None
+
+
 class ReportView(TypedDict):
     """How a surface performs: learner against holdout, items, learning, and whether click behaviour has changed.
 
@@ -528,6 +541,7 @@ class ReportView(TypedDict):
     changes: list[DetectedChange]
     takeovers: list[LeaderTakeover]
     warnings: list[str]
+    retention: RetentionView
     segments: list[SegmentName]
 
 
@@ -541,6 +555,12 @@ class Imported(Struct, frozen=True):
     known: int
     refused: int
     reasons: dict[str, int]
+
+
+class DeletedCount(Struct, frozen=True):
+    """How many events were deleted."""
+
+    deleted: int
 
 
 # Keys and secrets
@@ -601,6 +621,7 @@ class EngineHealth(TypedDict):
     policy_age_seconds: NotRequired[float]
     sample_ratio_alarms: NotRequired[int]
     guarded_surfaces: NotRequired[int]
+    events_deleted: NotRequired[int]
 
 
 class Health(Struct, frozen=True):

@@ -1,8 +1,8 @@
 """The segments of surfaces: last use, expiry and deletion.
 
 A segment is a row of the store. It counts towards the surface's ``max_segments`` from the first request for it until it
-is deleted, by an administrator or because it was not used for a long time. Deleting resets its counters by a logged
-adjustment, so that the log still explains every counter.
+is deleted, by an administrator or because it was not used for a long time. An administrator deletes its log with it.
+Expiry resets its counters by a logged adjustment and keeps the log, which still explains every counter.
 """
 
 from __future__ import annotations
@@ -72,8 +72,18 @@ class SegmentRegistry:
         return views
 
     def delete(self, surface: Surface, segment: str, actor: str) -> bool:
-        """Deletes a segment with its counters; returns False if it does not exist."""
-        return segment in self._delete(surface, {segment: None}, actor, "delete segment")
+        """Deletes a segment with its counters and its log; returns False if it does not exist."""
+        now = self._clock()
+
+        def entries(found: Segment, events: int) -> list[dict[str, Any]]:
+            return [_entry(surface, found, now, actor, "delete segment", f", {events} events deleted")]
+
+        if not self._store.purge_segment(surface.id, segment, now, entries):
+            return False
+        self._refresher.drop_segments(surface.id, {segment})
+        if (served := self._refresher.by_id.get(surface.id)) is not None:  # so that its name is not stored any more
+            self._merge_uses(surface.id, {name: one.used_at for name, one in list(served.segments.items())}, now)
+        return True
 
     def expire(self, served: ServedSurface) -> set[str]:
         """Deletes expired segments and returns their names; first writes the last uses in this process to the store.
@@ -91,9 +101,10 @@ class SegmentRegistry:
             and now > USE_RESOLUTION + expiry_of(surface.settings, segment.counters, used[name])
             and segment.counters.revision >= 0
         }
-        return self._delete(surface, expired, EXPIRY_ACTOR, "expire segment") if expired else set()
+        return self._empty(surface, expired) if expired else set()
 
-    def _delete(self, surface: Surface, revisions: Mapping[str, int | None], actor: str, action: str) -> set[str]:
+    def _empty(self, surface: Surface, revisions: Mapping[str, int | None]) -> set[str]:
+        """Deletes segments with their counters; their log stays."""
         now = self._clock()
         for name in revisions:  # open events would create the segment again at their deadlines
             while self._store.settle_segment(surface.id, name, now, BATCH) == BATCH:
@@ -101,17 +112,8 @@ class SegmentRegistry:
 
         def make(segments: list[Segment]) -> tuple[Sequence[Adjustment], Sequence[dict[str, Any]]]:
             learned = [one for one in segments if one.rounds or one.loss]
-            entries = [
-                {
-                    "at": now,
-                    "actor": actor,
-                    "action": action,
-                    "detail": f"{one.name!r}: {one.rounds} pages learned from, {sum(one.clicked.values())} clicks",
-                    "surface_id": surface.id,
-                }
-                for one in segments
-            ]
-            return surface_rules.reset_adjustments(surface, learned, now, actor), entries
+            entries = [_entry(surface, one, now, EXPIRY_ACTOR, "expire segment") for one in segments]
+            return surface_rules.reset_adjustments(surface, learned, now, EXPIRY_ACTOR), entries
 
         deleted = self._store.delete_segments(surface.id, revisions, make)
         self._refresher.drop_segments(surface.id, deleted)
@@ -147,3 +149,10 @@ class SegmentRegistry:
 
 def _key(surface_id: int) -> str:
     return f"segment uses {surface_id}"
+
+
+def _entry(surface: Surface, segment: Segment, now: int, actor: str, action: str, more: str = "") -> dict[str, Any]:
+    """Returns the audit entry for a segment that is deleted."""
+    clicks = sum(segment.clicked.values())
+    detail = f"{segment.name!r}: {segment.rounds} pages learned from, {clicks} clicks{more}"
+    return {"at": now, "actor": actor, "action": action, "detail": detail, "surface_id": surface.id}

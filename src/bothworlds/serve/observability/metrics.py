@@ -42,6 +42,7 @@ GAUGES = (
     ("policy_age_seconds", "Age of the newest policy in use.", "livemax"),
     ("sample_ratio_alarms", "Surfaces with pages or feedback of an arm missing.", "livemax"),
     ("guarded_surfaces", "Surfaces on which the guard serves the baseline order.", "livemax"),
+    ("events_deleted", "Events deleted since the start, on request or because of their age.", "livesum"),
     ("ready", "1 if the service is ready.", "livemin"),
 )
 

@@ -36,6 +36,7 @@ from .guard import guard_view
 from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length, segment_alpha
 from .item_rates import ItemRateCache
 from .recent_window import WindowRequest, WindowTotals, recent_window, window_start, window_summary
+from .retention import missing_events_warning, retention_view
 from .sample_ratio import read_ratio, sample_ratio_view
 from .strata import ArmHistory
 from .uplift import (
@@ -83,6 +84,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     ratio = sample_ratio_view(read_ratio(store, surface)[0]) if has_holdout else None
     uplift = _uplift(store, cache, surface, request.segment, request.until, request.now) if has_holdout else None
     entries = policy_entries(store, request)
+    retention = retention_view(surface.settings, store.deleted(surface.id))
     return {
         "surface": surface.name,
         "segment": request.segment,
@@ -102,7 +104,8 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "shift": shift(store, request),
         "changes": _changes(entries, request),
         "takeovers": takeovers(entries, request),
-        "warnings": list(state.warnings),
+        "warnings": [*state.warnings, *missing_events_warning(retention, request.since)],
+        "retention": retention,
         "segments": sorted(state.segment_names),
     }
 

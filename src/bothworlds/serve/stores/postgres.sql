@@ -62,3 +62,22 @@ CREATE TABLE segment_numbers (
 INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BYTEA;
 ALTER TABLE events ADD COLUMN mixture BYTEA;
+
+-- version 6: deleted events, and what stands in for them
+CREATE TABLE checkpoints (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, start BIGINT NOT NULL, until BIGINT NOT NULL,
+    body BYTEA NOT NULL, signature BYTEA NOT NULL,
+    PRIMARY KEY (surface_id, segment, start, until)
+);
+CREATE TABLE deleted_events (
+    id BYTEA PRIMARY KEY, surface_id BIGINT NOT NULL, segment TEXT NOT NULL, created_at BIGINT NOT NULL,
+    late_until BIGINT NOT NULL
+);
+CREATE INDEX deleted_events_by_time ON deleted_events (surface_id, created_at);
+CREATE TABLE deleted_segments (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, deleted_at BIGINT NOT NULL,
+    PRIMARY KEY (surface_id, segment)
+);
+INSERT INTO numbers VALUES ('checkpoint', 0);
+ALTER TABLE events ADD COLUMN visitor BYTEA;
+CREATE INDEX events_by_visitor ON events (visitor) WHERE visitor IS NOT NULL;

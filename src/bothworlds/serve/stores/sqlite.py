@@ -30,6 +30,7 @@ WRITER_CACHE = 16_384  # KiB; event ids are spread over the whole index
 
 _INSERT = f"INSERT INTO events ({EVENT_COLUMNS})"
 _VALUES = f"({', '.join('?' * len(EVENT_COLUMNS.split(', ')))})"
+_DELETED = "SELECT id FROM deleted_events WHERE id IN"
 _SELECT_ONE = f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?"
 
 
@@ -80,7 +81,7 @@ class SqliteSession:
 
     def insert_events(self, rows: Sequence[Row]) -> set[bytes]:
         known = {row[0] for row in self.select_events([row[0] for row in rows])}
-        new = [row for row in rows if row[0] not in known]
+        new = self._not_deleted([row for row in rows if row[0] not in known])
         start = 0
         while start < len(new):
             # One statement for many rows: each statement releases the interpreter lock and has to wait for it again.
@@ -90,6 +91,22 @@ class SqliteSession:
             self.run(f"{_INSERT} VALUES {', '.join([_VALUES] * size)}", values)
             start += size
         return {row[0] for row in new}
+
+    def _not_deleted(self, rows: Sequence[Row]) -> list[Row]:
+        """Returns the rows of events that may be inserted; see ``Session.insert_events``."""
+        surfaces = {id for id in {row[1] for row in rows} if self.run("SELECT 1 FROM surfaces WHERE id = ?", (id,))}
+        deleted: set[bytes] = set()
+        for start in range(0, len(rows), CHUNK):
+            ids = [row[0] for row in rows[start : start + CHUNK]]
+            deleted |= {id for (id,) in self.run(f"{_DELETED} ({', '.join('?' * len(ids))})", ids)}
+        segments = {(row[0], row[1]): row[2] for row in self.run("SELECT * FROM deleted_segments")}
+        return [
+            row
+            for row in rows
+            if row[1] in surfaces
+            and row[0] not in deleted
+            and (row[12] == "import" or row[5] > segments.get((row[1], row[2]), -1))
+        ]
 
     def update_events(self, rows: Sequence[Row]) -> None:
         self.many("UPDATE events SET clicks = ?, settled_at = ?, settled_by = ?, late = ? WHERE id = ?", rows)

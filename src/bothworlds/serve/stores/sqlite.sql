@@ -62,3 +62,22 @@ CREATE TABLE segment_numbers (
 INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BLOB;
 ALTER TABLE events ADD COLUMN mixture BLOB;
+
+-- version 6: deleted events, and what stands in for them
+CREATE TABLE checkpoints (
+    surface_id INTEGER NOT NULL, segment TEXT NOT NULL, start INTEGER NOT NULL, until INTEGER NOT NULL,
+    body BLOB NOT NULL, signature BLOB NOT NULL,
+    PRIMARY KEY (surface_id, segment, start, until)
+);
+CREATE TABLE deleted_events (
+    id BLOB NOT NULL PRIMARY KEY, surface_id INTEGER NOT NULL, segment TEXT NOT NULL, created_at INTEGER NOT NULL,
+    late_until INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX deleted_events_by_time ON deleted_events (surface_id, created_at);
+CREATE TABLE deleted_segments (
+    surface_id INTEGER NOT NULL, segment TEXT NOT NULL, deleted_at INTEGER NOT NULL,
+    PRIMARY KEY (surface_id, segment)
+) WITHOUT ROWID;
+INSERT INTO numbers VALUES ('checkpoint', 0);
+ALTER TABLE events ADD COLUMN visitor BLOB;
+CREATE INDEX events_by_visitor ON events (visitor) WHERE visitor IS NOT NULL;
