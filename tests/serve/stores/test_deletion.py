@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import signal
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -361,3 +362,69 @@ def test_kill_9_leaves_either_the_row_or_the_checkpoint(place: str) -> None:
 
 def test_a_deletion_in_two_transactions_is_caught(tmp_path: Path) -> None:
     assert not all(killed_while_deleting(str(tmp_path / "store.db"), torn=True))
+
+
+# Concurrent writers
+
+
+def test_nothing_of_a_surface_is_left_if_it_is_deleted_under_load(filled: SqlStore) -> None:
+    """Decisions, feedback, settling, policies and segments arrive until the surface is gone, and after."""
+    filled.save_surface(a_surface("other"), [], [])
+    stop, failures, started = threading.Event(), [], threading.Barrier(4)
+
+    def load(first: int) -> None:
+        number = first
+        started.wait()
+        while not stop.is_set():
+            try:
+                filled.save_events([an_event(n, 1 + n % 2) for n in range(number, number + 8)])
+                batch = [feedback_on(n, n % 8, surface_id=1 + n % 2) for n in range(number, number + 12)]
+                filled.apply_feedback(batch, NOON)
+                filled.settle_overdue(AFTER, 20)
+                filled.save_policy(f"p{number}", 1, "", NOON + number, b"")
+                filled.admit_segment(1, f"s{number % 20}", 30)
+                filled.set_number(1, "", f"n{number}", 1, expected=None)
+            except StoreError as error:
+                failures.append(error)
+            number += 12
+
+    threads = [threading.Thread(target=load, args=(10_000 * k,)) for k in range(1, 4)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    time.sleep(0.1)
+    filled.delete_surface(filled.surfaces()[0], lambda events: [])
+    time.sleep(0.1)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert rows_about(filled, 1) == {}
+    assert rows_about(filled, 2)["events"] > 0
+    assert verify(filled).clean
+
+
+def test_each_event_is_counted_once_though_it_is_deleted_while_clicks_arrive(filled: SqlStore) -> None:
+    numbers = range(1000, 1200)
+    filled.save_events([an_event(n) for n in numbers])
+    rejected: set[int] = set()
+
+    def click() -> None:
+        for n in numbers:
+            if "rejected" in filled.apply_feedback([feedback_on(n, 1), feedback_on(n, 2)], NOON):
+                rejected.add(n)
+
+    threads = [threading.Thread(target=click) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    gone = sum(deleted(filled, *range(n, n + 5)) for n in range(1000, 1200, 10))
+    for thread in threads:
+        thread.join()
+    assert gone == 100
+    assert not filled.deleted_ids(ids(*numbers)) - set(ids(*(n for n in numbers if n % 10 < 5)))
+    found = verify(filled)
+    assert found.clean
+    # A deleted event was settled before, and has a checkpoint, or was open, and feedback on it is rejected.
+    assert found.events == EVENTS - 1 + 100
+    assert found.deleted <= 100
+    assert found.deleted + len(rejected) >= 100

@@ -17,7 +17,7 @@ __all__ = ["RETENTION_ACTOR", "Retention"]
 
 RETENTION_ACTOR = "retention"  # the actor in the audit log
 ACTION = "delete old events"  # in the audit log
-BATCH = 500  # events in one transaction
+BATCH = 200  # events in one transaction
 IDLE_RATIO = 4.0  # after a batch, the thread sleeps this many times as long as the batch took: others write too
 TICK_SECONDS = 60.0  # between two looks at the settings
 PASS_MS = 3_600_000  # between two passes over a surface whose settings have not changed

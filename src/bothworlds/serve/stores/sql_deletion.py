@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...policies.parts.time_ranges import grouped
+from ...policies.parts.time_ranges import enclosing_range, grouped
 from ..checkpoints import Checkpoint, SignedCheckpoint, is_genuine, merged_checkpoints, opened, signed
 from ..model import Event, Status
 from ..settlement import increments_of
@@ -79,7 +79,7 @@ def read_deleted(session: Session, surface_id: int) -> DeletedEvents:
 
 def _add_to_checkpoints(session: Session, events: Sequence[Event], now: int, key: bytes) -> None:
     """Adds events to the checkpoints of their segments; ranges become longer with their age, as those of blocks do."""
-    for segment, parts in sorted(_checkpoints_of(events).items()):
+    for segment, parts in sorted(_checkpoints_of(session, events, second_of(now)).items()):
         boundaries = read_boundaries(session, *segment)
         stored = [_Stored(*row) for row in session.run(f"SELECT start, until FROM checkpoints {_SEGMENT}", segment)]
         given: list[_Stored | Checkpoint] = [*stored, *parts]
@@ -103,20 +103,31 @@ class _Stored(NamedTuple):
     until: int
 
 
-def _checkpoints_of(events: Sequence[Event]) -> dict[tuple[int, str], list[Checkpoint]]:
-    """Returns a checkpoint for every segment and second of settled events."""
+def _checkpoints_of(session: Session, events: Sequence[Event], now: int) -> dict[tuple[int, str], list[Checkpoint]]:
+    """Returns checkpoints of settled events by segment, with ranges as long as their age allows at the second ``now``.
+
+    Events are summed by range, not by second: there are few ranges, and many seconds.
+    """
     totals = BatchTotals()
-    pages: dict[tuple[int, str, int], Counter[tuple[str, str]]] = defaultdict(Counter)
+    boundaries: dict[tuple[int, str], tuple[int, ...]] = {}
+    last: dict[tuple[int, str], tuple[int, int]] = {}  # the range of the last event: the next one is often in it
+    pages: dict[tuple[int, str, int, int], Counter[tuple[str, str]]] = defaultdict(Counter)
     for event in events:
-        increments = increments_of(event)
-        totals.add(increments)
-        second = (increments.surface_id, increments.segment, second_of(event.created_at))
-        pages[second][event.segment, event.arm] += 1
+        increments, second = increments_of(event), second_of(event.created_at)
+        segment = (increments.surface_id, increments.segment)
+        if segment not in boundaries:
+            boundaries[segment] = read_boundaries(session, *segment)
+        start, until = last.get(segment, (0, 0))
+        if not start <= second < until:
+            start, until = last[segment] = enclosing_range(second, second + 1, now, boundaries[segment])
+        totals.add(msgspec.structs.replace(increments, at=1000 * start))
+        pages[*segment, start, until][event.segment, event.arm] += 1
     learned = {(*segment, block.start): block for segment, blocks in totals.blocks().items() for block in blocks}
     made: dict[tuple[int, str], list[Checkpoint]] = defaultdict(list)
-    for (surface_id, segment, start), counts in sorted(pages.items()):
-        sums = learned.get((surface_id, segment, start)) or TimeBlock(start, start + 1, 0, NO_CELLS)
-        made[surface_id, segment].append(Checkpoint(surface_id, segment, sums, dict(counts)))
+    for (surface_id, segment_name, start, until), counts in sorted(pages.items()):
+        sums = learned.get((surface_id, segment_name, start)) or TimeBlock(start, until, 0, NO_CELLS)
+        checkpoint = Checkpoint(surface_id, segment_name, sums._replace(until=until), dict(counts))
+        made[surface_id, segment_name].append(checkpoint)
     return made
 
 
