@@ -34,6 +34,10 @@ SLOW_TESTS = frozenset(
         "test_a_surface_with_a_window_forgets_what_visitors_liked_before",
         "test_blocks_that_depend_on_the_order_of_arrival_are_caught",
         "test_two_orders_of_settling_give_equal_blocks",
+        # deletion
+        "test_checkpoints_agree_with_blocks_of_any_age",
+        "test_each_event_is_counted_once_though_it_is_deleted_while_clicks_arrive",
+        "test_kill_9_leaves_either_the_row_or_the_checkpoint",
         # click logs
         "test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted",
         "test_a_first_line_that_is_broken_is_no_document",

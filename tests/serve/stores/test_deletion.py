@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -60,6 +61,15 @@ def filled(store: SqlStore) -> SqlStore:
     return store
 
 
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[SqlStore]:
+    """The same on SQLite, for what does not depend on the database."""
+    opened = open_store(str(tmp_path / "store.db"))
+    fill(opened)
+    yield opened
+    opened.close()
+
+
 def fill(store: SqlStore) -> None:
     store.put(DRAW_KEY, bytes(range(32)))
     store.save_surface(a_surface(), [], [])
@@ -108,17 +118,17 @@ def test_an_open_event_is_deleted_without_being_learned_from(filled: SqlStore) -
 
 
 @pytest.mark.parametrize("event", [1, 7])  # of the learner, of the holdout
-def test_a_row_that_is_deleted_behind_the_services_back_is_found(filled: SqlStore, event: int) -> None:
-    deleted(filled, 2, 14)
-    filled.database.write(lambda session: session.run("DELETE FROM events WHERE id = ?", ids(event)))
-    assert not verify(filled).clean
+def test_a_row_that_is_deleted_behind_the_services_back_is_found(local: SqlStore, event: int) -> None:
+    deleted(local, 2, 14)
+    local.database.write(lambda session: session.run("DELETE FROM events WHERE id = ?", ids(event)))
+    assert not verify(local).clean
 
 
 @pytest.mark.parametrize("column", ["body", "signature", "until", "segment"])
-def test_a_checkpoint_that_was_changed_is_found(filled: SqlStore, column: str) -> None:
-    deleted(filled, 1, 2)
-    assert verify(filled).clean
-    (stored, *_) = filled.checkpoints(1)
+def test_a_checkpoint_that_was_changed_is_found(local: SqlStore, column: str) -> None:
+    deleted(local, 1, 2)
+    assert verify(local).clean
+    (stored, *_) = local.checkpoints(1)
     other: object = {
         "body": stored.body[:-1] + b"\x09",
         "signature": bytes(32),
@@ -127,24 +137,24 @@ def test_a_checkpoint_that_was_changed_is_found(filled: SqlStore, column: str) -
     }[column]
     values = (other, stored.segment, stored.start)
     sql = f"UPDATE checkpoints SET {column} = ? WHERE segment = ? AND start = ?"
-    filled.database.write(lambda session: session.run(sql, values))
-    found = verify(filled)
+    local.database.write(lambda session: session.run(sql, values))
+    found = verify(local)
     assert not found.clean
     assert len(found.forged) == 1
     assert "surface 'home'" in found.forged[0]
     # Deleting more would sign the change.
-    before = counters(filled)
+    before = counters(local)
     if column != "segment":
         with pytest.raises(StoreError, match="not as it was signed"):
-            deleted(filled, 3, 4)
-        assert len(filled.find_events(ids(3, 4))) == 2
-    assert counters(filled) == before
+            deleted(local, 3, 4)
+        assert len(local.find_events(ids(3, 4))) == 2
+    assert counters(local) == before
 
 
-def test_sums_that_agree_are_not_enough_without_the_signature(filled: SqlStore) -> None:
+def test_sums_that_agree_are_not_enough_without_the_signature(local: SqlStore) -> None:
     """Somebody adds a click to a counter and to the checkpoint, but does not know the key."""
-    deleted(filled, 1)
-    (stored,) = filled.checkpoints(1)
+    deleted(local, 1)
+    (stored,) = local.checkpoints(1)
     content = opened(stored)
     cells = content.sums.cells.copy()
     cells[0, 4] += 1
@@ -156,16 +166,16 @@ def test_sums_that_agree_are_not_enough_without_the_signature(filled: SqlStore) 
         where = "surface_id = 1 AND segment = 'phone' AND item = ? AND slot = ?"
         session.run(f"UPDATE counters SET clicked = clicked + 1 WHERE {where}", (item, slot))
 
-    filled.database.write(change)
-    found = verify(filled)
+    local.database.write(change)
+    found = verify(local)
     assert len(found.forged) == 1
     assert all(difference.block for difference in found.differences)  # the counters of the segment agree
 
 
-def test_a_checkpoint_that_is_missing_is_found(filled: SqlStore) -> None:
-    deleted(filled, 7)  # of the holdout: no counter has it
-    filled.database.write(lambda session: session.run("DELETE FROM checkpoints"))
-    (difference,) = verify(filled).differences
+def test_a_checkpoint_that_is_missing_is_found(local: SqlStore) -> None:
+    deleted(local, 7)  # of the holdout: no counter has it
+    local.database.write(lambda session: session.run("DELETE FROM checkpoints"))
+    (difference,) = verify(local).differences
     assert (difference.counter, difference.stored, difference.rebuilt) == ("pages of holdout", 4, 3)
 
 
@@ -186,10 +196,10 @@ def test_old_events_are_deleted_in_batches_once_nothing_can_change_them(filled: 
     assert verify(filled).clean
 
 
-def test_ids_of_deleted_events_are_forgotten_with_events_of_their_age(filled: SqlStore) -> None:
-    deleted(filled, 3, 50)
-    aged(filled, limit=10)
-    assert filled.deleted_ids(ids(3, 50)) == set(ids(50))
+def test_ids_of_deleted_events_are_forgotten_with_events_of_their_age(local: SqlStore) -> None:
+    deleted(local, 3, 50)
+    aged(local, limit=10)
+    assert local.deleted_ids(ids(3, 50)) == set(ids(50))
 
 
 def first_reset(surface: Surface, now: int, found: list[Segment]) -> tuple[Adjustment, ...]:
@@ -223,10 +233,10 @@ def test_checkpoints_agree_with_blocks_of_any_age(store: SqlStore) -> None:
     assert found.checkpoints <= 2 * 2 * max_blocks(37 * 10 * 86_400)
 
 
-def test_a_copy_of_the_store_has_its_checkpoints(filled: SqlStore, tmp_path: Path) -> None:
-    deleted(filled, 1, 2, 99)
+def test_a_copy_of_the_store_has_its_checkpoints(local: SqlStore, tmp_path: Path) -> None:
+    deleted(local, 1, 2, 99)
     target = open_store(str(tmp_path / "copy.db"))
-    migration = migrate(filled, target)
+    migration = migrate(local, target)
     assert migration.target.clean
     assert (verify(target).deleted, verify(target).clean) == (2, True)
     assert target.apply_feedback([feedback_on(1)], NOON) == ["rejected"]

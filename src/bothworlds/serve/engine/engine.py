@@ -71,7 +71,7 @@ __all__ = ["Engine"]
 RECENT_RANKINGS = 20_000  # rankings kept in memory for repeated requests
 MAX_EXCLUDED = 1000
 OTHER_LIST = "the list of this token was lost, and its request was answered with another list since"
-NO_SURFACE = "the surface of this event is not known here"
+NO_SURFACE = "the surface of this event is not known here; it may have been deleted"
 DELETED_EVENT = "this event was deleted"
 
 
