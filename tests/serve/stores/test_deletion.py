@@ -196,6 +196,14 @@ def test_old_events_are_deleted_in_batches_once_nothing_can_change_them(filled: 
     assert verify(filled).clean
 
 
+def test_retention_that_ignores_the_late_window_would_count_twice(local: SqlStore) -> None:
+    """The ids of old events are not remembered, so that only the end of the late window keeps their tokens out."""
+    before = counters(local)
+    assert aged(local, late_before=2 * NOON) == EVENTS - 1
+    assert local.apply_feedback([feedback_on(1, 7)], NOON) == ["accepted"]
+    assert counters(local) != before
+
+
 def test_ids_of_deleted_events_are_forgotten_with_events_of_their_age(local: SqlStore) -> None:
     deleted(local, 3, 50)
     aged(local, limit=10)
