@@ -95,7 +95,7 @@ def test_migrate_copies_from_one_store_to_the_other(kept, monkeypatch):
 
 
 def test_migrate_fails_if_counters_differ_from_the_log(kept, monkeypatch):
-    target = SimpleNamespace(counters=40, clean=False, n_differences=1, differences=("L of item 3 is 4",))
+    target = SimpleNamespace(counters=40, clean=False, forged=(), n_differences=1, differences=("L of item 3 is 4",))
     moved = SimpleNamespace(rows=7, target=target)
     monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.migrate", SimpleNamespace(migrate=lambda *_: moved))
     result = run("migrate", "--from", "a.db", "--to", "b.db")
