@@ -43,6 +43,10 @@ SLOW_TESTS = frozenset(
         # clicks that depend on each other, and adversaries
         "test_regret_flattens_in_the_cascade_model",
         "test_the_figure_of_attacks_is_drawn",
+        # deletion
+        "test_checkpoints_agree_with_blocks_of_any_age",
+        "test_each_event_is_counted_once_though_it_is_deleted_while_clicks_arrive",
+        "test_kill_9_leaves_either_the_row_or_the_checkpoint",
         # click logs
         "test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted",
         "test_a_first_line_that_is_broken_is_no_document",

@@ -65,14 +65,20 @@ def test_errors_are_one_line(kept, arguments, said, monkeypatch):
     assert result.output.count("\n") == 1
 
 
-@pytest.mark.parametrize(("differences", "status"), [((), 0), (("L of item 3 is 4, and the log gives 5",), 1)])
-def test_verify_prints_what_it_compared_and_fails_if_anything_differs(kept, monkeypatch, differences, status):
+@pytest.mark.parametrize(
+    ("differences", "forged", "status"),
+    [((), (), 0), (("L of item 3 is 4, and the log gives 5",), (), 1), ((), ("the checkpoint of today",), 1)],
+)
+def test_verify_prints_what_it_compared_and_fails_if_anything_differs(kept, monkeypatch, differences, forged, status):
     found = SimpleNamespace(events=10, adjustments=2, segments=3, counters=40, n_differences=len(differences))
-    found.differences, found.clean = differences, not differences
+    found.differences, found.forged, found.clean = differences, forged, not differences and not forged
+    found.checkpoints, found.deleted = 4, 500
     monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.verify", SimpleNamespace(verify=lambda store: found))
     result = run("verify", "--store", "a.db")
     assert result.exit_code == status
     assert "compared 40 counters of 3 segments with 10 settled events and 2 adjustments" in result.output
+    assert "4 signed checkpoints stand in for 500 deleted events" in result.output
+    assert all(problem in result.output for problem in (*differences, *forged))
     assert ("all are equal" in result.output) == (status == 0)
     assert kept.opened == [("a.db", True)]
 
@@ -89,7 +95,7 @@ def test_migrate_copies_from_one_store_to_the_other(kept, monkeypatch):
 
 
 def test_migrate_fails_if_counters_differ_from_the_log(kept, monkeypatch):
-    target = SimpleNamespace(counters=40, clean=False, n_differences=1, differences=("L of item 3 is 4",))
+    target = SimpleNamespace(counters=40, clean=False, forged=(), n_differences=1, differences=("L of item 3 is 4",))
     moved = SimpleNamespace(rows=7, target=target)
     monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.migrate", SimpleNamespace(migrate=lambda *_: moved))
     result = run("migrate", "--from", "a.db", "--to", "b.db")

@@ -148,6 +148,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         "changes": [],
         "takeovers": [],
         "warnings": [],
+        "retention": {"days": None, "deleted": 0, "until": None},
         "segments": ["", "mobile", "desktop"],
         "objective": "clicks",
     }
@@ -226,6 +227,7 @@ class FakeEngine:
         self.asked: list[tuple[str, int | None, int | None, str | None]] = []  # arguments of ``report``
         self.actors: list[str] = []
         self.rotations: list[bool] = []
+        self.retention: dict[str, Any] = {"days": None, "deleted": 0, "until": None}
         self.changed_elsewhere: dict[str, Surface] = {}
         self.unavailable, self.unavailable_reason = False, "the store is away"
         self.error: Exception | None = None
@@ -393,6 +395,28 @@ class FakeEngine:
         self.surface(surface)
         if segment not in self._segments:
             raise Unknown(f"there is no segment {segment!r}")
+
+    async def delete_surface(self, name: str, *, actor: str, if_version: int | None = None) -> None:
+        self._check()
+        self.surface(name)
+        del self._surfaces[name]
+
+    async def delete_event(self, event_id: str, *, actor: str) -> None:
+        await self.event(event_id)
+        del self.events[event_id]
+
+    async def delete_request(self, surface: str, request_id: str, *, actor: str) -> int:
+        self._check()
+        self.surface(surface)
+        return 1
+
+    async def delete_visitor(self, visitor: str, *, actor: str) -> int:
+        self._check()
+        return 2
+
+    async def retention_of(self, surface: str) -> Any:
+        self.surface(surface)
+        return self.retention
 
     async def reset(self, surface: str, *, segment: str | None, actor: str) -> None:
         self._check()

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from bothworlds.serve.checkpoints import SignedCheckpoint
 from bothworlds.serve.model import (
     BOUNDARIES,
     RESET,
@@ -25,7 +26,7 @@ from bothworlds.serve.model import (
 )
 from bothworlds.serve.rewards import page_squares, redrawn
 from bothworlds.serve.settlement import apply_clicks, apply_feedback, increments_of, settle_at_deadline, spread_loss
-from bothworlds.serve.stores.base import BlockKey, StoreError, VersionConflict, VisitorSums
+from bothworlds.serve.stores.base import BlockKey, DeletedEvents, StoreError, VersionConflict, VisitorSums
 from bothworlds.serve.time_blocks import TimeBlock, cells_from, encode_cells, folded, second_of
 from bothworlds.serve.visitors import bucket_of
 
@@ -46,6 +47,10 @@ def safely(method: F) -> F:
     return call  # type: ignore[return-value]
 
 
+def _is_of(key: str, segment: str) -> bool:
+    return split_counter_key(key)[0] == segment
+
+
 class FakeStore:
     """All of ``Store``, with dictionaries. Set ``broken`` to a reason to make every call fail."""
 
@@ -62,7 +67,10 @@ class FakeStore:
         self.timed: dict[tuple[int, str], dict[BlockKey, TimeBlock]] = {}
         self.segment_numbers: dict[tuple[int, str], dict[str, int]] = {}
         self.saved: list[tuple[str, int, str, int, bytes]] = []
+        self.deleted_log: dict[bytes, Event] = {}
+        self.purged: dict[tuple[int, str], int] = {}
         self.count = 0
+        self.n_surfaces = 0
         self.commits = 0
 
     def close(self) -> None:
@@ -91,7 +99,8 @@ class FakeStore:
         if surface.id == 0:
             if any(other.name == surface.name for other in self.by_id.values()):
                 raise VersionConflict(surface.name)
-            surface = msgspec.structs.replace(surface, id=len(self.by_id) + 1)
+            self.n_surfaces += 1
+            surface = msgspec.structs.replace(surface, id=self.n_surfaces)
         elif self.by_id[surface.id].version + 1 != surface.version:
             raise VersionConflict(surface.name)
         self.by_id[surface.id] = surface
@@ -221,9 +230,20 @@ class FakeStore:
         return True
 
     @safely
-    def save_events(self, events: Sequence[Event]) -> list[Event]:
+    def save_events(self, events: Sequence[Event]) -> list[Event | None]:
         self.commits += 1
-        return [self.log.setdefault(event.id, event) for event in events]
+        return [self._stored(event) for event in events]
+
+    def _stored(self, event: Event) -> Event | None:
+        if event.surface_id not in self.by_id:
+            return None
+        return event if self._status_of_deleted(event) else self.log.setdefault(event.id, event)
+
+    def _status_of_deleted(self, event: Event) -> Status | None:
+        if event.id in self.deleted_log:
+            return "rejected"
+        purged = self.purged.get((event.surface_id, event.segment), -1) >= event.created_at
+        return "expired" if purged and event.id not in self.log else None
 
     def may_have_event(self, id: bytes) -> bool:
         return id in self.log
@@ -239,6 +259,10 @@ class FakeStore:
 
     def _apply(self, given: VerifiedFeedback, now: int) -> Status:
         known = self.log.get(given.event.id)
+        if given.event.surface_id not in self.by_id:
+            return "rejected"
+        if (status := self._status_of_deleted(given.event)) is not None:
+            return status
         where = (given.event.surface_id, given.event.counter_key)
         resets = [one.at for one in self.made if one.reason == RESET and where_of(one) == where]
         event, increments, status = apply_feedback(known, given, now, max(resets, default=None))
@@ -313,6 +337,62 @@ class FakeStore:
     @safely
     def open_events(self) -> int:
         return sum(event.settled_at is None for event in self.log.values())
+
+    # Deletion. There are no checkpoints: the log of deleted events stands in for them.
+
+    @safely
+    def delete_events(self, ids: Sequence[bytes], now: int, key: bytes, audit: Callable[..., Any]) -> int:
+        found = [self.log.pop(id) for id in ids if id in self.log]
+        self.deleted_log |= {event.id: event for event in found}
+        self.entries += audit(found) if found else ()
+        return len(found)
+
+    @safely
+    def delete_old_events(
+        self, surface_id: int, before: int, late_before: int, limit: int, now: int, key: bytes
+    ) -> int:
+        old = [e for e in self.settled(surface_id) if e.created_at < before and e.late_until < late_before][:limit]
+        return self.delete_events([event.id for event in old], now, key, lambda found: ())
+
+    def events_of_visitor(self, visitor: bytes, limit: int) -> list[bytes]:
+        return []
+
+    def deleted_ids(self, ids: Sequence[bytes]) -> set[bytes]:
+        return {id for id in ids if id in self.deleted_log}
+
+    @safely
+    def deleted(self, surface_id: int) -> DeletedEvents:
+        return DeletedEvents(sum(event.surface_id == surface_id for event in self.deleted_log.values()))
+
+    def checkpoints(self, surface_id: int | None = None) -> Iterator[SignedCheckpoint]:
+        return iter(())
+
+    @safely
+    def delete_surface(self, surface: Surface, audit: Callable[..., Any]) -> None:
+        if surface.id not in self.by_id or self.by_id[surface.id].version != surface.version:
+            raise VersionConflict(surface.name)
+        del self.by_id[surface.id]
+        self.entries += audit(self._remove(lambda owner, _: owner == surface.id))
+
+    @safely
+    def purge_segment(self, surface_id: int, segment: str, now: int, audit: Callable[..., Any]) -> bool:
+        found = [one for (id, key), one in self.counters.items() if id == surface_id and _is_of(key, segment)]
+        if not found:
+            return False
+        self.entries += audit(found, self._remove(lambda id, key: id == surface_id and _is_of(key, segment)))
+        self.purged[surface_id, segment] = now
+        return True
+
+    def _remove(self, chosen: Callable[[int, str], bool]) -> int:
+        events = [event.id for event in self.log.values() if chosen(event.surface_id, event.segment)]
+        for id in events:
+            del self.log[id]
+        self.made = [one for one in self.made if not chosen(*where_of(one))]
+        for table in (self.counters, self.timed, self.segment_numbers):
+            for where in [where for where in table if chosen(*where)]:
+                del table[where]  # type: ignore[attr-defined]
+        self.count += 1
+        return len(events)
 
     @safely
     def keys(self) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from bothworlds.serve.engine.engine import Engine
-from bothworlds.serve.engine.tokens import DRAW_KEY
+from bothworlds.serve.model import DRAW_KEY
 from bothworlds.serve.schemas import Accepted, FeedbackEvent, Ranking
 
 from .fakes import FakeStore

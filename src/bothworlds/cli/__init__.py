@@ -13,7 +13,7 @@ import typer
 
 # Importing a module registers its commands; the help lists them in this order.
 # isort: off
-from . import simulation, bounds, generate, fit, compare, evaluate, service, surfaces  # noqa: F401
+from . import simulation, bounds, generate, fit, compare, evaluate, service, surfaces, events  # noqa: F401
 
 # isort: on
 from ..progress import install_interrupt_handler, interrupted

@@ -130,16 +130,19 @@ def verify(store: Store = "bothworlds.db") -> None:
         f"compared {result.counters} counters of {result.segments} segments "
         f"with {result.events} settled events and {result.adjustments} adjustments"
     )
+    if result.checkpoints:
+        typer.echo(f"{result.checkpoints} signed checkpoints stand in for {result.deleted} deleted events")
     _list_differences(result)
     if not result.clean:
-        typer.echo(f"{result.n_differences} counters differ", err=True)
+        forged = f", and {len(result.forged)} checkpoints are not as they were signed" if result.forged else ""
+        typer.echo(f"{result.n_differences} counters differ{forged}", err=True)
         raise typer.Exit(1)
     typer.echo("all are equal")
 
 
 def _list_differences(result: Verification) -> None:
-    for difference in result.differences:
-        typer.echo(str(difference))
+    for problem in (*result.forged, *result.differences):
+        typer.echo(str(problem))
 
 
 @app.command()

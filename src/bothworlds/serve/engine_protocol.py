@@ -15,6 +15,7 @@ from .schemas import (
     Imported,
     Ranking,
     ReportView,
+    RetentionView,
     SegmentView,
     StateView,
 )
@@ -91,6 +92,10 @@ class EngineProtocol(Protocol):
         """Changes settings; all others stay as they are."""
         ...
 
+    async def delete_surface(self, name: str, *, actor: str, if_version: int | None = None) -> None:
+        """Deletes a surface with everything that belongs to it, except the audit log."""
+        ...
+
     async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
         """Starts the comparison of learner and holdout again, with the guard not active; nothing learned is changed."""
         ...
@@ -134,7 +139,19 @@ class EngineProtocol(Protocol):
         ...
 
     async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
-        """Deletes a segment with its counters."""
+        """Deletes a segment with its counters and its log."""
+        ...
+
+    async def delete_event(self, event_id: str, *, actor: str) -> None:
+        """Deletes one event; what was learned from it stays."""
+        ...
+
+    async def delete_request(self, surface: str, request_id: str, *, actor: str) -> int:
+        """Deletes the event of a request, if there is one; returns how many were deleted."""
+        ...
+
+    async def delete_visitor(self, visitor: str, *, actor: str) -> int:
+        """Deletes all events of a visitor, on all surfaces; returns how many were deleted."""
         ...
 
     async def rotate_secret(self, *, actor: str, forget: bool = False) -> int:
@@ -169,6 +186,10 @@ class EngineProtocol(Protocol):
 
     def export(self, surface: str) -> Iterator[dict[str, Any]]:
         """Yields one row for every slot of every settled event. Blocks while it reads the store."""
+        ...
+
+    async def retention_of(self, surface: str) -> RetentionView:
+        """Returns how long events of a surface are kept, and how many are missing in its export."""
         ...
 
     async def import_rows(self, surface: str, rows: Iterable[Mapping[str, Any]], *, actor: str) -> Imported:

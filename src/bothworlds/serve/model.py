@@ -23,6 +23,7 @@ __all__ = [
     "CHANGE",
     "CHANGE_DETECTED",
     "COMPARISON",
+    "DRAW_KEY",
     "LEARNER_ARM",
     "LISTED_ITEMS",
     "LOSS_UNIT",
@@ -78,6 +79,7 @@ TAKEOVER = "takeover"  # the number with the second at which the leader last too
 LEADER_TOOK_OVER = "leader plays alone"  # the action in the audit log
 COMPARED_AGAIN = "learners are compared again"  # the action in the audit log
 BOUNDARIES = (CHANGE, COMPARISON)  # numbers of a segment at which blocks of time are not merged
+DRAW_KEY = "draw key"  # the fact with the key of event ids, draws and checkpoints; it is never rotated
 RESET = "reset"  # the reason of an adjustment that sets counters back to zero
 MIN_PROPENSITY = 2.0**-32  # smaller propensities get the weight of this one
 NAME_LENGTH, REQUEST_LENGTH = 128, 256  # characters
@@ -134,6 +136,7 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     late_seconds: float = 86400.0  # how long after that a click is still accepted, by subtracting its loss
     max_segments: int = 100  # including the default segment; requests for other segments use the default one
     segment_idle_days: float = 30.0  # an unused segment is deleted after this time
+    retention_days: float | None = None  # events that are older are deleted; None: no event is
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ __all__ = [
     "Answer",
     "ArmComparison",
     "ArmLine",
+    "DeletedCount",
     "EngineHealth",
     "EventView",
     "FeedbackBatch",
@@ -51,6 +52,7 @@ __all__ = [
     "RecentWindow",
     "ReportView",
     "Reset",
+    "RetentionView",
     "Role",
     "Rotation",
     "SampleRatio",
@@ -565,6 +567,17 @@ class LeaderTakeover(TypedDict):
     alone: bool  # the leader still plays alone
 
 
+class RetentionView(TypedDict):
+    """How many days events are kept, null if for ever; how many were deleted, and until when because of their age.
+
+    ``deleted`` includes events that were deleted on request. Counters, and figures per arm, include deleted events.
+    """
+
+    days: float | None
+    deleted: int
+    until: Milliseconds | None
+
+
 class ReportView(TypedDict):
     """How a surface performs: learner against holdout, items, learning, and whether click behaviour has changed.
 
@@ -595,6 +608,7 @@ class ReportView(TypedDict):
     changes: list[DetectedChange]
     takeovers: list[LeaderTakeover]
     warnings: list[str]
+    retention: RetentionView
     segments: list[SegmentName]
     objective: NotRequired[Objective]
 
@@ -609,6 +623,12 @@ class Imported(Struct, frozen=True):
     known: int
     refused: int
     reasons: dict[str, int]
+
+
+class DeletedCount(Struct, frozen=True):
+    """How many events were deleted."""
+
+    deleted: int
 
 
 # Keys and secrets
@@ -672,6 +692,7 @@ class EngineHealth(TypedDict):
     arms: NotRequired[int]
     arms_ahead: NotRequired[int]
     arms_behind: NotRequired[int]
+    events_deleted: NotRequired[int]
 
 
 class Health(Struct, frozen=True):

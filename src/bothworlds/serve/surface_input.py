@@ -32,6 +32,7 @@ SETTINGS: dict[str, str] = {
     "attribution_seconds": "How long clicks on a page are expected. After that, a slot without a click counts as not "
     "clicked.",
     "late_seconds": "How long after that a click still counts.",
+    "retention_days": "Events that are older are deleted. Empty: none are.",
     "max_segments": "Largest number of segments, the default one included. Requests for more use the default segment.",
     "segment_idle_days": "How long an unused segment with clicks is kept.",
 }

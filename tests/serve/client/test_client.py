@@ -19,9 +19,14 @@ from starlette.routing import Route
 from bothworlds.serve import schemas
 from bothworlds.serve.client import types
 from bothworlds.serve.client.client import AsyncClient, Client, ClientError, Page
+from bothworlds.serve.config import Config
+from bothworlds.serve.http.app import Service
 from bothworlds.serve.model import Arm, Status
+from tests.commands import run
 from tests.serve.app_server import listening
+from tests.serve.fake_engine import FakeEngine
 from tests.serve.fake_service import FakeService
+from tests.serve.fakes import FakeStore
 
 PATIENCE = 60.0  # a machine that is busy with other tests may take long
 
@@ -429,3 +434,46 @@ def test_the_asynchronous_client(address, service):
     assert {event: clicks for event, clicks in service.clicks.items() if event != "x"} == {
         f"event of r{i}": ({0}, True) for i in range(20)
     }
+
+
+@pytest.fixture
+def deletable():
+    """The address of a service whose engine is in memory, with the surface "home" and one event."""
+    with listening(Service(FakeEngine(), FakeStore(), Config(request_log=False))) as address:
+        yield address
+
+
+def test_what_is_deleted_is_gone_the_second_time(deletable):
+    with Client(deletable, timeout=PATIENCE) as client:
+        assert (client.delete_event("ab" * 16), client.delete_event("ab" * 16)) == (True, False)
+        assert (client.delete_request("home", "r/1"), client.delete_visitor("v 1&surface=home")) == (1, 2)
+        assert (client.delete_segment("home", "mobile"), client.delete_segment("home", "no/where")) == (True, False)
+        assert (client.delete_surface("home"), client.delete_surface("home")) == (True, False)
+        with pytest.raises(ClientError, match="no surface"):
+            client.delete_request("home", "r1")
+
+    async def whole():
+        async with AsyncClient(deletable, timeout=PATIENCE) as client:
+            assert await client.delete_visitor("v") == 2
+            found = [await client.delete_event("0" * 32), await client.delete_surface("home")]
+            return [*found, await client.delete_segment("home", "mobile")]
+
+    assert asyncio.run(whole()) == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "status"),
+    [
+        (["ab" * 16], "1 events deleted", 0),
+        (["00" * 16], "0 events deleted", 1),
+        (["--visitor", "v"], "2 events deleted", 0),
+        (["--surface", "home", "--request-id", "r"], "1 events deleted", 0),
+        (["--surface", "away", "--request-id", "r"], "there is no surface 'away'", 2),
+        (["--surface", "home"], "name the events by their ids", 2),
+        (["--request-id", "r"], "--surface and --request-id need each other", 2),
+        (["ab" * 16, "--visitor", "v"], "name the events by their ids", 2),
+    ],
+)
+def test_events_are_deleted_from_the_command_line(deletable, arguments, said, status):
+    result = run("events", "delete", *arguments, "--url", deletable)
+    assert (said in result.output, result.exit_code) == (True, status)

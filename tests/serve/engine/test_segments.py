@@ -96,7 +96,7 @@ async def test_a_deleted_segment_makes_room_for_another(engine, store, clock):
     assert names(engine) == {""}
     assert store.totals() == {}
     assert [store.entries[-1][key] for key in ("actor", "action", "surface_id")] == ["ann", "delete segment", 1]
-    assert "'one': 2 pages learned from" in store.entries[-1]["detail"]
+    assert "'one': 1 pages learned from, 0 clicks, 2 events deleted" in store.entries[-1]["detail"]
     for page in (settled, waiting):
         assert (await answer(engine, page, [0, 1, 2])).status == "expired"
     assert not any(any(map(any, totals[1:])) or totals[0] for totals in store.rebuilt().values())

@@ -537,6 +537,7 @@ def check_keys_and_audit_are_kept(store: Store) -> None:
 
 @check
 def check_policies_are_kept_and_thinned(store: Store) -> None:
+    started(store)
     for k in range(400):
         store.save_policy(f"p{k}", 1, "", NOON + k * 20_000, b"%d" % k)
     assert store.policy("p399") == b"399"

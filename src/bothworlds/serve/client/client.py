@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from .http import ClientError, HttpClient, is_retryable
 
@@ -154,6 +154,36 @@ class Client:
         Requests that may be repeated are retried; ``tries`` sets the number of attempts for this request.
         """
         return self._http.call(method, path, body, tries=tries)
+
+    def delete_surface(self, surface: str) -> bool:
+        """Delete a surface with all its events; return False if there was none. Needs the role admin."""
+        return self._delete(f"/v1/surfaces/{quote(surface, safe='')}")
+
+    def delete_segment(self, surface: str, segment: str) -> bool:
+        """Delete a segment with all its events; return False if there was none. Needs the role admin."""
+        return self._delete(f"/v1/surfaces/{quote(surface, safe='')}/segments/{quote(segment, safe='')}")
+
+    def delete_event(self, event_id: str) -> bool:
+        """Delete an event; what was learned from it stays. Return False if there was none. Needs the role admin."""
+        return self._delete(f"/v1/events/{quote(event_id, safe='')}")
+
+    def delete_request(self, surface: str, request_id: str) -> int:
+        """Delete the event of a request, if there is one; return how many were deleted. Needs the role admin."""
+        query = urlencode({"surface": surface, "request_id": request_id})
+        return int(_require("deleted", self.call("DELETE", f"/v1/events?{query}")))
+
+    def delete_visitor(self, visitor: str) -> int:
+        """Delete all events of a visitor; return how many were deleted. Needs the role admin."""
+        return int(_require("deleted", self.call("DELETE", f"/v1/events?{urlencode({'visitor': visitor})}")))
+
+    def _delete(self, path: str) -> bool:
+        try:
+            self.call("DELETE", path)
+        except ClientError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
 
     def click(self, page: Page, *slots: int, final: bool = False) -> None:
         """Queue clicks on slots of a page; a no-op for a page in its own order.
@@ -336,6 +366,26 @@ class AsyncClient:
     async def call(self, method: str, path: str, body: Any = None) -> Any:
         """As ``Client.call``."""
         return await self._run(lambda: self._client.call(method, path, body))
+
+    async def delete_surface(self, surface: str) -> bool:
+        """As ``Client.delete_surface``."""
+        return await self._run(lambda: self._client.delete_surface(surface))
+
+    async def delete_segment(self, surface: str, segment: str) -> bool:
+        """As ``Client.delete_segment``."""
+        return await self._run(lambda: self._client.delete_segment(surface, segment))
+
+    async def delete_event(self, event_id: str) -> bool:
+        """As ``Client.delete_event``."""
+        return await self._run(lambda: self._client.delete_event(event_id))
+
+    async def delete_request(self, surface: str, request_id: str) -> int:
+        """As ``Client.delete_request``."""
+        return await self._run(lambda: self._client.delete_request(surface, request_id))
+
+    async def delete_visitor(self, visitor: str) -> int:
+        """As ``Client.delete_visitor``."""
+        return await self._run(lambda: self._client.delete_visitor(visitor))
 
     async def click(self, page: Page, *slots: int, final: bool = False) -> None:
         """As ``Client.click``."""

@@ -19,6 +19,7 @@ from ..schemas import (
     Pages,
     RecentWindow,
     ReportView,
+    RetentionView,
     SampleRatio,
     Shift,
     Uplift,
@@ -42,6 +43,7 @@ __all__ = [
     "number",
     "percent",
     "plural",
+    "retention_text",
     "sentence",
     "shift_verdict",
     "starting",
@@ -407,6 +409,22 @@ def takeover_sentence(takeover: LeaderTakeover) -> str:
         return f"{start} It no longer plays alone, because of a reset or of another policy."
     ended = timestamp(takeover["ended_at"], True)
     return f"{start} It played alone until {ended} UTC; since then, the sampler is tried again."
+
+
+def retention_text(retention: RetentionView) -> str:
+    """Return how long events are kept, and how many were deleted.
+
+    >>> retention_text({"days": 90.0, "deleted": 1200, "until": 1_700_000_000_000})
+    'kept for 90 days; 1,200 deleted, all until 14 Nov 22:13'
+    >>> retention_text({"days": None, "deleted": 0, "until": None})
+    'kept for ever'
+    """
+    days = retention["days"]
+    kept = "kept for ever" if days is None else f"kept for {days:g} {'day' if days == 1 else 'days'}"
+    if not retention["deleted"]:
+        return kept
+    until = "" if retention["until"] is None else f", all until {timestamp(retention['until'])}"
+    return f"{kept}; {count(retention['deleted'])} deleted{until}"
 
 
 def sentence(text: str) -> str:

@@ -2,7 +2,8 @@
 
 A list is drawn from a policy that is already solved, logged with its propensities, and signed. Feedback is acknowledged
 when it is durable. The collaborators: ``writer`` and ``refresher`` are threads, ``surface_admin`` changes surfaces,
-``monitor`` watches them, ``learner`` turns counters into policies, ``secret_cache`` signs and reads tokens.
+``monitor`` watches them, ``learner`` turns counters into policies, ``secret_cache`` signs and reads tokens,
+``retention`` and ``event_deletion`` delete events.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from ..model import (
 from ..observability.telemetry import NO_TELEMETRY, Telemetry
 from ..reports import report as reports
 from ..reports.inputs import DAY, ReportRequest
+from ..reports.retention import retention_view
 from ..schemas import (
     Accepted,
     EngineHealth,
@@ -47,16 +49,19 @@ from ..schemas import (
     PlacedItem,
     Ranking,
     ReportView,
+    RetentionView,
     SegmentView,
     StateView,
 )
 from ..stores.base import Store, StoreError
 from ..visitors import VISITOR_LENGTH, visitor_draw, visitor_hash
+from .event_deletion import EventDeletion
 from .learner import counters_of, warm_up
 from .log_rows import export_rows, import_rows
 from .monitor import SurfaceMonitor
 from .refresher import Refresher
 from .report_inputs import surface_state
+from .retention import Retention
 from .reward_feedback import verified_rewards
 from .secret_cache import SecretCache
 from .segments import SegmentRegistry
@@ -73,6 +78,8 @@ __all__ = ["Engine"]
 RECENT_RANKINGS = 20_000  # rankings kept in memory for repeated requests
 MAX_EXCLUDED = 1000
 OTHER_LIST = "the list of this token was lost, and its request was answered with another list since"
+NO_SURFACE = "the surface of this event is not known here; it may have been deleted"
+DELETED_EVENT = "this event was deleted"
 
 
 class Engine(EngineProtocol):
@@ -121,6 +128,10 @@ class Engine(EngineProtocol):
         self._statuses: Counter[tuple[int, Status]] = Counter()  # (surface id, status) -> pieces of feedback
         self._reports = reports.ReportCache()
         self._monitor = SurfaceMonitor(store, self._reports.history, clock, self._admin.activate_guard)
+        self.retention = Retention(
+            store, clock, self.secrets, self.refresher.all_surfaces, lambda: self.writer.oldest_decision
+        )
+        self._deletion = EventDeletion(store, self.writer, self.secrets, clock, self._forget_events)
         self._running = False
 
     async def start(self) -> None:
@@ -132,6 +143,7 @@ class Engine(EngineProtocol):
         for writer in self._writers:
             writer.start()
         self.refresher.start()
+        self.retention.start()
         self._running = True
 
     def _open(self) -> None:
@@ -147,10 +159,12 @@ class Engine(EngineProtocol):
             for writer in self._writers:
                 writer.stop()
             self.refresher.stop()
+            self.retention.stop()
             self.solver.stop()
             for writer in self._writers:
                 await asyncio.to_thread(writer.join)
             await asyncio.to_thread(self.refresher.join)
+            await asyncio.to_thread(self.retention.join)
 
     # Ranking
 
@@ -203,6 +217,9 @@ class Engine(EngineProtocol):
         event, slots = self._decide(served, segment, arm, policies, event_id, seed, hashed)
         if self._shared:
             stored = await self._decision_writer.save_decision(event)
+            if stored is None:  # another process has deleted the surface
+                await self.catch_up()
+                raise Unknown(f"there is no surface {surface!r}")
             if stored != event:  # the request was repeated, here or in another process, and the other decision won
                 served = await self._served_for(stored) or served
                 event, slots = stored, _slots_of(served.surface, stored)
@@ -397,7 +414,8 @@ class Engine(EngineProtocol):
         if verified:
             statuses = await self.writer.submit_feedback(verified)
             for k, feedback, status in zip(positions, verified, statuses):
-                results[k] = Accepted(events[k].event_id, status, OTHER_LIST if status == "rejected" else "")
+                reason = await self._why_rejected(feedback.event) if status == "rejected" else ""
+                results[k] = Accepted(events[k].event_id, status, reason)
                 self._statuses[feedback.event.surface_id, status] += 1
         return results
 
@@ -408,7 +426,7 @@ class Engine(EngineProtocol):
             raise InvalidToken("the token belongs to another event")
         served = await self._served_for(event)
         if served is None:
-            raise InvalidToken("the surface of this event is not known here")
+            raise InvalidToken(NO_SURFACE)
         if served.surface.settings.objective == "rewards" or given.rewards:
             return verified_rewards(served.surface, event, given)
         clicks = 0
@@ -417,6 +435,14 @@ class Engine(EngineProtocol):
                 raise InvalidToken(f"there is no slot {slot}; the page has {len(event.items)}")
             clicks |= 1 << slot
         return VerifiedFeedback(event=event, clicks=clicks, final=given.final)
+
+    async def _why_rejected(self, event: Event) -> str:
+        """Returns why the store has rejected feedback on an event."""
+        with suppress(Unavailable):
+            if await in_thread(self._store.deleted_ids, [event.id]):
+                return DELETED_EVENT
+            await self.catch_up()
+        return OTHER_LIST if event.surface_id in self.refresher.by_id else NO_SURFACE
 
     async def rotate_secret(self, *, actor: str, forget: bool = False) -> int:
         """Signs with a new secret from now on; returns its number. ``forget`` invalidates all earlier tokens."""
@@ -458,6 +484,10 @@ class Engine(EngineProtocol):
         """
         return await self._admin.promote(surface, arm, actor=actor, if_version=if_version)
 
+    async def delete_surface(self, name: str, *, actor: str, if_version: int | None = None) -> None:
+        """Deletes a surface with everything that belongs to it, except the audit log."""
+        await self._admin.delete_surface(name, actor=actor, if_version=if_version)
+
     async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
         """Adds an item at the median of the others, or makes a paused or removed one active again."""
         return await self._admin.put_item(surface, item, actor=actor)
@@ -489,8 +519,9 @@ class Engine(EngineProtocol):
         await self._admin.start_from_baseline(surface, rounds=rounds, segment=segment, actor=actor)
 
     async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
-        """Deletes a segment with its counters; the default segment can only be reset (Invalid)."""
+        """Deletes a segment with its counters and its log; the default segment can only be reset (Invalid)."""
         await self._admin.delete_segment(surface, segment, actor=actor)
+        self._reports.history.forget(self.surface(surface).id)
 
     def expire_segments(self) -> None:
         """Deletes segments that were not used for a long time. Blocks; called in the refresher thread."""
@@ -500,8 +531,32 @@ class Engine(EngineProtocol):
     def watch(self) -> None:
         """Expires segments and checks surfaces. Blocks; called once a minute in the refresher thread."""
         self.expire_segments()
+        self._monitor.forget_others(self.refresher.by_id.keys())
         for served in list(self.refresher.by_id.values()):
             self._monitor.check(served.surface)
+
+    # Deletion of events, by ``EventDeletion``
+
+    async def delete_event(self, event_id: str, *, actor: str) -> None:
+        """Deletes one event; what was learned from it stays. Raises Unknown."""
+        await self._deletion.delete(event_id, actor=actor)
+
+    async def delete_request(self, surface: str, request_id: str, *, actor: str) -> int:
+        """Deletes the event of a request, if there is one; returns how many were deleted."""
+        return await self._deletion.delete_request(self.surface(surface).id, request_id, actor=actor)
+
+    async def delete_visitor(self, visitor: str, *, actor: str) -> int:
+        """Deletes all events of a visitor, on all surfaces; returns how many."""
+        return await self._deletion.delete_visitor(visitor, actor=actor)
+
+    async def retention_of(self, surface: str) -> RetentionView:
+        """Returns how long events of a surface are kept, and how many were deleted."""
+        known = self.surface(surface)
+        return retention_view(known.settings, await in_thread(self._store.deleted, known.id))
+
+    def _forget_events(self, ids: Sequence[bytes]) -> None:
+        for id in ids:
+            self._recent.pop(id, None)
 
     # Logs
 
@@ -525,7 +580,8 @@ class Engine(EngineProtocol):
         """Returns one decision and its outcome; raises Unknown."""
         key = parse_event_id(event_id)
         event = None if key is None else (await in_thread(self._store.find_events, [key])).get(key)
-        if event is None and key is not None and (recent := self._recent.get(key)) is not None:
+        # With ``shared``, a decision that is not stored was deleted by another process.
+        if event is None and key is not None and not self._shared and (recent := self._recent.get(key)) is not None:
             # The decision is not written yet. Its secret may have been forgotten this moment.
             with suppress(InvalidToken):
                 event = self.secrets.signer.read(recent.token)
@@ -610,6 +666,7 @@ class Engine(EngineProtocol):
             "leaders_alone": self._leaders_alone(),
             "policy_age_seconds": self._policy_age(),
             "sample_ratio_alarms": len(self._monitor.mismatches),
+            "events_deleted": self.retention.count + self._deletion.count,
             "guarded_surfaces": sum(bool(s.surface.guarded) for s in list(self.refresher.by_id.values())),
             "arms": sum(len(s.surface.settings.arms) for s in list(self.refresher.by_id.values())),
             "arms_ahead": len(self._monitor.arms_ahead),
@@ -628,6 +685,8 @@ class Engine(EngineProtocol):
             warnings.append(f"the store cannot be written: {error}")
         if self.refresher.last_error is not None:
             warnings.append(f"policies are not updated: {self.refresher.last_error}")
+        if self.retention.last_error is not None:
+            warnings.append(f"old events are not deleted: {self.retention.last_error}")
         if self.refresher.near_overflow:
             names = ", ".join(sorted(self.refresher.near_overflow)[:3])
             warnings.append(f"the losses of {names} are near the largest possible integer; reset these surfaces")

@@ -90,6 +90,7 @@ def import_rows(surface: Surface, rows: Iterable[Mapping[str, Any]], store: Stor
     made = 0
     index = {item.name: item.index for item in surface.items}
     admitted: dict[str, bool] = {}
+    deleted_until = store.deleted(surface.id).until
 
     def events() -> Iterator[Event]:
         nonlocal made
@@ -99,6 +100,8 @@ def import_rows(surface: Surface, rows: Iterable[Mapping[str, Any]], store: Stor
             base = _base_of(page) if base is None else base
             try:
                 event = _event_of(surface, index, page, base, now)
+                if event.created_at <= deleted_until:  # it may be one of them, and would be counted twice
+                    raise InvalidRows("an event that is as old as events that were deleted")
                 if event.segment not in admitted:
                     limit = surface.settings.max_segments
                     admitted[event.segment] = store.admit_segment(surface.id, event.segment, limit)

@@ -7,7 +7,7 @@ What it finds is kept in the store, so that it survives a restart and is the sam
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -52,6 +52,10 @@ class SurfaceMonitor:
         self.mismatches: set[int] = set()
         self.arms_ahead: set[tuple[int, Arm]] = set()
         self.arms_behind: set[tuple[int, Arm]] = set()
+
+    def forget_others(self, surface_ids: Collection[int]) -> None:
+        """Forgets what was found on all but these surfaces, which were deleted."""
+        self.mismatches.intersection_update(surface_ids)
 
     def check(self, surface: Surface) -> None:
         """Counts the latest pages of a surface, and logs what it finds for the first time."""

@@ -66,11 +66,16 @@ class Refresher(threading.Thread):
         self.comparison = LearnerComparison(store, clock)
         self._read_revision: dict[int, int] = {}  # surface id -> revision up to which its segments have been read
         self._saved: dict[tuple[int, str], tuple[int, str]] = {}  # time and id of the last stored policy
+        self._removed: set[int] = set()  # ids of surfaces that were deleted
         self.surfaces: dict[str, ServedSurface] = {}
         self.by_id: dict[int, ServedSurface] = {}
         self.near_overflow: set[str] = set()
         self.solver_ms = 0.0
         self.last_error: str | None = None
+
+    def all_surfaces(self) -> list[Surface]:
+        """Returns all surfaces; can be called from any thread."""
+        return [served.surface for served in list(self.by_id.values())]
 
     def notify(self, events: int) -> None:
         """Reports that up to ``events`` more events have settled; can be called from any thread."""
@@ -157,6 +162,8 @@ class Refresher(threading.Thread):
         for one in served.learners:
             one.empty_segment = ServedSegment(one, counters_of(None, surface), self._clock())
         with self._lock:
+            if surface.id in self._removed:
+                return served
             old = self.by_id.get(surface.id)
             if old is not None and old.surface.version > surface.version:
                 return old
@@ -190,17 +197,37 @@ class Refresher(threading.Thread):
     def drop_segments(self, surface_id: int, segments: Collection[str]) -> None:
         """Stops serving segments that were deleted from the store."""
         with self._lock:
-            self._drop(self.by_id[surface_id], segments)
+            if (served := self.by_id.get(surface_id)) is not None:
+                self._drop(served, segments)
+
+    def remove(self, surface_id: int) -> None:
+        """Stops serving a surface that was deleted from the store; can be called from any thread."""
+        with self._lock:
+            self._removed.add(surface_id)
+            served = self.by_id.pop(surface_id, None)
+            if served is None:
+                return
+            name = served.surface.name
+            if self.surfaces.get(name) is served:  # the name may be in use again
+                del self.surfaces[name]
+                self.near_overflow.discard(name)
+            self._read_revision.pop(surface_id, None)
+            self._drop(served, list(served.segments))
 
     def _read_surfaces(self) -> None:
-        for surface in self._store.surfaces():
+        known_before = set(self.by_id)
+        stored = self._store.surfaces()
+        for surface_id in known_before - {surface.id for surface in stored}:
+            self.remove(surface_id)
+        for surface in stored:
             known = self.by_id.get(surface.id)
             if known is None or known.surface.version < surface.version:
                 self.install(surface)
 
     def _refresh_surface(self, surface_id: int) -> None:
         with self._lock:
-            served = self.by_id[surface_id]
+            if (served := self.by_id.get(surface_id)) is None:  # it was deleted meanwhile
+                return
             known = set(served.segments)  # before reading, so that a segment admitted meanwhile is not dropped
             segments = self._store.segments(surface_id, self._read_revision.get(surface_id, -1))
             for segment in segments:

@@ -1,8 +1,8 @@
 """The segments of surfaces: last use, expiry and deletion.
 
 A segment is a row of the store. It counts towards the surface's ``max_segments`` from the first request for it until it
-is deleted, by an administrator or because it was not used for a long time. Deleting resets its counters by a logged
-adjustment, so that the log still explains every counter.
+is deleted, by an administrator or because it was not used for a long time. An administrator deletes its log with it.
+Expiry resets its counters by a logged adjustment and keeps the log, which still explains every counter.
 """
 
 from __future__ import annotations
@@ -74,9 +74,19 @@ class SegmentRegistry:
         return views
 
     def delete(self, surface: Surface, segment: str, actor: str) -> bool:
-        """Deletes a segment with the counters of all arms; returns False if it does not exist."""
-        keys = self._keys(surface, {segment})
-        return segment in self._delete(surface, dict.fromkeys(keys), actor, "delete segment")
+        """Deletes a segment with the counters of all arms and its log; returns False if it does not exist."""
+        now = self._clock()
+
+        def entries(found: Sequence[Segment], events: int) -> list[dict[str, Any]]:
+            return [_entry(surface, one, now, actor, "delete segment", f", {events} events deleted") for one in found]
+
+        if not self._store.purge_segment(surface.id, segment, now, entries):
+            return False
+        self._refresher.drop_segments(surface.id, {segment})
+        if (served := self._refresher.by_id.get(surface.id)) is not None:  # so that its name is not stored any more
+            used = {name: max(one.used_at for one in of_arms) for name, of_arms in _by_name(served).items()}
+            self._merge_uses(surface.id, used, now)
+        return True
 
     def _keys(self, surface: Surface, segments: Collection[str]) -> list[str]:
         """Returns the keys of all counters of segments, also of arms that are not served any more."""
@@ -105,9 +115,10 @@ class SegmentRegistry:
             for name in expired:
                 if (key := one.counter_key(name)) in revisions and (segment := one.segments.get(name)) is not None:
                     revisions[key] = segment.counters.revision
-        return self._delete(surface, revisions, EXPIRY_ACTOR, "expire segment")
+        return self._empty(surface, revisions)
 
-    def _delete(self, surface: Surface, revisions: Mapping[str, int | None], actor: str, action: str) -> set[str]:
+    def _empty(self, surface: Surface, revisions: Mapping[str, int | None]) -> set[str]:
+        """Deletes segments with their counters; their log stays."""
         now = self._clock()
         # Open events would create the segment again at their deadlines.
         for name in sorted({split_counter_key(key)[0] for key in revisions}):
@@ -116,18 +127,8 @@ class SegmentRegistry:
 
         def make(segments: list[Segment]) -> tuple[Sequence[Adjustment], Sequence[dict[str, Any]]]:
             learned = [one for one in segments if one.rounds or one.loss]
-            entries = [
-                {
-                    "at": now,
-                    "actor": actor,
-                    "action": action,
-                    "detail": f"{_words(one.name)}: {one.rounds} pages learned from,"
-                    f" {sum(one.clicked.values())} clicks",
-                    "surface_id": surface.id,
-                }
-                for one in segments
-            ]
-            return surface_rules.reset_adjustments(surface, learned, now, actor), entries
+            entries = [_entry(surface, one, now, EXPIRY_ACTOR, "expire segment") for one in segments]
+            return surface_rules.reset_adjustments(surface, learned, now, EXPIRY_ACTOR), entries
 
         deleted = {split_counter_key(key)[0] for key in self._store.delete_segments(surface.id, revisions, make)}
         self._refresher.drop_segments(surface.id, deleted)
@@ -178,3 +179,10 @@ def _words(key: str) -> str:
 
 def _key(surface_id: int) -> str:
     return f"segment uses {surface_id}"
+
+
+def _entry(surface: Surface, segment: Segment, now: int, actor: str, action: str, more: str = "") -> dict[str, Any]:
+    """Returns the audit entry for a segment that is deleted."""
+    clicks = sum(segment.clicked.values())
+    detail = f"{_words(segment.name)}: {segment.rounds} pages learned from, {clicks} clicks{more}"
+    return {"at": now, "actor": actor, "action": action, "detail": detail, "surface_id": surface.id}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from .warm_start import warm_start_of
 
 __all__ = ["SurfaceAdmin"]
 
+T = TypeVar("T")
 GUARD_ACTOR = "guard"  # the actor in the audit log that activates the guard
 ATTEMPTS = 5  # at a change while other processes change the same surface
 
@@ -147,6 +148,20 @@ class SurfaceAdmin:
         """Removes an item; its counters are kept in case it comes back."""
         return await self._change(lambda: surface_rules.remove_item(self.surface(surface), item, self._clock()), actor)
 
+    async def delete_surface(self, name: str, *, actor: str, if_version: int | None = None) -> None:
+        """Deletes a surface with everything that belongs to it, except the audit log."""
+
+        def delete() -> None:
+            surface = self._at_version(name, if_version)
+
+            def entries(events: int) -> list[dict[str, Any]]:
+                return [self._entry(surface.id, actor, "delete surface", f"{name!r}: {events} events deleted")]
+
+            self._store.delete_surface(surface, entries)
+            self._refresher.remove(surface.id)
+
+        await self._retried(delete, if_version)
+
     # Counters and segments
 
     async def reset(self, surface: str, *, segment: str | None, actor: str) -> None:
@@ -199,7 +214,7 @@ class SurfaceAdmin:
             raise TooMany(f"surface {surface.name!r} already has {limit} segments, its max_segments; delete one first")
 
     async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
-        """Deletes a segment with its counters; the default segment can only be reset (Invalid)."""
+        """Deletes a segment with its counters and its log; the default segment can only be reset (Invalid)."""
         if segment == "":
             raise Invalid("the default segment cannot be deleted; reset it instead", "/segment")
         async with self._change_lock:
@@ -229,11 +244,14 @@ class SurfaceAdmin:
 
     async def _change(self, change: Callable[[], Change], actor: str, if_version: int | None = None) -> Surface:
         """Computes, stores and serves a change; retries if another process changed the surface at the same time."""
+        return await self._retried(lambda: self._apply(change, actor), if_version)
+
+    async def _retried(self, call: Callable[[], T], if_version: int | None) -> T:
         async with self._change_lock:
             for attempt in range(1, ATTEMPTS + 1):
                 await self.catch_up()
                 try:
-                    return await in_thread(self._apply, change, actor)
+                    return await in_thread(call)
                 except ConcurrentChange:
                     if if_version is not None or attempt == ATTEMPTS or not self._shared:
                         raise

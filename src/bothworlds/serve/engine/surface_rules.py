@@ -70,6 +70,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "late_seconds": (0.0, 90 * DAY),
     "max_segments": (1, 10_000),
     "segment_idle_days": (1.0, 3650.0),
+    "retention_days": (1.0, 36500.0),
 }
 KEYS = frozenset(SurfaceSettings.__struct_fields__)
 
@@ -344,7 +345,7 @@ def _settings(body: Mapping[str, Any]) -> SurfaceSettings:
         raise Invalid(*decoding_fault(error)) from error
     for key, (low, high) in LIMITS.items():
         value = getattr(settings, key)
-        if not (math.isfinite(value) and low <= value <= high):
+        if value is not None and not (math.isfinite(value) and low <= value <= high):
             raise Invalid(f"{key} must be from {low:.10g} to {high:.10g}; got {value!r}", f"/{key}")
     return settings
 

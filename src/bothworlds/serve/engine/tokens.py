@@ -14,7 +14,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 import msgspec
 
 from ..eligibility_format import PackedEligibility, pack, unpack
-from ..model import Arm, Event, pinned_mask
+from ..model import DRAW_KEY, Arm, Event, pinned_mask
 from ..stores.base import Store, StoreError
 
 __all__ = ["MAX_WINDOW", "InvalidToken", "Signer", "open_secrets", "rotate_secret"]
@@ -23,7 +23,7 @@ SIGNATURE_BYTES = 16
 MAX_WINDOW = 120 * 86400 * 1000  # milliseconds from a decision to the end of its late window
 GRACE = 60_000  # milliseconds in which other processes may still sign with a secret that was just retired
 ATTEMPTS = 20  # at a rotation while other processes rotate
-SECRETS, DRAW_KEY = "token secrets", "draw key"  # names of facts
+SECRETS = "token secrets"  # the name of a fact
 MAX_TOKEN_LENGTH = 16_384
 
 

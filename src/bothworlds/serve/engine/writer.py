@@ -57,7 +57,7 @@ class Writer(threading.Thread):
         self._store, self._clock, self._changed, self._settles = store, clock, changed, settles
         self._telemetry = telemetry
         self._feedback: deque[_Feedback] = deque()
-        self._decisions: deque[tuple[Event, asyncio.Future[Event] | None]] = deque()
+        self._decisions: deque[tuple[Event, asyncio.Future[Event | None] | None]] = deque()
         self._unwritten: dict[bytes, Event] = {}  # decisions without a future, by id
         self._submitted = self._finished = 0  # pieces of feedback; each number is written by one thread only
         self._wake = threading.Event()
@@ -99,8 +99,10 @@ class Writer(threading.Thread):
         """Returns a decision that ``enqueue_decision`` took; None if there is none, or if it is stored by now."""
         return self._unwritten.get(event_id)
 
-    def save_decision(self, event: Event) -> asyncio.Future[Event]:
+    def save_decision(self, event: Event) -> asyncio.Future[Event | None]:
         """Returns a future of the decision as stored: this one, or an earlier one for the same request.
+
+        The result is None if the surface of the event was deleted.
 
         Raises Unavailable if the backlog is full or the writer is stopping. The future raises Unavailable if the store
         fails.
@@ -111,6 +113,14 @@ class Writer(threading.Thread):
         self._decisions.append((event, future))
         self._wake_up()
         return future
+
+    async def flush_decisions(self) -> None:
+        """Returns when all decisions that were enqueued before are stored; raises Unavailable if the store fails."""
+        try:
+            last, _ = self._decisions[-1]
+        except IndexError:  # nothing is waiting
+            return
+        await self.save_decision(last)  # once more, which changes nothing
 
     def _wake_up(self) -> None:
         # Checked first, because setting an event takes a lock. The thread clears it before it reads the queues.
@@ -126,6 +136,14 @@ class Writer(threading.Thread):
     def queue_length(self) -> int:
         """The number of pieces of feedback and decisions that are not written yet."""
         return self.pending_feedback + len(self._decisions)
+
+    @property
+    def oldest_decision(self) -> int | None:
+        """When the oldest decision that is not written yet was made; None if there is none."""
+        try:
+            return self._decisions[0][0].created_at
+        except IndexError:
+            return None
 
     @property
     def hanging_seconds(self) -> float:

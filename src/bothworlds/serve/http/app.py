@@ -22,6 +22,7 @@ from ..schemas import Role
 from ..stores.base import Store
 from .auth import PUBLIC, Keyring
 from .cors import CorsPolicy
+from .deletion_endpoints import DeletionEndpoints
 from .descriptors import check_free_descriptor
 from .key_endpoints import KeyEndpoints
 from .log_endpoints import LogEndpoints
@@ -257,6 +258,7 @@ class Service:
         keys = KeyEndpoints(self._store, self.keyring, self.config.limits)
         surfaces = self._surfaces
         logs = LogEndpoints(self.engine, self.config.limits)
+        deletion = DeletionEndpoints(self.engine)
         read = self._read
         document = describe(__version__)
 
@@ -265,10 +267,13 @@ class Service:
 
         return {
             "get_event": read.get_event,
+            "delete_event": deletion.delete_event,
+            "delete_events": deletion.delete_events,
             "list_surfaces": surfaces.list_surfaces,
             "get_surface": surfaces.get_surface,
             "put_surface": surfaces.put_surface,
             "patch_surface": surfaces.patch_surface,
+            "delete_surface": surfaces.delete_surface,
             "put_item": surfaces.put_item,
             "delete_item": surfaces.delete_item,
             "pause_item": surfaces.pause_item,

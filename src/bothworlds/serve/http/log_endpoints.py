@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..config import Limits
 from ..engine_protocol import EngineProtocol
+from ..schemas import RetentionView, rfc3339
 from .media_types import NDJSON, PARQUET
 from .problems import Problem
 from .request_body import media_type, stream_body
@@ -61,20 +62,21 @@ class LogEndpoints:
     async def export(self, request: Request, actor: str) -> Response:
         kind = _requested_format(request)
         self._engine.surface(request.path_params["surface"])
+        missing = _missing_events(await self._engine.retention_of(request.path_params["surface"]))
         pieces = _read_in_pieces(self._engine.export(request.path_params["surface"]))
         # The first piece is read before the response starts: an unavailable store then gives an error response instead
         # of a truncated one.
         first: list[dict[str, Any]] = await anext(pieces, [])
         if kind == NDJSON:
-            return ClosingStream(_ndjson(first, pieces), pieces, NDJSON)
+            return ClosingStream(_ndjson(first, pieces), pieces, NDJSON, missing)
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it has been sent
         try:
-            await _write_parquet(file, first, pieces)
+            await _write_parquet(file, first, pieces, missing)
         except BaseException:
             file.close()
             raise
         content = _file_content(file)
-        return ClosingStream(content, content, PARQUET)
+        return ClosingStream(content, content, PARQUET, missing)
 
     async def import_log(self, request: Request, actor: str) -> Response:
         kind = media_type(request.scope, [NDJSON.encode(), PARQUET.encode()])
@@ -114,11 +116,19 @@ def _requested_format(request: Request) -> str:
     raise Problem(406, f"a log is sent as {NDJSON} or {PARQUET}")
 
 
+def _missing_events(retention: RetentionView) -> dict[str, str]:
+    """Return what an export says about deleted events: headers, which a Parquet file has as metadata."""
+    headers = {"bothworlds-deleted-events": str(retention["deleted"])} if retention["deleted"] else {}
+    return headers | ({} if retention["until"] is None else {"bothworlds-deleted-until": rfc3339(retention["until"])})
+
+
 class ClosingStream(StreamingResponse):
     """A streamed response that closes its source at the end, also if the client disconnects before."""
 
-    def __init__(self, content: AsyncIterator[bytes], source: AsyncGenerator[Any], kind: str) -> None:
-        super().__init__(content, media_type=kind)
+    def __init__(
+        self, content: AsyncIterator[bytes], source: AsyncGenerator[Any], kind: str, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(content, media_type=kind, headers=headers)
         self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,7 +158,10 @@ async def _ndjson(first: list[dict[str, Any]], pieces: AsyncIterator[list[dict[s
 
 
 async def _write_parquet(
-    file: IO[bytes], first: list[dict[str, Any]], pieces: AsyncIterator[list[dict[str, Any]]]
+    file: IO[bytes],
+    first: list[dict[str, Any]],
+    pieces: AsyncIterator[list[dict[str, Any]]],
+    metadata: Mapping[str, str],
 ) -> None:
     try:
         import pyarrow as pa
@@ -157,6 +170,7 @@ async def _write_parquet(
         raise Problem(406, PARQUET_MISSING) from None
     lists = {"list<string>": pa.list_(pa.string())}
     schema = pa.schema([(name, lists.get(kind) or pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
+    schema = schema.with_metadata(dict(metadata))
     with ParquetWriter(file, schema) as writer:
         writer.write_table(pa.Table.from_pylist(first, schema))
         async for piece in pieces:

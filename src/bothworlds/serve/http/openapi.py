@@ -87,8 +87,9 @@ def _responses(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any
     return responses
 
 
-_IF_MATCH = {"put_surface", "patch_surface", "put_item", "delete_item", "pause_item", "resume_item", "promote"}
-_WITH_ETAG = {"get_surface", *_IF_MATCH}
+_CHANGES = {"put_surface", "patch_surface", "put_item", "delete_item", "pause_item", "resume_item", "promote"}
+_IF_MATCH = {*_CHANGES, "delete_surface"}
+_WITH_ETAG = {"get_surface", *_CHANGES}
 
 
 def _content(body: Any, schema_of: dict[Any, Any]) -> dict[str, Any]:
@@ -123,6 +124,9 @@ _QUERY: dict[str, dict[str, Any]] = {
     "since": {"type": "string", "format": "date-time"},
     "until": {"type": "string", "format": "date-time"},
     "format": {"type": "string", "enum": ["ndjson", "parquet"]},
+    "visitor": {"type": "string", "minLength": 1, "maxLength": 256},
+    "surface": {"type": "string", "minLength": 1, "maxLength": 128},
+    "request_id": {"type": "string", "minLength": 1, "maxLength": 256},
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from ..schemas import (
     Alive,
     Answer,
+    DeletedCount,
     EventView,
     FeedbackBatch,
     FeedbackResults,
@@ -84,6 +85,18 @@ OPERATIONS = (
     Operation(
         "GET", "/v1/events/{event_id}", "get_event", "read", "Get a decision and its feedback", {200: EventView}
     ),
+    Operation(
+        "DELETE", "/v1/events/{event_id}", "delete_event", "admin", "Delete an event; what was learned from it stays",
+        {204: None},
+    ),
+    Operation(
+        "DELETE", "/v1/events", "delete_events", "admin", "Delete the events of a visitor, or the event of a request",
+        {200: DeletedCount}, (404, 422),
+        query={
+            "visitor": "the id that rank requests had", "surface": "with request_id: the surface",
+            "request_id": "with surface: the id of the rank request",
+        },
+    ),
     Operation("GET", "/v1/surfaces", "list_surfaces", "admin", "List all surfaces", {200: Surfaces}),
     Operation("GET", SURFACE, "get_surface", "admin", "Get a surface", {200: SurfaceView, 304: None}),
     Operation(
@@ -93,6 +106,10 @@ OPERATIONS = (
     Operation(
         "PATCH", SURFACE, "patch_surface", "admin", "Change settings of a surface", {200: SurfaceView},
         (*BODY_ERRORS, *VERSION_ERRORS), SurfaceChanges,
+    ),
+    Operation(
+        "DELETE", SURFACE, "delete_surface", "admin", "Delete a surface and everything that belongs to it", {204: None},
+        VERSION_ERRORS,
     ),
     Operation(
         "PUT", ITEM, "put_item", "admin", "Add an item", {200: SurfaceView, 201: SurfaceView}, (422, *VERSION_ERRORS)

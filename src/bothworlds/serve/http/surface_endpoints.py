@@ -80,6 +80,13 @@ class SurfaceEndpoints:
         change = self._engine.patch_surface(name, body, actor=actor, if_version=expected)
         return _surface_response(await _with_preconditions(request, change))
 
+    async def delete_surface(self, request: Request, actor: str) -> Response:
+        name = _path(request, "surface")
+        self._engine.surface(name)
+        expected = self._expected_version(request, name, {})
+        await _with_preconditions(request, self._engine.delete_surface(name, actor=actor, if_version=expected))
+        return Response(status_code=204)
+
     async def put_item(self, request: Request, actor: str) -> Response:
         name, item = _path(request, "surface"), _path(request, "item")
         before = {known.name for known in self._engine.surface(name).items if known.state != "removed"}

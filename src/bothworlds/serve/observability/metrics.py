@@ -46,6 +46,7 @@ GAUGES = (
     ("arms", "Arms of surfaces, beside their own policies and holdouts.", "livemax"),
     ("arms_ahead", "Arms shown to get more clicks than the one that they are compared with.", "livemax"),
     ("arms_behind", "Arms shown to get fewer clicks than the one that they are compared with.", "livemax"),
+    ("events_deleted", "Events deleted since the start, on request or because of their age.", "livesum"),
     ("ready", "1 if the service is ready.", "livemin"),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ...progress import ReportProgress
+from ..model import DRAW_KEY
 from ..stores.base import StoreError
 from ..stores.factory import MOVING
 from ..stores.rows import batches
@@ -39,7 +40,8 @@ def migrate(source: SqlStore, target: SqlStore, progress: ReportProgress = lambd
         *tables, last = TABLES
         for table in tables:
             _copy(source, target, table, progress)
-        migration = Migration(source.count_rows(), verify(source), verify(target))
+        # The target gets its facts last, and with them the key of its checkpoints.
+        migration = Migration(source.count_rows(), verify(source), verify(target, source.get(DRAW_KEY) or b""))
         if migration.source != migration.target or source.count_rows(tables) != target.count_rows(tables):
             raise StoreError("the copy differs from its source: keep the source, remove the copy, and migrate again")
         _copy(source, target, last, progress)

@@ -1,19 +1,24 @@
 """Verifying a store: rebuilds all counters from the log and compares them exactly with the stored ones.
 
 Blocks of time are rebuilt as well. Stored ranges may be nested, since an old event may be counted late; they are folded
-into the largest ones, and so are the ranges that resets have removed. Every event, and every adjustment by its own
-time, belongs to one of these.
+into the largest ones, and so are the ranges that resets have removed, and those of checkpoints. Every event, and every
+adjustment by its own time, belongs to one of these.
+
+Checkpoints stand in for deleted events; their signatures are checked. The history counts settled pages for itself, so
+that a page that was not learned from, and is missing, is found as well.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 import msgspec
 
-from ..model import Eligibility, Increments, Segment, rfc3339, split_counter_key
+from ..checkpoints import Checkpoint, checkpoint_key, is_genuine, opened
+from ..model import DRAW_KEY, Eligibility, Increments, Segment, rfc3339, split_counter_key
 from ..rewards import redrawn
 from ..settlement import cells_of, mixture_sums, observed_losses, spread_loss
 from ..stores.base import Store
@@ -25,6 +30,8 @@ Cells = dict[tuple[int, int], list[int]]
 Range = tuple[int, int]
 MAX_OBSERVED = 10_000  # sums of losses held before they are spread over items
 MAX_LISTED = 1000  # differences returned; all are counted
+ALL_TIME = 1 << 62  # milliseconds
+Pages = Counter[tuple[int, str, str]]  # surface id, segment, arm -> settled pages
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -64,10 +71,13 @@ class Verification(msgspec.Struct, frozen=True):
     n_differences: int
     differences: tuple[Difference, ...]
     blocks: int = 0
+    deleted: int = 0  # events that checkpoints stand in for
+    checkpoints: int = 0
+    forged: tuple[str, ...] = ()  # checkpoints that are not as they were signed, in words
 
     @property
     def clean(self) -> bool:
-        return self.n_differences == 0
+        return self.n_differences == 0 and not self.forged
 
 
 class _Sums:
@@ -137,20 +147,26 @@ Rebuilt = dict[tuple[int, str], _SegmentSums]
 Stored = dict[tuple[int, str], list[TimeBlock]]
 
 
-def verify(store: Store) -> Verification:
-    """Rebuild loss, shows, clicks and rounds from settled events and adjustments, and compare with the counters.
+def verify(store: Store, draw_key: bytes | None = None) -> Verification:
+    """Rebuild loss, shows, clicks and rounds from settled events, checkpoints and adjustments, and compare.
 
     Compares the sums of the whole segment, and those of every block of time. Streams the log once and needs memory for
     one number per counter and block. A service may write meanwhile: all reads see one snapshot, if the store has
-    snapshots. Blocks; raises StoreError.
+    snapshots. ``draw_key`` replaces that of the store, from which the key of the signatures is derived. Blocks; raises
+    StoreError.
     """
     with getattr(store, "snapshot", nullcontext)():
+        checkpoints, forged = _checkpoints(store, store.get(DRAW_KEY) if draw_key is None else draw_key)
         stored = _stored_blocks(store)
-        rebuilt = _with_ranges(store, stored)
-        n_events, wrong_draws = _add_events(store, rebuilt)
+        rebuilt = _with_ranges(store, stored, checkpoints)
+        pages: Pages = Counter()
+        wrong_draws = _add_events(store, rebuilt, pages)
+        n_events = pages.total()
+        _add_checkpoints(checkpoints, rebuilt, pages)
         n_adjustments = _add_adjustments(store, rebuilt)
         n_counters, differences, n_segments = _compare(store, rebuilt)
         differences += _compare_blocks(store, stored, rebuilt) + wrong_draws
+        differences += _compare_pages(store, pages)
     return Verification(
         n_events,
         n_adjustments,
@@ -159,7 +175,28 @@ def verify(store: Store) -> Verification:
         len(differences),
         tuple(sorted(differences, key=str)[:MAX_LISTED]),
         sum(len(sums.ranges) for sums in rebuilt.values()),
+        pages.total() - n_events,
+        len(checkpoints),
+        tuple(forged[:MAX_LISTED]),
     )
+
+
+def _checkpoints(store: Store, draw_key: bytes | None) -> tuple[list[Checkpoint], list[str]]:
+    """Returns all checkpoints that can be read, and a sentence about each that is not as it was signed."""
+    key = checkpoint_key(draw_key or b"")
+    names = {surface.id: surface.name for surface in store.surfaces()}
+    found, forged = [], []
+    for stored in store.checkpoints():
+        times = " to ".join(rfc3339(1000 * second) for second in (stored.start, stored.until))
+        place = f"surface {names.get(stored.surface_id, '')!r}, segment {stored.segment!r}: the checkpoint of {times}"
+        try:
+            found.append(opened(stored))
+        except ValueError:
+            forged.append(f"{place} cannot be read")
+            continue
+        if not is_genuine(stored, key):
+            forged.append(f"{place} is not as it was signed")
+    return found, forged
 
 
 def _stored_blocks(store: Store) -> Stored:
@@ -170,8 +207,8 @@ def _stored_blocks(store: Store) -> Stored:
     }
 
 
-def _with_ranges(store: Store, stored: Stored) -> Rebuilt:
-    """Returns empty sums for the largest ranges of every segment: stored ones, and those that resets have removed."""
+def _with_ranges(store: Store, stored: Stored, checkpoints: Iterable[Checkpoint]) -> Rebuilt:
+    """Returns empty sums for the largest ranges of every segment: stored, removed by resets, and of checkpoints."""
     ranges: dict[tuple[int, str], set[Range]] = {
         key: {(block.start, block.until) for block in blocks} for key, blocks in stored.items()
     }
@@ -179,6 +216,8 @@ def _with_ranges(store: Store, stored: Stored) -> Rebuilt:
         added = adjustment.increments
         known = ranges.setdefault((added.surface_id, added.segment), set())
         known |= {(block.start, block.until) for block in adjustment.removed}
+    for one in checkpoints:
+        ranges.setdefault((one.surface_id, one.segment), set()).add((one.start, one.until))
     rebuilt = {}
     for key, known in ranges.items():
         cut = store.boundaries(*key)[0]
@@ -186,12 +225,12 @@ def _with_ranges(store: Store, stored: Stored) -> Rebuilt:
     return rebuilt
 
 
-def _add_events(store: Store, rebuilt: Rebuilt) -> tuple[int, list[Difference]]:
-    """Add the settled events; returns their number, and the events whose clicks are not those of their rewards."""
-    count, wrong_draws = 0, []
+def _add_events(store: Store, rebuilt: Rebuilt, pages: Pages) -> list[Difference]:
+    """Add the settled events; returns those whose clicks are not those of their rewards."""
+    wrong_draws = []
     names = {surface.id: surface.name for surface in store.surfaces()}
     for stored in store.settled():
-        count += 1
+        pages[stored.surface_id, stored.segment, stored.arm] += 1
         event = redrawn(stored)
         if event.clicks != stored.clicks:
             name = f"mask of clicks drawn for event {event.id.hex()}"
@@ -209,7 +248,16 @@ def _add_events(store: Store, rebuilt: Rebuilt) -> tuple[int, list[Difference]]:
     for segment in rebuilt.values():
         for sums in segment.sums:
             sums.charge()
-    return count, wrong_draws
+    return wrong_draws
+
+
+def _add_checkpoints(checkpoints: Iterable[Checkpoint], rebuilt: Rebuilt, pages: Pages) -> None:
+    for one in checkpoints:
+        sums = rebuilt[one.surface_id, one.segment].at(one.start)
+        sums.rounds += one.sums.rounds
+        sums.add_mixture(one.sums.mixture)
+        sums.add(map(tuple, one.sums.cells.tolist()))
+        pages.update({(one.surface_id, *place): count for place, count in one.pages.items()})
 
 
 def _add_adjustments(store: Store, rebuilt: Rebuilt) -> int:
@@ -269,6 +317,20 @@ def _compare_blocks(store: Store, stored: Stored, rebuilt: Rebuilt) -> list[Diff
                 for pair in (*_pairs(found.rounds, found.cells, expected), *_mixture_pairs(found, expected))
                 if pair[3] != pair[4]
             ]
+    return differences
+
+
+def _compare_pages(store: Store, pages: Pages) -> list[Difference]:
+    """Returns the differences between the settled pages of the log and those that the history has counted."""
+    differences = []
+    for surface in store.surfaces():
+        history = store.history(surface.id, 0, ALL_TIME, ALL_TIME)
+        counted = {(row["segment"], row["arm"]): row["settled"] for row in history}
+        logged = {(segment, arm): count for (id, segment, arm), count in pages.items() if id == surface.id}
+        for place in sorted(counted.keys() | logged.keys()):
+            values = counted.get(place, 0), logged.get(place, 0)
+            if values[0] != values[1]:
+                differences.append(Difference(surface.name, place[0], f"pages of {place[1]}", -1, -1, *values))
     return differences
 
 

@@ -46,6 +46,7 @@ from .guard import guard_view
 from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length, segment_alpha
 from .item_rates import ItemRateCache
 from .recent_window import WindowRequest, WindowTotals, recent_window, window_start, window_summary
+from .retention import missing_events_warning, retention_view
 from .sample_ratio import read_ratio, sample_ratio_view
 from .strata import ArmHistory, ArmTotals, pair_of
 from .uplift import (
@@ -96,6 +97,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     uplift = _uplift(strata, surface, request.segment) if has_holdout else None
     entries = policy_entries(store, request)
     items = item_lines(store, request, cache.rates)
+    retention = retention_view(surface.settings, store.deleted(surface.id))
     return {
         "surface": surface.name,
         "segment": request.segment,
@@ -117,7 +119,8 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "shift": shift(store, request),
         "changes": _changes(entries, request),
         "takeovers": takeovers(entries, request),
-        "warnings": list(state.warnings),
+        "warnings": [*state.warnings, *missing_events_warning(retention, request.since)],
+        "retention": retention,
         "segments": sorted(state.segment_names),
         "objective": surface.settings.objective,
     }

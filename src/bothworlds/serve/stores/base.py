@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
+from ..checkpoints import SignedCheckpoint
 from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback
 from ..time_blocks import TimeBlock
 
-__all__ = ["BlockKey", "Store", "StoreError", "Unstorable", "VersionConflict", "VisitorSums"]
+__all__ = ["BlockKey", "DeletedEvents", "Store", "StoreError", "Unstorable", "VersionConflict", "VisitorSums"]
 
 VisitorSums = dict[str, dict[int, tuple[int, int, int]]]  # arm -> bucket -> pages, clicks, squares of clicks per page
 BlockKey = tuple[int, int, int]  # start, until, revision
+
+
+class DeletedEvents(msgspec.Struct, frozen=True, array_like=True):
+    """How many events of a surface were deleted, and the latest creation time of those that were too old.
+
+    All settled events up to ``until`` were deleted, except those that could still get a click at that time.
+    """
+
+    events: int = 0
+    until: int = -1
 
 
 class StoreError(Exception):
@@ -174,8 +187,11 @@ class Store(Protocol):
 
     # Events
 
-    def save_events(self, events: Sequence[Event]) -> list[Event]:
-        """Inserts the events that are not stored yet; returns each event as stored, in the order of the arguments."""
+    def save_events(self, events: Sequence[Event]) -> list[Event | None]:
+        """Inserts the events that are not stored yet; returns each event as stored, in the order of the arguments.
+
+        An event that was deleted is returned but not stored again. None stands for an event whose surface was deleted.
+        """
         ...
 
     def find_events(self, ids: Sequence[bytes]) -> dict[bytes, Event]:
@@ -192,7 +208,8 @@ class Store(Protocol):
     def apply_feedback(self, feedback: Sequence[VerifiedFeedback], now: int) -> list[Status]:
         """Applies ``settlement.apply_feedback`` to each event and adds its increments exactly once.
 
-        The status is ``rejected`` if the surface does not exist.
+        The status is ``rejected`` if the surface does not exist or the event was deleted, ``expired`` if its segment
+        was deleted after the event was created.
         """
         ...
 
@@ -230,6 +247,74 @@ class Store(Protocol):
 
     def open_events(self) -> int:
         """Returns the number of open events."""
+        ...
+
+    # Deletion. Counters stay as they are; ``key`` signs the checkpoints that stand in for deleted events.
+
+    def delete_events(
+        self,
+        ids: Sequence[bytes],
+        now: int,
+        key: bytes,
+        audit: Callable[[Sequence[Event]], Sequence[dict[str, Any]]],
+    ) -> int:
+        """Deletes the stored events among these ids; returns how many. Each of them is never stored or counted again.
+
+        ``audit`` returns the audit entries for the deleted events, if there are any. An open event is deleted without
+        being learned from.
+        """
+        ...
+
+    def delete_old_events(
+        self, surface_id: int, before: int, late_before: int, limit: int, now: int, key: bytes
+    ) -> int:
+        """Deletes settled events created before ``before`` whose late window ended before ``late_before``.
+
+        Deletes up to ``limit`` of them, the oldest first, and returns how many. Forgets the ids of events that
+        ``delete_events`` has deleted, where that is as old.
+        """
+        ...
+
+    def events_of_visitor(self, visitor: bytes, limit: int) -> list[bytes]:
+        """Returns the ids of up to ``limit`` stored events with this keyed hash of a visitor."""
+        ...
+
+    def deleted_ids(self, ids: Sequence[bytes]) -> set[bytes]:
+        """Returns those of these ids that ``delete_events`` has deleted."""
+        ...
+
+    def deleted(self, surface_id: int) -> DeletedEvents:
+        """Returns how many events of a surface were deleted, and until when."""
+        ...
+
+    def checkpoints(self, surface_id: int | None = None) -> Iterator[SignedCheckpoint]:
+        """Yields the checkpoints of a surface, or of all."""
+        ...
+
+    def delete_surface(self, surface: Surface, audit: Callable[[int], Sequence[dict[str, Any]]]) -> None:
+        """Deletes a surface and everything that belongs to it, except the audit log.
+
+        ``audit`` returns the audit entries for the number of deleted events. Raises VersionConflict if the stored
+        version is not that of ``surface``.
+        """
+        ...
+
+    def purge_segment(
+        self,
+        surface_id: int,
+        segment: str,
+        now: int,
+        audit: Callable[[Sequence[Segment], int], Sequence[dict[str, Any]]],
+    ) -> bool:
+        """Deletes a segment and everything that belongs to it, except the audit log; False if it does not exist.
+
+        ``audit`` returns the audit entries for the counters of the segment, one for every learner that has some, and
+        the number of deleted events. Tokens of its events are not accepted any more.
+        """
+        ...
+
+    def forget_segments(self, before: int) -> None:
+        """Forgets the segments that ``purge_segment`` has deleted before this time; their tokens must have expired."""
         ...
 
     # Keys, audit log, history, policies

@@ -75,6 +75,10 @@ class BatchTotals:
         """Counts a new event in the history of the minute in which it was created."""
         self._history_of(event)[0] += 1
 
+    def uncount_decision(self, event: Event) -> None:
+        """Takes back what ``count_decision`` has counted, for an event that is deleted before it has settled."""
+        self._history_of(event)[0] -= 1
+
     def count_outcome(self, before: Event | None, after: Event) -> None:
         """Counts the outcome of a settled event in the history; the outcome of ``before`` is replaced."""
         totals = self._history_of(after)
@@ -165,11 +169,13 @@ def apply_batch(
     surface_ids: Set[int],
     resets: Mapping[tuple[int, str], int],
     now: int,
+    deleted: Mapping[bytes, Status],
 ) -> BatchOutcome:
     """Applies feedback in order to the stored events, or to the events of the tokens where none is stored.
 
-    Feedback on a surface that does not exist (the store is a backup older than the token) is rejected alone. ``resets``
-    maps (surface id, counter key) to the time of the last reset.
+    Feedback on a surface that does not exist (it was deleted, or the store is a backup older than the token) is
+    rejected alone. ``resets`` maps (surface id, counter key) to the time of the last reset, ``deleted`` the ids of
+    deleted events to the status of feedback on them.
     """
     current = dict(stored)
     touched: dict[bytes, Event] = {}
@@ -178,6 +184,9 @@ def apply_batch(
     for given in feedback:
         if given.event.surface_id not in surface_ids:
             statuses.append("rejected")
+            continue
+        if given.event.id in deleted:
+            statuses.append(deleted[given.event.id])
             continue
         before = current.get(given.event.id)
         reset_at = resets.get((before.surface_id, before.counter_key)) if before is not None else None

@@ -46,7 +46,11 @@ class Session(Protocol):
         ...
 
     def insert_events(self, rows: Sequence[Row]) -> set[bytes]:
-        """Inserts events that are not stored yet; returns their ids."""
+        """Inserts events that are not stored yet; returns their ids.
+
+        Leaves out events that were deleted, and those of deleted surfaces and segments. An import may use the name of a
+        deleted segment for older events.
+        """
         ...
 
     def update_events(self, rows: Sequence[Row]) -> None:

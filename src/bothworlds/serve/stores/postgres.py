@@ -23,6 +23,8 @@ __all__ = ["ConnectionPool", "PostgresDatabase", "open_postgres"]
 T = TypeVar("T")
 IDLE_CONNECTIONS = 8
 ATTEMPTS = 10  # at a transaction that PostgreSQL aborts because of a concurrent one
+# A foreign key is violated if a surface is deleted while an event of it is inserted; the next attempt sees that.
+RETRIED = (errors.SerializationFailure, errors.DeadlockDetected, errors.ForeignKeyViolation)
 UPGRADE_LOCK = 0x626F7468  # the advisory lock under which one process upgrades while the others wait
 
 _TYPES = (
@@ -31,7 +33,12 @@ _TYPES = (
 )
 _ARRAYS = ", ".join(f"%b::{name}[]" for name in _TYPES.split(", "))
 _INSERT = (
-    f"INSERT INTO events ({EVENT_COLUMNS}) SELECT * FROM unnest({_ARRAYS}) ON CONFLICT (id) DO NOTHING RETURNING id"
+    f"INSERT INTO events ({EVENT_COLUMNS}) SELECT new.* FROM unnest({_ARRAYS}) AS new ({EVENT_COLUMNS})"
+    " WHERE EXISTS (SELECT 1 FROM surfaces WHERE surfaces.id = new.surface_id)"
+    " AND NOT EXISTS (SELECT 1 FROM deleted_events AS d WHERE d.id = new.id)"
+    " AND NOT EXISTS (SELECT 1 FROM deleted_segments AS d WHERE d.surface_id = new.surface_id"
+    " AND d.segment = new.segment AND d.deleted_at >= new.created_at AND new.settled_by <> 'import')"
+    " ON CONFLICT (id) DO NOTHING RETURNING id"
 )
 _UPDATE = (
     "UPDATE events SET clicks = new.clicks, settled_at = new.settled_at, settled_by = new.settled_by, late = new.late,"
@@ -189,7 +196,7 @@ class PostgresDatabase(Database):
             try:
                 with self._transaction(begin, "COMMIT") as session:
                     return work(session)
-            except (errors.SerializationFailure, errors.DeadlockDetected) as error:
+            except RETRIED as error:
                 if attempt == ATTEMPTS:
                     raise StoreError(f"{self.place} is too busy ({error}): try again, or use fewer workers") from error
                 time.sleep(0.005 * attempt)
@@ -252,7 +259,7 @@ def translated_errors(place: str) -> Iterator[None]:
     """Turns errors of PostgreSQL into a StoreError that says what to do, or Unstorable; programming errors pass."""
     try:
         yield
-    except (errors.SerializationFailure, errors.DeadlockDetected):
+    except RETRIED:
         raise
     except errors.CheckViolation as error:
         detail = f"a counter in {place} has reached its bound of 2^62: reset the surface or raise its floor"

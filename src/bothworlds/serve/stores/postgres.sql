@@ -63,8 +63,8 @@ INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BYTEA;
 ALTER TABLE events ADD COLUMN mixture BYTEA;
 
--- version 6: visitors of events, learners that events are counted for, totals by buckets of visitors, and rewards in
--- units of 2^-20
+-- version 6: visitors of events, learners that events are counted for, totals by buckets of visitors, rewards in units of
+-- 2^-20, deleted events and what stands in for them
 ALTER TABLE events ADD COLUMN visitor BYTEA;
 ALTER TABLE events ADD COLUMN learner BIGINT;
 CREATE INDEX events_by_visitor ON events (visitor, created_at) WHERE visitor IS NOT NULL;
@@ -76,3 +76,18 @@ CREATE TABLE visitor_sums (
 ALTER TABLE events ADD COLUMN rewards BYTEA;
 ALTER TABLE history ADD COLUMN rewards BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE history ADD COLUMN reward_squares BIGINT NOT NULL DEFAULT 0;
+CREATE TABLE checkpoints (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, start BIGINT NOT NULL, until BIGINT NOT NULL,
+    body BYTEA NOT NULL, signature BYTEA NOT NULL,
+    PRIMARY KEY (surface_id, segment, start, until)
+);
+CREATE TABLE deleted_events (
+    id BYTEA PRIMARY KEY, surface_id BIGINT NOT NULL, segment TEXT NOT NULL, created_at BIGINT NOT NULL,
+    late_until BIGINT NOT NULL
+);
+CREATE INDEX deleted_events_by_time ON deleted_events (surface_id, created_at);
+CREATE TABLE deleted_segments (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, deleted_at BIGINT NOT NULL,
+    PRIMARY KEY (surface_id, segment)
+);
+INSERT INTO numbers VALUES ('checkpoint', 0);

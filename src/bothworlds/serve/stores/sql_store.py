@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback
+from ..checkpoints import SignedCheckpoint
+from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback, split_counter_key
 from ..settlement import settle_at_deadline
 from ..time_blocks import TimeBlock, second_of
-from . import sql_blocks, sql_events, sql_metadata, sql_surfaces, sql_visitors
-from .base import BlockKey, Store, VisitorSums
+from . import sql_blocks, sql_deletion, sql_events, sql_metadata, sql_surfaces, sql_visitors
+from .base import BlockKey, DeletedEvents, Store, VersionConflict, VisitorSums
 from .batch_totals import BatchTotals, apply_batch
 from .database import Database, Session
 from .rows import ADJUSTMENT_COLUMNS, EVENT_COLUMNS, Row, adjustment_of, batches, event_of, row_of
@@ -23,7 +24,7 @@ IMPORT_BATCH = 1000  # events in one transaction
 # In the order in which they can be filled: referenced tables first; facts last, because they mark a complete copy.
 TABLES = (
     "numbers", "surfaces", "segments", "counters", "blocks", "segment_numbers", "adjustments", "audit", "api_keys",
-    "policies", "history", "visitor_sums", "events", "facts",
+    "policies", "history", "visitor_sums", "events", "checkpoints", "deleted_events", "deleted_segments", "facts",
 )  # fmt: skip
 
 
@@ -124,6 +125,8 @@ class SqlStore(Store):
         def work(session: Session) -> bool:
             # The number is taken first: it serialises the processes that admit segments.
             revision = sql_metadata.take_numbers(session, "revision", 1)
+            if sql_surfaces.missing_surfaces(session, {surface_id}):
+                return False
             names = sql_surfaces.read_segment_names(session, surface_id)
             if (decided := sql_surfaces.is_admitted(names, segment, limit)) is not None:
                 return decided
@@ -211,6 +214,8 @@ class SqlStore(Store):
 
         def work(session: Session) -> bool:
             revision = sql_metadata.take_numbers(session, "revision", 1)
+            if sql_surfaces.missing_surfaces(session, {surface_id}):
+                return False
             if not sql_blocks.write_number(session, surface_id, segment, name, value, expected):
                 return False
             # Other processes must solve the policies of the segment again.
@@ -224,20 +229,24 @@ class SqlStore(Store):
 
     # Events
 
-    def save_events(self, events: Sequence[Event]) -> list[Event]:
+    def save_events(self, events: Sequence[Event]) -> list[Event | None]:
         """Inserts events that are not stored yet. Not synced to disk: the token carries what a power cut would lose."""
         if not events:
             return []
         by_id = sql_events.first_by_id(events)
 
-        def work(session: Session) -> list[Event]:
+        def work(session: Session) -> list[Event | None]:
             new = session.insert_events([row_of(by_id[id]) for id in sorted(by_id)])
             totals = BatchTotals()
             for id in new:
                 totals.count_decision(by_id[id])
             sql_metadata.add_history(session, totals)
-            stored = by_id | sql_events.select_events(session, sorted(by_id.keys() - new))
-            return [stored[event.id] for event in events]
+            known = sql_events.select_events(session, sorted(by_id.keys() - new))
+            gone = sql_surfaces.missing_surfaces(
+                session, {by_id[id].surface_id for id in by_id.keys() - new - known.keys()}
+            )
+            stored = by_id | known
+            return [None if event.surface_id in gone else stored[event.id] for event in events]
 
         return self.database.write(work, durable=False)
 
@@ -260,7 +269,8 @@ class SqlStore(Store):
             inserted = sql_events.insert_unknown(session, events, now) if self.database.shared else []
             stored = sql_events.select_events(session, ids, lock=True)
             resets = sql_events.last_resets(session, stored.values())
-            outcome = apply_batch(stored, feedback, surface_ids, resets, now)
+            deleted = sql_deletion.statuses_of_deleted(session, [one for one in events if one.id not in stored])
+            outcome = apply_batch(stored, feedback, surface_ids, resets, now, deleted)
             for event in inserted:
                 outcome.totals.count_decision(event)
             session.insert_events([row_of(event) for event in outcome.new])
@@ -344,6 +354,114 @@ class SqlStore(Store):
         with self.database.reading() as session:
             return int(session.run("SELECT count(*) FROM events WHERE settled_at IS NULL")[0][0])
 
+    # Deletion
+
+    def delete_events(
+        self,
+        ids: Sequence[bytes],
+        now: int,
+        key: bytes,
+        audit: Callable[[Sequence[Event]], Sequence[dict[str, Any]]],
+    ) -> int:
+        """Deletes events and adds them to checkpoints in one transaction; see ``Store.delete_events``."""
+
+        def work(session: Session) -> int:
+            found = list(sql_events.select_events(session, sorted(set(ids)), lock=True).values())
+            if found:
+                sql_deletion.delete_events(session, found, now, key, remember=True)
+                sql_metadata.write_entries(session, audit(found))
+            return len(found)
+
+        return self.database.write(work)
+
+    def delete_old_events(
+        self, surface_id: int, before: int, late_before: int, limit: int, now: int, key: bytes
+    ) -> int:
+        """Deletes events that are too old, in one transaction; see ``Store.delete_old_events``."""
+        where = "WHERE surface_id = ? AND created_at < ? AND settled_at IS NOT NULL AND late_until < ?"
+        chosen = (surface_id, before, late_before)
+
+        def work(session: Session) -> int:
+            rows = session.run(
+                f"SELECT {EVENT_COLUMNS} FROM events {where} ORDER BY created_at LIMIT ?{self.database.skip_locked}",
+                (*chosen, limit),
+            )
+            if rows:
+                sql_deletion.delete_events(session, list(map(event_of, rows)), now, key, remember=False)
+                until = sql_deletion.read_deleted(session, surface_id).until
+                sql_deletion.forget_deleted(session, surface_id, until + 1, late_before)
+            return len(rows)
+
+        # Usually nothing is too old; then no transaction that writes is needed.
+        with self.database.reading() as session:
+            due = session.run(f"SELECT 1 FROM events {where} LIMIT 1", chosen)
+        return self.database.write(work) if due else 0
+
+    def events_of_visitor(self, visitor: bytes, limit: int) -> list[bytes]:
+        with self.database.reading() as session:
+            return [id for (id,) in session.run("SELECT id FROM events WHERE visitor = ? LIMIT ?", (visitor, limit))]
+
+    def deleted_ids(self, ids: Sequence[bytes]) -> set[bytes]:
+        with self.database.reading() as session:
+            return {id for id in ids if session.run("SELECT 1 FROM deleted_events WHERE id = ?", (id,))}
+
+    def deleted(self, surface_id: int) -> DeletedEvents:
+        with self.database.reading() as session:
+            return sql_deletion.read_deleted(session, surface_id)
+
+    def checkpoints(self, surface_id: int | None = None) -> Iterator[SignedCheckpoint]:
+        with self.database.reading() as session:
+            yield from sql_deletion.read_checkpoints(session, surface_id)
+
+    def delete_surface(self, surface: Surface, audit: Callable[[int], Sequence[dict[str, Any]]]) -> None:
+        """Deletes a surface with all its rows in one transaction; see ``Store.delete_surface``."""
+
+        def work(session: Session) -> None:
+            if sql_surfaces.locked_version(session, surface.id, self._lock("UPDATE")) != surface.version:
+                raise VersionConflict(f"surface {surface.name!r} was changed by another client: read it again")
+            events = sql_deletion.delete_rows(session, TABLES, surface.id)
+            sql_deletion.delete_facts(session, surface.id)
+            session.run("DELETE FROM surfaces WHERE id = ?", (surface.id,))
+            sql_metadata.write_entries(session, audit(events))
+
+        self.database.write(work)
+
+    def purge_segment(
+        self,
+        surface_id: int,
+        segment: str,
+        now: int,
+        audit: Callable[[Sequence[Segment], int], Sequence[dict[str, Any]]],
+    ) -> bool:
+        """Deletes a segment with all its rows in one transaction; see ``Store.purge_segment``."""
+
+        def work(session: Session) -> bool:
+            sql_surfaces.locked_version(session, surface_id, self._lock("UPDATE"))
+            names = sql_surfaces.read_segment_names(session, surface_id)
+            keys = sorted(key for key in names if split_counter_key(key)[0] == segment)
+            found = [one for key in keys for one in sql_surfaces.read_segments(session, surface_id, only=key)]
+            if not found:
+                return False
+            sql = "SELECT max(created_at) FROM events WHERE surface_id = ? AND segment = ?"
+            latest = session.run(sql, (surface_id, segment))[0][0]
+            events = sql_deletion.delete_rows(session, TABLES, surface_id, {segment, *keys})
+            row = (surface_id, segment, max(now, latest or 0))  # a clock may have been ahead
+            session.many("INSERT INTO deleted_segments (surface_id, segment, deleted_at) VALUES (?, ?, ?)", [row])
+            sql_metadata.write_entries(session, audit(found, events))
+            return True
+
+        return self.database.write(work)
+
+    def forget_segments(self, before: int) -> None:
+        with self.database.reading() as session:
+            due = session.run("SELECT 1 FROM deleted_segments WHERE deleted_at < ? LIMIT 1", (before,))
+        if due:
+            self.database.write(lambda session: sql_deletion.forget_segments(session, before))
+
+    def _lock(self, strength: str) -> str:
+        """Returns the clause that locks a row, if other processes may write."""
+        return f" FOR {strength}" if self.database.shared else ""
+
     # Keys, audit log, history, policies
 
     def keys(self) -> list[dict[str, Any]]:
@@ -375,7 +493,12 @@ class SqlStore(Store):
     def save_policy(self, policy_id: str, surface_id: int, segment: str, at: int, body: bytes) -> None:
         """Stores a policy and thins old ones. Not synced to disk, because a policy can be computed again."""
         row = (policy_id, surface_id, segment, at, body)
-        self.database.write(lambda session: sql_metadata.write_policy(session, row), durable=False)
+
+        def work(session: Session) -> None:
+            if sql_surfaces.locked_version(session, surface_id, self._lock("KEY SHARE")) is not None:
+                sql_metadata.write_policy(session, row)
+
+        self.database.write(work, durable=False)
 
     def policy(self, policy_id: str) -> bytes | None:
         with self.database.reading() as session:

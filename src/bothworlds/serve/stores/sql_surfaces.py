@@ -6,8 +6,8 @@ from collections.abc import Sequence, Set
 
 import msgspec
 
-from ..model import RESET, Adjustment, RemovedBlock, Segment, Surface, split_counter_key
-from ..time_blocks import encode_cells
+from ..checkpoints import removed_block
+from ..model import RESET, Adjustment, Segment, Surface, split_counter_key
 from .base import VersionConflict
 from .batch_totals import BatchTotals
 from .database import Session
@@ -23,6 +23,8 @@ __all__ = [
     "insert_surface",
     "is_admitted",
     "lock_counters",
+    "locked_version",
+    "missing_surfaces",
     "postdate_resets",
     "read_segment_names",
     "read_segments",
@@ -58,6 +60,21 @@ def lock_counters(session: Session, surface_id: int, segment: str | None = None)
     chosen, values = ("", (surface_id,)) if segment is None else (" AND segment = ?", (surface_id, segment))
     sql = f"SELECT 1 FROM counters WHERE surface_id = ?{chosen} ORDER BY segment, item, slot FOR UPDATE"
     session.run(sql, values)
+
+
+def locked_version(session: Session, surface_id: int, lock: str) -> int | None:
+    """Returns the version of a surface, None if it does not exist; ``lock`` is a clause that locks its row.
+
+    FOR UPDATE waits for transactions that insert events of the surface, and later ones wait for it. FOR KEY SHARE keeps
+    the surface from being deleted.
+    """
+    rows = session.run(f"SELECT version FROM surfaces WHERE id = ?{lock}", (surface_id,))
+    return int(rows[0][0]) if rows else None
+
+
+def missing_surfaces(session: Session, surface_ids: Set[int]) -> set[int]:
+    """Returns those of these surfaces that do not exist."""
+    return {id for id in surface_ids if not session.run("SELECT 1 FROM surfaces WHERE id = ?", (id,))}
 
 
 def delete_zero_rows(session: Session, surface_id: int, segment: str) -> None:
@@ -177,8 +194,7 @@ def _reset_blocks(session: Session, reset: Adjustment, totals: BatchTotals) -> A
     removed = remove_blocks(session, *segment)
     session.run("DELETE FROM segment_numbers WHERE surface_id = ? AND segment = ?", segment)
     totals.give_back(*segment, reset.at, [one._replace(mixture=(0, 0, 0)) for one in removed])
-    kept = [RemovedBlock(one.start, one.until, one.rounds, encode_cells(one.cells), one.mixture) for one in removed]
-    return msgspec.structs.replace(reset, removed=tuple(kept))
+    return msgspec.structs.replace(reset, removed=tuple(map(removed_block, removed)))
 
 
 def postdate_resets(session: Session, surface_id: int, adjustments: Sequence[Adjustment]) -> list[Adjustment]:

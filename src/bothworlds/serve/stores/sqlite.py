@@ -40,6 +40,7 @@ _UPDATE = (
 )
 _PAGE = "SELECT group_concat(hex(id)), max(id), count(*) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)"
 _ONE_ROW = re.compile(r"VALUES (\((?:\?, )*\?\))")
+_DELETED = "SELECT id FROM deleted_events WHERE id IN"
 
 
 def open_sqlite(path: str | Path, *, read_only: bool = False) -> SqlStore:
@@ -110,10 +111,26 @@ class SqliteSession:
     def insert_events(self, rows: Sequence[Row]) -> set[bytes]:
         ids = [row[0] for row in rows]
         known = {row[0] for row in self.select_events([id for id in ids if self._event_ids.may_contain(id)])}
-        new = [row for row in rows if row[0] not in known]
+        new = self._not_deleted([row for row in rows if row[0] not in known])
         self._event_ids.add([row[0] for row in new])
         self.many(_INSERT, new)
         return {row[0] for row in new}
+
+    def _not_deleted(self, rows: Sequence[Row]) -> list[Row]:
+        """Returns the rows of events that may be inserted; see ``Session.insert_events``."""
+        surfaces = {id for id in {row[1] for row in rows} if self.run("SELECT 1 FROM surfaces WHERE id = ?", (id,))}
+        deleted: set[bytes] = set()
+        for start in range(0, len(rows), CHUNK):
+            ids = [row[0] for row in rows[start : start + CHUNK]]
+            deleted |= {id for (id,) in self.run(f"{_DELETED} ({', '.join('?' * len(ids))})", ids)}
+        segments = {(row[0], row[1]): row[2] for row in self.run("SELECT * FROM deleted_segments")}
+        return [
+            row
+            for row in rows
+            if row[1] in surfaces
+            and row[0] not in deleted
+            and (row[12] == "import" or row[5] > segments.get((row[1], row[2]), -1))
+        ]
 
     def update_events(self, rows: Sequence[Row]) -> None:
         self.many(_UPDATE, rows)

@@ -63,8 +63,8 @@ INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BLOB;
 ALTER TABLE events ADD COLUMN mixture BLOB;
 
--- version 6: visitors of events, learners that events are counted for, totals by buckets of visitors, and rewards in
--- units of 2^-20
+-- version 6: visitors of events, learners that events are counted for, totals by buckets of visitors, rewards in units of
+-- 2^-20, deleted events and what stands in for them
 ALTER TABLE events ADD COLUMN visitor BLOB;
 ALTER TABLE events ADD COLUMN learner INTEGER;
 CREATE INDEX events_by_visitor ON events (visitor, created_at) WHERE visitor IS NOT NULL;
@@ -76,3 +76,18 @@ CREATE TABLE visitor_sums (
 ALTER TABLE events ADD COLUMN rewards BLOB;
 ALTER TABLE history ADD COLUMN rewards INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE history ADD COLUMN reward_squares INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE checkpoints (
+    surface_id INTEGER NOT NULL, segment TEXT NOT NULL, start INTEGER NOT NULL, until INTEGER NOT NULL,
+    body BLOB NOT NULL, signature BLOB NOT NULL,
+    PRIMARY KEY (surface_id, segment, start, until)
+);
+CREATE TABLE deleted_events (
+    id BLOB NOT NULL PRIMARY KEY, surface_id INTEGER NOT NULL, segment TEXT NOT NULL, created_at INTEGER NOT NULL,
+    late_until INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX deleted_events_by_time ON deleted_events (surface_id, created_at);
+CREATE TABLE deleted_segments (
+    surface_id INTEGER NOT NULL, segment TEXT NOT NULL, deleted_at INTEGER NOT NULL,
+    PRIMARY KEY (surface_id, segment)
+) WITHOUT ROWID;
+INSERT INTO numbers VALUES ('checkpoint', 0);
