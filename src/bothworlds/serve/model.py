@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..policies.predictions import UNITS as PREDICTION_UNITS
+
 __all__ = [
     "ALL_ELIGIBLE",
     "BOUNDARIES",
@@ -35,6 +37,7 @@ __all__ = [
     "Conflict",
     "Eligibility",
     "Event",
+    "EventPrediction",
     "Increments",
     "Invalid",
     "Item",
@@ -56,11 +59,13 @@ __all__ = [
     "now_ms",
     "parse_event_id",
     "pinned_mask",
+    "predicted_loss_weight",
     "rfc3339",
     "seed_of",
 ]
 
 LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
+PREDICTION_SCALE = LOSS_UNIT // PREDICTION_UNITS  # units of loss in a unit of prediction
 MAX_ITEMS_EVER = 20_000  # items of a surface, including removed ones, whose counters are kept
 CHANGE = "change"  # the number of a segment with the second of the last change that was detected
 CHANGE_DETECTED = "change detected"  # the action in the audit log
@@ -91,6 +96,17 @@ def loss_weight(p: float) -> int:
     (True, True, True)
     """
     return round(LOSS_UNIT / p) if p > MIN_PROPENSITY else round(LOSS_UNIT / MIN_PROPENSITY)
+
+
+def predicted_loss_weight(p: float, clicked: bool, used: int) -> int:
+    """Returns (1 - click - b') / p in units of ``LOSS_UNIT``, for a prediction b' of ``used`` / 256.
+
+    >>> predicted_loss_weight(0.25, False, 0) == loss_weight(0.25), predicted_loss_weight(0.25, True, 0)
+    (True, 0)
+    >>> predicted_loss_weight(0.5, False, 64) == 1.5 * LOSS_UNIT, predicted_loss_weight(0.5, True, 64) == -LOSS_UNIT / 2
+    (True, True)
+    """
+    return round(((0 if clicked else LOSS_UNIT) - used * PREDICTION_SCALE) / max(p, MIN_PROPENSITY))
 
 
 class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -161,6 +177,12 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     loss: dict[tuple[int, int], int]
     shown: dict[tuple[int, int], int]
     clicked: dict[tuple[int, int], int]
+    predicted: dict[tuple[int, int], int] = {}  # the sum of settled events times b' over versions of predictions
+    settled: dict[int, int] = {}  # settled events by version of predictions
+
+    def estimated_loss(self, item: int, slot: int) -> int:
+        """Returns the estimated loss of an item at a slot, including what was predicted."""
+        return self.loss.get((item, slot), 0) + self.predicted.get((item, slot), 0)
 
 
 class Eligibility(msgspec.Struct, frozen=True, array_like=True):
@@ -177,6 +199,19 @@ class Eligibility(msgspec.Struct, frozen=True, array_like=True):
 
 
 ALL_ELIGIBLE = Eligibility()
+
+
+class EventPrediction(msgspec.Struct, frozen=True, array_like=True):
+    """The predicted losses of an event's placements, in units of 1/256; see ``prediction_versions``.
+
+    ``used`` is b' of every slot, from the version in force; ``expected`` is b, with which two mixed learners are
+    compared, and ``difference`` the difference of their losses that it predicts.
+    """
+
+    version: int
+    used: bytes
+    expected: bytes
+    difference: float
 
 
 class Event(msgspec.Struct, kw_only=True):
@@ -202,6 +237,7 @@ class Event(msgspec.Struct, kw_only=True):
     # Of a policy that mixes two learners: the share w of the leader, then for every slot (s - x) / p, where s and x are
     # the probabilities of its item under the two learners.
     mixture: tuple[float, ...] = ()
+    prediction: EventPrediction | None = None
 
 
 def pinned_mask(pinned: int | None, arm: Arm, slots: int, learn: int) -> int:
@@ -240,6 +276,7 @@ class Increments(msgspec.Struct, frozen=True, kw_only=True):
     eligibility: Eligibility = ALL_ELIGIBLE
     at: int = 0
     mixture: tuple[int, int, int] = (0, 0, 0)  # spread, difference and variance; see ``settlement.mixture_sums``
+    version: int = 0  # of predictions, which counts the rounds; 0: none
 
 
 class RemovedBlock(msgspec.Struct, frozen=True, array_like=True):
@@ -255,7 +292,7 @@ class RemovedBlock(msgspec.Struct, frozen=True, array_like=True):
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     """An increment that does not come from an event: a median start, a warm start, a reset.
 
-    ``removed`` are the blocks of time that a reset has removed; the store fills it in.
+    ``removed`` are the blocks of time that a reset has removed; the store fills it in, and ``settled`` as well.
     """
 
     increments: Increments
@@ -263,6 +300,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     reason: str
     removed: tuple[RemovedBlock, ...] = ()
+    settled: tuple[tuple[int, int], ...] = ()  # what is added to versions of predictions; the store fills it in
 
 
 class VerifiedFeedback(msgspec.Struct, kw_only=True):

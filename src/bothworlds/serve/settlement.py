@@ -8,6 +8,9 @@ window, subtracts exactly the loss that its absence had added.
 An item that could not be shown is charged the loss observed at every learned slot (the rule for specialists of Freund,
 Schapire, Singer and Warmuth, 1997). Without it, such an item would gain nothing while the others pay, and would come to
 look best. Policies that count shows and clicks are not affected: an item that was not shown is not counted.
+
+An event with predicted losses adds (1 - click - b') / p for the items that were shown, and counts for the version of
+its predictions, which adds b' for all items: see ``prediction_versions``.
 """
 
 from __future__ import annotations
@@ -17,7 +20,18 @@ from collections.abc import Iterator
 import msgspec
 
 from ..policies.mixture import comparison_sums
-from .model import LOSS_UNIT, Cell, Eligibility, Event, Increments, Status, VerifiedFeedback, loss_weight
+from ..policies.predictions import UNITS, PagePrediction
+from .model import (
+    LOSS_UNIT,
+    Cell,
+    Eligibility,
+    Event,
+    Increments,
+    Status,
+    VerifiedFeedback,
+    loss_weight,
+    predicted_loss_weight,
+)
 
 __all__ = [
     "apply_clicks",
@@ -29,6 +43,7 @@ __all__ = [
     "same_list",
     "settle_at_deadline",
     "spread_loss",
+    "version_of",
 ]
 
 
@@ -108,15 +123,25 @@ def increments_of(event: Event) -> Increments:
         eligibility=event.eligibility,
         at=event.created_at,
         mixture=mixture_sums(event),
+        version=version_of(event),
     )
+
+
+def version_of(event: Event) -> int:
+    """Returns the version of predictions that an event counts for when it settles; 0 if there is none."""
+    return event.prediction.version if event.prediction is not None and event.learn else 0
 
 
 def cells_of(event: Event) -> Iterator[tuple[int, int, int, int, int]]:
     """Yields item, slot, loss, shows and clicks of every learned slot, as if the event were settled now."""
     learn, clicks = event.learn, event.clicks
+    used = None if event.prediction is None else event.prediction.used
     for slot, (item, p) in enumerate(zip(event.items, event.p, strict=True)):
         if learn >> slot & 1:
-            if clicks >> slot & 1:
+            if used is not None:
+                clicked = clicks >> slot & 1
+                yield item, slot, predicted_loss_weight(p, bool(clicked), used[slot]), 1, clicked
+            elif clicks >> slot & 1:
                 yield item, slot, 0, 1, 1
             else:
                 yield item, slot, loss_weight(p), 1, 0
@@ -138,11 +163,19 @@ def mixture_sums(event: Event) -> tuple[int, int, int]:
     >>> [value / LOSS_UNIT for value in mixture_sums(event)]
     [4.0, 1.5, 1.25]
     """
-    if not event.mixture or not event.learn:
+    predicted = event.prediction
+    if not event.learn or not (event.mixture or predicted):
         return 0, 0, 0
-    share, *weights = event.mixture
-    placements = [(g, event.clicks >> slot & 1) for slot, g in enumerate(weights) if event.learn >> slot & 1]
-    return comparison_sums(share, placements, lambda value: round(LOSS_UNIT * value))
+    share, *weights = event.mixture or (1.0, *[0.0] * len(event.items))
+    learned = [slot for slot in range(len(weights)) if event.learn >> slot & 1]
+    placements = [(weights[slot], event.clicks >> slot & 1) for slot in learned]
+    prediction = None
+    if predicted is not None:
+        used, expected = (
+            tuple(values[slot] / UNITS for slot in learned) for values in (predicted.used, predicted.expected)
+        )
+        prediction = PagePrediction(used, expected, predicted.difference)
+    return comparison_sums(share, placements, lambda value: round(LOSS_UNIT * value), prediction)
 
 
 def spread_loss(eligibility: Eligibility, slot: int, loss: int) -> Iterator[tuple[int, int, int]]:
@@ -160,11 +193,15 @@ def spread_loss(eligibility: Eligibility, slot: int, loss: int) -> Iterator[tupl
 
 
 def _late_increments(before: Event, after: Event) -> Increments:
-    """Returns the increments of clicks on a settled event: each new click subtracts the loss of its slot."""
+    """Returns the increments of clicks on a settled event: each new click subtracts the loss of its slot.
+
+    With a prediction b', that is the difference of two rounded numbers, so that the sum equals that of an event which
+    settles with the click.
+    """
     new = after.clicks & ~before.clicks
     cells = tuple(
-        Cell(item, slot, loss=-loss, clicked=1)
-        for item, slot, loss, _, _ in sorted(cells_of(before))
+        Cell(item, slot, loss=loss_after - loss, clicked=1)
+        for (item, slot, loss, _, _), (_, _, loss_after, _, _) in zip(sorted(cells_of(before)), sorted(cells_of(after)))
         if new >> slot & 1
     )
     observed = tuple((slot, -loss) for slot, loss in observed_losses(before) if new >> slot & 1)

@@ -205,6 +205,7 @@ class Engine(EngineProtocol):
             pinned=learner.pinned,
             eligibility=ALL_ELIGIBLE if held_out else learner.eligibility,
             mixture=() if held_out else drawn.mixture,
+            prediction=drawn.prediction,
         )
         return event, drawn.slots
 

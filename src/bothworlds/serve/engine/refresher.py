@@ -18,6 +18,7 @@ from .block_reader import BlockReader
 from .change_detection import ChangeDetection
 from .learner import blocks_of, counters_of, policy_of, policy_record
 from .learner_comparison import LearnerComparison
+from .prediction_renewal import PredictionRenewal
 from .served_surface import ServedSegment, ServedSurface
 
 __all__ = ["Refresher"]
@@ -61,6 +62,7 @@ class Refresher(threading.Thread):
         self._blocks = BlockReader(store, clock)
         self.changes = ChangeDetection(store, clock)
         self.comparison = LearnerComparison(store, clock)
+        self.predictions = PredictionRenewal(store, clock)
         self._read_revision: dict[int, int] = {}  # surface id -> revision up to which its segments have been read
         self._saved: dict[tuple[int, str], tuple[int, str]] = {}  # time and id of the last stored policy
         self.surfaces: dict[str, ServedSurface] = {}
@@ -216,7 +218,11 @@ class Refresher(threading.Thread):
                 state = self.comparison.update(served.policy, served.surface, segment.name, segment.rounds, blocks)
                 counters = counters._replace(**state._asdict())
         if segment.rounds or segment.loss or presolve:
-            served.segments[segment.name] = ServedSegment(served, counters, self._clock(), presolve)
+            counters = counters._replace(version=self.predictions.in_force(served.surface.id, segment.name))
+            made = ServedSegment(served, counters, self._clock(), presolve)
+            if version := self.predictions.renewed(segment.name, made):
+                made = ServedSegment(served, counters._replace(version=version), self._clock(), presolve)
+            served.segments[segment.name] = made
         else:  # admitted, but nothing learned yet
             served.segments[segment.name] = served.empty_segment.copy(self._clock(), segment.revision)
         if abs(counters.loss).max() > NEAR_OVERFLOW:

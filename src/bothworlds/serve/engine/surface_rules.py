@@ -230,7 +230,7 @@ def medians_of(surface: Surface, segments: Iterable[Segment]) -> Medians:
     active = [item.index for item in surface.items if item.state == "active"]
     slots = range(MAX_SLOTS)
     return {
-        segment.name: [median(segment.loss.get((index, slot), 0) for index in active) for slot in slots]
+        segment.name: [median(segment.estimated_loss(index, slot) for index in active) for slot in slots]
         for segment in segments
         if active
     }

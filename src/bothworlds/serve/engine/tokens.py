@@ -13,7 +13,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import msgspec
 
-from ..model import ALL_ELIGIBLE, Arm, Eligibility, Event, pinned_mask
+from ..model import ALL_ELIGIBLE, Arm, Eligibility, Event, EventPrediction, pinned_mask
 from ..stores.base import Store, StoreError
 
 __all__ = ["MAX_WINDOW", "InvalidToken", "Signer", "open_secrets", "rotate_secret"]
@@ -55,6 +55,7 @@ class TokenBody(msgspec.Struct, frozen=True, array_like=True):
     pinned: int | None = None
     eligibility: Eligibility = ALL_ELIGIBLE
     mixture: tuple[float, ...] = ()
+    prediction: EventPrediction | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -98,6 +99,7 @@ class Signer:
                 event.pinned,
                 event.eligibility,
                 event.mixture,
+                event.prediction,
             )
         )
         signed = self._prefix + self._signature(self.number, body) + body
@@ -132,6 +134,8 @@ def _check(body: TokenBody, secret: Secret) -> None:
     if secret.retired_at is not None and body.created_at > secret.retired_at + GRACE:
         raise InvalidToken("the token is signed with a secret that was retired before the token was created")
     possible = 0 < len(body.items) == len(body.p) and min(body.items) >= 0 and all(0.0 < p <= 1.0 for p in body.p)
+    if body.prediction is not None:
+        possible &= len(body.prediction.used) == len(body.prediction.expected) == len(body.items)
     ordered = body.created_at <= body.expires_at <= body.late_until <= body.created_at + MAX_WINDOW
     if not (ordered and possible):
         raise InvalidToken("the token contains an impossible decision")

@@ -26,6 +26,7 @@ class BatchTotals:
     def __init__(self, now: int | None = None) -> None:
         self.now = now
         self.rounds: dict[tuple[int, str], int] = {}
+        self.versions: dict[tuple[int, str, int], int] = {}  # settled events by version of predictions
         self.history: dict[tuple[int, int, str, str], Totals] = {}
         self._seconds: dict[tuple[int, str, int], _SecondTotals] = {}
         self._given_back: dict[tuple[int, str, int], list[TimeBlock]] = {}
@@ -36,6 +37,9 @@ class BatchTotals:
             return
         segment = (increments.surface_id, increments.segment)
         self.rounds[segment] = self.rounds.get(segment, 0) + increments.rounds
+        if increments.version and increments.rounds:
+            version = (*segment, increments.version)
+            self.versions[version] = self.versions.get(version, 0) + increments.rounds
         key = (*segment, second_of(increments.at))
         second = self._seconds.get(key)
         if second is None:

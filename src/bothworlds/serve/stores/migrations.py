@@ -20,7 +20,7 @@ from .sql_surfaces import add_adjustments, read_segments, read_surfaces
 
 __all__ = ["SCHEMA_VERSION", "check_version", "upgrade", "versions_of"]
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 
 def versions_of(dialect: str) -> dict[int, str]:

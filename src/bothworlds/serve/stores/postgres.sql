@@ -62,3 +62,11 @@ CREATE TABLE segment_numbers (
 INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BYTEA;
 ALTER TABLE events ADD COLUMN mixture BYTEA;
+
+-- version 6: predicted losses, and how many settled events subtract each version of them
+CREATE TABLE prediction_versions (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, number BIGINT NOT NULL, settled BIGINT NOT NULL, body BYTEA NOT NULL,
+    PRIMARY KEY (surface_id, segment, number)
+);
+ALTER TABLE events ADD COLUMN prediction BYTEA;
+ALTER TABLE adjustments ADD COLUMN settled BYTEA;

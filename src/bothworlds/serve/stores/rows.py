@@ -8,7 +8,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..model import ALL_ELIGIBLE, Adjustment, Cell, Eligibility, Event, Increments, RemovedBlock, pinned_mask
+from ..model import (
+    ALL_ELIGIBLE,
+    Adjustment,
+    Cell,
+    Eligibility,
+    Event,
+    EventPrediction,
+    Increments,
+    RemovedBlock,
+    pinned_mask,
+)
 
 __all__ = [
     "ADJUSTMENT_COLUMNS",
@@ -26,14 +36,16 @@ T = TypeVar("T")
 
 EVENT_COLUMNS = (
     "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, "
-    "settled_at, settled_by, late, pinned, eligibility, mixture"
+    "settled_at, settled_by, late, pinned, eligibility, mixture, prediction"
 )
-ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells, removed"
+ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells, removed, settled"
 
 _encode = msgspec.msgpack.Encoder().encode
 _placements = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[float, ...]]).decode
 _eligibility = msgspec.msgpack.Decoder(Eligibility).decode
 _mixture = msgspec.msgpack.Decoder(tuple[float, ...]).decode
+_prediction = msgspec.msgpack.Decoder(EventPrediction).decode
+_settled = msgspec.msgpack.Decoder(tuple[tuple[int, int], ...]).decode
 _removed = msgspec.msgpack.Decoder(tuple[RemovedBlock, ...]).decode
 _cells = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
 
@@ -58,6 +70,7 @@ def row_of(event: Event) -> tuple[Any, ...]:
         event.pinned,
         None if event.eligibility == ALL_ELIGIBLE else _encode(event.eligibility),
         _encode(event.mixture) if event.mixture else None,
+        None if event.prediction is None else _encode(event.prediction),
     )
 
 
@@ -90,6 +103,7 @@ def event_of(row: Row) -> Event:
         pinned=pinned_mask(row[14], row[3], len(items), row[9]),
         eligibility=ALL_ELIGIBLE if row[15] is None else _eligibility(row[15]),
         mixture=() if row[16] is None else _mixture(row[16]),
+        prediction=None if row[17] is None else _prediction(row[17]),
     )
 
 
@@ -107,16 +121,18 @@ def row_of_adjustment(adjustment: Adjustment) -> tuple[Any, ...]:
         added.rounds,
         cells,
         removed,
+        _encode(adjustment.settled) if adjustment.settled else None,
     )
 
 
 def adjustment_of(row: Row) -> Adjustment:
     """Returns the adjustment of a row."""
-    surface_id, segment, at, actor, reason, rounds, cells, removed = row
+    surface_id, segment, at, actor, reason, rounds, cells, removed, settled = row
     added = tuple(Cell(*cell) for cell in _cells(cells))
     increments = Increments(surface_id=surface_id, segment=segment, rounds=rounds, cells=added)
     blocks = () if removed is None else _removed(removed)
-    return Adjustment(increments=increments, at=at, actor=actor, reason=reason, removed=blocks)
+    counted = () if settled is None else _settled(settled)
+    return Adjustment(increments=increments, at=at, actor=actor, reason=reason, removed=blocks, settled=counted)
 
 
 def batches(values: Iterable[T], size: int) -> Iterator[list[T]]:

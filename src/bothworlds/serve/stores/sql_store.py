@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback
+from ..prediction_versions import PredictionVersion
 from ..settlement import settle_at_deadline
 from ..time_blocks import TimeBlock, second_of
-from . import sql_blocks, sql_events, sql_metadata, sql_surfaces
+from . import sql_blocks, sql_events, sql_metadata, sql_predictions, sql_surfaces
 from .base import BlockKey, Store
 from .batch_totals import BatchTotals, apply_batch
 from .database import Database, Session
@@ -23,7 +24,7 @@ IMPORT_BATCH = 1000  # events in one transaction
 # In the order in which they can be filled: referenced tables first; facts last, because they mark a complete copy.
 TABLES = (
     "numbers", "surfaces", "segments", "counters", "blocks", "segment_numbers", "adjustments", "audit", "api_keys",
-    "policies", "history", "events", "facts",
+    "policies", "history", "prediction_versions", "events", "facts",
 )  # fmt: skip
 
 
@@ -222,6 +223,26 @@ class SqlStore(Store):
 
         return self.database.write(work)
 
+    # Versions of predicted losses
+
+    def prediction_version(self, surface_id: int, segment: str) -> PredictionVersion | None:
+        with self.database.reading() as session:
+            return sql_predictions.read_version(session, surface_id, segment)
+
+    def save_prediction_version(
+        self, surface_id: int, segment: str, version: PredictionVersion, *, expected: int | None, unused_before: int
+    ) -> bool:
+        """Inserts a version of predictions if the newest one is as expected; see ``Store.save_prediction_version``."""
+
+        def work(session: Session) -> bool:
+            sql_metadata.take_numbers(session, "revision", 1)  # one process at a time
+            if not sql_predictions.insert_version(session, surface_id, segment, version, expected):
+                return False
+            sql_predictions.delete_unused(session, surface_id, unused_before)
+            return True
+
+        return self.database.write(work)
+
     # Events
 
     def save_events(self, events: Sequence[Event]) -> list[Event]:
@@ -253,11 +274,12 @@ class SqlStore(Store):
 
         def work(session: Session) -> list[Status]:
             surface_ids = {id for (id,) in session.run("SELECT id FROM surfaces")}
-            events = [given.event for given in feedback if given.event.surface_id in surface_ids]
+            known = sql_predictions.with_known_versions(session, feedback)
+            events = [given.event for given in known if given.event.surface_id in surface_ids]
             inserted = sql_events.insert_unknown(session, events, now) if self.database.shared else []
             stored = sql_events.select_events(session, ids, lock=True)
             resets = sql_events.last_resets(session, stored.values())
-            outcome = apply_batch(stored, feedback, surface_ids, resets, now)
+            outcome = apply_batch(stored, known, surface_ids, resets, now)
             for event in inserted:
                 outcome.totals.count_decision(event)
             session.insert_events([row_of(event) for event in outcome.new])

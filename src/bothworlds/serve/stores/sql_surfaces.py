@@ -14,6 +14,7 @@ from .database import Session
 from .rows import ADJUSTMENT_COLUMNS, Row, row_of_adjustment
 from .sql_blocks import add_blocks, remove_blocks
 from .sql_metadata import add_history, take_numbers
+from .sql_predictions import add_settled, fill_predicted, reset_settled
 
 __all__ = [
     "add_adjustments",
@@ -97,6 +98,7 @@ def read_segments(session: Session, surface_id: int, since: int = -1, only: str 
     for name, item, slot, loss, shown, clicked in cells:
         if segment := segments.get(name):  # it may have been created between the two statements
             segment.loss[item, slot], segment.shown[item, slot], segment.clicked[item, slot] = loss, shown, clicked
+    fill_predicted(session, surface_id, segments.values())
     return list(segments.values())
 
 
@@ -123,6 +125,7 @@ def add_counters(session: Session, totals: BatchTotals) -> None:
         [(*segment, rounds, revision) for segment, rounds in sorted(totals.rounds.items())],
     )
     add_blocks(session, totals, revision)
+    add_settled(session, totals)
 
 
 def insert_surface(session: Session, surface: Surface) -> Surface:
@@ -160,12 +163,12 @@ def add_adjustments(session: Session, adjustments: Sequence[Adjustment]) -> bool
     if applied:
         last = take_numbers(session, "adjustment", len(applied))
         rows = [(last - k, *row_of_adjustment(a)) for k, a in enumerate(reversed(applied))]
-        session.many(f"INSERT INTO adjustments (id, {ADJUSTMENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        session.many(f"INSERT INTO adjustments (id, {ADJUSTMENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
     return bool(totals.rounds)
 
 
 def _reset_blocks(session: Session, reset: Adjustment, totals: BatchTotals) -> Adjustment:
-    """Deletes the blocks and numbers of a segment; returns the reset with the blocks that it has removed.
+    """Deletes the blocks and numbers of a segment; returns the reset with all that it has removed.
 
     The reset itself is counted as an increment at its own time. There, ``totals`` gives back what the blocks had, so
     that the sum of all blocks equals the counters even if the two do not agree.
@@ -175,7 +178,7 @@ def _reset_blocks(session: Session, reset: Adjustment, totals: BatchTotals) -> A
     session.run("DELETE FROM segment_numbers WHERE surface_id = ? AND segment = ?", segment)
     totals.give_back(*segment, reset.at, [one._replace(mixture=(0, 0, 0)) for one in removed])
     kept = [RemovedBlock(one.start, one.until, one.rounds, encode_cells(one.cells), one.mixture) for one in removed]
-    return msgspec.structs.replace(reset, removed=tuple(kept))
+    return msgspec.structs.replace(reset, removed=tuple(kept), settled=reset_settled(session, *segment))
 
 
 def postdate_resets(session: Session, surface_id: int, adjustments: Sequence[Adjustment]) -> list[Adjustment]:

@@ -62,3 +62,11 @@ CREATE TABLE segment_numbers (
 INSERT INTO numbers VALUES ('cut', 0);
 ALTER TABLE adjustments ADD COLUMN removed BLOB;
 ALTER TABLE events ADD COLUMN mixture BLOB;
+
+-- version 6: predicted losses, and how many settled events subtract each version of them
+CREATE TABLE prediction_versions (
+    surface_id INTEGER NOT NULL, segment TEXT NOT NULL, number INTEGER NOT NULL, settled INTEGER NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (surface_id, segment, number)
+);
+ALTER TABLE events ADD COLUMN prediction BLOB;
+ALTER TABLE adjustments ADD COLUMN settled BLOB;

@@ -1,0 +1,114 @@
+"""SQL statements on versions of predicted losses; see ``prediction_versions``.
+
+A version is inserted once. Only the number of its settled events changes, in the transaction that settles them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from ..model import Segment, VerifiedFeedback
+from ..prediction_versions import PredictionVersion, decode_version, encode_version, predicted_losses
+from .batch_totals import BatchTotals
+from .database import Session
+
+__all__ = [
+    "add_settled",
+    "delete_unused",
+    "fill_predicted",
+    "insert_version",
+    "read_version",
+    "reset_settled",
+    "with_known_versions",
+]
+
+_SEGMENT = "WHERE surface_id = ? AND segment = ?"
+
+
+def read_version(session: Session, surface_id: int, segment: str) -> PredictionVersion | None:
+    """Returns the newest version of a segment."""
+    sql = f"SELECT body FROM prediction_versions {_SEGMENT} ORDER BY number DESC LIMIT 1"
+    rows = session.run(sql, (surface_id, segment))
+    return decode_version(rows[0][0]) if rows else None
+
+
+def insert_version(
+    session: Session, surface_id: int, segment: str, version: PredictionVersion, expected: int | None
+) -> bool:
+    """Inserts a version if the newest one is as expected; returns whether it did. The revision must have been taken."""
+    newest = session.run(f"SELECT max(number) FROM prediction_versions {_SEGMENT}", (surface_id, segment))[0][0]
+    if newest != expected:
+        return False
+    session.many(
+        "INSERT INTO prediction_versions (surface_id, segment, number, body, settled) VALUES (?, ?, ?, ?, 0)",
+        [(surface_id, segment, version.number, encode_version(version))],
+    )
+    return True
+
+
+def add_settled(session: Session, totals: BatchTotals) -> None:
+    """Adds the settled events of a batch to their versions, in sorted order."""
+    session.many(
+        f"UPDATE prediction_versions SET settled = settled + ? {_SEGMENT} AND number = ?",
+        [(settled, *version) for version, settled in sorted(totals.versions.items())],
+    )
+
+
+def fill_predicted(session: Session, surface_id: int, segments: Iterable[Segment]) -> None:
+    """Fills in what versions add to the estimated losses of segments."""
+    for segment in segments:
+        rows = session.run(
+            f"SELECT body, settled FROM prediction_versions {_SEGMENT} AND settled <> 0", (surface_id, segment.name)
+        )
+        versions = [(decode_version(body), settled) for body, settled in rows]
+        segment.settled.update({version.number: settled for version, settled in versions})
+        losses = predicted_losses(versions)
+        items, slots = np.nonzero(losses)
+        segment.predicted.update(zip(zip(items.tolist(), slots.tolist()), losses[items, slots].tolist(), strict=True))
+
+
+def reset_settled(session: Session, surface_id: int, segment: str) -> tuple[tuple[int, int], ...]:
+    """Sets the settled events of all versions to 0; returns what this adds to each of them."""
+    rows = session.run(
+        f"SELECT number, settled FROM prediction_versions {_SEGMENT} AND settled <> 0 ORDER BY number",
+        (surface_id, segment),
+    )
+    session.run(f"UPDATE prediction_versions SET settled = 0 {_SEGMENT} AND settled <> 0", (surface_id, segment))
+    return tuple((number, -settled) for number, settled in rows)
+
+
+def delete_unused(session: Session, surface_id: int, before: int) -> None:
+    """Deletes versions made before this time that have no settled events; the newest one of a segment is kept."""
+    same = "{0}.surface_id = prediction_versions.surface_id AND {0}.segment = prediction_versions.segment"
+    session.run(
+        "DELETE FROM prediction_versions WHERE surface_id = ? AND settled = 0 AND number < ? AND ("
+        f" number < (SELECT max(newer.number) FROM prediction_versions newer WHERE {same.format('newer')})"
+        f" OR NOT EXISTS (SELECT 1 FROM segments WHERE {same.format('segments')}))",
+        (surface_id, before),
+    )
+
+
+def with_known_versions(session: Session, feedback: Sequence[VerifiedFeedback]) -> list[VerifiedFeedback]:
+    """Returns the feedback without predictions of versions that are not stored.
+
+    A store that was restored from a backup may lack the version of a token. Without its prediction, such an event is
+    estimated as those without predictions are.
+    """
+    wanted = {
+        (event.surface_id, event.segment, event.prediction.version)
+        for event in (given.event for given in feedback)
+        if event.prediction is not None
+    }
+    sql = f"SELECT 1 FROM prediction_versions {_SEGMENT} AND number = ?"
+    unknown = {key for key in sorted(wanted) if not session.run(sql, key)}
+    return [_without_unknown(given, unknown) for given in feedback] if unknown else list(feedback)
+
+
+def _without_unknown(given: VerifiedFeedback, unknown: set[tuple[int, str, int]]) -> VerifiedFeedback:
+    event = given.event
+    if event.prediction is None or (event.surface_id, event.segment, event.prediction.version) not in unknown:
+        return given
+    return msgspec.structs.replace(given, event=msgspec.structs.replace(event, prediction=None))
