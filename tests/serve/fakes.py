@@ -140,6 +140,8 @@ class FakeStore:
     def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None:
         for adjustment in adjustments:
             self._add(msgspec.structs.replace(adjustment.increments, at=adjustment.at))
+            for version, count in adjustment.settled:
+                self.counters[where_of(adjustment)].settled[version] += count
             if adjustment.reason == RESET:
                 adjustment = self._emptied(adjustment)
             self.made.append(adjustment)

@@ -6,15 +6,17 @@ import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import Decision, Ledger, Shape, check_shape, decide, is_compiled, learn
 from ..worlds import examination_of
-from .mixture import Mixture
-from .predictions import Predictions
+
+if TYPE_CHECKING:
+    from .mixture import Mixture
+    from .predictions import Predictions
 
 __all__ = ["CompiledPolicy", "Policy", "checked_feedback", "configured_for", "told"]
 

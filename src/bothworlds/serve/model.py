@@ -292,7 +292,7 @@ class RemovedBlock(msgspec.Struct, frozen=True, array_like=True):
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     """An increment that does not come from an event: a median start, a warm start, a reset.
 
-    ``removed`` are the blocks of time that a reset has removed; the store fills it in, and ``settled`` as well.
+    ``removed`` are the blocks of time that a reset has removed; the store fills it in, and ``settled`` of a reset.
     """
 
     increments: Increments
@@ -300,7 +300,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     reason: str
     removed: tuple[RemovedBlock, ...] = ()
-    settled: tuple[tuple[int, int], ...] = ()  # what is added to versions of predictions; the store fills it in
+    settled: tuple[tuple[int, int], ...] = ()  # version of predictions, and what is added to its settled events
 
 
 class VerifiedFeedback(msgspec.Struct, kw_only=True):

@@ -8,12 +8,16 @@ from collections.abc import Callable
 import numpy as np
 
 from ...policies.predictions import FIRST_ROUNDS, Predictions, in_units, needs_renewal, next_renewal
+from ..model import Adjustment, Cell, Increments, Segment, Surface
 from ..prediction_versions import PredictionVersion
 from ..stores.base import Store
 from .served_surface import ServedSegment
 from .tokens import MAX_WINDOW
 
-__all__ = ["PredictionRenewal"]
+__all__ = ["PredictionRenewal", "folded_predictions"]
+
+MAX_VERSIONS = 64  # with settled events, of one segment; every refresh reads them
+ACTOR = "predictions"  # of adjustments
 
 
 class PredictionRenewal:
@@ -51,6 +55,19 @@ class PredictionRenewal:
             return version
         return self.in_force(surface.id, name)  # another process was first
 
+    def fold(self, surface: Surface, segment: Segment) -> None:
+        """Adds what was predicted to the losses of a segment, if it has so many versions that reading them is slow."""
+        if len(segment.settled) > MAX_VERSIONS:
+            self._store.adjust_by(
+                surface.id,
+                lambda known: [
+                    folded_predictions(one, self._clock())
+                    for one in known
+                    if one.name == segment.name and len(one.settled) > MAX_VERSIONS
+                ],
+                [],
+            )
+
     @staticmethod
     def _is_due(segment: ServedSegment, predictions: Predictions) -> bool:
         counters, served = segment.counters, segment.served_surface
@@ -65,3 +82,18 @@ class PredictionRenewal:
         if used is None:  # an item that it predicts cannot be shown any more
             return True
         return needs_renewal(used, known.rounds, known.renew_at, counters.rounds, predictions)
+
+
+def folded_predictions(segment: Segment, now: int) -> Adjustment:
+    """Returns the adjustment that adds the predicted losses of a segment to its counters and sets versions to 0.
+
+    The estimated losses stay the same. Events that settle later count for their versions again.
+    """
+    cells = tuple(Cell(*cell, loss=loss) for cell, loss in sorted(segment.predicted.items()))
+    return Adjustment(
+        increments=Increments(surface_id=segment.surface_id, segment=segment.name, rounds=0, cells=cells),
+        at=now,
+        actor=ACTOR,
+        reason="predicted losses",
+        settled=tuple((number, -settled) for number, settled in sorted(segment.settled.items())),
+    )

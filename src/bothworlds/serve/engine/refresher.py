@@ -223,6 +223,7 @@ class Refresher(threading.Thread):
             if version := self.predictions.renewed(segment.name, made):
                 made = ServedSegment(served, counters._replace(version=version), self._clock(), presolve)
             served.segments[segment.name] = made
+            self.predictions.fold(served.surface, segment)
         else:  # admitted, but nothing learned yet
             served.segments[segment.name] = served.empty_segment.copy(self._clock(), segment.revision)
         if abs(counters.loss).max() > NEAR_OVERFLOW:

@@ -20,8 +20,8 @@ __all__ = [
     "delete_unused",
     "fill_predicted",
     "insert_version",
+    "read_settled",
     "read_version",
-    "reset_settled",
     "with_known_versions",
 ]
 
@@ -70,14 +70,10 @@ def fill_predicted(session: Session, surface_id: int, segments: Iterable[Segment
         segment.predicted.update(zip(zip(items.tolist(), slots.tolist()), losses[items, slots].tolist(), strict=True))
 
 
-def reset_settled(session: Session, surface_id: int, segment: str) -> tuple[tuple[int, int], ...]:
-    """Sets the settled events of all versions to 0; returns what this adds to each of them."""
-    rows = session.run(
-        f"SELECT number, settled FROM prediction_versions {_SEGMENT} AND settled <> 0 ORDER BY number",
-        (surface_id, segment),
-    )
-    session.run(f"UPDATE prediction_versions SET settled = 0 {_SEGMENT} AND settled <> 0", (surface_id, segment))
-    return tuple((number, -settled) for number, settled in rows)
+def read_settled(session: Session, surface_id: int, segment: str, sign: int = 1) -> tuple[tuple[int, int], ...]:
+    """Returns number and settled events, times ``sign``, of all versions that have some."""
+    sql = f"SELECT number, settled FROM prediction_versions {_SEGMENT} AND settled <> 0 ORDER BY number"
+    return tuple((number, sign * settled) for number, settled in session.run(sql, (surface_id, segment)))
 
 
 def delete_unused(session: Session, surface_id: int, before: int) -> None:

@@ -14,7 +14,7 @@ from .database import Session
 from .rows import ADJUSTMENT_COLUMNS, Row, row_of_adjustment
 from .sql_blocks import add_blocks, remove_blocks
 from .sql_metadata import add_history, take_numbers
-from .sql_predictions import add_settled, fill_predicted, reset_settled
+from .sql_predictions import add_settled, fill_predicted, read_settled
 
 __all__ = [
     "add_adjustments",
@@ -115,7 +115,7 @@ def add_counters(session: Session, totals: BatchTotals) -> None:
         [(*cell, *sums) for cell, sums in cells],
     )
     add_history(session, totals)
-    if not totals.rounds:
+    if not (totals.rounds or totals.versions):
         return
     revision = take_numbers(session, "revision", 1)
     session.many(
@@ -159,6 +159,7 @@ def add_adjustments(session: Session, adjustments: Sequence[Adjustment]) -> bool
     applied = [_reset_blocks(session, one, totals) if one.reason == RESET else one for one in adjustments]
     for adjustment in applied:
         totals.add(msgspec.structs.replace(adjustment.increments, at=adjustment.at))
+        totals.add_settled(adjustment.increments.surface_id, adjustment.increments.segment, adjustment.settled)
     add_counters(session, totals)
     if applied:
         last = take_numbers(session, "adjustment", len(applied))
@@ -178,7 +179,7 @@ def _reset_blocks(session: Session, reset: Adjustment, totals: BatchTotals) -> A
     session.run("DELETE FROM segment_numbers WHERE surface_id = ? AND segment = ?", segment)
     totals.give_back(*segment, reset.at, [one._replace(mixture=(0, 0, 0)) for one in removed])
     kept = [RemovedBlock(one.start, one.until, one.rounds, encode_cells(one.cells), one.mixture) for one in removed]
-    return msgspec.structs.replace(reset, removed=tuple(kept), settled=reset_settled(session, *segment))
+    return msgspec.structs.replace(reset, removed=tuple(kept), settled=read_settled(session, *segment, sign=-1))
 
 
 def postdate_resets(session: Session, surface_id: int, adjustments: Sequence[Adjustment]) -> list[Adjustment]:
