@@ -234,10 +234,11 @@ class DelayedAllWeather(Policy):
         )
         resumed = policy.resumed(ledger)
         state.mixture = policy.mixture(resumed)
-        state.marginals = mixed(policy.marginals(resumed), self.floor)
+        own = policy.marginals(resumed)
+        state.marginals = mixed(own, self.floor)
         prepare(state.marginals, state.urn)
         if state.settled >= FIRST_ROUNDS:
-            self._predict(state, policy.predictions(resumed))
+            self._predict(state, policy.predictions(resumed).drawn_with(state.marginals, own))
 
     def _predict(self, state: State, predictions: Predictions) -> None:
         """Renew the predictions in force, if it is time."""

@@ -63,7 +63,7 @@ def comparison_sums(
     >>> comparison_sums(0.5, [(1.0, 0.0), (-2.0, 1.0)], float)
     (4.0, 1.5, 1.25)
     >>> comparison_sums(0.5, [(1.0, 0.0), (-2.0, 1.0)], float, PagePrediction((0.75, 0.25), (0.75, 0.25), 0.5))
-    (-2.75, 1.25, 0.5625)
+    (-3.5, 1.25, 0.5625)
     """
     given = list(placements)
     expected = (0.5,) * len(given) if prediction is None else prediction.expected

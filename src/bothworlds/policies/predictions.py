@@ -55,6 +55,18 @@ class Predictions(NamedTuple):
     limit: Floats
     memory: float
 
+    def drawn_with(self, marginals: Floats, own: Floats) -> Predictions:
+        """Return the predictions for lists that are drawn with other marginals than those of the policy (n, m).
+
+        Where a pair is less likely than the policy intends, because uniform lists are mixed in, an estimate is larger.
+
+        >>> made = Predictions(*np.full((3, 2, 1), 0.5), memory=9.0)
+        >>> made.drawn_with(np.array([[0.72], [0.28]]), own=np.array([[0.9], [0.1]])).limit.round(3).tolist()
+        [[0.4], [0.4]]
+        """
+        share = min(1.0, float((marginals[own > 0.0] / own[own > 0.0]).min()))
+        return self._replace(used=share * self.used, limit=share * self.limit)
+
 
 class PagePrediction(NamedTuple):
     """The predictions for the placements of one decision: b' and b of every position that is learned from.

@@ -272,8 +272,11 @@ def serving_policy(
     )
     part_policy = policy.part(np.array(rows), np.array(free))
     state = part_policy.resumed(known)
-    x = mixed(marginals_of(part_policy, state, known), settings.floor, settings.minimum_exposure)
+    own = marginals_of(part_policy, state, known)
+    x = mixed(own, settings.floor, settings.minimum_exposure)
     mixture, predictions = part_policy.mixture(state), part_policy.predictions(state)
+    if predictions is not None:
+        predictions = predictions.drawn_with(x, own)
     recorded = _recorded(counters.version, predictions, mixture, rows, free, settings.slots)
     return ServingPolicy(surface, eligible, free, pins, x, counters.rounds, mixture, predictions, recorded)
 
