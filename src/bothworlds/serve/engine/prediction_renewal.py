@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...policies import Policy
 from ...policies.predictions import FIRST_ROUNDS, Predictions, in_units, needs_renewal, next_renewal
 from ..model import Adjustment, Cell, Increments, Segment, Surface
 from ..prediction_versions import PredictionVersion
@@ -26,9 +27,10 @@ class PredictionRenewal:
     def __init__(self, store: Store, clock: Callable[[], int]) -> None:
         self._store, self._clock = store, clock
 
-    def in_force(self, surface_id: int, segment: str) -> PredictionVersion | None:
-        """Returns the newest version of a segment."""
-        return self._store.prediction_version(surface_id, segment)
+    def in_force(self, policy: Policy, surface_id: int, segment: str) -> PredictionVersion | None:
+        """Returns the newest version of a segment, if its policy predicts losses."""
+        predicts = type(policy).predictions is not Policy.predictions
+        return self._store.prediction_version(surface_id, segment) if predicts else None
 
     def renewed(self, name: str, segment: ServedSegment) -> PredictionVersion | None:
         """Returns the version that is in force from now on, if it is a new one; it is durable then."""
@@ -53,7 +55,7 @@ class PredictionRenewal:
             surface.id, name, version, expected=expected, unused_before=now - MAX_WINDOW
         ):
             return version
-        return self.in_force(surface.id, name)  # another process was first
+        return self._store.prediction_version(surface.id, name)  # another process was first
 
     def fold(self, surface: Surface, segment: Segment) -> None:
         """Adds what was predicted to the losses of a segment, if it has so many versions that reading them is slow."""

@@ -218,7 +218,8 @@ class Refresher(threading.Thread):
                 state = self.comparison.update(served.policy, served.surface, segment.name, segment.rounds, blocks)
                 counters = counters._replace(**state._asdict())
         if segment.rounds or segment.loss or presolve:
-            counters = counters._replace(version=self.predictions.in_force(served.surface.id, segment.name))
+            version = self.predictions.in_force(served.policy, served.surface.id, segment.name)
+            counters = counters._replace(version=version)
             made = ServedSegment(served, counters, self._clock(), presolve)
             if version := self.predictions.renewed(segment.name, made):
                 made = ServedSegment(served, counters._replace(version=version), self._clock(), presolve)

@@ -5,7 +5,8 @@ A version is inserted once. Only the number of its settled events changes, in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 import numpy as np
@@ -57,13 +58,18 @@ def add_settled(session: Session, totals: BatchTotals) -> None:
     )
 
 
-def fill_predicted(session: Session, surface_id: int, segments: Iterable[Segment]) -> None:
-    """Fills in what versions add to the estimated losses of segments."""
-    for segment in segments:
-        rows = session.run(
-            f"SELECT body, settled FROM prediction_versions {_SEGMENT} AND settled <> 0", (surface_id, segment.name)
-        )
-        versions = [(decode_version(body), settled) for body, settled in rows]
+def fill_predicted(session: Session, segments: Mapping[str, Segment], surface_id: int, since: int) -> None:
+    """Fills in what versions add to the estimated losses of segments with a revision greater than ``since``."""
+    rows = session.run(
+        "SELECT p.segment, p.body, p.settled FROM prediction_versions p JOIN segments s"
+        " ON s.surface_id = p.surface_id AND s.segment = p.segment"
+        " WHERE s.surface_id = ? AND s.revision > ? AND p.settled <> 0 ORDER BY p.segment",
+        (surface_id, since),
+    )
+    for name, group in groupby(rows, key=lambda row: str(row[0])):
+        if (segment := segments.get(name)) is None:
+            continue
+        versions = [(decode_version(body), settled) for _, body, settled in group]
         segment.settled.update({version.number: settled for version, settled in versions})
         losses = predicted_losses(versions)
         items, slots = np.nonzero(losses)

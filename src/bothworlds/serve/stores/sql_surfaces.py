@@ -98,7 +98,7 @@ def read_segments(session: Session, surface_id: int, since: int = -1, only: str 
     for name, item, slot, loss, shown, clicked in cells:
         if segment := segments.get(name):  # it may have been created between the two statements
             segment.loss[item, slot], segment.shown[item, slot], segment.clicked[item, slot] = loss, shown, clicked
-    fill_predicted(session, surface_id, segments.values())
+    fill_predicted(session, segments, surface_id, since)
     return list(segments.values())
 
 
