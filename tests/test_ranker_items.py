@@ -243,7 +243,8 @@ def test_the_same_pages_teach_a_ranker_and_the_service_the_same():
     async def whole():
         store, numbers = FakeStore(), count()
         async with running(store, refresh_ms=10**7, refresh_events=10**9) as engine:
-            await engine.put_surface("home", {"slots": 2, "items": list(RATES), "floor": 0.001}, actor="test")
+            body = {"slots": 2, "items": list(RATES), "floor": 0.001, "policy": "ftrl-pbm"}  # it predicts no losses
+            await engine.put_surface("home", body, actor="test")
             rng, names = np.random.default_rng(4), list(RATES)
             ledger = ItemLedger(4, 2)
 

@@ -27,6 +27,15 @@ class Reversed(DelayedAllWeather):
         super()._settle(state, page._replace(mixture=(*page.mixture[:1], *(-g for g in page.mixture[1:]))))
 
 
+class ShownOnly(DelayedAllWeather):
+    """A broken twin: predictions are added for the items that were shown only."""
+
+    def _settle(self, state, page):
+        super()._settle(state, page)
+        for version in state.versions:
+            version.settled = 0
+
+
 async def distance_from_service(policy, pages):
     """Return the largest difference between the probabilities of the service and of the simulation, and the share."""
     store, clock = FakeStore(), Clock(1000 * START)
@@ -47,10 +56,11 @@ async def distance_from_service(policy, pages):
             policy.learn(state, Decision(ranking, propensity), clicks)
             served = engine.refresher.surfaces["home"].segments[""].unconstrained.learner
             largest = max(largest, float(abs(served.marginals - state.marginals).max()))
+        assert len(store.versions[1, ""]) > 2
         return largest, state.mixture.share
 
 
-@pytest.mark.parametrize("kind", [DelayedAllWeather, Reversed])
+@pytest.mark.parametrize("kind", [DelayedAllWeather, Reversed, ShownOnly])
 def test_the_simulation_serves_what_the_service_serves(kind):
     largest, share = asyncio.run(distance_from_service(kind(**SERVED), 200))
     assert share < 1.0

@@ -30,6 +30,7 @@ ADDITIVE = {
     "pbm-ucb-mle": {"refit": 1e-9},
     "uniform": {},
 }
+PREDICTING = {"ftrl-va", "tsallis-rv"}  # additive where predictions are in force for many events
 SAMPLED = {"all-weather", "ftpl", "gibbs-ts"}  # additive in law: they draw random numbers while they learn
 FORGETTING = [
     ("comb-ts", {"window": 150}),
@@ -117,7 +118,7 @@ def test_sums_of_a_hundred_million_rounds_are_resumed(generator):
     assert x.max(axis=0).min() > 0.999
 
 
-@pytest.mark.parametrize("name", sorted(set(policies.names()) - set(ADDITIVE) - SAMPLED))
+@pytest.mark.parametrize("name", sorted(set(policies.names()) - set(ADDITIVE) - SAMPLED - PREDICTING))
 def test_what_depends_on_order_is_refused_with_the_reason(name):
     try:
         policy = policies.policy(name, examination=EXAMINATION)
@@ -131,6 +132,8 @@ def test_what_depends_on_order_is_refused_with_the_reason(name):
     ("name", "settings"),
     [
         ("ftrl-pbm", {"restart": 100}),
+        ("ftrl-va", {"restart": 100}),
+        ("tsallis-rv", {"restart": 100}),
         ("hybrid", {"restart": 100}),
         ("pbm-pie", {"restart": 9, "examination": EXAMINATION}),
     ],

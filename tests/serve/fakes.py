@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from bothworlds.serve.checkpoints import SignedCheckpoint
 from bothworlds.serve.model import (
@@ -24,6 +25,7 @@ from bothworlds.serve.model import (
     imported_id,
     split_counter_key,
 )
+from bothworlds.serve.prediction_versions import PredictionVersion, predicted_losses
 from bothworlds.serve.rewards import page_squares, redrawn
 from bothworlds.serve.settlement import apply_clicks, apply_feedback, increments_of, settle_at_deadline, spread_loss
 from bothworlds.serve.stores.base import BlockKey, DeletedEvents, StoreError, VersionConflict, VisitorSums
@@ -66,6 +68,7 @@ class FakeStore:
         self.api_keys: dict[str, dict[str, Any]] = {}
         self.timed: dict[tuple[int, str], dict[BlockKey, TimeBlock]] = {}
         self.segment_numbers: dict[tuple[int, str], dict[str, int]] = {}
+        self.versions: dict[tuple[int, str], list[PredictionVersion]] = {}
         self.saved: list[tuple[str, int, str, int, bytes]] = []
         self.deleted_log: dict[bytes, Event] = {}
         self.purged: dict[tuple[int, str], int] = {}
@@ -115,15 +118,43 @@ class FakeStore:
     @safely
     def segments(self, surface_id: int, since: int = -1) -> list[Segment]:
         return [
-            msgspec.structs.replace(s, loss=dict(s.loss), shown=dict(s.shown), clicked=dict(s.clicked))
+            msgspec.structs.replace(
+                s,
+                loss=dict(s.loss),
+                shown=dict(s.shown),
+                clicked=dict(s.clicked),
+                predicted=self._predicted(s),
+                settled=dict(s.settled),
+            )
             for (owner, _), s in self.counters.items()
             if owner == surface_id and s.revision > since
         ]
+
+    def _predicted(self, segment: Segment) -> Counts:
+        known = self.versions.get((segment.surface_id, segment.name), [])
+        losses = predicted_losses([(one, segment.settled.get(one.number, 0)) for one in known])
+        return {(i, j): int(loss) for (i, j), loss in np.ndenumerate(losses) if loss}
+
+    @safely
+    def prediction_version(self, surface_id: int, segment: str) -> PredictionVersion | None:
+        return next(reversed(self.versions.get((surface_id, segment), [])), None)
+
+    @safely
+    def save_prediction_version(
+        self, surface_id: int, segment: str, version: PredictionVersion, *, expected: int | None, unused_before: int
+    ) -> bool:
+        known = self.versions.setdefault((surface_id, segment), [])
+        if (known[-1].number if known else None) != expected:
+            return False
+        known.append(version)
+        return True
 
     @safely
     def adjust(self, adjustments: Sequence[Adjustment], audit: Sequence[dict[str, Any]]) -> None:
         for adjustment in adjustments:
             self._add(msgspec.structs.replace(adjustment.increments, at=adjustment.at))
+            for version, count in adjustment.settled:
+                self.counters[where_of(adjustment)].settled[version] += count
             if adjustment.reason == RESET:
                 adjustment = self._emptied(adjustment)
             self.made.append(adjustment)
@@ -132,8 +163,11 @@ class FakeStore:
     def _emptied(self, reset: Adjustment) -> Adjustment:
         removed = list(self.timed.pop(where_of(reset), {}).values())[:-1]  # the last one is the reset itself
         self.segment_numbers.pop(where_of(reset), None)
+        counters = self.counters[where_of(reset)]
+        settled = tuple((version, -count) for version, count in counters.settled.items() if count)
+        self.counters[where_of(reset)] = msgspec.structs.replace(counters, settled={})
         kept = [RemovedBlock(one.start, one.until, one.rounds, encode_cells(one.cells), one.mixture) for one in removed]
-        return msgspec.structs.replace(reset, removed=tuple(kept))
+        return msgspec.structs.replace(reset, removed=tuple(kept), settled=settled)
 
     @safely
     def adjust_by(
@@ -484,9 +518,17 @@ def added(segment: Segment, increments: Increments, revision: int) -> Segment:
     for slot, observed in increments.observed:
         for item, _, charged in spread_loss(increments.eligibility, slot, observed):
             loss[item, slot] += charged
-    rounds = segment.rounds + increments.rounds
+    settled = Counter(segment.settled)
+    if increments.version and increments.rounds:
+        settled[increments.version] += increments.rounds
     return msgspec.structs.replace(
-        segment, rounds=rounds, revision=revision, loss=dict(loss), shown=dict(shown), clicked=dict(clicked)
+        segment,
+        rounds=segment.rounds + increments.rounds,
+        revision=revision,
+        loss=dict(loss),
+        shown=dict(shown),
+        clicked=dict(clicked),
+        settled=dict(settled),
     )
 
 

@@ -139,6 +139,12 @@ def counters_in(place: str) -> dict[tuple[int, int], tuple[int, int, int]]:
     return sums
 
 
+def settled_in(place: str) -> dict[int, int]:
+    with closing(open_store(place, read_only=True)) as store:
+        (segment,) = store.segments(store.surfaces()[0].id)
+    return segment.settled
+
+
 def kill_repeatedly(
     place: str, folder: Path, kills: int, seed: int = 0, program: Sequence[str] = COMMAND_LINE
 ) -> tuple[int, int]:
@@ -181,6 +187,7 @@ def _check_the_end(service: ServiceProcess, visitor: Visitor, record: ClientReco
     problems = problems_of(service.place, record, record.promised())
     assert not problems, f"in the end: {problems[:5]}"
     assert counters_in(service.place) == record.counters(), "the counters are not what was acknowledged"
+    assert settled_in(service.place) == record.settled(), "pages were not counted for their versions of predictions"
     verified = command_line("verify", "--store", service.place, stdout=subprocess.PIPE)
     output, _ = verified.communicate()
     assert verified.returncode == 0, output

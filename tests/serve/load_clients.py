@@ -6,12 +6,16 @@ import json
 import random
 import threading
 import time
+from base64 import urlsafe_b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
-from bothworlds.serve.model import Event, loss_weight
+import msgspec
+
+from bothworlds.serve.engine.tokens import SIGNATURE_BYTES, TokenBody
+from bothworlds.serve.model import Event, EventPrediction, loss_weight, predicted_loss_weight
 
 SLOTS, ITEMS = 3, [f"item-{k}" for k in range(8)]
 SURFACE = {
@@ -66,12 +70,21 @@ class ClientRecord:
         """Return loss, shows and clicks of every cell, if all pages are final and each was counted once."""
         sums: dict[tuple[int, int], tuple[int, int, int]] = {}
         for name in self.final:
+            prediction = prediction_in(self.shown[name]["token"])
             for slot in (slot for slot in self.shown[name]["slots"] if slot["learn"]):
                 cell = ITEMS.index(slot["item"]), slot["slot"]
                 clicked = self.acknowledged[name] >> slot["slot"] & 1
+                loss = 0 if clicked else loss_weight(slot["p"])
+                if prediction is not None:
+                    loss = predicted_loss_weight(slot["p"], bool(clicked), prediction.used[slot["slot"]])
                 old = sums.get(cell, (0, 0, 0))
-                sums[cell] = (old[0] + (0 if clicked else loss_weight(slot["p"])), old[1] + 1, old[2] + clicked)
+                sums[cell] = (old[0] + loss, old[1] + 1, old[2] + clicked)
         return sums
+
+    def settled(self) -> dict[int, int]:
+        """Return the pages of every version of predictions, if all pages are final and each was counted once."""
+        predictions = (prediction_in(self.shown[name]["token"]) for name in self.final)
+        return dict(Counter(one.version for one in predictions if one is not None))
 
     def open_pages(self) -> list[dict[str, Any]]:
         """Return feedback that settles every open event."""
@@ -80,6 +93,12 @@ class ClientRecord:
 
 def _mask(clicks: Iterable[int]) -> int:
     return sum(1 << slot for slot in clicks)
+
+
+def prediction_in(token: str) -> EventPrediction | None:
+    """Return the predictions that the token of a page has."""
+    signed = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    return msgspec.msgpack.decode(signed[2 + SIGNATURE_BYTES :], type=TokenBody).prediction
 
 
 def piece_of(page: dict[str, Any], clicks: list[int], final: bool) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """All-weather as the service runs it: from sums over blocks of time, delayed, refreshed at intervals, with a floor.
 
 Leader, sampler and comparison are those of ``policies.all_weather``: at every refresh, ``AllWeather.resumed`` computes
-the state from a ledger. Which blocks are merged, when a change is found and when the leader takes over are decided by
-the functions that the service calls as well.
+the state from a ledger. Which blocks are merged, when a change is found, when the leader takes over and when
+predictions are renewed are decided by the functions that the service calls as well.
 """
 
 from __future__ import annotations
@@ -27,6 +27,17 @@ from ..policies.mixture import Mixture, comparison_sums
 from ..policies.parts.change_detector import BUCKET, find_change
 from ..policies.parts.settings import number, whole
 from ..policies.parts.time_ranges import grouped
+from ..policies.predictions import (
+    FIRST_ROUNDS,
+    PagePrediction,
+    Predictions,
+    Units,
+    exceeds_limit,
+    in_units,
+    needs_renewal,
+    next_renewal,
+)
+from ..policies.predictions import UNITS as PREDICTION_UNITS
 from ..policies.takeover import Situation, next_step, wake_round
 from .delayed_policy import UNITS
 
@@ -40,6 +51,19 @@ class Page(NamedTuple):
     propensity: Floats
     clicks: Floats
     mixture: tuple[float, ...]  # the record of the decision; empty while the leader plays alone
+    version: int  # of the predictions in force; -1: none
+    prediction: PagePrediction | None
+
+
+@dataclass
+class Version:
+    """Predictions that are in force until they are renewed."""
+
+    used: Units  # (n_items, n_positions) b'
+    made_at: int  # number of settled rounds
+    renew_at: int
+    changed_at: int | None  # the last change that was known
+    settled: int = 0
 
 
 @dataclass
@@ -51,6 +75,8 @@ class State:
     urn: Urn
     loss: Floats  # (n_items, n_positions)
     mixture: Mixture | None = None
+    expected: Floats | None = None  # (n_items, n_positions) predicted losses, b; None: predictions are not used now
+    versions: list[Version] = field(default_factory=list)
     decided: int = 0
     settled: int = 0
     settled_at_refresh: int = 0
@@ -121,7 +147,8 @@ class DelayedAllWeather(Policy):
         """Store the list, settle the one whose clicks arrive now, and refresh what is served if it is time."""
         ranking, propensity, clicked = checked_feedback(state.shape, decision, clicks, needs_propensity=True)
         record = () if state.mixture is None else state.mixture.record(Decision(ranking, propensity))
-        state.waiting.append(Page(ranking, propensity, clicked, record))
+        prediction = self._prediction(state, ranking)
+        state.waiting.append(Page(ranking, propensity, clicked, record, len(state.versions) - 1, prediction))
         state.decided += 1
         if len(state.waiting) > self.delay:
             self._settle(state, state.waiting.popleft())
@@ -134,6 +161,15 @@ class DelayedAllWeather(Policy):
         """Return the probability of each item at each position in the next decision (n_items, n_positions)."""
         return state.marginals
 
+    def _prediction(self, state: State, ranking: np.ndarray) -> PagePrediction | None:
+        """Return what a list records of the predictions in force."""
+        if state.expected is None or not state.versions:
+            return None
+        cells = ranking, np.arange(ranking.size)
+        used = state.versions[-1].used[cells] / PREDICTION_UNITS
+        difference = 0.0 if state.mixture is None else state.mixture.expected_difference(state.expected)
+        return PagePrediction(tuple(used.tolist()), tuple(state.expected[cells].tolist()), difference)
+
     def _settle(self, state: State, page: Page) -> None:
         """Add a page to the sums, and to the block of the second in which it was decided."""
         second = state.settled // self.pages_per_second
@@ -142,12 +178,16 @@ class DelayedAllWeather(Policy):
         block, slots = state.blocks[-1], np.arange(page.ranking.size)
         block.shown[page.ranking, slots] += 1.0
         block.clicked[page.ranking, slots] += page.clicks
-        state.loss[page.ranking, slots] += self._rounded((1.0 - page.clicks) / page.propensity)
-        spread = difference = variance = 0.0
-        if page.mixture:
-            share, *weights = page.mixture
-            placements = zip(weights, page.clicks.tolist(), strict=True)
-            spread, difference, variance = comparison_sums(share, placements, lambda v: float(self._rounded(v)))
+        used: Any = 0.0
+        if page.prediction is not None:
+            used = np.array(page.prediction.used)
+            state.versions[page.version].settled += 1
+        state.loss[page.ranking, slots] += self._rounded((1.0 - page.clicks - used) / page.propensity)
+        share, *weights = page.mixture or (1.0, *[0.0] * page.ranking.size)
+        placements = zip(weights, page.clicks.tolist(), strict=True)
+        spread, difference, variance = comparison_sums(
+            share, placements, lambda value: float(self._rounded(value)), page.prediction
+        )
         state.blocks[-1] = block._replace(
             rounds=block.rounds + 1,
             spread=block.spread + spread,
@@ -191,9 +231,10 @@ class DelayedAllWeather(Policy):
         """Compute the state of all-weather from the sums, and serve its marginals with the floor."""
         policy = AllWeather()
         shown, clicked = (sum((getattr(b, name) for b in state.blocks), np.zeros(state.shape)) for name in SUMS)
+        loss = state.loss + sum(version.settled * (version.used / PREDICTION_UNITS) for version in state.versions)
         ledger = Ledger(
             state.settled,
-            state.loss - state.loss.min(axis=0),
+            loss - loss.min(axis=0),
             shown,
             clicked,
             tuple(state.blocks),
@@ -206,9 +247,26 @@ class DelayedAllWeather(Policy):
         state.mixture = policy.mixture(resumed)
         if state.mixture is not None:
             state.mixture = state.mixture._replace(share=(1.0 - share) * state.mixture.share)
-        x = with_baseline(policy.marginals(resumed), self.baseline[: state.shape.n_positions], share)
+        own = policy.marginals(resumed)
+        x = with_baseline(own, self.baseline[: state.shape.n_positions], share)
         state.marginals = mixed(x, self.floor)
         prepare(state.marginals, state.urn)
+        if state.settled >= FIRST_ROUNDS:
+            self._predict(state, policy.predictions(resumed).drawn_with(state.marginals, own))
+
+    def _predict(self, state: State, predictions: Predictions) -> None:
+        """Renew the predictions in force, if it is time."""
+        known, rounds = state.versions[-1] if state.versions else None, state.settled
+        if (
+            known is None
+            or known.changed_at != state.changed_at
+            or needs_renewal(known.used, known.made_at, known.renew_at, rounds, predictions)
+        ):
+            renew_at = next_renewal(rounds, predictions.memory)
+            known = Version(in_units(predictions.used), rounds, renew_at, state.changed_at)
+            state.versions.append(known)
+        usable = not exceeds_limit(known.used, predictions)
+        state.expected = in_units(predictions.expected) / PREDICTION_UNITS if usable else None
 
 
 SUMS = ("shown", "clicked")

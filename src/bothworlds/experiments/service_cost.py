@@ -79,7 +79,7 @@ class ServiceCost(Question):
         "A service computes its leader at intervals instead of in every round, gets clicks late, keeps a floor under "
         "every probability, counts in whole numbers, and adds items while it runs. Each of these alone, and all "
         "together, are compared with FTRL-PBM, with the same users. All-weather is compared likewise; besides, the "
-        "service computes it from sums over blocks of time, without the predictions that it uses in a simulation. "
+        "service computes it from sums over blocks of time, with predictions that stay in force for many rounds. "
         f"Both are also started from an order that the page had, which they leave in {BASELINE_ROUNDS:,} rounds."
     )
 

@@ -17,7 +17,7 @@ from ..geometry.sampling import draw
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.kl import kl
 from .base import CompiledPolicy
-from .ftrl_va import add_losses, predicted_loss
+from .ftrl_va import add_losses, leader_predictions, predicted_loss, spread_of
 from .gibbs_ts import RESUMED_SWEEPS, start_at_fit, stream_of_counts, sweep
 from .mixture import Mixture
 from .parts.change_detector import ChangeDetector, detect_change, make_change_detector
@@ -26,6 +26,7 @@ from .parts.placement import PlacementWork, make_placement_work, place_best, pla
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.samplers import beta
 from .parts.settings import number, whole
+from .predictions import Predictions
 
 __all__ = ["AllWeather"]
 
@@ -229,11 +230,12 @@ class AllWeather(CompiledPolicy):
         return True
 
     def resumed(self, ledger: Ledger) -> State:
-        r"""Return the state after the events that the ledger sums up, whose losses are those of ``ftrl-pbm``.
+        r"""Return the state after the events that the ledger sums up.
 
-        Predictions are not stored with events: A adds :math:`[\text{shown}] (1 - \text{click}) / p` to its losses and
-        4/w to R, and the comparison predicts a loss of 1/2 everywhere. Both stay unbiased. The chain of S starts at the
-        maximum-likelihood fit, and all of its lists are new.
+        Predictions stay in force for many events there. Of an event without predictions, A adds
+        :math:`[\text{shown}] (1 - \text{click}) / p` to its losses and 4/w to R, and the comparison predicts a loss of
+        1/2 everywhere. All of this is unbiased. The chain of S starts at the maximum-likelihood fit, and all of its
+        lists are new.
         """
         state = self.start(Shape(*ledger.shown.shape))
         if not ledger.rounds:
@@ -245,7 +247,7 @@ class AllWeather(CompiledPolicy):
         counts.shown[:], counts.clicked[:] = known.shown, known.clicked
         counts.rounds[0], counts.learned[0] = known.rounds, ledger.rounds
         state.loss[:] = ledger.loss
-        state.spread[0] = 4.0 * (ledger.rounds + 1) + sum(block.spread for block in ledger.blocks)
+        state.spread[0] = spread_of(ledger)
         lead_afresh(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
         compared = [block for block in ledger.blocks if block.start >= ledger.compared_at]
         state.comparison.difference[0] = sum(block.difference for block in compared)
@@ -266,6 +268,10 @@ class AllWeather(CompiledPolicy):
             return None
         tilt = state.comparison.played[0] * (state.sampler.marginals - state.leading.marginals)
         return Mixture(w, tilt, 1.0 / state.plan.share)
+
+    def predictions(self, state: State) -> Predictions:
+        """Return the losses that A subtracts from now on, predicted from clicks since the last change."""
+        return leader_predictions(state.counts, state.leading.marginals, float(state.weight[0]), state.spread[0])
 
     def leader_plays_alone(self, blocks: Sequence[Block]) -> bool:
         """Return whether A is so far ahead in these blocks, those of a comparison, that S has to sleep."""

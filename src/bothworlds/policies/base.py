@@ -16,6 +16,7 @@ from ..worlds import examination_of
 
 if TYPE_CHECKING:
     from .mixture import Mixture
+    from .predictions import Predictions
 
 __all__ = ["CompiledPolicy", "Policy", "checked_feedback", "configured_for", "told"]
 
@@ -83,6 +84,13 @@ class Policy(ABC):
 
     def mixture(self, state: Any) -> Mixture | None:
         """Return the two learners that the policy mixes and compares in the service; None if it does not."""
+        return None
+
+    def predictions(self, state: Any) -> Predictions | None:
+        """Return the losses that its leader subtracts from now on; None if the policy does not predict losses.
+
+        They are used where the state is computed from sums (``resumed``) and stay in force for many decisions.
+        """
         return None
 
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Policy:

@@ -8,14 +8,17 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
-from ..geometry.leader_state import Leading, is_due, lead, make_leading, ready, reset, show
+from ..core import Ledger, Shape, decides, learns
+from ..geometry.leader_state import Leading, is_due, lead, lead_afresh, make_leading, ready, reset, show
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints
 from .parts.epochs import Epochs, new_epoch
 from .parts.settings import Restarting, number, whole
+from .predictions import Predictions
 
 __all__ = ["TsallisRv"]
+
+MARGIN = 4.0  # a baseline that is in force is kept until a pair is this much less likely than the threshold
 
 
 class State(NamedTuple):
@@ -115,6 +118,22 @@ class TsallisRv(Restarting):
         )
         reset(Tsallis(), state.rate, state.leading)
         return state
+
+    def resumed(self, ledger: Ledger) -> State:
+        """Return the state after the events that the ledger sums up, where baselines are in force for many events."""
+        state: State = self.init(*ledger.loss.shape)
+        self.advance_epochs(state.epochs, ledger.rounds)
+        state.loss[:] = ledger.loss
+        if ledger.rounds:
+            lead_afresh(Tsallis(), state.loss, self.rate / math.sqrt(ledger.rounds + 1.0), state.leading)
+        return state
+
+    def predictions(self, state: State) -> Predictions:
+        """Return the baselines of the pairs that are likely enough now."""
+        x, rounds = state.leading.marginals, float(state.epochs.rounds[0])
+        often = self.threshold / (rounds + 1.0)
+        used, limit = (np.where(x >= least, self.baseline, 0.0) for least in (often, often / MARGIN))
+        return Predictions(used, used, limit, rounds)
 
 
 @decides(State)

@@ -34,12 +34,13 @@ PageCounts = dict[tuple[str, str], int]  # (segment, arm) -> settled events
 
 
 class Checkpoint(NamedTuple):
-    """The sums of deleted events of a segment, and how many there were of each arm."""
+    """The sums of deleted events of a segment, and how many there were of each arm and version of predictions."""
 
     surface_id: int
     segment: str
     sums: TimeBlock
     pages: PageCounts
+    settled: tuple[tuple[int, int], ...] = ()  # versions of predictions, and events that were learned from
 
     @property
     def start(self) -> int:
@@ -66,6 +67,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True):
     segment: str
     sums: RemovedBlock
     pages: tuple[tuple[str, str, int], ...]
+    settled: tuple[tuple[int, int], ...] = ()
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -89,7 +91,8 @@ def signed(checkpoint: Checkpoint, key: bytes) -> SignedCheckpoint:
     {('', 'learner'): 2}
     """
     pages = tuple((*arm, count) for arm, count in sorted(checkpoint.pages.items()))
-    body = _encode(_Body(checkpoint.surface_id, checkpoint.segment, removed_block(checkpoint.sums), pages))
+    sums = removed_block(checkpoint.sums)
+    body = _encode(_Body(checkpoint.surface_id, checkpoint.segment, sums, pages, checkpoint.settled))
     place = (checkpoint.surface_id, checkpoint.segment, checkpoint.start, checkpoint.until)
     return SignedCheckpoint(*place, body, _signature(body, key))
 
@@ -112,16 +115,19 @@ def opened(stored: SignedCheckpoint) -> Checkpoint:
         )
     except Exception as error:  # msgspec, zlib and NumPy each have their own
         raise ValueError("the checkpoint cannot be read") from error
-    return Checkpoint(body.surface_id, body.segment, sums, {(name, arm): n for name, arm, n in body.pages})
+    pages = {(name, arm): count for name, arm, count in body.pages}
+    return Checkpoint(body.surface_id, body.segment, sums, pages, body.settled)
 
 
 def merged_checkpoints(start: int, until: int, parts: Sequence[Checkpoint]) -> Checkpoint:
     """Returns the sum of checkpoints of one segment, as one of this range."""
     pages: Counter[tuple[str, str]] = Counter()
+    settled: Counter[int] = Counter()
     for part in parts:
         pages.update(part.pages)
+        settled.update(dict(part.settled))
     sums = merged(start, until, [part.sums for part in parts])
-    return Checkpoint(parts[0].surface_id, parts[0].segment, sums, dict(pages))
+    return Checkpoint(parts[0].surface_id, parts[0].segment, sums, dict(pages), tuple(sorted(settled.items())))
 
 
 def removed_block(block: TimeBlock) -> RemovedBlock:

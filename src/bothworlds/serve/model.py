@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..policies.predictions import UNITS as PREDICTION_UNITS
+
 __all__ = [
     "ALL_ELIGIBLE",
     "BASELINE_ARM",
@@ -41,6 +43,7 @@ __all__ = [
     "Conflict",
     "Eligibility",
     "Event",
+    "EventPrediction",
     "Increments",
     "Invalid",
     "Item",
@@ -63,6 +66,7 @@ __all__ = [
     "now_ms",
     "parse_event_id",
     "pinned_mask",
+    "predicted_loss_weight",
     "rfc3339",
     "seed_of",
     "split_counter_key",
@@ -70,6 +74,7 @@ __all__ = [
 
 LISTED_ITEMS = 1000  # of a larger surface, in a report, a stored policy and, unless more are requested, its state
 LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
+PREDICTION_SCALE = LOSS_UNIT // PREDICTION_UNITS  # units of loss in a unit of prediction
 MAX_ITEMS_EVER = 50_000  # items of a surface, including removed ones, whose counters are kept
 CHANGE = "change"  # the number of a segment with the second of the last change that was detected
 CHANGE_DETECTED = "change detected"  # the action in the audit log
@@ -114,6 +119,17 @@ class ArmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     policy: str = "all-weather"
     policy_settings: dict[str, Any] = {}
     share: float  # of requests
+
+
+def predicted_loss_weight(p: float, lost: int, used: int) -> int:
+    """Returns (lost - b') / p in units of ``LOSS_UNIT``, for a prediction b' of ``used`` / 256.
+
+    >>> predicted_loss_weight(0.25, LOSS_UNIT, 0) == loss_weight(0.25), predicted_loss_weight(0.25, 0, 0)
+    (True, 0)
+    >>> [predicted_loss_weight(0.5, lost, 64) / LOSS_UNIT for lost in (LOSS_UNIT, 0)]
+    [1.5, -0.5]
+    """
+    return loss_weight(p, lost - used * PREDICTION_SCALE)
 
 
 class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -240,6 +256,12 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     loss: dict[tuple[int, int], int]
     shown: dict[tuple[int, int], int]
     clicked: dict[tuple[int, int], int]
+    predicted: dict[tuple[int, int], int] = {}  # the sum of settled events times b' over versions of predictions
+    settled: dict[int, int] = {}  # settled events by version of predictions
+
+    def estimated_loss(self, item: int, slot: int) -> int:
+        """Returns the estimated loss of an item at a slot, including what was predicted."""
+        return self.loss.get((item, slot), 0) + self.predicted.get((item, slot), 0)
 
 
 class Eligibility(msgspec.Struct, frozen=True, array_like=True):
@@ -256,6 +278,19 @@ class Eligibility(msgspec.Struct, frozen=True, array_like=True):
 
 
 ALL_ELIGIBLE = Eligibility()
+
+
+class EventPrediction(msgspec.Struct, frozen=True, array_like=True):
+    """The predicted losses of an event's placements, in units of 1/256; see ``prediction_versions``.
+
+    ``used`` is b' of every slot, from the version in force; ``expected`` is b, with which two mixed learners are
+    compared, and ``difference`` the difference of their losses that it predicts.
+    """
+
+    version: int
+    used: bytes
+    expected: bytes
+    difference: float
 
 
 class Event(msgspec.Struct, kw_only=True):
@@ -284,6 +319,7 @@ class Event(msgspec.Struct, kw_only=True):
     visitor: bytes | None = None  # a keyed hash of the visitor's id; None without one
     learner: int = 0  # the number of the learner that the event is counted for
     rewards: tuple[int, ...] = ()  # of every slot, in units of 1 / LOSS_UNIT; empty for clicks, and without a reward
+    prediction: EventPrediction | None = None
 
     @property
     def counter_key(self) -> str:
@@ -344,6 +380,7 @@ class Increments(msgspec.Struct, frozen=True, kw_only=True):
     eligibility: Eligibility = ALL_ELIGIBLE
     at: int = 0
     mixture: tuple[int, int, int] = (0, 0, 0)  # spread, difference and variance; see ``settlement.mixture_sums``
+    version: int = 0  # of predictions, which counts the rounds; 0: none
 
 
 class RemovedBlock(msgspec.Struct, frozen=True, array_like=True):
@@ -359,7 +396,7 @@ class RemovedBlock(msgspec.Struct, frozen=True, array_like=True):
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     """An increment that does not come from an event: a median start, a warm start, a reset.
 
-    ``removed`` are the blocks of time that a reset has removed; the store fills it in.
+    ``removed`` are the blocks of time that a reset has removed; the store fills it in, and ``settled`` of a reset.
     """
 
     increments: Increments
@@ -367,6 +404,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     reason: str
     removed: tuple[RemovedBlock, ...] = ()
+    settled: tuple[tuple[int, int], ...] = ()  # version of predictions, and what is added to its settled events
 
 
 class VerifiedFeedback(msgspec.Struct, kw_only=True):

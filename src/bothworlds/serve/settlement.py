@@ -9,6 +9,9 @@ the loss of a slot is 1 - reward.
 An item that could not be shown is charged the loss observed at every learned slot (the rule for specialists of Freund,
 Schapire, Singer and Warmuth, 1997). Without it, such an item would gain nothing while the others pay, and would come to
 look best. Policies that count shows and clicks are not affected: an item that was not shown is not counted.
+
+An event with predicted losses adds (1 - click - b') / p for the items that were shown, and counts for the version of
+its predictions, which adds b' for all items: see ``prediction_versions``.
 """
 
 from __future__ import annotations
@@ -18,7 +21,17 @@ from collections.abc import Iterator
 import msgspec
 
 from ..policies.mixture import comparison_sums
-from .model import LOSS_UNIT, Cell, Eligibility, Event, Increments, Status, VerifiedFeedback, loss_weight
+from ..policies.predictions import UNITS, PagePrediction
+from .model import (
+    LOSS_UNIT,
+    Cell,
+    Eligibility,
+    Event,
+    Increments,
+    Status,
+    VerifiedFeedback,
+    predicted_loss_weight,
+)
 from .rewards import Rewards, increased_slots, merged_rewards, reward_clicks
 
 __all__ = [
@@ -31,6 +44,7 @@ __all__ = [
     "same_list",
     "settle_at_deadline",
     "spread_loss",
+    "version_of",
 ]
 
 
@@ -124,15 +138,23 @@ def increments_of(event: Event) -> Increments:
         eligibility=event.eligibility,
         at=event.created_at,
         mixture=mixture_sums(event),
+        version=version_of(event),
     )
+
+
+def version_of(event: Event) -> int:
+    """Returns the version of predictions that an event counts for when it settles; 0 if there is none."""
+    return event.prediction.version if event.prediction is not None and event.learn else 0
 
 
 def cells_of(event: Event) -> Iterator[tuple[int, int, int, int, int]]:
     """Yields item, slot, loss, shows and clicks of every learned slot, as if the event were settled now."""
     learn, clicks = event.learn, event.clicks
+    used = None if event.prediction is None else event.prediction.used
     for slot, (item, p) in enumerate(zip(event.items, event.p, strict=True)):
         if learn >> slot & 1:
-            yield item, slot, loss_weight(p, _lost(event, slot)), 1, clicks >> slot & 1
+            loss, predicted = _lost(event, slot), 0 if used is None else used[slot]
+            yield item, slot, predicted_loss_weight(p, loss, predicted), 1, clicks >> slot & 1
 
 
 def _lost(event: Event, slot: int) -> int:
@@ -158,13 +180,19 @@ def mixture_sums(event: Event) -> tuple[int, int, int]:
     >>> [value / LOSS_UNIT for value in mixture_sums(event)]
     [4.0, 1.5, 1.25]
     """
-    if not event.mixture or not event.learn:
+    predicted = event.prediction
+    if not event.learn or not (event.mixture or predicted):
         return 0, 0, 0
-    share, *weights = event.mixture
-    placements = [
-        (g, 1.0 - _lost(event, slot) / LOSS_UNIT) for slot, g in enumerate(weights) if event.learn >> slot & 1
-    ]
-    return comparison_sums(share, placements, lambda value: round(LOSS_UNIT * value))
+    share, *weights = event.mixture or (1.0, *[0.0] * len(event.items))
+    learned = [slot for slot in range(len(weights)) if event.learn >> slot & 1]
+    placements = [(weights[slot], 1.0 - _lost(event, slot) / LOSS_UNIT) for slot in learned]
+    prediction = None
+    if predicted is not None:
+        used, expected = (
+            tuple(values[slot] / UNITS for slot in learned) for values in (predicted.used, predicted.expected)
+        )
+        prediction = PagePrediction(used, expected, predicted.difference)
+    return comparison_sums(share, placements, lambda value: round(LOSS_UNIT * value), prediction)
 
 
 def spread_loss(eligibility: Eligibility, slot: int, loss: int) -> Iterator[tuple[int, int, int]]:
@@ -182,7 +210,10 @@ def spread_loss(eligibility: Eligibility, slot: int, loss: int) -> Iterator[tupl
 
 
 def _late_increments(before: Event, after: Event) -> Increments:
-    """Returns the increments of clicks or rewards on a settled event: they subtract loss at their slots."""
+    """Returns the increments of clicks or rewards on a settled event: they subtract loss at their slots.
+
+    Each is the difference of two rounded numbers, so that the sum equals that of an event which settles with them.
+    """
     cells = tuple(
         Cell(item, slot, loss=new_loss - loss, clicked=new_click - click)
         for (item, slot, loss, _, click), (_, _, new_loss, _, new_click) in sorted(

@@ -7,16 +7,16 @@ import asyncio
 import numpy as np
 import pytest
 
-from bothworlds.serve.model import LOSS_UNIT, Invalid
+from bothworlds.serve.model import LOSS_UNIT, Invalid, loss_weight
 from bothworlds.serve.schemas import Imported
 
 from ..fakes import FakeStore
-from ..running import ITEMS, answer, running, visit, with_engine
+from ..running import ITEMS, answer, refreshed, running, visit, with_engine
 
 MODEL = {"item": ["a", "b", "c", "nobody"], "attraction": [0.9, 0.5, 0.1, 0.3], "examination": [1.0, 0.6, 0.3, 0.1]}
 
 
-@with_engine(holdout=0.2)
+@with_engine(holdout=0.2, policy="ftrl-pbm")
 async def test_an_exported_log_teaches_another_store_the_same(engine, store, clock):
     for k in range(60):
         await visit(engine, f"v{k}", {"a", "b"}, segment=["", "m"][k % 2], pins={0: "c"} if k % 5 == 0 else {})
@@ -36,7 +36,28 @@ async def test_an_exported_log_teaches_another_store_the_same(engine, store, clo
         assert sorted(map(str, second.export("home"))) == sorted(map(str, rows))
 
 
-@with_engine()
+@with_engine(options={"refresh_ms": 10**7}, policy="ftrl-va")
+async def test_an_imported_log_is_learned_from_without_predictions(engine, store, clock):
+    for k in range(60):
+        await visit(engine, f"v{k}", {"a", "b"})
+        if k % 10 == 9:
+            await refreshed(engine)
+    assert sum(store.segments(1)[0].settled.values()) >= 40
+    other = FakeStore()
+    async with running(other) as second:
+        await second.put_surface("home", {"slots": 3, "items": ITEMS, "policy": "ftrl-va"}, actor="test")
+        await second.import_rows("home", engine.export("home"), actor="test")
+    (ours,), (theirs,) = store.segments(1), other.segments(1)
+    assert (theirs.rounds, theirs.shown, theirs.clicked) == (ours.rounds, ours.shown, ours.clicked)
+    assert theirs.settled == {}
+    losses = {(i, j): 0 for i in range(len(ITEMS)) for j in range(3)}
+    for event in store.settled():
+        for slot, (item, p) in enumerate(zip(event.items, event.p)):
+            losses[item, slot] += 0 if event.clicks >> slot & 1 else loss_weight(p)
+    assert all(theirs.estimated_loss(*cell) == loss for cell, loss in losses.items())
+
+
+@with_engine(policy="ftrl-pbm")
 async def test_a_log_teaches_another_surface_of_the_same_store_once(engine, store, clock):
     for k in range(30):
         await visit(engine, f"v{k}", {"a", "b"})

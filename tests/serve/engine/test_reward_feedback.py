@@ -102,7 +102,7 @@ def test_every_kind_of_policy_learns_from_rewards(policy):
     learn()
 
 
-@with_engine(objective="rewards", holdout=0.3)
+@with_engine(objective="rewards", holdout=0.3, policy="ftrl-pbm")  # predictions are not exported
 async def test_an_exported_log_teaches_another_store_the_same(engine, store, clock):
     for k in range(60):
         await earn(engine, f"v{k}", segment=["", "m"][k % 2], pins={0: "c"} if k % 5 == 0 else {})
@@ -111,7 +111,9 @@ async def test_an_exported_log_teaches_another_store_the_same(engine, store, clo
     assert len({row["reward"] for row in rows}) > 5
     other = FakeStore()
     async with running(other) as second:
-        await second.put_surface("home", {"slots": 3, "items": ITEMS, "objective": "rewards"}, actor="test")
+        await second.put_surface(
+            "home", {"slots": 3, "items": ITEMS, "objective": "rewards", "policy": "ftrl-pbm"}, actor="test"
+        )
         await second.put_surface("plain", {"slots": 3, "items": ITEMS}, actor="test")
         assert (await second.import_rows("home", iter(rows), actor="test")).taken == 60
         assert other.totals() == store.totals()

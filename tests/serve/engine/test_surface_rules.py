@@ -50,7 +50,7 @@ def segment(losses, name=""):
         ({"colour": "red"}, "/colour", "colour"),
         ({"policy": "nobody"}, "/policy", "nobody"),
         ({"policy": "toprank"}, "/policy", "depends on the order of events"),
-        ({"policy": "tsallis-rv"}, "/policy", "depends on the order of events"),
+        ({"policy": "lbinfv"}, "/policy", "depends on the order of events"),
         ({"policy": "ftrl-pbm", "policy_settings": {"restart": 100}}, "/policy_settings", "depends on the order"),
         ({"policy": "ftrl-pbm", "policy_settings": {"rate": -1}}, "/policy_settings", "rate must be"),
         ({"policy": "fixed", "policy_settings": {"ranking": [0, 10**13]}}, "/policy_settings", "that many items$"),

@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -20,13 +21,14 @@ from bothworlds.serve.engine import surface_rules
 from bothworlds.serve.model import DRAW_KEY, Adjustment, Segment, Surface, VerifiedFeedback, counter_key
 from bothworlds.serve.ops.migrate import migrate
 from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.prediction_versions import PredictionVersion
 from bothworlds.serve.stores.base import StoreError, VersionConflict
 from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql_store import TABLES, SqlStore
 from bothworlds.serve.time_blocks import max_blocks
 
 from .contract import counters
-from .samples import LATE, NOON, WINDOW, a_surface, an_event, feedback_on
+from .samples import ITEMS, LATE, NOON, SLOTS, WINDOW, a_surface, an_event, feedback_on
 
 EVENTS = 60
 AFTER = NOON + EVENTS + WINDOW + LATE + 1  # all late windows have ended
@@ -282,6 +284,9 @@ def crowded(store: SqlStore) -> None:
     for n, segment in ((240, ""), (241, "phone")):  # with a visitor, and of another learner
         event = structs.replace(an_event(n), segment=segment, visitor=b"v" * 16, learner=1)
         store.apply_feedback([VerifiedFeedback(event=event, clicks=1, final=True)], NOON)
+    for segment in ("", "phone"):
+        version = PredictionVersion(NOON, 1, 2, None, "ftrl-va", SLOTS, zlib.compress(bytes(ITEMS * SLOTS)))
+        assert store.save_prediction_version(1, segment, version, expected=None, unused_before=0)
     deleted(store, 200, 201)
     for segment in ("", "phone"):
         store.save_policy(f"p{segment}", 1, segment, NOON, b"")

@@ -170,6 +170,9 @@ def make_version_5(store: SqlStore) -> None:
     columns = re.findall(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", added)
     drops += [f"ALTER TABLE {table} DROP COLUMN {column}" for table, column in columns]
     assert len(drops) == len(re.findall("ALTER|CREATE", added)) > 5
+    drops += [
+        f"DELETE FROM numbers WHERE name = '{name}'" for name in re.findall(r"INTO numbers VALUES \('(\w+)'", added)
+    ]
     for sql in drops:
         store.database.write(lambda session, sql=sql: session.run(sql))  # type: ignore[misc]
     store.put("schema_version", b"5")

@@ -272,6 +272,7 @@ class Engine(EngineProtocol):
             mixture=() if held_out else drawn.mixture,
             visitor=visitor,
             learner=arm_surface.learner,
+            prediction=drawn.prediction,
         )
         return event, drawn.slots
 

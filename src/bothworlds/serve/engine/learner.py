@@ -24,17 +24,20 @@ from ...policies import Policy
 from ...policies.marginals import entropy_of, frequencies, known_marginals, most_shown_rows
 from ...policies.mixture import Mixture
 from ...policies.parts.change_detector import find_change
+from ...policies.predictions import UNITS, Predictions, Units, exceeds_limit, in_units
 from ..model import (
     ALL_ELIGIBLE,
     LISTED_ITEMS,
     LOSS_UNIT,
     MAX_ITEMS_EVER,
     Eligibility,
+    EventPrediction,
     Item,
     Segment,
     Surface,
     SurfaceSettings,
 )
+from ..prediction_versions import PredictionVersion
 from ..schemas import PlacedItem
 from ..time_blocks import TimeBlock, cells_from
 from .list_sampler import ListSampler, draw_list, make_list_sampler
@@ -66,7 +69,8 @@ class SegmentCounters(NamedTuple):
     are many blocks and may be many items. ``changed_at`` is the second of the last change that was detected, if the
     policy detects changes. ``compared_at`` and ``wake`` are as in a ledger; ``alone_since`` is the second at which the
     leader of the policy took over, if it plays alone. ``baseline_rounds`` is the number of rounds in which the segment
-    leaves the page's own order; None: that of the surface.
+    leaves the page's own order; None: that of the surface. ``loss`` includes what was predicted, and ``version`` is the
+    version of predictions in force.
     """
 
     rounds: int
@@ -80,6 +84,7 @@ class SegmentCounters(NamedTuple):
     wake: int = 0
     alone_since: int | None = None
     baseline_rounds: int | None = None
+    version: PredictionVersion | None = None
 
     def baseline_share(self, settings: SurfaceSettings) -> float:
         """Returns the share of pages that show the page's own order because the segment started from it."""
@@ -114,6 +119,9 @@ def counters_of(segment: Segment | None, surface: Surface) -> SegmentCounters:
         for (item, slot), count in counts.items():
             if slot < m and item < n:
                 table[item, slot] = count
+    for (item, slot), loss in segment.predicted.items():
+        if slot < m and item < n:
+            tables[0, item, slot] += loss
     return SegmentCounters(segment.rounds, segment.revision, *tables)
 
 
@@ -124,18 +132,30 @@ class DrawnList(NamedTuple):
     p: tuple[float, ...]
     slots: list[PlacedItem]
     mixture: tuple[float, ...] = ()  # of an event
+    prediction: EventPrediction | None = None  # of an event
+
+
+class ServedPredictions(NamedTuple):
+    """The predictions that decisions record: b' of a version, and b, of the eligible items at all slots."""
+
+    version: int
+    used: Units  # (eligible, slots)
+    expected: Units  # (eligible, slots)
+    difference: float  # that b predicts for two mixed learners
 
 
 class ServingPolicy:
     """The immutable policy that answers requests until a newer one replaces it.
 
     ``eligible`` are the items that can be shown at the ``free`` slots, with ``marginals`` (eligible, free). ``learn``
-    and ``pinned`` are the masks of free and pinned slots. ``id`` is a digest of all this.
+    and ``pinned`` are the masks of free and pinned slots. ``id`` is a digest of all this. ``predictions`` are those of
+    the policy in its present state, if it predicts losses; ``predicts`` is whether decisions record a version of them.
     """
 
     __slots__ = (
         "_cells",
         "_pinned",
+        "_predicted",
         "_share",
         "_weights",
         "eligibility",
@@ -145,6 +165,8 @@ class ServingPolicy:
         "learn",
         "marginals",
         "pinned",
+        "predictions",
+        "predicts",
         "rounds",
         "sampler",
     )
@@ -158,6 +180,8 @@ class ServingPolicy:
         marginals: Floats,
         rounds: int,
         mixture: Mixture | None = None,
+        predictions: Predictions | None = None,
+        recorded: ServedPredictions | None = None,
     ) -> None:
         self.eligible, self.free, self.marginals, self.rounds = tuple(eligible), tuple(free), marginals, rounds
         self.sampler: ListSampler | None = make_list_sampler(marginals) if free else None
@@ -172,6 +196,11 @@ class ServingPolicy:
         self._weights = np.zeros(marginals.shape)
         if mixture is not None:
             self._weights = mixture.weights(marginals)
+        self.predictions, self.predicts = predictions, recorded is not None
+        self._predicted: tuple[int, list[bytes], list[bytes], float] | None = None
+        if recorded is not None:
+            used, expected = ([column.tobytes() for column in matrix.T] for matrix in recorded[1:3])
+            self._predicted = (recorded.version, used, expected, recorded.difference)
         self.id = self._digest(pins)
 
     def _digest(self, pins: Mapping[int, Item]) -> str:
@@ -190,7 +219,12 @@ class ServingPolicy:
         for slot, index, placed in self._pinned:
             cells.insert(slot, (index, CERTAIN, placed, 0.0))
         items, p, slots, weights = zip(*cells)
-        return DrawnList(items, p, list(slots), () if self._share is None else (self._share, *weights))
+        mixture = () if self._share is None else (self._share, *weights)
+        if self._predicted is None:
+            return DrawnList(items, p, list(slots), mixture)
+        version, used, expected, difference = self._predicted
+        prediction = EventPrediction(version, _entries(used, rows), _entries(expected, rows), difference)
+        return DrawnList(items, p, list(slots), mixture, prediction)
 
     def _cell(self, k: int, row: int) -> tuple[int, float, PlacedItem, float]:
         item, p, weight = self.eligible[row], float(self.marginals[row, k]), float(self._weights[row, k])
@@ -201,6 +235,10 @@ class ServingPolicy:
     def entropy(self) -> float:
         """The entropy of the lists in nats per free slot: log n if uniform, 0 if always the same."""
         return entropy_of(self.marginals)
+
+
+def _entries(columns: Sequence[bytes], rows: Sequence[int]) -> bytes:
+    return bytes([column[row] for column, row in zip(columns, rows)])
 
 
 def policy_of(settings: SurfaceSettings) -> Policy:
@@ -248,17 +286,41 @@ def serving_policy(
     )
     part_policy = policy.part(np.array(rows), np.array(free))
     state = part_policy.resumed(known)
-    x, mixture, share = (
-        marginals_of(part_policy, state, known),
-        part_policy.mixture(state),
-        counters.baseline_share(settings),
-    )
+    own = marginals_of(part_policy, state, known)
+    mixture, predictions = part_policy.mixture(state), part_policy.predictions(state)
+    x, share = own, counters.baseline_share(settings)
     if share:
         baseline = baseline_list(surface, eligible, pins).items
         x = with_baseline(x, [rows.index(baseline[slot]) for slot in free], share)
         mixture = mixture and mixture._replace(share=(1.0 - share) * mixture.share)
     x = mixed(x, settings.floor, settings.minimum_exposure)
-    return ServingPolicy(surface, eligible, free, pins, x, counters.rounds, mixture)
+    if predictions is not None:
+        predictions = predictions.drawn_with(x, own)
+    recorded = _recorded(counters.version, predictions, mixture, rows, free, settings.slots)
+    return ServingPolicy(surface, eligible, free, pins, x, counters.rounds, mixture, predictions, recorded)
+
+
+def _recorded(
+    version: PredictionVersion | None,
+    predictions: Predictions | None,
+    mixture: Mixture | None,
+    rows: Sequence[int],
+    free: Sequence[int],
+    slots: int,
+) -> ServedPredictions | None:
+    """Returns the predictions that decisions record; None if the version in force cannot be used.
+
+    It can be used if all slots are learned from, if every item that it predicts can be shown, and if no prediction
+    exceeds the limit of the leader.
+    """
+    if version is None or predictions is None or not version.slots == slots == len(free):
+        return None
+    used = version.used_at(rows)
+    if used is None or exceeds_limit(used, predictions):
+        return None
+    expected = in_units(predictions.expected)
+    difference = 0.0 if mixture is None else mixture.expected_difference(expected / UNITS)
+    return ServedPredictions(version.number, used, expected, difference)
 
 
 def centred(loss: Ints) -> Floats:

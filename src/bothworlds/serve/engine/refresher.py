@@ -19,6 +19,7 @@ from .block_reader import BlockReader
 from .change_detection import ChangeDetection
 from .learner import blocks_of, counters_of, policy_of, policy_record
 from .learner_comparison import LearnerComparison
+from .prediction_renewal import PredictionRenewal
 from .served_surface import ServedSegment, ServedSurface
 
 __all__ = ["Refresher"]
@@ -64,6 +65,7 @@ class Refresher(threading.Thread):
         self._blocks = BlockReader(store, clock)
         self.changes = ChangeDetection(store, clock)
         self.comparison = LearnerComparison(store, clock)
+        self.predictions = PredictionRenewal(store, clock)
         self._read_revision: dict[int, int] = {}  # surface id -> revision up to which its segments have been read
         self._saved: dict[tuple[int, str], tuple[int, str]] = {}  # time and id of the last stored policy
         self._removed: set[int] = set()  # ids of surfaces that were deleted
@@ -273,7 +275,13 @@ class Refresher(threading.Thread):
                 counters = counters._replace(**state._asdict())
         counters = counters._replace(baseline_rounds=served.surface.baseline_starts.get(name))
         if segment.rounds or segment.loss or presolve or counters.baseline_rounds is not None:
-            served.segments[name] = ServedSegment(served, counters, self._clock(), presolve)
+            version = self.predictions.in_force(served.policy, served.surface.id, segment.name)
+            counters = counters._replace(version=version)
+            made = ServedSegment(served, counters, self._clock(), presolve)
+            if version := self.predictions.renewed(segment.name, made):
+                made = ServedSegment(served, counters._replace(version=version), self._clock(), presolve)
+            served.segments[name] = made
+            self.predictions.fold(served.surface, segment)
         else:  # admitted, but nothing learned yet
             served.segments[name] = served.empty_segment.copy(self._clock(), segment.revision)
         served.segments[name].used_at = self._clock()

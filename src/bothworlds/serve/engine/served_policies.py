@@ -23,7 +23,6 @@ NOT_SERVED = {
     "cascade-ucb": _FIRST_CLICK,
     "cascade-ucb-v": _FIRST_CLICK,
     "dcm-ucb": _FIRST_CLICK,
-    "ftrl-va": "it subtracts predictions from losses that were made when the page was shown, and they are not stored",
     "grab": "it counts in how many rounds each list was the best one by then",
     "lbinf": "every pair has a rate that adapts to its errors one by one",
     "lbinfv": "every pair has a prediction and a rate that adapt to its errors one by one",
@@ -35,7 +34,6 @@ NOT_SERVED = {
     "ranked-exp3": "a slot learns about the item that it intended to show, which is not always the one that was shown",
     "recurrank": _STAGES,
     "toprank": _DUELS,
-    "tsallis-rv": "in every round it adds a baseline to the pairs that were likely then, and this is not stored",
     "unirank": _DUELS,
 }
 

@@ -279,9 +279,9 @@ def medians_of(surface: Surface, segments: Iterable[Segment]) -> Medians:
 
 
 def _median_losses(segment: Segment, active: Sequence[int]) -> list[int]:
-    used = {slot for _, slot in segment.loss}
+    used = {slot for _, slot in (*segment.loss, *segment.predicted)}
     return [
-        median(segment.loss.get((index, slot), 0) for index in active) if slot in used else 0
+        median(segment.estimated_loss(index, slot) for index in active) if slot in used else 0
         for slot in range(MAX_SLOTS)
     ]
 

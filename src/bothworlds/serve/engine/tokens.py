@@ -14,7 +14,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 import msgspec
 
 from ..eligibility_format import PackedEligibility, pack, unpack
-from ..model import DRAW_KEY, Arm, Event, pinned_mask
+from ..model import DRAW_KEY, Arm, Event, EventPrediction, pinned_mask
 from ..stores.base import Store, StoreError
 
 __all__ = ["MAX_WINDOW", "InvalidToken", "Signer", "open_secrets", "rotate_secret"]
@@ -58,6 +58,7 @@ class TokenBody(msgspec.Struct, frozen=True, array_like=True):
     mixture: tuple[float, ...] = ()
     visitor: bytes | None = None
     learner: int = 0
+    prediction: EventPrediction | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -103,6 +104,7 @@ class Signer:
                 event.mixture,
                 event.visitor,
                 event.learner,
+                event.prediction,
             )
         )
         signed = self._prefix + self._signature(self.number, body) + body
@@ -138,6 +140,8 @@ def _check(body: TokenBody, secret: Secret) -> None:
     if secret.retired_at is not None and body.created_at > secret.retired_at + GRACE:
         raise InvalidToken("the token is signed with a secret that was retired before the token was created")
     possible = 0 < len(body.items) == len(body.p) and min(body.items) >= 0 and all(0.0 < p <= 1.0 for p in body.p)
+    if body.prediction is not None:
+        possible &= len(body.prediction.used) == len(body.prediction.expected) == len(body.items)
     ordered = body.created_at <= body.expires_at <= body.late_until <= body.created_at + MAX_WINDOW
     if not (ordered and possible):
         raise InvalidToken("the token contains an impossible decision")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 
 import msgspec
@@ -20,7 +20,7 @@ import msgspec
 from ..checkpoints import Checkpoint, checkpoint_key, is_genuine, opened
 from ..model import DRAW_KEY, Eligibility, Increments, Segment, rfc3339, split_counter_key
 from ..rewards import redrawn
-from ..settlement import cells_of, mixture_sums, observed_losses, spread_loss
+from ..settlement import cells_of, mixture_sums, observed_losses, spread_loss, version_of
 from ..stores.base import Store
 from ..time_blocks import TimeBlock, decode_cells, largest_ranges, second_of
 
@@ -86,6 +86,7 @@ class _Sums:
     def __init__(self) -> None:
         self.rounds = 0
         self.mixture = [0, 0, 0]
+        self.versions: dict[int, int] = {}  # settled events by version of predictions
         self.cells: Cells = {}
         self.observed: dict[tuple[Eligibility, int], int] = {}
 
@@ -103,6 +104,9 @@ class _Sums:
 
     def add_mixture(self, values: Iterable[int], sign: int = 1) -> None:
         self.mixture = [total + sign * value for total, value in zip(self.mixture, values, strict=True)]
+
+    def add_settled(self, version: int, count: int) -> None:
+        self.versions[version] = self.versions.get(version, 0) + count
 
     def observe(self, eligibility: Eligibility, losses: Iterable[tuple[int, int]]) -> None:
         """Add losses observed at slots, which are charged to the items that could not be shown there."""
@@ -140,6 +144,8 @@ class _SegmentSums:
         for sums in self.sums:
             total.rounds += sums.rounds
             total.add((*key, values[0], values[1], values[2]) for key, values in sums.cells.items())
+            for version, count in sums.versions.items():
+                total.add_settled(version, count)
         return total
 
 
@@ -243,8 +249,10 @@ def _add_events(store: Store, rebuilt: Rebuilt, pages: Pages) -> list[Difference
             sums = segment.at(second_of(event.created_at))
             sums.rounds += sums.add(cells_of(event))
             sums.observe(event.eligibility, observed_losses(event))
-            if event.mixture:
+            if event.mixture or event.prediction:
                 sums.add_mixture(mixture_sums(event))
+            if version := version_of(event):
+                sums.add_settled(version, 1)
     for segment in rebuilt.values():
         for sums in segment.sums:
             sums.charge()
@@ -257,6 +265,8 @@ def _add_checkpoints(checkpoints: Iterable[Checkpoint], rebuilt: Rebuilt, pages:
         sums.rounds += one.sums.rounds
         sums.add_mixture(one.sums.mixture)
         sums.add(map(tuple, one.sums.cells.tolist()))
+        for version, count in one.settled:
+            sums.add_settled(version, count)
         pages.update({(one.surface_id, *place): count for place, count in one.pages.items()})
 
 
@@ -269,6 +279,8 @@ def _add_adjustments(store: Store, rebuilt: Rebuilt) -> int:
         own = segment.at(second_of(adjustment.at))
         own.rounds += added.rounds
         own.add((cell.item, cell.slot, cell.loss, cell.shown, cell.clicked) for cell in added.cells)
+        for version, settled in adjustment.settled:
+            own.add_settled(version, settled)
         for block in adjustment.removed:  # what the adjustment subtracts belongs to these blocks, not to its own time
             cells = decode_cells(block.cells)
             segment.at(block.start).add_mixture(block.mixture, -1)
@@ -289,6 +301,7 @@ def _compare(store: Store, rebuilt: Rebuilt) -> tuple[int, list[Difference], int
             sums = rebuilt.get((surface.id, name), _SegmentSums()).total()
             cells = {} if stored is None else _cells_of(stored)
             pairs = list(_pairs(stored.rounds if stored else 0, cells, sums))
+            pairs += _version_pairs(stored.settled if stored else {}, sums.versions)
             count += len(pairs)
             differences += [Difference(surface.name, name, *pair) for pair in pairs if pair[3] != pair[4]]
     return count, differences, n_segments
@@ -332,6 +345,12 @@ def _compare_pages(store: Store, pages: Pages) -> list[Difference]:
             if values[0] != values[1]:
                 differences.append(Difference(surface.name, place[0], f"pages of {place[1]}", -1, -1, *values))
     return differences
+
+
+def _version_pairs(stored: Mapping[int, int], rebuilt: Mapping[int, int]) -> Iterator[tuple[str, int, int, int, int]]:
+    """Yields the settled events of versions of predictions, as ``_pairs`` does."""
+    for version in sorted(stored.keys() | rebuilt.keys()):
+        yield f"settled with predictions {version}", -1, -1, stored.get(version, 0), rebuilt.get(version, 0)
 
 
 def _mixture_pairs(found: _Sums, expected: _Sums) -> Iterator[tuple[str, int, int, int, int]]:

@@ -9,6 +9,7 @@ import msgspec
 
 from ..checkpoints import SignedCheckpoint
 from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback
+from ..prediction_versions import PredictionVersion
 from ..time_blocks import TimeBlock
 
 __all__ = ["BlockKey", "DeletedEvents", "Store", "StoreError", "Unstorable", "VersionConflict", "VisitorSums"]
@@ -182,6 +183,21 @@ class Store(Protocol):
 
         Returns whether it was written. A number that is a boundary (``model.BOUNDARIES``) is a second, and is refused
         if a block lies across it. A reset deletes all numbers.
+        """
+        ...
+
+    # Versions of predicted losses
+
+    def prediction_version(self, surface_id: int, segment: str) -> PredictionVersion | None:
+        """Returns the newest version of the predictions of a segment."""
+        ...
+
+    def save_prediction_version(
+        self, surface_id: int, segment: str, version: PredictionVersion, *, expected: int | None, unused_before: int
+    ) -> bool:
+        """Writes a version if the newest one has the number ``expected`` (None: there is none); else returns False.
+
+        Also deletes versions of the surface made before ``unused_before`` that have no settled events.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from ..model import Eligibility, Event, Increments, Status, VerifiedFeedback
@@ -28,6 +28,7 @@ class BatchTotals:
     def __init__(self, now: int | None = None) -> None:
         self.now = now
         self.rounds: dict[tuple[int, str], int] = {}
+        self.versions: dict[tuple[int, str, int], int] = {}  # settled events by version of predictions
         self.history: dict[tuple[int, int, str, str], Totals] = {}
         self.visitors: dict[tuple[int, int, str, str, int], Totals] = {}  # pages, clicks and squares of a bucket
         self._seconds: dict[tuple[int, str, int], _SecondTotals] = {}
@@ -39,11 +40,19 @@ class BatchTotals:
             return
         segment = (increments.surface_id, increments.segment)
         self.rounds[segment] = self.rounds.get(segment, 0) + increments.rounds
+        if increments.version and increments.rounds:
+            self.add_settled(*segment, [(increments.version, increments.rounds)])
         key = (*segment, second_of(increments.at))
         second = self._seconds.get(key)
         if second is None:
             second = self._seconds[key] = _SecondTotals()
         second.add(increments)
+
+    def add_settled(self, surface_id: int, segment: str, settled: Iterable[tuple[int, int]]) -> None:
+        """Adds what an adjustment adds to the settled events of versions of predictions."""
+        for number, count in settled:
+            version = (surface_id, segment, number)
+            self.versions[version] = self.versions.get(version, 0) + count
 
     def cells(self) -> dict[tuple[int, str, int, int], Totals]:
         """Returns loss, shows and clicks to add to every cell (surface id, segment, item, slot)."""

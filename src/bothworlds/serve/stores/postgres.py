@@ -29,7 +29,7 @@ UPGRADE_LOCK = 0x626F7468  # the advisory lock under which one process upgrades 
 
 _TYPES = (
     "bytea, bigint, text, text, text, bigint, bigint, bigint, bytea, bigint, bigint, bigint, text, bigint, bigint, "
-    "bytea, bytea, bytea, bigint, bytea"
+    "bytea, bytea, bytea, bigint, bytea, bytea"
 )
 _ARRAYS = ", ".join(f"%b::{name}[]" for name in _TYPES.split(", "))
 _INSERT = (

@@ -64,7 +64,8 @@ ALTER TABLE adjustments ADD COLUMN removed BYTEA;
 ALTER TABLE events ADD COLUMN mixture BYTEA;
 
 -- version 6: visitors of events, learners that events are counted for, totals by buckets of visitors, rewards in units of
--- 2^-20, deleted events and what stands in for them
+-- 2^-20, deleted events and what stands in for them, predicted losses and how many settled
+-- events subtract each version of them
 ALTER TABLE events ADD COLUMN visitor BYTEA;
 ALTER TABLE events ADD COLUMN learner BIGINT;
 CREATE INDEX events_by_visitor ON events (visitor, created_at) WHERE visitor IS NOT NULL;
@@ -91,3 +92,9 @@ CREATE TABLE deleted_segments (
     PRIMARY KEY (surface_id, segment)
 );
 INSERT INTO numbers VALUES ('checkpoint', 0);
+CREATE TABLE prediction_versions (
+    surface_id BIGINT NOT NULL, segment TEXT NOT NULL, number BIGINT NOT NULL, settled BIGINT NOT NULL, body BYTEA NOT NULL,
+    PRIMARY KEY (surface_id, segment, number)
+);
+ALTER TABLE events ADD COLUMN prediction BYTEA;
+ALTER TABLE adjustments ADD COLUMN settled BYTEA;

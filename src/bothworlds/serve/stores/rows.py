@@ -9,7 +9,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..eligibility_format import PackedEligibility, pack, unpack
-from ..model import ALL_ELIGIBLE, Adjustment, Cell, Event, Increments, RemovedBlock, pinned_mask
+from ..model import (
+    ALL_ELIGIBLE,
+    Adjustment,
+    Cell,
+    Event,
+    EventPrediction,
+    Increments,
+    RemovedBlock,
+    pinned_mask,
+)
 
 __all__ = [
     "ADJUSTMENT_COLUMNS",
@@ -29,15 +38,17 @@ T = TypeVar("T")
 EVENT_COLUMNS = (
     "id, surface_id, segment, arm, policy_id, created_at, expires_at, late_until, placements, learn, clicks, "
     "settled_at, settled_by, late, pinned, eligibility, mixture, "
-    "visitor, learner, rewards"
+    "visitor, learner, rewards, prediction"
 )
-ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells, removed"
+ADJUSTMENT_COLUMNS = "surface_id, segment, at, actor, reason, rounds, cells, removed, settled"
 
 _encode = msgspec.msgpack.Encoder().encode
 _placements = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[float, ...]]).decode
 _eligibility = msgspec.msgpack.Decoder(PackedEligibility).decode
 _mixture = msgspec.msgpack.Decoder(tuple[float, ...]).decode
 _rewards = msgspec.msgpack.Decoder(tuple[int, ...]).decode
+_prediction = msgspec.msgpack.Decoder(EventPrediction).decode
+_settled = msgspec.msgpack.Decoder(tuple[tuple[int, int], ...]).decode
 _removed = msgspec.msgpack.Decoder(tuple[RemovedBlock, ...]).decode
 _cells = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
 
@@ -65,6 +76,7 @@ def row_of(event: Event) -> tuple[Any, ...]:
         event.visitor,
         event.learner,
         encoded_rewards(event),
+        None if event.prediction is None else _encode(event.prediction),
     )
 
 
@@ -106,6 +118,7 @@ def event_of(row: Row) -> Event:
         visitor=row[17],
         learner=row[18] or 0,
         rewards=() if row[19] is None else _rewards(row[19]),
+        prediction=None if row[20] is None else _prediction(row[20]),
     )
 
 
@@ -123,16 +136,18 @@ def row_of_adjustment(adjustment: Adjustment) -> tuple[Any, ...]:
         added.rounds,
         cells,
         removed,
+        _encode(adjustment.settled) if adjustment.settled else None,
     )
 
 
 def adjustment_of(row: Row) -> Adjustment:
     """Returns the adjustment of a row."""
-    surface_id, segment, at, actor, reason, rounds, cells, removed = row
+    surface_id, segment, at, actor, reason, rounds, cells, removed, settled = row
     added = tuple(Cell(*cell) for cell in _cells(cells))
     increments = Increments(surface_id=surface_id, segment=segment, rounds=rounds, cells=added)
     blocks = () if removed is None else _removed(removed)
-    return Adjustment(increments=increments, at=at, actor=actor, reason=reason, removed=blocks)
+    counted = () if settled is None else _settled(settled)
+    return Adjustment(increments=increments, at=at, actor=actor, reason=reason, removed=blocks, settled=counted)
 
 
 def batches(values: Iterable[T], size: int) -> Iterator[list[T]]:

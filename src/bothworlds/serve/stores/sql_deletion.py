@@ -112,6 +112,7 @@ def _checkpoints_of(session: Session, events: Sequence[Event], now: int) -> dict
     boundaries: dict[tuple[int, str], tuple[int, ...]] = {}
     last: dict[tuple[int, str], tuple[int, int]] = {}  # the range of the last event: the next one is often in it
     pages: dict[tuple[int, str, int, int], Counter[tuple[str, str]]] = defaultdict(Counter)
+    settled: dict[tuple[int, str, int, int], Counter[int]] = defaultdict(Counter)
     for event in events:
         increments, second = increments_of(event), second_of(event.created_at)
         segment = (increments.surface_id, increments.segment)
@@ -122,11 +123,14 @@ def _checkpoints_of(session: Session, events: Sequence[Event], now: int) -> dict
             start, until = last[segment] = enclosing_range(second, second + 1, now, boundaries[segment])
         totals.add(msgspec.structs.replace(increments, at=1000 * start))
         pages[*segment, start, until][event.segment, event.arm] += 1
+        if increments.version:
+            settled[*segment, start, until][increments.version] += increments.rounds
     learned = {(*segment, block.start): block for segment, blocks in totals.blocks().items() for block in blocks}
     made: dict[tuple[int, str], list[Checkpoint]] = defaultdict(list)
     for (surface_id, segment_name, start, until), counts in sorted(pages.items()):
         sums = learned.get((surface_id, segment_name, start)) or TimeBlock(start, until, 0, NO_CELLS)
-        checkpoint = Checkpoint(surface_id, segment_name, sums._replace(until=until), dict(counts))
+        versions = tuple(sorted(settled[surface_id, segment_name, start, until].items()))
+        checkpoint = Checkpoint(surface_id, segment_name, sums._replace(until=until), dict(counts), versions)
         made[surface_id, segment_name].append(checkpoint)
     return made
 

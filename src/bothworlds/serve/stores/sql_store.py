@@ -9,9 +9,10 @@ from typing import Any
 
 from ..checkpoints import SignedCheckpoint
 from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback, split_counter_key
+from ..prediction_versions import PredictionVersion
 from ..settlement import settle_at_deadline
 from ..time_blocks import TimeBlock, second_of
-from . import sql_blocks, sql_deletion, sql_events, sql_metadata, sql_surfaces, sql_visitors
+from . import sql_blocks, sql_deletion, sql_events, sql_metadata, sql_predictions, sql_surfaces, sql_visitors
 from .base import BlockKey, DeletedEvents, Store, VersionConflict, VisitorSums
 from .batch_totals import BatchTotals, apply_batch
 from .database import Database, Session
@@ -24,7 +25,8 @@ IMPORT_BATCH = 1000  # events in one transaction
 # In the order in which they can be filled: referenced tables first; facts last, because they mark a complete copy.
 TABLES = (
     "numbers", "surfaces", "segments", "counters", "blocks", "segment_numbers", "adjustments", "audit", "api_keys",
-    "policies", "history", "visitor_sums", "events", "checkpoints", "deleted_events", "deleted_segments", "facts",
+    "policies", "history", "visitor_sums", "prediction_versions", "events", "checkpoints", "deleted_events",
+    "deleted_segments", "facts",
 )  # fmt: skip
 
 
@@ -227,6 +229,26 @@ class SqlStore(Store):
 
         return self.database.write(work)
 
+    # Versions of predicted losses
+
+    def prediction_version(self, surface_id: int, segment: str) -> PredictionVersion | None:
+        with self.database.reading() as session:
+            return sql_predictions.read_version(session, surface_id, segment)
+
+    def save_prediction_version(
+        self, surface_id: int, segment: str, version: PredictionVersion, *, expected: int | None, unused_before: int
+    ) -> bool:
+        """Inserts a version of predictions if the newest one is as expected; see ``Store.save_prediction_version``."""
+
+        def work(session: Session) -> bool:
+            sql_metadata.take_numbers(session, "revision", 1)  # one process at a time
+            if not sql_predictions.insert_version(session, surface_id, segment, version, expected):
+                return False
+            sql_predictions.delete_unused(session, surface_id, unused_before)
+            return True
+
+        return self.database.write(work)
+
     # Events
 
     def save_events(self, events: Sequence[Event]) -> list[Event | None]:
@@ -265,12 +287,13 @@ class SqlStore(Store):
 
         def work(session: Session) -> list[Status]:
             surface_ids = {id for (id,) in session.run("SELECT id FROM surfaces")}
-            events = [given.event for given in feedback if given.event.surface_id in surface_ids]
+            known = sql_predictions.with_known_versions(session, feedback)
+            events = [given.event for given in known if given.event.surface_id in surface_ids]
             inserted = sql_events.insert_unknown(session, events, now) if self.database.shared else []
             stored = sql_events.select_events(session, ids, lock=True)
             resets = sql_events.last_resets(session, stored.values())
             deleted = sql_deletion.statuses_of_deleted(session, [one for one in events if one.id not in stored])
-            outcome = apply_batch(stored, feedback, surface_ids, resets, now, deleted)
+            outcome = apply_batch(stored, known, surface_ids, resets, now, deleted)
             for event in inserted:
                 outcome.totals.count_decision(event)
             session.insert_events([row_of(event) for event in outcome.new])

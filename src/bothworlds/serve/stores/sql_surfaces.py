@@ -14,6 +14,7 @@ from .database import Session
 from .rows import ADJUSTMENT_COLUMNS, Row, row_of_adjustment
 from .sql_blocks import add_blocks, remove_blocks
 from .sql_metadata import add_history, take_numbers
+from .sql_predictions import add_settled, fill_predicted, read_settled
 from .sql_visitors import add_visitor_sums
 
 __all__ = [
@@ -116,6 +117,7 @@ def read_segments(session: Session, surface_id: int, since: int = -1, only: str 
     for name, item, slot, loss, shown, clicked in cells:
         if segment := segments.get(name):  # it may have been created between the two statements
             segment.loss[item, slot], segment.shown[item, slot], segment.clicked[item, slot] = loss, shown, clicked
+    fill_predicted(session, segments, surface_id, since)
     return list(segments.values())
 
 
@@ -132,7 +134,7 @@ def add_counters(session: Session, totals: BatchTotals) -> None:
         " shown = counters.shown + excluded.shown, clicked = counters.clicked + excluded.clicked",
         [(*cell, *sums) for cell, sums in cells],
     )
-    if totals.rounds:
+    if totals.rounds or totals.versions:
         revision = take_numbers(session, "revision", 1)
         session.many(
             "INSERT INTO segments (surface_id, segment, rounds, revision) VALUES (?, ?, ?, ?)"
@@ -141,6 +143,7 @@ def add_counters(session: Session, totals: BatchTotals) -> None:
             [(*segment, rounds, revision) for segment, rounds in sorted(totals.rounds.items())],
         )
         add_blocks(session, totals, revision)
+        add_settled(session, totals)
     add_history(session, totals)
     add_visitor_sums(session, totals)
 
@@ -176,16 +179,17 @@ def add_adjustments(session: Session, adjustments: Sequence[Adjustment]) -> bool
     applied = [_reset_blocks(session, one, totals) if one.reason == RESET else one for one in adjustments]
     for adjustment in applied:
         totals.add(msgspec.structs.replace(adjustment.increments, at=adjustment.at))
+        totals.add_settled(adjustment.increments.surface_id, adjustment.increments.segment, adjustment.settled)
     add_counters(session, totals)
     if applied:
         last = take_numbers(session, "adjustment", len(applied))
         rows = [(last - k, *row_of_adjustment(a)) for k, a in enumerate(reversed(applied))]
-        session.many(f"INSERT INTO adjustments (id, {ADJUSTMENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        session.many(f"INSERT INTO adjustments (id, {ADJUSTMENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
     return bool(totals.rounds)
 
 
 def _reset_blocks(session: Session, reset: Adjustment, totals: BatchTotals) -> Adjustment:
-    """Deletes the blocks and numbers of a segment; returns the reset with the blocks that it has removed.
+    """Deletes the blocks and numbers of a segment; returns the reset with all that it has removed.
 
     The reset itself is counted as an increment at its own time. There, ``totals`` gives back what the blocks had, so
     that the sum of all blocks equals the counters even if the two do not agree.
@@ -194,7 +198,8 @@ def _reset_blocks(session: Session, reset: Adjustment, totals: BatchTotals) -> A
     removed = remove_blocks(session, *segment)
     session.run("DELETE FROM segment_numbers WHERE surface_id = ? AND segment = ?", segment)
     totals.give_back(*segment, reset.at, [one._replace(mixture=(0, 0, 0)) for one in removed])
-    return msgspec.structs.replace(reset, removed=tuple(map(removed_block, removed)))
+    removal = tuple(map(removed_block, removed))
+    return msgspec.structs.replace(reset, removed=removal, settled=read_settled(session, *segment, sign=-1))
 
 
 def postdate_resets(session: Session, surface_id: int, adjustments: Sequence[Adjustment]) -> list[Adjustment]:
