@@ -162,7 +162,7 @@ def arena_worlds(rounds: int) -> list[str]:
 @app.command()
 @one_line_errors
 def reproduce(
-    size: Annotated[str, typer.Option(help="quick (minutes) or paper (hours).")] = "quick",
+    size: Annotated[str, typer.Option(help="quick (minutes), paper (hours), or long (hours, for growth).")] = "quick",
     only: Annotated[str | None, typer.Option(help="Only this experiment, such as figure-1.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report, figures and results.")] = Path("out"),
     jobs: Jobs = None,

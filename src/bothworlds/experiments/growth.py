@@ -13,6 +13,7 @@ from ..policies import policy
 from ..theory import adversarial_bound, lower_bound, stochastic_bound
 from ..worlds import Stochastic, World
 from ..worlds import world as named_world
+from .logarithm import logarithm_figure, logarithm_games, logarithm_verdicts
 from .panels import world_for
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
@@ -55,10 +56,10 @@ class Growth(Question):
     )
 
     def games(self, size: Size) -> list[Game]:
-        """Return FTRL-PBM in steady and in hostile worlds, and three policies on the hard instance."""
+        """Return FTRL-PBM in steady and hostile worlds, three policies on the hard instance, and long games."""
         long = [Game(policy(NAME), _world(name, size), size.long_rounds, size.few_seeds) for name in STEADY + HOSTILE]
         hard = [Game(policy(name), _hard_instance(size), size.rounds, size.seeds) for name in HARD_INSTANCE_POLICIES]
-        return long + hard
+        return long + hard + logarithm_games(size)
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw regret on logarithmic axes with the bounds, and the hard instance."""
@@ -76,7 +77,7 @@ class Growth(Question):
             "world). On the hard instance three policies, with the lower bound of Theorem 3 and the most that can be "
             "lost there."
         )
-        return [Figure("growth", self.title, caption)]
+        return [Figure("growth", self.title, caption), *logarithm_figure(results, size, folder)]
 
     def verdicts(self, results: Results, size: Size) -> list[Verdict]:
         """Judge the exponents of T, and both bounds."""
@@ -86,6 +87,7 @@ class Growth(Question):
             _square_root(long, size),
             _below_the_bounds(long, size),
             _lower_bound(results.of_length(size.rounds), size),
+            *logarithm_verdicts(results, size),
         ]
 
 

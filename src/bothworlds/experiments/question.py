@@ -20,7 +20,8 @@ class Size(NamedTuple):
     The panels of the paper's figures have ``rounds`` rounds, users that change every ``phase`` rounds, and ``seeds``
     replications. All other games have ``few_seeds`` replications. Growth is measured in games of ``long_rounds``
     rounds, expensive policies play ``short_rounds``. ``fitted``, if not None, is a world that replaces the one which
-    the paper fitted to a search log.
+    the paper fitted to a search log. The logarithm of Theorem 2 is measured in games of ``easy_rounds`` rounds of a
+    small world and of ``steady_rounds`` rounds of the paper's; they are not played if these are 0.
     """
 
     name: str
@@ -31,6 +32,8 @@ class Size(NamedTuple):
     long_rounds: int
     short_rounds: int
     fitted: Stochastic | None = None
+    easy_rounds: int = 0
+    steady_rounds: int = 0
 
 
 class Game(NamedTuple):

@@ -37,7 +37,10 @@ QUESTIONS: dict[str, Question] = {
 ON_REQUEST: dict[str, Question] = {question.name: question for question in (ServiceCost(), Attacks())}
 SIZES = {
     "quick": Size("quick", 100_000, 10_000, 5, 3, 100_000, 2_000),
-    "paper": Size("paper", 1_000_000, 100_000, 20, 10, 1_000_000, 10_000),
+    "paper": Size("paper", 1_000_000, 100_000, 20, 10, 1_000_000, 10_000, easy_rounds=10_000_000),
+    "long": Size(
+        "long", 1_000_000, 100_000, 20, 10, 1_000_000, 10_000, easy_rounds=10_000_000, steady_rounds=100_000_000
+    ),
 }
 
 
@@ -65,7 +68,7 @@ def reproduce(
     Parameters
     ----------
     size
-        ``"quick"`` or ``"paper"``.
+        ``"quick"``, ``"paper"`` or ``"long"``; the last one differs in how long the question ``growth`` plays.
     only
         The name of one question; all questions about the paper if not given.
     out

@@ -1,0 +1,113 @@
+"""Theorem 2 in long games: regret against the logarithm of T, with a straight line fitted to it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arena import Result
+from ..arena.figures import PALETTE, drawing
+from ..policies import policy
+from ..worlds import World, stochastic
+from ..worlds import world as named_world
+from .question import Figure, Game, Size, figure_files
+from .result_lookup import Results
+from .verdict import Verdict, estimate, judge
+
+__all__ = ["EASY", "increments", "logarithm_figure", "logarithm_games", "logarithm_verdicts"]
+
+POLICIES = ("ftrl-pbm", "tsallis-rv", "gibbs-ts")
+LINES = ("-", "--", ":")
+# Under a logarithm, the last two factors of ten cost the same; under a square root, the last costs 3.2 times as much.
+LARGEST_RATIO = 1.5
+
+
+def _easy() -> World:
+    world = stochastic([0.9, 0.6, 0.3, 0.1], [1.0, 0.5])
+    world.name = "four items"
+    return world
+
+
+EASY = _easy()  # gaps of 0.3 and more: the logarithm shows after 10,000 rounds
+
+
+def _worlds(size: Size) -> dict[str, tuple[World, int]]:
+    """The worlds of the size and their rounds, by the label of their panel."""
+    worlds = {}
+    if size.easy_rounds:
+        worlds["four items, two positions"] = (EASY, size.easy_rounds)
+    if size.steady_rounds:
+        worlds["the paper's steady world"] = (named_world("paper/stochastic"), size.steady_rounds)
+    return worlds
+
+
+def logarithm_games(size: Size) -> list[Game]:
+    """Return FTRL-PBM and two other policies in the long games of the size; none in a size without them."""
+    played = [(name, *game) for game in _worlds(size).values() for name in POLICIES]
+    return [Game(policy(name), world, rounds, size.few_seeds) for name, world, rounds in played]
+
+
+def increments(result: Result) -> NDArray[np.float64]:
+    """Return by how much regret grows over the last factor of ten and over the one before, (seeds, 2)."""
+    ends = result.rounds[-1] / np.array([1.0, 10.0, 100.0])
+    places = [int(np.abs(result.rounds - end).argmin()) for end in ends]
+    regret = result.regret()[:, places]
+    return regret[:, :2] - regret[:, 1:]
+
+
+def fitted_line(result: Result) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a and b of regret = a + b log T over the last two factors of ten, each (seeds,)."""
+    late = result.rounds >= result.rounds[-1] / 100
+    slope, start = np.polyfit(np.log(result.rounds[late]), result.regret()[:, late].T, 1)
+    return start, slope
+
+
+def logarithm_figure(results: Results, size: Size, folder: str) -> list[Figure]:
+    """Draw regret against log T with the fitted lines; nothing in a size without long games."""
+    worlds = _worlds(size)
+    if not worlds:
+        return []
+    for path, narrow in figure_files(folder, "logarithm").items():
+        with drawing(path, across=len(worlds), narrow=narrow) as panels:
+            for panel, (label, (world, rounds)) in zip(panels.flat, worlds.items()):
+                for name, colour, line in zip(POLICIES, PALETTE, LINES):
+                    result = results.of_length(rounds).first_replications(size.few_seeds)[name, world]
+                    start, slope = (values.mean() for values in fitted_line(result))
+                    late = result.rounds[result.rounds >= result.rounds[-1] / 100]
+                    text = f"{name}: {start:,.0f} + {slope:,.1f} log T"
+                    panel.semilogx(result.rounds, result.regret().mean(axis=0), line, color=colour, label=text)
+                    panel.semilogx(late, start + slope * np.log(late), color="0.6", linewidth=0.8)
+                panel.set_title(label)
+                panel.set_xlabel("rounds")
+                panel.legend(frameon=False, fontsize=6.5)
+            panels.flat[0].set_ylabel("regret against the best fixed list")
+    caption = (
+        f"Steady users, mean of {size.few_seeds} replications. A logarithm is a straight line here. Grey: the line "
+        "that was fitted to the last two factors of ten."
+    )
+    return [Figure("logarithm", "The logarithm of Theorem 2", caption)]
+
+
+def logarithm_verdicts(results: Results, size: Size) -> list[Verdict]:
+    """Judge whether regret grows like the logarithm of T in the long games of the size."""
+    verdicts = []
+    for label, (world, rounds) in _worlds(size).items():
+        played = results.of_length(rounds).first_replications(size.few_seeds)
+        found, ratios = [], {}
+        for name in POLICIES:
+            last, before = increments(played[name, world]).T
+            ratios[name] = estimate(last / before.mean())
+            start, slope = (estimate(values) for values in fitted_line(played[name, world]))
+            found.append(f"{name}: {ratios[name]}, regret {start} + {slope} log T")
+        verdicts.append(
+            Verdict(
+                f"In {label}, the regret of FTRL-PBM grows like log T up to {rounds:,} rounds.",
+                "ours, from Theorem 2",
+                judge([-ratios[POLICIES[0]]], -LARGEST_RATIO),
+                f"growth over the last factor of ten, divided by that over the one before: {'; '.join(found)}",
+                f"the ratio is below {LARGEST_RATIO}; it is 1 for a logarithm and 3.2 for a square root",
+                "logarithm",
+                "The ratio is that to the mean of the factor of ten before.",
+            )
+        )
+    return verdicts

@@ -1,0 +1,56 @@
+"""Growth like a logarithm is recognised, growth like a square root is not, and a size without long games has none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bothworlds.experiments.logarithm import EASY, POLICIES, logarithm_figure, logarithm_games, logarithm_verdicts
+from bothworlds.experiments.play_all import play_all
+from bothworlds.experiments.reproduce import SIZES
+from bothworlds.experiments.result_lookup import Results
+
+SIZE = SIZES["paper"]._replace(easy_rounds=10_000, few_seeds=4)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    return play_all(logarithm_games(SIZE), tmp_path_factory.mktemp("cells"), progress=False)
+
+
+def with_regret(results, regret):
+    """The same results with another regret, a function of rounds, and noise of one percent."""
+    rng = np.random.default_rng(1)
+
+    def changed(result):
+        curve = regret(result.rounds) * (1.0 + 0.01 * rng.standard_normal((SIZE.few_seeds, 1)))
+        return replace(result, reward=result.best_fixed - curve)
+
+    return Results([changed(result) for result in results])
+
+
+def test_sizes_have_long_games():
+    assert logarithm_games(SIZES["quick"]) == []
+    assert {(game.world.name, game.rounds) for game in logarithm_games(SIZES["long"])} == {
+        ("four items", 10_000_000),
+        ("paper/stochastic", 100_000_000),
+    }
+    assert {game.policy.name for game in logarithm_games(SIZES["paper"])} == set(POLICIES)
+    assert EASY.n_items == 4
+
+
+def test_a_logarithm_holds_and_a_square_root_fails(played):
+    (holds,) = logarithm_verdicts(with_regret(played, lambda t: 5.0 + 54.0 * np.log(t)), SIZE)
+    assert holds.outcome == "holds"
+    assert "+ 54 [" in holds.measured
+    (fails,) = logarithm_verdicts(with_regret(played, np.sqrt), SIZE)
+    assert fails.outcome == "fails"
+
+
+def test_the_figure_is_drawn(played, tmp_path):
+    (figure,) = logarithm_figure(Results(played), SIZE, str(tmp_path))
+    assert {path.suffix for path in tmp_path.iterdir()} == {".svg", ".png"}
+    assert figure.stem == "logarithm"
+    assert logarithm_figure(Results(played), SIZES["quick"], str(tmp_path)) == []
