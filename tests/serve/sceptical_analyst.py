@@ -104,7 +104,7 @@ def state_of(store: WeekStore, surface: Surface) -> SurfaceState:
     """Return the state of a surface whose order has settled as soon as a surface may settle."""
     learner = store.sums(START, store.now)[0]
     table = np.array([[int(learner[2])], [0]])
-    segment = SegmentState(int(learner[1]), table, table, ("a", "b"), np.zeros((2, 1)), np.full((2, 1), 0.5), "", START)
+    segment = SegmentState(int(learner[1]), table, table, ("a", "b"), *np.full((2, 2, 1), 0.5), "", START)
     return SurfaceState(surface, [""], {"": segment})
 
 

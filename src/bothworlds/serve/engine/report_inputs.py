@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..model import Surface
+from ..reports.exploration_cost import shrunk_rates
 from ..reports.inputs import SegmentState, SurfaceState
-from .learner import SegmentCounters, centred
+from .learner import SegmentCounters
 from .served_surface import ServedSegment, ServedSurface
 from .surface_rules import exposure_problem
 
@@ -34,19 +35,20 @@ def _others(display: ServedSurface, segment: str) -> list[SegmentCounters]:
 
 def _segment_state(segment: ServedSegment, others: Sequence[SegmentCounters]) -> SegmentState:
     counters, policy = segment.counters, segment.unconstrained.learner
-    loss = counters.loss[np.ix_([item.index for item in policy.eligible], policy.free)]
+    shown = counters.shown + sum(other.shown for other in others)
+    clicked = counters.clicked + sum(other.clicked for other in others)
+    served = np.ix_([item.index for item in policy.eligible], policy.free)
     return SegmentState(
         rounds=counters.rounds,
-        shown=counters.shown + sum(other.shown for other in others),
-        clicked=counters.clicked + sum(other.clicked for other in others),
+        shown=shown,
+        clicked=clicked,
         items=tuple(item.name for item in policy.eligible),
-        loss=centred(loss) if policy.free else loss.astype(np.float64),
+        rates=shrunk_rates(shown[served], clicked[served]),
         marginals=policy.marginals,
         policy_id=policy.id,
         made_at=segment.made_at,
         leader_alone=counters.wake > 0,
         other_rounds=sum(other.rounds for other in others),
-        other_clicks=sum(int(other.clicked.sum()) for other in others),
     )
 
 

@@ -11,36 +11,50 @@ from collections.abc import Iterable
 import numpy as np
 
 from ...geometry.assignment import best_ranking
+from ...kernels import Floats, Ints
 from .inputs import SegmentState
 
-__all__ = ["MAX_COST", "MIN_PAGES", "exploration_cost", "is_settled"]
+__all__ = ["MAX_COST", "MIN_PAGES", "exploration_cost", "is_settled", "shrunk_rates"]
 
 MIN_PAGES = 1000
 MAX_COST = 0.05  # share of the clicks
+PRIOR_SHOWS = 30  # of an average item, added to the shows of every item
 
 
 def exploration_cost(segments: Iterable[SegmentState]) -> float | None:
-    r"""Return the share of clicks that exploration costs now, as the learner estimates it; None before the first click.
+    r"""Return the share of clicks that exploration costs now; None before the first click.
 
-    With the losses :math:`L` that the segments have counted and the probabilities :math:`x` that lists are drawn with,
-    this is :math:`\langle L, x \rangle - \min_\sigma \langle L, \sigma \rangle`, summed over segments, over the number
-    of clicks. The numerator is how many more clicks the best list for these losses would have got. Items with equal
-    losses cost nothing, however often they alternate. Losses estimated from few pages differ by chance, so the cost is
-    high at first.
+    With click rates :math:`r` of items at slots (``shrunk_rates``) and the probabilities :math:`x` that lists are drawn
+    with, this is :math:`\max_\sigma \langle r, \sigma \rangle - \langle r, x \rangle` over
+    :math:`\langle r, x \rangle`, both summed over the pages of all segments. Items with equal rates cost nothing,
+    however often they alternate.
     """
     lost = clicks = 0.0
     for segment in segments:
-        lost += _lost_clicks(segment)
-        clicks += float(segment.clicked.sum()) - segment.other_clicks
+        rates = segment.rates
+        if rates.shape[1] == 0:
+            continue
+        best = best_ranking(rates)
+        now = float((rates * segment.marginals).sum())
+        lost += segment.rounds * (float(rates[best, np.arange(len(best))].sum()) - now)
+        clicks += segment.rounds * now
     return lost / clicks if clicks else None
 
 
-def _lost_clicks(segment: SegmentState) -> float:
-    loss = segment.loss
-    if loss.shape[1] == 0:
-        return 0.0
-    best = best_ranking(-loss)
-    return float((loss * segment.marginals).sum() - loss[best, np.arange(len(best))].sum())
+def shrunk_rates(shown: Ints, clicked: Ints) -> Floats:
+    """Return click rates of items at slots, (items, slots), drawn towards the average item of the slot.
+
+    Rates of items that were hardly shown at a slot differ by chance, and the best list would be chosen by chance. Rates
+    weighted by the inverse of propensities would differ even more where a policy shows most items hardly ever. The
+    average counts every item once: most shows are those of the best item.
+
+    >>> shrunk_rates(np.array([[970], [0], [30]]), np.array([[485], [0], [0]])).round(2).tolist()
+    [[0.5], [0.33], [0.17]]
+    """
+    by_page = clicked.sum(axis=0) / np.maximum(1, shown.sum(axis=0))
+    average = ((clicked + by_page) / (shown + 1)).mean(axis=0)
+    rates: Floats = (clicked + PRIOR_SHOWS * average) / (shown + PRIOR_SHOWS)
+    return rates
 
 
 def is_settled(rounds: int, recent_pages: int, cost: float | None) -> bool:

@@ -31,13 +31,12 @@ class SegmentState(NamedTuple):
     shown: Ints
     clicked: Ints
     items: tuple[str, ...]  # the eligible ones
-    loss: Floats
+    rates: Floats  # of clicks, of the eligible items at the slots that are not pinned
     marginals: Floats
     policy_id: str
     made_at: int  # when the policy was solved
     leader_alone: bool = False  # the leader of the policy plays alone
     other_rounds: int = 0  # of the other arms
-    other_clicks: int = 0  # of the other arms, which ``clicked`` includes
 
     @property
     def entropy(self) -> float:
