@@ -97,6 +97,7 @@ SLOW_TESTS = frozenset(
         # imports
         "test_all_public_names_resolve_in_a_fresh_interpreter_in_any_order",
         "test_every_documented_module_is_reachable_from_the_package",
+        "test_gymnasium_is_imported_only_if_it_is_used",
         # arena and experiments
         "test_a_newcomer_is_not_shown_before_it_arrives",
         "test_realised_clicks_agree_with_the_expected_reward",
