@@ -76,6 +76,8 @@ SLOW_TESTS = frozenset(
         "test_the_truth_is_recovered",
         "test_on_real_pages_no_other_optimiser_finds_more",
         "test_the_true_model_is_first_or_cannot_be_told_from_the_first",
+        # notebooks
+        "test_a_notebook_runs",
         # command line and geometry
         "test_a_distant_warm_start_gives_the_same_result",
         "test_a_piped_table_is_complete",
