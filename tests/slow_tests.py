@@ -76,6 +76,8 @@ SLOW_TESTS = frozenset(
         "test_the_truth_is_recovered",
         "test_on_real_pages_no_other_optimiser_finds_more",
         "test_the_true_model_is_first_or_cannot_be_told_from_the_first",
+        # notebooks
+        "test_a_notebook_runs",
         # command line and geometry
         "test_a_distant_warm_start_gives_the_same_result",
         "test_a_piped_table_is_complete",
@@ -97,6 +99,7 @@ SLOW_TESTS = frozenset(
         # imports
         "test_all_public_names_resolve_in_a_fresh_interpreter_in_any_order",
         "test_every_documented_module_is_reachable_from_the_package",
+        "test_gymnasium_is_imported_only_if_it_is_used",
         # arena and experiments
         "test_a_newcomer_is_not_shown_before_it_arrives",
         "test_realised_clicks_agree_with_the_expected_reward",

@@ -13,6 +13,7 @@ import pytest
 import bothworlds
 
 HEAVY = ("numba", "llvmlite", "scipy", "matplotlib", "rich", "typer", "pyarrow", "msgspec", "starlette", "duckdb")
+HEAVY += ("gymnasium", "pandas", "polars")
 ROOMS = ("arena", "clicks", "core", "experiments", "geometry", "policies", "ranker", "serve", "statistics", "testing")
 
 
@@ -88,6 +89,17 @@ def test_dir_lists_the_public_names():
 
 def test_the_pinned_names_are_public():
     assert {"Client", "Ranker", "play", "policies", "policy", "testing", "world", "worlds"} <= set(bothworlds.__all__)
+
+
+def test_gymnasium_is_imported_only_if_it_is_used():
+    assert "gymnasium" not in loaded_by("from bothworlds import *")
+    assert "gymnasium" in loaded_by("import bothworlds; bothworlds.gym")
+
+
+def test_without_gymnasium_the_command_that_installs_it_is_named():
+    code = "import sys; sys.modules['gymnasium'] = None\nimport json, bothworlds\n"
+    code += "try: bothworlds.gym\nexcept ImportError as error: print(json.dumps(str(error)))"
+    assert in_a_fresh_interpreter(code) == "this needs gymnasium: pip install 'bothworlds[gym]'"
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -75,6 +75,8 @@ _MODULE_OF = {
     "policy": "policies",
     "world": "worlds",
 }
+# Reachable like the others, but not part of __all__: a star import must not require an optional library.
+_OPTIONAL = ("gym",)
 
 
 _install_moved_modules()
@@ -82,7 +84,7 @@ _install_moved_modules()
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use; raises AttributeError for any other name."""
-    if name not in __all__:
+    if name not in __all__ and name not in _OPTIONAL:
         raise AttributeError(f"module 'bothworlds' has no attribute {name!r}")
     module = import_module(f".{_MODULE_OF.get(name, name)}", __name__)
     value = getattr(module, name) if name in _MODULE_OF else module

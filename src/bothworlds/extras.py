@@ -12,12 +12,16 @@ from typing import Any
 __all__ = ["import_extra", "ray_connection"]
 
 
-def import_extra(module: str, extra: str = "clicks") -> Any:
-    """Import a library of an optional extra; raise ImportError with the command that installs it."""
+def import_extra(module: str, extra: str = "clicks", requirement: str | None = None) -> Any:
+    """Import a library of an optional extra; raise ImportError with the command that installs it.
+
+    ``requirement`` is what to install instead of the extra, for a library that belongs to none.
+    """
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError(f"this needs {module.partition('.')[0]}: pip install 'bothworlds[{extra}]'") from error
+        install = requirement or f"'bothworlds[{extra}]'"
+        raise ImportError(f"this needs {module.partition('.')[0]}: pip install {install}") from error
 
 
 @contextmanager

@@ -25,7 +25,18 @@ from ..worlds.users import TableUsers
 if TYPE_CHECKING:  # not at run time: an edit of progress.py would compile all loops again
     from ..progress import ReportProgress
 
-__all__ = ["Score", "Simulation", "advance", "advance_attacked", "advance_compiled", "advance_lists", "users_class"]
+__all__ = [
+    "Answer",
+    "Score",
+    "Simulation",
+    "advance",
+    "advance_attacked",
+    "advance_compiled",
+    "advance_lists",
+    "answer_list",
+    "users_class",
+    "users_of",
+]
 
 
 TOTALS = 6  # expected reward, clicks, and the four scores of an attack
@@ -102,7 +113,7 @@ class Simulation:
     def compile(self) -> None:
         """Compile the loop of the policy in the world, if there is one, without playing a round."""
         if self.compiled():
-            users = _users_of(self.world, np.arange(self.world.n_items)).at_first()
+            users = users_of(self.world, np.arange(self.world.n_items)).at_first()
             advance_compiled(self.policy, self.new_state(), 0, users, streams(0, 0), np.zeros(TOTALS))
 
     def warm_up(self) -> None:
@@ -123,7 +134,7 @@ class Simulation:
         state = policy.init(self.world.n_items, self.world.n_positions)
         advance = advance_compiled if self.compiled() else _advance_interpreted
         totals = np.zeros(TOTALS)
-        world = _users_of(self.world, labels)
+        world = users_of(self.world, labels)
         advance(policy, state, 0, world.at_first(), source, totals)  # compiles, outside the measured time
         started = time.thread_time()
         scores = np.empty((TOTALS, len(marks)))
@@ -205,7 +216,7 @@ class _AttackedUsers:
     """The users of a world with an adversary, for items in the order ``labels``."""
 
     def __init__(self, world: Attacked, labels: NDArray[np.int64]) -> None:
-        self._users, self._attack = _users_of(world.honest, labels), world.attack.start(labels)
+        self._users, self._attack = users_of(world.honest, labels), world.attack.start(labels)
 
     def at_first(self) -> _UnderAttack:
         """Return the users of round 0."""
@@ -220,7 +231,8 @@ class _AttackedUsers:
         return _UnderAttack(TableUsers(users) if isinstance(users, np.ndarray) else users, self._attack)
 
 
-def _users_of(world: World, labels: NDArray[np.int64]) -> _Tables | _Lists | _AttackedUsers:
+def users_of(world: World, labels: NDArray[np.int64]) -> _Tables | _Lists | _AttackedUsers:
+    """Return the users of a world for one game, with item ``labels[i]`` as item i: ``pieces`` yields them in order."""
     if isinstance(world, Attacked):
         return _AttackedUsers(world, labels)
     return _Lists(world, labels) if isinstance(world, ListWorld) else _Tables(world, labels)
@@ -228,7 +240,7 @@ def _users_of(world: World, labels: NDArray[np.int64]) -> _Tables | _Lists | _At
 
 def users_class(world: World) -> tuple[type, ...]:
     """Return the classes of the users in compiled loops: each has its own loop."""
-    users = _users_of(world, np.arange(world.n_items)).at_first()
+    users = users_of(world, np.arange(world.n_items)).at_first()
     return (type(users), type(users.users)) if isinstance(users, _UnderAttack) else (type(users),)
 
 
@@ -331,20 +343,35 @@ def _count_attack(attack: AttackState, ranking: Ints, flips: int, totals: Floats
 
 def _advance_interpreted(policy: Policy, state: Any, rounds: int, users: Any, source: Streams, totals: Any) -> None:
     """The same loops in plain Python; they draw the same random numbers in the same order."""
-    attack = users.attack if isinstance(users, _UnderAttack) else None
-    honest = users.users if isinstance(users, _UnderAttack) else users
     for t in range(rounds):
         decision = policy.decide(state, source.policy)
-        expected, clicks = _answer(honest, t, decision.ranking, source.users)
-        for chance in expected:
+        answer = answer_list(users, t, decision.ranking, source)
+        for chance in answer.expected:
             totals[0] += chance
-        for clicked in clicks.tolist():
+        for clicked in answer.clicks.tolist():
             totals[1] += clicked
-        if attack is not None:
-            reported, shown = np.empty(clicks.size), np.ascontiguousarray(decision.ranking, np.int64)
-            _count_attack(attack, shown, tamper(attack, shown, clicks, source.adversary, reported), totals)
-            clicks = reported
-        policy.learn(state, decision, clicks)
+        if isinstance(users, _UnderAttack):
+            _count_attack(users.attack, np.ascontiguousarray(decision.ranking, np.int64), answer.flips, totals)
+        policy.learn(state, decision, answer.reported)
+
+
+class Answer(NamedTuple):
+    """What users do with a list, and what is reported of it."""
+
+    expected: list[float]  # the parts of the expected number of clicks
+    clicks: NDArray[np.float64]  # (m,) of the users
+    reported: NDArray[np.float64]  # (m,) what the policy is told: the clicks, unless there is an adversary
+    flips: int = 0  # reports that differ from the clicks
+
+
+def answer_list(users: Any, t: int, ranking: NDArray[np.int64], source: Streams) -> Answer:
+    """Return the answer to a list, t rounds after the first round of these users."""
+    if not isinstance(users, _UnderAttack):
+        expected, clicks = _answer(users, t, ranking, source.users)
+        return Answer(expected, clicks, clicks)
+    expected, clicks = _answer(users.users, t, ranking, source.users)
+    reported, shown = np.empty(clicks.size), np.ascontiguousarray(ranking, np.int64)
+    return Answer(expected, clicks, reported, tamper(users.attack, shown, clicks, source.adversary, reported))
 
 
 def _answer(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data_frames import html_table, to_frame
 from ..warnings import BothworldsWarning
 from ..worlds import World, from_description
 from .attack_scores import ATTACK_COLUMNS, AttackScores
@@ -183,6 +184,42 @@ class Result:
                     yield (float("nan"),) * len(ATTACK_COLUMNS)
                 else:
                     yield tuple(float(getattr(self.attack, name)[k, c]) for name in ATTACK_COLUMNS)
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """Return a data frame with one row for every replication and checkpoint.
+
+        Columns: ``policy``, ``world``, ``seed``, ``replication`` (from 0), ``round`` (that of the checkpoint), and,
+        summed up to it, ``reward`` (expected), ``clicks``, ``regret_fixed`` and ``regret_dynamic``. If there is an
+        adversary also ``flips``, ``touched``, ``target_first`` and ``target_shown``, as in ``attack``.
+
+        ``library`` is "pandas", "polars" or "arrow"; by default the first of them that is installed. Raises ValueError
+        for another name, and ImportError without the library.
+
+        >>> import bothworlds
+        >>> result = bothworlds.play("uniform", "paper/stochastic", rounds=1_000, seeds=2, checkpoints=5)
+        >>> result.to_frame("arrow").shape
+        (10, 9)
+        """
+        names, rows = list(COLUMNS), list(self.rows())
+        if self.attack is not None:
+            names += ATTACK_COLUMNS
+            rows = [(*row, *scores) for row, scores in zip(rows, self.attack_rows())]
+        return to_frame({name: list(column) for name, column in zip(names, zip(*rows))}, library)
+
+    def _repr_html_(self) -> str:
+        """A table of means over the replications, for notebooks."""
+        some = np.unique(np.linspace(0, self.rounds.size - 1, 5).round().astype(np.int64))
+        average, seeds = self.average_reward()[:, some], len(self.reward)
+        spread = average.std(axis=0, ddof=1) / np.sqrt(seeds) if seeds > 1 else np.full(some.size, np.nan)
+        columns = {
+            "round": self.rounds[some].tolist(),
+            "average reward": average.mean(axis=0).tolist(),
+            "standard error": spread.tolist(),
+            "regret (fixed)": self.regret("fixed")[:, some].mean(axis=0).tolist(),
+            "regret (dynamic)": self.regret("dynamic")[:, some].mean(axis=0).tolist(),
+        }
+        title = f"{self.policy} in {self.world}: mean of {seeds} replication{'s' * (seeds > 1)}"
+        return html_table(title, columns, [self.no_change] if self.no_change else [])
 
 
 def changes_not_shown(results: Iterable[Result]) -> list[str]:

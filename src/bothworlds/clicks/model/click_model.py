@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...data_frames import to_frame
 from ...kernels import Floats, Ints
 from ...worlds import World
 from ...worlds.fitted import users_of_click_model, write_document
@@ -98,6 +99,11 @@ class ClickModel:
             columns |= {name: values.tolist(), f"{before}standard_error": spread.error.tolist()}
             columns |= {f"{before}low": spread.low.tolist(), f"{before}high": spread.high.tolist()}
         return [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """Return the entries of ``table`` as a data frame. See :meth:`Model.to_frame` for ``library``."""
+        rows = self.table()
+        return to_frame({name: [row[name] for row in rows] for name in (rows[0] if rows else ())}, library)
 
     def shared_table(self) -> list[dict[str, Any]]:
         """Return one entry for every shared parameter."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...data_frames import html_table, to_frame
 from ...kernels import Floats, Ints
 from ...worlds import Stochastic
 from ...worlds.fitted import from_parameters, write_document
@@ -130,6 +131,55 @@ class Model:
         :func:`load_model` reads it, and ``bothworlds play --world`` plays in it.
         """
         return write_document(self.document(), path)
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """Return a data frame with one row for every item and position, by query if there are queries.
+
+        Columns: ``query``, ``item``, ``position``; ``attraction`` of the item and ``examination`` of the position, each
+        with ``_error``, ``_low`` and ``_high`` (95%); ``item_component``, ``item_impressions`` and ``item_clicks``, and
+        the same with ``position_``; ``click_probability``, the product, NaN if the components differ.
+
+        ``library`` is "pandas", "polars" or "arrow"; by default the first of them that is installed. Raises ValueError
+        for another name, and ImportError without the library.
+        """
+        return to_frame(self.pair_columns(), library)
+
+    def pair_columns(self) -> dict[str, list[Any]]:
+        """Return the columns of ``to_frame``, items from the first to the last and positions within each."""
+        n, m = len(self.items), len(self.positions)
+        of_items: dict[str, Any] = {
+            "attraction": self.attraction,
+            **_spread_columns("attraction", self.item_spread),
+            "item_component": self.components.items,
+            "item_impressions": self.item_counts[0],
+            "item_clicks": self.item_counts[1],
+        }
+        of_positions: dict[str, Any] = {
+            "examination": self.examination,
+            **_spread_columns("examination", self.position_spread),
+            "position_component": self.components.positions,
+            "position_impressions": self.position_counts[0],
+            "position_clicks": self.position_counts[1],
+        }
+        p = np.outer(self.attraction, self.examination)
+        # The scale between components is not determined, but 0 is 0 on any scale.
+        apart = (self.components.items[:, None] != self.components.positions) & (p > 0.0)
+        return {
+            "query": [query for query in self.queries for _ in range(m)],
+            "item": [item for item in self.items for _ in range(m)],
+            "position": list(self.positions) * n,
+            **{name: np.repeat(part, m).tolist() for name, part in of_items.items()},
+            **{name: np.tile(part, n).tolist() for name, part in of_positions.items()},
+            "click_probability": np.where(apart, np.nan, p).ravel().tolist(),
+        }
+
+    def _repr_html_(self) -> str:
+        """Tables of the examination and of the first items, for notebooks."""
+        curve, table = (
+            html_table(title, {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}, notes)
+            for title, rows, notes in (("positions", self.curve(), ()), (repr(self), self.table(), self.warnings))
+        )
+        return table + curve
 
     def __repr__(self) -> str:
         size = f"{len(self.items):,} items at {len(self.positions):,} positions"
@@ -272,6 +322,11 @@ class Models:
     def save(self, path: str | Path) -> Path:
         """Write all models to one JSON file and return the path; the file is replaced as a whole or left unchanged."""
         return write_document({"models": {query: model.document() for query, model in self.items()}}, path)
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """Return a data frame with one row for every query, item and position. See :meth:`Model.to_frame`."""
+        parts = [model.pair_columns() for model in self.values()]
+        return to_frame({name: [value for part in parts for value in part[name]] for name in parts[0]}, library)
 
     def __repr__(self) -> str:
         return f"<Models: {len(self):,} queries, log-likelihood {self.log_likelihood:,.1f}>"

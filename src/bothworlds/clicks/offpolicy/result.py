@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
+
+from ...data_frames import html_table, to_frame
 
 __all__ = ["ESTIMATOR_NAMES", "Estimate", "Evaluation", "Support", "make_estimate"]
 
@@ -137,6 +139,29 @@ class Evaluation:
     def table(self) -> list[dict[str, Any]]:
         """Return one row for every estimate, for printing and for data frames."""
         return [{"target": self.target, **asdict(estimate)} for estimate in self.estimates]
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """Return a data frame with one row for every estimator and position, and for the whole page.
+
+        Columns: ``target``, ``estimator``, ``position`` (missing for the whole page), ``value`` (clicks per page),
+        ``standard_error``, and ``lower`` and ``upper``, a 95% interval.
+
+        ``library`` is "pandas", "polars" or "arrow"; by default the first of them that is installed. Raises ValueError
+        for another name, and ImportError without the library.
+        """
+        names = ("target", *(field.name for field in fields(Estimate)))
+        return to_frame({name: [row[name] for row in self.table()] for name in names}, library)
+
+    def _repr_html_(self) -> str:
+        """A table of the estimates for the whole page, with all warnings, for notebooks."""
+        page = [self.estimate(name) for name in self.estimators]
+        columns: dict[str, list[Any]] = {
+            "estimator": [ESTIMATOR_NAMES[one.estimator] for one in page],
+            "clicks per page": [one.value for one in page],
+            "lower (95%)": [one.lower for one in page],
+            "upper (95%)": [one.upper for one in page],
+        }
+        return html_table(f"{_short(self.target)} on {self.pages:,} pages", columns, self.warnings)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all attributes as plain values for JSON; NaN becomes None."""
