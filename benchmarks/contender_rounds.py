@@ -25,7 +25,7 @@ WORLD = bothworlds.world("paper/stochastic")  # 10 items, 5 positions
 REFERENCE = "ftrl-pbm"
 ROUNDS = 10_000
 FEWER_ROUNDS = {"pbm-ts": 1_000, "ftrl-pbm": 300}  # of straightforward implementations that take a millisecond a round
-REPEATS = 5
+REPEATS = 9
 OURS, STRAIGHTFORWARD = "bothworlds", "NumPy, SciPy"
 FOLDER = Path(__file__).parent
 

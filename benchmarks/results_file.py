@@ -44,7 +44,8 @@ def page(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items() if version)
     return f"""# Results
 
-Made by `{COMMAND}`, which is part of `make bench`. [README.md](README.md) says what is measured and why it is fair.
+Made by `{COMMAND}`, which is part of `make bench`. [README.md](README.md) says what is measured and why
+it is fair.
 
 - Machine: {machine()}; load {about["load_before"]:.1f} at the start, {about["load_after"]:.1f} at the end.
 - Versions: {versions}. Commit: {about["commit"]}.
