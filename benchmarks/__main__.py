@@ -19,6 +19,7 @@ from .measurement import Measurement
 
 # Name on the command line: module. The modules are imported when they are run, since some need extras.
 DEFAULT = {
+    "contenders": "contender_rounds",
     "rounds": "ftrl_round",
     "policies": "policy_rounds",
     "sampling": "ranking_draw",

@@ -11,8 +11,8 @@ import bothworlds
 from bothworlds.arena.loop import advance
 from bothworlds.core import streams
 
+from .contenders import FtrlPbm, play_rounds
 from .measurement import Measurement
-from .paper_procedure import PaperProcedure
 
 SHAPES = {(10, 5): 200_000, (100, 10): 20_000, (1000, 10): 2_000, (1000, 20): 1_000, (10000, 10): 200}
 REPEATS = 3
@@ -37,13 +37,8 @@ def play_once(n: int, m: int, rounds: int, seed: int) -> tuple[float, Any]:
 
 def paper_seconds(n: int, m: int, rounds: int) -> float:
     """Return the seconds per round of Frank-Wolfe with 100 assignments and a full decomposition, on SciPy."""
-    policy, rng = PaperProcedure(n, m), np.random.default_rng(0)
-    probabilities, positions = click_probabilities(n, m), np.arange(m)
-    started = time.thread_time()
-    for _ in range(rounds):
-        ranking = policy.decide(rng)
-        policy.learn(ranking, rng.random(m) < probabilities[ranking, positions])
-    return (time.thread_time() - started) / rounds
+    world = bothworlds.worlds.stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
+    return play_rounds(FtrlPbm(), world, rounds, 0).seconds / rounds
 
 
 def measure() -> Measurement:

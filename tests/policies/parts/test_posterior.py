@@ -83,9 +83,12 @@ def test_draws_follow_the_posterior_of_random_counts():
 
 
 @pytest.mark.parametrize("counts", CASES.values(), ids=CASES.keys())
-def test_the_hat_lies_above_the_density_and_not_much(counts):
+@pytest.mark.parametrize("start", [0.0, 1e-9, 0.5, 1.0 - 1e-7, 1.0 - 2.0**-53], ids=str)
+def test_the_hat_lies_above_the_density_and_not_much(counts, start):
+    """Wherever the search for the mode starts: an item that was always clicked starts at the end of the interval."""
     shown, clicked, examination = (np.array(part, dtype=float) for part in counts)
     hat = np.zeros(HAT)
+    hat[0] = start
     put_hat(shown, clicked, examination, hat)
     _, top, left, right, rise, fall, at_0, at_1 = hat
     theta = np.linspace(*support(*counts), 20_001)

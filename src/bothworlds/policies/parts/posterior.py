@@ -24,6 +24,7 @@ from .random_stream import uniform
 __all__ = ["HAT", "draw", "draw_many", "level_hats", "put_hat"]
 
 TINY, ALMOST_ONE = 1e-300, 1.0 - 2.0**-53  # where logarithms are still finite
+FARTHEST_START = 1.0 - 1e-6  # of the search for a mode
 # Entries of a hat: the mode, and log f there; where the left and the right tangent reach that height; their slopes;
 # their heights at 0 and at 1, relative to the mode.
 MODE, LOG_PEAK, LEFT, RIGHT, LEFT_SLOPE, RIGHT_SLOPE, HEIGHT_AT_0, HEIGHT_AT_1 = range(8)
@@ -175,7 +176,8 @@ def _mode(shown: Floats, clicked: Floats, examination: Floats, clicks: float, st
     if at_end >= 0.0:
         return ALMOST_ONE
     low, high, theta = 0.0, 1.0, start
-    if not 0.0 < theta < 1.0:
+    # Where (1 - theta) is tiny, so is a step of Newton's method: it doubles 1 - theta at most.
+    if not 0.0 < theta < FARTHEST_START:
         theta = 0.5
     for _ in range(100):
         slope, bend = _slopes(shown, clicked, examination, clicks, theta)
