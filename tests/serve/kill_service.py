@@ -140,9 +140,10 @@ def counters_in(place: str) -> dict[tuple[int, int], tuple[int, int, int]]:
 
 
 def settled_in(place: str) -> dict[int, int]:
+    """Return the pages of every version of predictions; only one of the arms has predictions."""
     with closing(open_store(place, read_only=True)) as store:
-        (segment,) = store.segments(store.surfaces()[0].id)
-    return segment.settled
+        segments = store.segments(store.surfaces()[0].id)
+    return {version: count for segment in segments for version, count in segment.settled.items()}
 
 
 def kill_repeatedly(

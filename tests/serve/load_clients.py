@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from bothworlds.serve.engine.tokens import SIGNATURE_BYTES, TokenBody
-from bothworlds.serve.model import Event, EventPrediction, loss_weight, predicted_loss_weight
+from bothworlds.serve.model import LOSS_UNIT, Event, EventPrediction, predicted_loss_weight
 
 SLOTS, ITEMS = 3, [f"item-{k}" for k in range(8)]
 SURFACE = {
@@ -74,9 +74,8 @@ class ClientRecord:
             for slot in (slot for slot in self.shown[name]["slots"] if slot["learn"]):
                 cell = ITEMS.index(slot["item"]), slot["slot"]
                 clicked = self.acknowledged[name] >> slot["slot"] & 1
-                loss = 0 if clicked else loss_weight(slot["p"])
-                if prediction is not None:
-                    loss = predicted_loss_weight(slot["p"], bool(clicked), prediction.used[slot["slot"]])
+                used = 0 if prediction is None else prediction.used[slot["slot"]]
+                loss = predicted_loss_weight(slot["p"], 0 if clicked else LOSS_UNIT, used)
                 old = sums.get(cell, (0, 0, 0))
                 sums[cell] = (old[0] + loss, old[1] + 1, old[2] + clicked)
         return sums
