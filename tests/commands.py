@@ -9,6 +9,11 @@ from typer.testing import CliRunner
 
 from bothworlds.cli import app
 
+# The program, for ``python -c``: a process that was started in the background ignores SIGINT, and so do its children.
+WITH_INTERRUPTS = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);from bothworlds.cli import main; main()"
+)
+
 
 def run(*arguments, width=200):
     """Run a command; return its result, whatever the exit status."""

@@ -23,7 +23,7 @@ from bothworlds.cli import app
 from bothworlds.cli.simulation import arena as arena_command
 from bothworlds.cli.simulation import arena_worlds
 from bothworlds.cli.simulation import play as play_command
-from tests.commands import answer, run
+from tests.commands import WITH_INTERRUPTS, answer, run
 
 SHORT = ("--rounds", "200", "--seeds", "3")
 
@@ -401,7 +401,7 @@ REFUSED = {
     ("play", "-p", "pbm-ucb"): "pbm-ucb needs examination=...; if it is not known, use pbm-ucb-mle",
     ("play", "-p", "pbm-pie"): "pbm-pie needs examination=...; if it is not known, use pbm-pie-mle",
     ("play", "-p", "oracle"): "oracle requires the world",
-    ("reproduce", "--size", "huge"): "size must be one of quick, paper; got 'huge'",
+    ("reproduce", "--size", "huge"): "size must be one of quick, paper, long; got 'huge'",
     ("reproduce", "--only", "figure-3"): "no question named 'figure-3'; there are figure-1",
     ("play", "-p", "nobody"): "no policy named 'nobody'; there are",
     ("play", "-w", "nowhere"): "no world named 'nowhere'; there are",
@@ -512,12 +512,6 @@ def test_the_program_prints_errors_in_one_line():
     assert done.stdout == ""
     assert done.stderr.startswith("bothworlds: no policy named 'nobody'; there are")
     assert len(done.stderr.strip().splitlines()) == 1
-
-
-WITH_INTERRUPTS = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # tests may run in the background
-    "from bothworlds.cli import main; main()"
-)
 
 
 def test_an_interrupt_while_playing_ends_the_program():

@@ -12,13 +12,14 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 from typer.testing import CliRunner
 
-from bothworlds.cli import surfaces
+from bothworlds.cli import app, surfaces
+from bothworlds.serve.client.client import Client
 from bothworlds.serve.config import Config
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.engine.learner import warm_up
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.auth import create_key
-from bothworlds.serve.model import SurfaceSettings
+from bothworlds.serve.model import SurfaceSettings, Unknown
 from tests.commands import answer, run
 from tests.serve.app_server import listening
 from tests.serve.fakes import FakeStore
@@ -144,6 +145,34 @@ def test_items_are_added_paused_resumed_and_removed(connected, home, tmp_path):
     assert "1 of 3 items were changed" in result.output
     assert "has no item 'nothing'" in result.output
     assert (states()["lamp"], states()["sofa"]) == ("paused", "active")
+
+
+def test_an_arm_is_promoted(connected, home):
+    arms = '[{"name": "old", "share": 0.5}, {"name": "new", "policy": "gibbs-ts", "share": 0.5}]'
+    answer("surfaces", "edit", home, "--arms", arms)
+    assert "'nothing'" in refused("promote", home, "nothing")
+    assert answer("surfaces", "promote", home, "new") == f"{home} has version 3 and serves gibbs-ts\n"
+    assert settings_of(connected, home).arms == ()
+
+
+def test_a_surface_is_deleted_after_a_question(connected, home):
+    deletion = ["surfaces", "delete", home]
+    assert "nothing was deleted" in CliRunner().invoke(app, deletion, input="no\n").output
+    assert settings_of(connected, home).slots == 2
+    assert f"deleted surface '{home}'" in CliRunner().invoke(app, deletion, input=f"{home}\n").output
+    with pytest.raises(Unknown):
+        settings_of(connected, home)
+    assert home in refused("delete", home, "--yes")
+
+
+def test_a_segment_is_deleted_alone(connected, home):
+    with Client(connected.url, connected.keys["admin"]) as client:
+        client.rank(home, segment="mobile")
+        segments = f"/v1/surfaces/{home}/segments"
+        assert "mobile" in {one["name"] for one in client.call("GET", segments)["segments"]}
+        assert "deleted segment 'mobile'" in answer("surfaces", "delete", home, "--segment", "mobile", "--yes")
+        assert "mobile" not in {one["name"] for one in client.call("GET", segments)["segments"]}
+    assert settings_of(connected, home).slots == 2
 
 
 def test_a_report_is_in_words_or_in_json(connected, home, monkeypatch):

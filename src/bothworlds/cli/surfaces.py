@@ -1,4 +1,4 @@
-"""The commands that create, list, show and edit the surfaces of a running service, over HTTP.
+"""The commands that create, list, show, edit, promote and delete the surfaces of a running service, over HTTP.
 
 To add a command, call the API with ``_call`` inside ``with _connected(...)``, and print with ``_print``. The options of
 settings are made from ``surface_input.SETTINGS``: a new setting needs no change here.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-surfaces = typer.Typer(no_args_is_help=True, help="Create, list, show and edit the surfaces of a running service.")
+surfaces = typer.Typer(no_args_is_help=True, help="Create, show, edit and delete surfaces of a running service.")
 items = typer.Typer(no_args_is_help=True, help="Add, pause, resume and remove items of a surface.")
 app.add_typer(surfaces, name="surfaces")
 surfaces.add_typer(items, name="items")
@@ -274,6 +274,40 @@ def edit_surface(
     with _connected(url, key) as client:
         changed = _call(client, "PATCH", _path(surface), settings | ({"version": version} if version else {}))
     _print(changed, as_json, f"{surface} has version {changed['version']}: {_summary(changed)}")
+
+
+@surfaces.command("promote")
+@one_line_errors
+def promote_arm(
+    surface: SurfaceName,
+    arm: Annotated[str, typer.Argument(metavar="ARM", help="The name of the arm.")],
+    url: Url = HERE,
+    key: Key = "",
+    as_json: AsJson = False,
+) -> None:
+    """Serve the policy of one arm to all visitors, with everything that it has learned. The other arms end."""
+    with _connected(url, key) as client:
+        changed = _call(client, "POST", _path(surface, "promote"), {"arm": arm}, tries=1)
+    _print(changed, as_json, f"{surface} has version {changed['version']} and serves {changed['policy']}")
+
+
+@surfaces.command("delete")
+@one_line_errors
+def delete_surface(
+    surface: SurfaceName,
+    segment: Annotated[str | None, typer.Option("--segment", help="Delete only this segment.")] = None,
+    confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    url: Url = HERE,
+    key: Key = "",
+) -> None:
+    """Delete a surface, or one segment, with its events and everything that was learned. This cannot be undone."""
+    what = f"surface {surface!r}" if segment is None else f"segment {segment!r} of surface {surface!r}"
+    with _connected(url, key) as client:
+        _call(client, "GET", _path(surface))  # a wrong name is an error before the question
+        if not confirmed and typer.prompt(f"To delete {what}, type the name of the surface") != surface:
+            raise ValueError("nothing was deleted: this is not the name of the surface")
+        client.call("DELETE", _path(surface) if segment is None else _path(surface, "segments", segment), tries=1)
+    typer.echo(f"deleted {what}")
 
 
 @surfaces.command("report")

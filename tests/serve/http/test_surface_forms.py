@@ -348,9 +348,10 @@ def test_two_editors_do_not_overwrite_each_other(client, admin, home):
     assert "Somebody else has changed this surface" in page.text
     assert "The surface has: 0.2" in page.text
     assert page.count("input", name="holdout", value="0.3") == 1  # the entry is kept
-    assert page.count("input", name="version", value="2") == 4
+    assert page.count("input", name="version", value="2") == 5
     assert client.engine.surface(home).settings.holdout == 0.2
-    for change in ({"action": "add", "items": "z"}, {"pause": "a"}, {"action": "restart"}):
+    deletion = {"action": "delete", "confirmation": home}
+    for change in ({"action": "add", "items": "z"}, {"pause": "a"}, {"action": "restart"}, deletion):
         assert admin.edit(home, 1, **change).status_code == 412
     assert client.engine.surface(home).version == 2
     assert admin.edit(home, 2, action="settings", holdout="0.3").status_code == 303
@@ -383,6 +384,30 @@ def test_items_are_paused_resumed_removed_restored_and_added(client, admin, home
     assert sorted(actions) == sorted(
         ["create surface", "pause item", "resume item", "remove item", "resume item", "change surface"]
     )
+
+
+def test_an_arm_is_promoted(client, admin, home):
+    assert page_of(admin.get(f"/edit/{home}")).count("button", name="promote") == 0
+    arms = '[{"name": "old", "share": 0.5}, {"name": "new", "policy": "gibbs-ts", "share": 0.5}]'
+    assert admin.edit(home, action="settings", arms=arms).status_code == 303
+    assert page_of(admin.get(f"/edit/{home}")).count("button", name="promote") == 2
+    page_of(admin.edit(home, promote="nothing"), 404)
+    assert admin.edit(home, 1, promote="new").status_code == 412
+    assert admin.edit(home, promote="new").status_code == 303
+    settings = client.engine.surface(home).settings
+    assert (settings.policy, settings.arms) == ("gibbs-ts", ())
+
+
+def test_a_surface_is_deleted_only_with_its_name(client, admin, home):
+    for confirmation in ("", "another", home.upper()):
+        answer = admin.edit(home, action="delete", confirmation=confirmation)
+        assert "type its name" in page_of(answer, 422).text
+    assert client.engine.surface(home).version == 1
+    answer = admin.edit(home, action="delete", confirmation=home)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    page_of(admin.get(f"/edit/{home}"), 404)
+    with pytest.raises(Unknown):
+        client.engine.surface(home)
 
 
 def test_the_last_items_cannot_be_paused(client, admin, home):

@@ -116,6 +116,15 @@ class SurfaceForms:
                 case "restart":
                     call = _api_request(_if_match(expected), surface=surface.name)
                     await self._endpoints.restart_comparison(call, editor.actor)
+                case "delete":
+                    _check_confirmation(surface, form)
+                    await self._endpoints.delete_surface(
+                        _api_request(_if_match(expected), surface=surface.name), editor.actor
+                    )
+                    return _redirect(request, "/")
+                case _ if "promote" in form.texts:
+                    call = _api_request(_if_match(expected), {"arm": form.texts["promote"]}, surface=surface.name)
+                    await self._endpoints.promote(call, editor.actor)
                 case _:
                     anchor = "#items"
                     await self._change_item(surface, form, editor)
@@ -182,6 +191,12 @@ def _expected_version(form: Form) -> int:
     """Return the version that the form was made for; 0, which no surface has, if it does not say."""
     text = form.texts.get("version", "")
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else 0
+
+
+def _check_confirmation(surface: Surface, form: Form) -> None:
+    """Raise a 422 unless the name of the surface was typed in to confirm its deletion."""
+    if form.texts.get("confirmation", "").strip() != surface.name:
+        raise Problem(422, "the surface was not deleted: to confirm, type its name into the field beside the button")
 
 
 def _items(form: Form) -> Lines:
