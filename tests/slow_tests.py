@@ -1,7 +1,7 @@
 """Tests that ``make check`` leaves out.
 
-Tests of more than about a second of processor time are listed here, files by their path and tests by name, so that one
-place holds what was measured (``pytest --durations=60``). A test may carry the mark ``slow`` in its own file instead.
+Tests of more than about half a second are listed here, files by their path and tests by name, so that one place holds
+what was measured (``pytest --durations=60``). A test may carry the mark ``slow`` in its own file instead.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ __all__ = ["SLOW_FILES", "SLOW_TESTS"]
 SLOW_FILES = frozenset(
     {
         "docs/add-a-policy.md",
+        "tests/arena/test_ray_engine.py",
         "tests/clicks/fitting/test_identification.py",
         "tests/clicks/offpolicy/test_estimator_statistics.py",
         "tests/clicks/offpolicy/test_replay.py",
@@ -37,6 +38,8 @@ SLOW_TESTS = frozenset(
         "test_blocks_that_depend_on_the_order_of_arrival_are_caught",
         "test_two_orders_of_settling_give_equal_blocks",
         # arms and visitors
+        "test_a_thousand_surfaces_without_a_mismatch_raise_no_alarm_and_a_mismatch_does",
+        "test_strata_prevent_the_false_difference_that_a_changed_share_makes",
         "test_a_page_that_loses_the_feedback_of_one_arm_hides_the_comparisons",
         "test_a_store_of_version_5_gets_visitors_and_arms",
         "test_the_arm_stays_with_the_visitor_and_her_id_is_not_stored",
@@ -50,6 +53,8 @@ SLOW_TESTS = frozenset(
         "test_each_event_is_counted_once_though_it_is_deleted_while_clicks_arrive",
         "test_kill_9_leaves_either_the_row_or_the_checkpoint",
         # click logs
+        "test_no_module_shadows_a_public_name",
+        "test_empty_lines_before_a_header_are_passed_over",
         "test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted",
         "test_a_first_line_that_is_broken_is_no_document",
         "test_a_layout_is_detected_for_any_file_name",
@@ -81,6 +86,10 @@ SLOW_TESTS = frozenset(
         # notebooks
         "test_a_notebook_runs",
         # command line and geometry
+        "test_work_of_several_threads_is_summed",
+        "test_a_constant_added_to_a_column_changes_nothing",
+        "test_a_plot_names_its_curves_and_worlds",
+        "test_a_figure_of_an_unsupported_target_can_be_drawn",
         "test_a_distant_warm_start_gives_the_same_result",
         "test_a_piped_table_is_complete",
         "test_a_plot_is_drawn_and_the_same_every_time",
@@ -99,10 +108,13 @@ SLOW_TESTS = frozenset(
         "test_the_leader_is_that_of_a_row_for_every_item",
         "test_the_program_prints_errors_in_one_line",
         # imports
+        "test_a_star_import_gives_the_public_names",
         "test_all_public_names_resolve_in_a_fresh_interpreter_in_any_order",
         "test_every_documented_module_is_reachable_from_the_package",
         "test_gymnasium_is_imported_only_if_it_is_used",
         # arena and experiments
+        "test_the_figure_is_drawn",
+        "test_the_compiled_loop_equals_the_interpreted_one_draw_for_draw",
         "test_a_newcomer_is_not_shown_before_it_arrives",
         "test_realised_clicks_agree_with_the_expected_reward",
         "test_the_number_of_jobs_makes_no_difference",
@@ -110,6 +122,9 @@ SLOW_TESTS = frozenset(
         "test_shuffled_labels_are_uniform",
         "test_the_question_is_played_on_request_only",
         # policies
+        "test_the_inequality_holds_for_all_lists",
+        "test_importing_one_policy_imports_no_other",
+        "test_osmd_is_the_lazy_leader_until_a_row_is_full",
         "test_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds",
         "test_decided_lists_follow_the_marginals",
         "test_every_round_agrees_with_a_plain_implementation",
@@ -136,6 +151,28 @@ SLOW_TESTS = frozenset(
         "test_a_loaded_ranker_of_another_process_has_the_same_future",
         "test_constraints_do_not_bias_what_is_learned",
         # service
+        "test_a_reward_after_settling_changes_the_sums_to_those_of_the_larger_reward",
+        "test_a_deletion_in_two_transactions_is_caught",
+        "test_a_deleted_event_is_gone_and_stays_counted",
+        "test_several_workers_count_and_merge_at_once",
+        "test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead_of_an_uplift",
+        "test_a_store_with_keys_is_refused",
+        "test_an_export_that_the_client_does_not_read_is_aborted_and_releases_the_store",
+        "test_a_request_may_take_longer_than_its_head",
+        "test_a_head_that_never_ends_is_refused",
+        "test_a_head_that_arrives_too_slowly_is_refused",
+        "test_a_client_that_sends_requests_and_reads_no_response_does_not_keep_its_connection",
+        "test_a_service_that_cannot_write_is_not_ready_until_it_can",
+        "test_a_refused_policy_is_refused_with_its_reason",
+        "test_a_surface_that_is_changed_while_events_settle_is_served_by_the_latest_counters",
+        "test_many_items_are_drawn_with_their_probabilities_too",
+        "test_of_two_workers_that_detect_a_change_one_stores_it",
+        "test_blocks_are_not_tested_while_their_pages_are_open",
+        "test_a_change_is_detected_stored_and_used_by_all_workers",
+        "test_propensities_are_those_of_the_mixture",
+        "test_a_reset_while_the_best_item_is_away_does_not_spoil_it",
+        "test_with_a_fallback_a_reused_connection_times_out_once",
+        "test_a_timeout_is_retried",
         "test_excluded_and_pinned_items_are_learned_about_without_bias",
         "test_another_name_for_a_file_in_use_does_not_give_it_a_second_owner",
         "test_the_shift_alarm_is_not_raised_however_often_one_looks",

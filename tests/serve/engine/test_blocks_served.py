@@ -21,7 +21,7 @@ from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.time_blocks import merged
 
 from ..fakes import FakeStore
-from ..running import ITEMS, Clock, refreshed, running, visit
+from ..running import ITEMS, Clock, refreshed, running, visit, written
 from ..stores.samples import a_surface
 
 NEVER = {"refresh_ms": 3_600_000, "refresh_events": 1_000_000}  # the tests call refresh themselves
@@ -127,6 +127,7 @@ async def changing_visits(engine, store, clock, settled=True):
     changed = clock.at // 1000
     if not settled:
         await engine.rank("home", "open")
+        await written(engine)
     await visits(engine, clock, "b", 300, 300)
     clock.at += 60_000
     await visits(engine, clock, "b", 100, 600)
