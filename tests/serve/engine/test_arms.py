@@ -334,6 +334,9 @@ async def test_arms_are_compared_in_reports_and_metrics(engine, store, clock):
     metrics = Metrics()
     metrics.set_health(health)
     assert b"bothworlds_arms_behind 1.0" in metrics.exposition()
+    await engine.delete_surface("home", actor="ann")
+    await asyncio.to_thread(engine.watch)
+    assert engine.health()["arms_behind"] == 0
 
 
 @with_engine(arms=[NEW | {"share": 0.3}, OLD | {"share": 0.3}], holdout=0.1)

@@ -142,7 +142,7 @@ def restart_comparison(surface: Surface, now: int) -> Change:
 def start_from_baseline(surface: Surface, segment: str, rounds: int, learned: int, now: int) -> Change:
     """Returns the surface with a segment that leaves the baseline order in ``rounds`` rounds; raises Invalid.
 
-    ``learned`` is the number of rounds that the segment has learned from.
+    ``learned`` is the number of rounds that the segment has learned from; with arms, in the arm that has the fewest.
     """
     if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MAX_BASELINE_ROUNDS:
         raise Invalid(f"rounds must be an integer from 1 to {MAX_BASELINE_ROUNDS}; got {rounds!r}", "/rounds")
@@ -151,6 +151,15 @@ def start_from_baseline(surface: Surface, segment: str, rounds: int, learned: in
         raise Invalid(detail, "/rounds")
     changed = _changed(surface, now, baseline_starts={**surface.baseline_starts, segment: rounds})
     return Change(changed, action="start from baseline", detail=f"{rounds} rounds, segment {segment!r}")
+
+
+def without_baseline_start(surface: Surface, segment: str, now: int) -> Change:
+    """Returns the surface with a segment that starts as its settings say."""
+    if segment not in surface.baseline_starts:
+        return Change(surface)
+    starts = {name: rounds for name, rounds in surface.baseline_starts.items() if name != segment}
+    changed = _changed(surface, now, baseline_starts=starts)
+    return Change(changed, action="delete segment", detail=f"{segment!r}: its start from the baseline")
 
 
 def activate_guard(surface: Surface, now: int, arm: str = LEARNER_ARM) -> Change:
