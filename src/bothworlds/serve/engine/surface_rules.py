@@ -7,7 +7,6 @@ back unchanged. A row of counters belongs to one item forever.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -354,8 +353,8 @@ def _settings(body: Mapping[str, Any]) -> SurfaceSettings:
         raise Invalid(*decoding_fault(error)) from error
     for key, (low, high) in LIMITS.items():
         value = getattr(settings, key)
-        if value is not None and not (math.isfinite(value) and low <= value <= high):
-            raise Invalid(f"{key} must be from {low:.10g} to {high:.10g}; got {value!r}", f"/{key}")
+        if value is not None and not low <= value <= high:
+            raise Invalid(f"{key} must be from {low:.10g} to {high:.10g}; got {str(value)[:40]}", f"/{key}")
     return settings
 
 
