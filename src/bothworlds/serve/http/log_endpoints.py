@@ -34,6 +34,7 @@ COLUMNS = {
     "surface": "string",
     "segment": "string",
     "arm": "string",
+    "own": "bool",
     "policy_id": "string",
     "position": "int32",
     "item": "string",
