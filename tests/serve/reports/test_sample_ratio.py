@@ -197,6 +197,9 @@ class LoyalVisitors:
     def audit(self, surface_id, limit, before=None):
         return []
 
+    def visitor_sums(self, surface_id, segment, since, until):
+        return {"learner": {0: (1, 0, 0)}}
+
     def feedback_counts(self, surface_id, since, until, started):
         visits = np.maximum(np.ceil((since - self.first) / GAP), 0)
         at = np.where(np.isfinite(self.first), self.first + GAP * np.nan_to_num(visits, neginf=0.0), np.inf)
@@ -208,14 +211,18 @@ class LoyalVisitors:
         }
 
 
-def is_alarmed(visitors, days):
+def record_after(visitors, days):
     surface = Surface(id=1, name="", version=1, settings=RETAINING, items=(), created_at=0, changed_at=0)
     record = RatioRecord(started=0, until=0, share=0.5)
     history = ArmHistory()
     for _ in range(days):
         visitors.now += DAY
         record = updated_ratio(visitors, history, surface, record, visitors.now)
-    return record.alarm_at is not None
+    return record
+
+
+def is_alarmed(visitors, days):
+    return record_after(visitors, days).alarm_at is not None
 
 
 def test_visitors_who_come_again_after_retention_raise_no_alarm(rng, monkeypatch):
@@ -224,6 +231,16 @@ def test_visitors_who_come_again_after_retention_raise_no_alarm(rng, monkeypatch
     # The broken twin counts a visitor whenever her earlier events are gone.
     monkeypatch.setattr(sample_ratio, "period_length", lambda settings: None)
     assert sum(is_alarmed(LoyalVisitors(rng), 60) for _ in range(20)) >= 5
+
+
+def test_a_period_ends_only_where_there_are_visitors(rng):
+    with_visitors, without = LoyalVisitors(rng), LoyalVisitors(rng)
+    without.visitor_sums = lambda *arguments: {}
+    records = [record_after(visitors, 20) for visitors in (with_visitors, without)]
+    assert records[0].period >= 20
+    assert records[1].period == 1
+    pages = [record.learner[0] + record.holdout[0] for record in records]
+    assert pages[0] < 2000 < 10_000 < pages[1]
 
 
 def test_periods_are_shorter_than_retention_and_evidence_is_divided_between_them():

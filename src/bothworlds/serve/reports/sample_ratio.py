@@ -10,6 +10,7 @@ All pages of a visitor have the same arm. Of every visitor, only her first page 
 Where events are deleted after some days (``retention_days``), her first page may be gone when she comes again. There,
 pages are counted in periods, in each of which no event is deleted before all of its pages are counted. A visitor is
 counted once in a period, and every period is a test of its own: the k-th has a share of 1 / (k (k + 1)) of the error.
+A period in which no page has a visitor goes on.
 
 The evidence is the mean of both test martingales, which is one as well. Once it is large enough, the alarm stays until
 the comparison is started again.
@@ -25,7 +26,7 @@ from ...statistics.sample_ratio import ALARM, log_evidence_of_arms
 from ..model import BASELINE_ARM, LEARNER_ARM, NO_SHARE, Arm, Surface, SurfaceSettings
 from ..schemas import ArmFeedback, SampleRatio
 from ..stores.base import Store
-from .inputs import DAY, MINUTE
+from .inputs import DAY, HOUR, MINUTE
 from .retention import shortest_retention
 from .strata import ArmHistory, Stratum
 from .uplift import spent
@@ -134,8 +135,10 @@ def updated_ratio(store: Store, history: ArmHistory, surface: Surface, record: R
     until = min(now - _delay(surface.settings), record.until + MAX_RANGE) // MINUTE * MINUTE
     length = period_length(surface.settings)
     while record.until < until:
-        record, end = (record, until) if length is None else _in_period(record, length)
-        end = min(end, until)
+        end = until
+        if length is not None:
+            record, period_end = _in_period(store, surface.id, record, length)
+            end = min(until, period_end)
         for stratum in history.strata(store, surface, record.until, end):
             counts = store.feedback_counts(surface.id, stratum.since, stratum.until, record.counted_since)
             record = _with_counts(record, stratum, counts)
@@ -149,9 +152,15 @@ def _delay(settings: SurfaceSettings) -> int:
     return round(1000 * settings.attribution_seconds) + MINUTE
 
 
-def _in_period(record: RatioRecord, length: int) -> tuple[RatioRecord, int]:
-    """Return the record in the period of its next pages, and when that ends."""
-    end = (record.counted_since + length) // MINUTE * MINUTE
+def _in_period(store: Store, surface_id: int, record: RatioRecord, length: int) -> tuple[RatioRecord, int]:
+    """Return the record in the period of its next pages, and when that ends; raises StoreError.
+
+    Without visitors the period goes on: pages of others are counted once in any case.
+    """
+    since = record.counted_since
+    end = (since + length) // MINUTE * MINUTE
+    if record.until >= end and not store.visitor_sums(surface_id, None, since - since % HOUR, record.until):
+        end = record.until + length
     if record.until < end:
         return msgspec.structs.replace(record, period=max(1, record.period)), end
     fresh = RatioRecord(
