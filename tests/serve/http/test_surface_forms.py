@@ -401,6 +401,17 @@ def test_of_many_items_some_are_listed_and_others_are_found_by_name(client, admi
     assert page_of(admin.get(f"/edit/{home}?find=<b>")).count("button", name="pause") == 0
 
 
+def test_an_arm_that_cannot_be_promoted_is_explained(client, admin, home):
+    """It is not said that somebody else has changed the surface."""
+    arms = '[{"name": "new", "policy": "gibbs-ts", "share": 0.5}]'
+    admin.edit(home, action="settings", arms=arms, holdout="0.1")
+    assert client.engine._admin.activate_guard(client.engine.surface(home), "new")
+    answer = admin.edit(home, promote="new")
+    page_of(answer, 409)
+    assert "the guard has replaced it" in html.unescape(answer.text)
+    assert "somebody else" not in answer.text.lower()
+
+
 def test_the_surfaces_own_policy_is_kept(client, admin, home):
     admin.edit(home, action="settings", arms='[{"name": "new", "policy": "gibbs-ts", "share": 0.5}]')
     assert page_of(admin.get(f"/edit/{home}")).count("button", name="promote", value="learner") == 1

@@ -14,6 +14,7 @@ from ..model import (
     Conflict,
     Invalid,
     Segment,
+    StateConflict,
     Surface,
     TooMany,
     Unknown,
@@ -147,7 +148,7 @@ class SurfaceAdmin:
             if state is None:
                 raise Unknown(f"surface {surface!r} has no item {item!r}")
             if state == "removed":
-                raise Conflict(f"item {item!r} was removed; add it again")
+                raise StateConflict(f"item {item!r} was removed; add it again")
             return self._activate_item(known, item, actor)
 
         return await self._change(change, actor)

@@ -18,11 +18,11 @@ from ..model import (
     RESET,
     Adjustment,
     Cell,
-    Conflict,
     Increments,
     Invalid,
     Item,
     Segment,
+    StateConflict,
     Surface,
     SurfaceSettings,
     TooMany,
@@ -237,7 +237,7 @@ def _activated(
 
 
 def pause_item(surface: Surface, name: str, now: int) -> Change:
-    """Returns the surface with an item paused; its counters are kept. Raises Unknown, Invalid or Conflict."""
+    """Returns the surface with an item paused; its counters are kept. Raises Unknown, Invalid or StateConflict."""
     return _deactivated(surface, name, "paused", now)
 
 
@@ -306,7 +306,7 @@ def _deactivated(surface: Surface, name: str, state: Literal["paused", "removed"
     if known.state == state:
         return Change(surface)
     if known.state == "removed":
-        raise Conflict(f"item {name!r} was removed; add it again first")
+        raise StateConflict(f"item {name!r} was removed; add it again first")
     items = _replaced(surface, msgspec.structs.replace(known, state=state, changed_at=now))
     changed = _checked(_changed(surface, now, items=items))
     return Change(changed, action="pause item" if state == "paused" else "remove item", detail=name)
