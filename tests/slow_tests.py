@@ -45,12 +45,14 @@ SLOW_TESTS = frozenset(
         "test_the_arm_stays_with_the_visitor_and_her_id_is_not_stored",
         "test_the_guard_replaces_the_arm_that_is_worse_and_no_other",
         "test_visitors_of_different_habits_make_no_difference_if_they_are_the_units_and_do_if_pages_are",
+        "test_visitors_who_come_again_after_retention_raise_no_alarm",
         # clicks that depend on each other, and adversaries
         "test_regret_flattens_in_the_cascade_model",
         "test_the_figure_of_attacks_is_drawn",
         # deletion
         "test_checkpoints_agree_with_blocks_of_any_age",
         "test_each_event_is_counted_once_though_it_is_deleted_while_clicks_arrive",
+        "test_imported_pages_are_learned_from_but_are_in_no_comparison",
         "test_kill_9_leaves_either_the_row_or_the_checkpoint",
         # click logs
         "test_no_module_shadows_a_public_name",

@@ -175,6 +175,19 @@ def test_a_segment_is_deleted_alone(connected, home):
     assert settings_of(connected, home).slots == 2
 
 
+def test_a_report_compares_arms_and_says_what_is_counted(connected, home, tmp_path):
+    arms = '[{"name": "new", "policy": "uniform", "share": 0.25}]'
+    (tmp_path / "items.txt").write_text("a\nb\n")
+    made = ("surfaces", "create", "shop", "--slots", 1, "--items", tmp_path / "items.txt")
+    answer(*made, "--objective", "rewards", "--arms", arms)
+    said = answer("surfaces", "report", "shop")
+    assert "Not enough data yet to compare all arms" in said
+    assert "reward per page" in said
+    assert "clicks drawn" in said
+    assert [line.split()[:3] for line in said.splitlines() if line.startswith("new")] == [["new", "uniform", "25.0%"]]
+    assert "comparison" not in answer("surfaces", "report", home)
+
+
 def test_a_report_is_in_words_or_in_json(connected, home, monkeypatch):
     said = answer("surfaces", "report", home)
     assert "No pages in this time range." in said

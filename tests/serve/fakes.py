@@ -143,6 +143,8 @@ class FakeStore:
     def save_prediction_version(
         self, surface_id: int, segment: str, version: PredictionVersion, *, expected: int | None, unused_before: int
     ) -> bool:
+        if surface_id not in self.by_id:
+            return False
         known = self.versions.setdefault((surface_id, segment), [])
         if (known[-1].number if known else None) != expected:
             return False
@@ -383,10 +385,17 @@ class FakeStore:
 
     @safely
     def delete_old_events(
-        self, surface_id: int, before: int, late_before: int, limit: int, now: int, key: bytes
+        self,
+        surface_id: int,
+        before: int,
+        late_before: int,
+        limit: int,
+        now: int,
+        key: bytes,
+        audit: Callable[[int], Sequence[dict[str, Any]]],
     ) -> int:
         old = [e for e in self.settled(surface_id) if e.created_at < before and e.late_until < late_before][:limit]
-        return self.delete_events([event.id for event in old], now, key, lambda found: ())
+        return self.delete_events([event.id for event in old], now, key, lambda found: audit(len(found)))
 
     def events_of_visitor(self, visitor: bytes, limit: int) -> list[bytes]:
         return []
@@ -428,6 +437,12 @@ class FakeStore:
         self.count += 1
         return len(events)
 
+    def forget_segments(self, before: int) -> None:
+        pass
+
+    def forget_visitor_sums(self, surface_id: int, before: int) -> None:
+        pass
+
     @safely
     def keys(self) -> list[dict[str, Any]]:
         return list(self.api_keys.values())
@@ -449,6 +464,8 @@ class FakeStore:
     def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]:
         sums: dict[tuple[int, str, str], Counter[str]] = {}
         for event in self.events(surface_id, since, until):
+            if event.settled_by == "import":
+                continue
             total = sums.setdefault((event.created_at - event.created_at % step, event.segment, event.arm), Counter())
             clicks = event.clicks.bit_count()
             total["events"] += 1

@@ -230,8 +230,8 @@ def repeated_visitors(rng: Any, by_visitor: bool = False, identified: bool = Fal
     first[np.arange(visitors), minute.reshape(visitors, pages).argmin(axis=1)] = True
     known = np.stack([minute, arm, bucket, clicks, first.ravel(), answered], axis=1)
     known = known[np.argsort(minute, kind="stable")]
-    # Bursts of few visitors make clicks per page of an hour differ truly.
-    return Week(np.stack(sums, axis=-1), (), 0.0, steady=False, pages=known if identified else None)
+    # Without ids, bursts of few visitors cannot be told from visitors who have changed.
+    return Week(np.stack(sums, axis=-1), (), 0.0, steady=identified, pages=known if identified else None)
 
 
 def identified_visitors(rng: Any) -> Week:

@@ -416,15 +416,22 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def _report_lines(report: Any) -> list[str]:
     """Return a report in the words of the dashboard."""
     try:
-        from ..serve.dashboard import text
+        from ..serve.dashboard import arm_text, text
     except ImportError as error:
         raise ImportError(
             f"a report in words needs {error.name}: pip install 'bothworlds[service]', or use --json"
         ) from error
-    verdicts = [text.surface_verdict(report), text.learning_verdict(report["learning"])]
-    verdicts.append(text.shift_verdict(report["shift"]))
+    what, arms = text.counted(report), report["arms"]
+    verdicts = [text.surface_verdict(report), *([arm_text.arm_verdict(report)] if arms else [])]
+    verdicts += [text.learning_verdict(report["learning"], what), text.shift_verdict(report["shift"], what)]
     sentences = [part for verdict in verdicts for part in (verdict.sentence, verdict.meaning) if part]
-    rows = [("item", "state", "click rate", "shows", "clicks")]
+    compared = [("arm", "policy", "share", "pages", f"{what} per page", "comparison")]
+    for arm in arms:
+        figures = text.percent(arm["share"]), text.count(arm["pages"]), text.number(arm["clicks_per_page"])
+        named = arm_text.arm_name(arm["name"]), arm["policy"]
+        compared.append((*named, *figures, arm_text.compared_with_first(arm, what)))
+    clicks = what == text.CLICKS
+    rows = [("item", "state", *(("click rate", "shows", "clicks") if clicks else ("reward", "shows", "clicks drawn")))]
     for line in report["items"]:
         figures = text.percent(line["rate"]), text.count(line["shows"]), text.count(line["clicks"])
         rows.append((line["name"], line["state"], *figures))
@@ -432,6 +439,7 @@ def _report_lines(report: Any) -> list[str]:
         *map(text.sentence, sentences),
         *(f"{label}: {value}" for label, value in text.comparisons(report)),
         *map(text.sentence, report["warnings"]),
+        *(["", *_aligned(compared)] if arms else []),
         "",
         *_aligned(rows),
     ]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from .model import RemovedBlock
+from .model import Event, RemovedBlock
 from .time_blocks import TimeBlock, decode_cells, encode_cells, merged
 
 __all__ = [
@@ -26,11 +26,12 @@ __all__ = [
     "is_genuine",
     "merged_checkpoints",
     "opened",
+    "page_of",
     "removed_block",
     "signed",
 ]
 
-PageCounts = dict[tuple[str, str], int]  # (segment, arm) -> settled events
+PageCounts = dict[tuple[str, str], int]  # (segment, arm) -> settled events; the arm of imported ones is empty
 
 
 class Checkpoint(NamedTuple):
@@ -77,6 +78,11 @@ _decode = msgspec.msgpack.Decoder(_Body).decode
 def checkpoint_key(draw_key: bytes) -> bytes:
     """Returns the key that signs the checkpoints of a store; ``draw_key`` is never rotated."""
     return blake2b(b"", digest_size=32, key=draw_key, person=b"checkpoint").digest()
+
+
+def page_of(event: Event) -> tuple[str, str]:
+    """Returns the segment and the arm that a settled event is counted for; the arm of an imported one is empty."""
+    return event.segment, "" if event.settled_by == "import" else event.arm
 
 
 def signed(checkpoint: Checkpoint, key: bytes) -> SignedCheckpoint:

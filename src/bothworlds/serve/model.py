@@ -51,6 +51,7 @@ __all__ = [
     "RemovedBlock",
     "Segment",
     "ServiceError",
+    "StateConflict",
     "Status",
     "Surface",
     "SurfaceSettings",
@@ -521,6 +522,12 @@ class NotEnough(Invalid):
 
 class Conflict(ServiceError):
     """The surface was changed since the caller read it (409)."""
+
+
+class StateConflict(Conflict):
+    """The surface, item or arm is in a state that does not allow the change, whoever changed it last (409)."""
+
+    title = "Not possible now"
 
 
 class TooMany(ServiceError):

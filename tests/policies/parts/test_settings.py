@@ -33,6 +33,8 @@ Counter, Restarter, Planner = (
     [
         (Counter, {"window": 0}, "window must be a whole number of at least 1, or None"),
         (Counter, {"window": 2.5}, "window must be a whole number"),
+        (Counter, {"window": 10**400}, "window must be a whole number .* got 1000"),
+        (Counter, {"discount": 10**400}, "discount must be a number .* got 1000"),
         (Counter, {"window": True}, "window must be a whole number"),
         (Counter, {"discount": 0.0}, "discount must be a number above 0 and at most 1"),
         (Counter, {"discount": 1.5}, "discount must be"),

@@ -177,6 +177,33 @@ async def test_an_exported_log_teaches_the_same_arms(engine, store, clock):
     assert verify(other).clean
 
 
+@with_engine(arms=[NEW | {"share": 0.3}, OLD | {"share": 0.3}], holdout=0.1, policy="uniform")
+async def test_the_log_of_a_promoted_arm_teaches_the_policy_of_another_surface(engine, store, clock):
+    for k in range(80):
+        await visit(engine, f"v{k}", {"a", "b"})
+    await engine.promote("home", "new", actor="ann")
+    for k in range(80, 120):
+        await visit(engine, f"v{k}", {"a", "b"})
+    rows, ours = list(engine.export("home")), await engine.state("home")
+    other = FakeStore()
+    async with running(other) as second:
+        await second.put_surface("home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
+        imported = await second.import_rows("home", iter(rows), actor="test")
+        theirs = await second.state("home")
+        assert [theirs[key] for key in ("rounds", "loss", "clicked")] == [
+            ours[key] for key in ("rounds", "loss", "clicked")
+        ]
+        assert imported.reasons.keys() == {
+            "an arm that the surface does not have",
+            "a page of a policy that another one has replaced",
+        }
+        # Without the column, all pages of the learner are learned from.
+        plain = [{key: value for key, value in row.items() if key != "own"} for row in rows if row["arm"] == "learner"]
+        await second.put_surface("plain", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
+        assert (await second.import_rows("plain", iter(plain), actor="test")).taken == len(plain) // 3
+    assert verify(other).clean
+
+
 # Promotion
 
 
@@ -334,6 +361,9 @@ async def test_arms_are_compared_in_reports_and_metrics(engine, store, clock):
     metrics = Metrics()
     metrics.set_health(health)
     assert b"bothworlds_arms_behind 1.0" in metrics.exposition()
+    await engine.delete_surface("home", actor="ann")
+    await asyncio.to_thread(engine.watch)
+    assert engine.health()["arms_behind"] == 0
 
 
 @with_engine(arms=[NEW | {"share": 0.3}, OLD | {"share": 0.3}], holdout=0.1)

@@ -63,6 +63,36 @@ def test_propensities_are_those_of_the_mixture():
     shown()
 
 
+@with_engine(policy="ftrl-pbm", arms=[{"name": "new", "policy": "ftrl-pbm", "share": 0.5}])
+async def test_rounds_are_those_of_the_policy_that_was_promoted(engine, store, clock):
+    for k in range(60):
+        await visit(engine, f"v{k}", {"a"})
+    await engine.promote("home", "new", actor="ann")
+    await refreshed(engine)
+    rounds = (await engine.state("home"))["rounds"]
+    other = store.totals()[1, ""][0]  # of the policy that was replaced
+    assert rounds + other == 60
+    few, many = sorted((rounds, other))
+    assert few < many  # with this seed
+    between = (few + many) // 2 + 1
+    if rounds > other:
+        with pytest.raises(Invalid, match=f"learned from {rounds} rounds"):
+            await engine.start_from_baseline("home", rounds=between, actor="ann")
+    else:
+        await engine.start_from_baseline("home", rounds=between, actor="ann")
+        assert (await engine.state("home"))["baseline_share"] > 0.0
+
+
+@with_engine(policy="ftrl-pbm", baseline=ORDER)
+async def test_a_deleted_segment_does_not_start_from_the_baseline_again(engine, store, clock):
+    await engine.start_from_baseline("home", rounds=300, segment="m", actor="ann")
+    assert (await engine.state("home", "m"))["baseline_share"] == 0.9
+    await engine.delete_segment("home", "m", actor="ann")
+    await engine.rank("home", "v1", segment="m")
+    assert (await engine.state("home", "m"))["baseline_share"] == 0.0
+    assert "m" not in engine.surface("home").baseline_starts
+
+
 @with_engine(policy="ftrl-pbm", baseline=ORDER)
 async def test_a_warm_start_from_the_baseline_changes_no_counter(engine, store, clock):
     for k in range(30):

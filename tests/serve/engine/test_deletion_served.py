@@ -12,12 +12,13 @@ from bothworlds.serve.engine.engine import DELETED_EVENT, NO_SURFACE
 from bothworlds.serve.engine.writer import Writer
 from bothworlds.serve.model import Conflict, Unknown
 from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores.factory import open_store
 
 from ..fakes import FakeStore
 from ..running import ITEMS, Clock, answer, eventually, running, visit, written
 
-DAY = 86_400_000
+HOUR, DAY = 3_600_000, 86_400_000
 HOME = {"slots": 3, "items": ITEMS, "policy": "comb-ucb", "holdout": 0.3}
 
 
@@ -149,6 +150,76 @@ def test_a_deleted_event_leaves_what_was_learned(stored):
     asyncio.run(whole())
 
 
+def test_many_rejections_are_explained_by_one_look_at_the_store(stored):
+    async def whole():
+        async with serving(stored) as (engine, _):
+            pages = [await visit(engine, f"r{k}", {"a"}) for k in range(20)]
+            for k in range(10):
+                await engine.delete_request("home", f"r{k}", actor="ann")
+            looks, deleted_ids = [], stored.deleted_ids
+            stored.deleted_ids = lambda ids: looks.append(ids) or deleted_ids(ids)
+            given = [FeedbackEvent(page.event_id, page.token, [], True) for page in pages]
+            results = await engine.feedback(given)
+            assert [result.reason for result in results] == [DELETED_EVENT] * 10 + [""] * 10
+            assert len(looks) == 1
+
+    asyncio.run(whole())
+
+
+def test_deleted_events_are_not_answered_from_memory(stored):
+    """Neither those of a deleted segment nor those that were too old."""
+
+    async def whole():
+        async with serving(stored) as (engine, clock):
+            await engine.patch_surface("home", {"retention_days": 1}, actor="ann")
+            old, mobile = await visit(engine, "r1", {"a"}), await visit(engine, "r2", {"a"}, segment="mobile")
+            unwritten = await engine.rank("home", "r3")
+            assert (await engine.event(unwritten.event_id))["settled"] is False
+            await written(engine)
+            await engine.delete_segment("home", "mobile", actor="ann")
+            clock.at += 5 * DAY
+            await asyncio.to_thread(engine.retention.run_due)
+            for page in (old, mobile):
+                with pytest.raises(Unknown):
+                    await engine.event(page.event_id)
+            # A repeated request of the deleted segment gets a list whose clicks count.
+            again = await engine.rank("home", "r2", segment="mobile")
+            assert (await answer(engine, again, [0])).status == "accepted"
+        assert verify(stored).clean
+
+    asyncio.run(whole())
+
+
+def test_sums_by_visitors_are_kept_for_the_current_comparison_only(stored):
+    async def whole():
+        async with serving(stored) as (engine, clock):
+            for k in range(40):
+                await visit(engine, f"r{k}", {"a"}, visitor=f"v{k}")
+                clock.at += HOUR // 10
+            before = stored.visitor_sums(1, None, 0, 2 * clock.at)
+            await asyncio.to_thread(engine.retention.forget_visitor_sums)
+            assert stored.visitor_sums(1, None, 0, 2 * clock.at) == before
+            await engine.restart_comparison("home", actor="ann")
+            clock.at += HOUR
+            await visit(engine, "later", {"a"}, visitor="v1")
+            before = stored.visitor_sums(1, None, 0, 2 * clock.at)
+            await asyncio.to_thread(engine.retention.forget_visitor_sums)
+            assert stored.visitor_sums(1, None, 0, 2 * clock.at) == before  # the week before is still compared
+            restarted = clock.at
+            clock.at += 9 * DAY
+            await visit(engine, "much later", {"a"}, visitor="v1")
+            report = await engine.report("home", since=restarted - DAY)
+            await asyncio.to_thread(engine.retention.forget_visitor_sums)
+            assert stored.visitor_sums(1, None, 0, restarted - 2 * HOUR) == {}
+            assert stored.visitor_sums(1, None, 0, 2 * clock.at) != {}
+            after = await engine.report("home", since=restarted - DAY)
+            compared = ("headline", "holdout", "uplift", "recent", "sample_ratio", "guard", "shift")
+            assert [after[part] for part in compared] == [report[part] for part in compared]
+        assert verify(stored).clean
+
+    asyncio.run(whole())
+
+
 def test_an_event_that_another_process_deleted_is_not_answered_from_memory():
     async def whole():
         store = FakeStore()
@@ -216,6 +287,39 @@ def test_old_events_are_deleted_when_no_click_can_change_them(stored, monkeypatc
         assert entry["detail"].startswith("20 events created before 2023-11-15T00:13:20.000Z")
         found = verify(stored)
         assert (found.clean, found.events, found.deleted) == (True, 1, 20)
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    ("events", "details"),
+    [(5, ["5 events"]), (14, ["events", "14 events"]), (20, ["events", "20 events"])],
+)
+def test_no_old_event_is_deleted_without_an_audit_entry(stored, monkeypatch, events, details):
+    """An entry that is written after the last transaction would be lost if the process is killed before."""
+    monkeypatch.setattr(retention, "BATCH", 7)
+
+    def audited():
+        return [one["detail"] for one in stored.audit(1, 99) if one["actor"] == retention.RETENTION_ACTOR][::-1]
+
+    async def whole():
+        async with serving(stored) as (engine, clock):
+            await engine.patch_surface("home", {"retention_days": 1}, actor="ann")
+            for k in range(events):
+                await visit(engine, f"r{k}", {"a"})
+            await written(engine)
+            clock.at += 5 * DAY
+            delete, after = stored.delete_old_events, []
+
+            def watched(*arguments):
+                deleted = delete(*arguments)
+                after.append((deleted, len(audited())))
+                return deleted
+
+            stored.delete_old_events = watched
+            assert await asyncio.to_thread(engine.retention.run_due) == events
+            assert all(entries for deleted, entries in after if deleted)
+        assert [detail.partition(" created")[0] for detail in audited()] == details
 
     asyncio.run(whole())
 

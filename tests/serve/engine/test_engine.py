@@ -256,6 +256,24 @@ async def test_an_event_can_be_looked_up(engine, store, clock):
             await engine.event(nonsense)
 
 
+@with_engine(policy="uniform")
+async def test_an_event_is_explained_by_the_policy_of_its_own_surface(engine, store, clock):
+    """Two surfaces of the same size with equal probabilities; items of one are nobody's business on the other."""
+    await engine.put_surface("other", {"slots": 3, "items": list("uvwxyz"), "policy": "uniform"}, actor="test")
+    views = []
+    for surface in ("home", "other"):
+        ranked = await engine.rank(surface, "r1")
+        await answer(engine, ranked, [0])
+        await refreshed(engine)
+        views.append(await engine.event(ranked.event_id))
+        ranked = await engine.rank(surface, "r2")
+        views.append(await engine.event(ranked.event_id))
+    for view in views:
+        listed = {slot["item"] for slot in view["slots"]}
+        assert view["policy"] is None or listed <= set(view["policy"]["items"])
+    assert views[0]["policy_id"] != views[2]["policy_id"]
+
+
 def test_several_engines_on_one_store_give_one_list():
     async def whole():
         store, clock = FakeStore(), Clock()

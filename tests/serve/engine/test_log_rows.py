@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.model import LOSS_UNIT, Invalid, loss_weight
+from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.schemas import Imported
+from bothworlds.serve.stores.factory import open_store
 
 from ..fakes import FakeStore
-from ..running import ITEMS, answer, refreshed, running, visit, with_engine
+from ..running import ITEMS, Clock, answer, refreshed, running, visit, with_engine
 
 MODEL = {"item": ["a", "b", "c", "nobody"], "attraction": [0.9, 0.5, 0.1, 0.3], "examination": [1.0, 0.6, 0.3, 0.1]}
 
@@ -69,6 +71,39 @@ async def test_a_log_teaches_another_surface_of_the_same_store_once(engine, stor
         assert (await engine.state("twin"))["loss"] == (await engine.state("home"))["loss"]
     assert (await engine.import_rows("home", iter(rows), actor="test")).known == 30
     assert store.totals() == store.rebuilt()
+
+
+def test_imported_pages_are_learned_from_but_are_in_no_comparison(tmp_path):
+    """Their arms were not drawn by this surface: a log of another population would look like an uplift."""
+
+    async def whole():
+        store, clock = open_store(str(tmp_path / "store.db")), Clock()
+        async with running(store, clock=clock) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS, "holdout": 0.5}, actor="test")
+            for k in range(200):
+                await visit(engine, f"v{k}", {"a"})
+                clock.at += 1000
+            clock.at += 300_000
+            await refreshed(engine)
+            before = await engine.report("home")
+            rows = [
+                {"event": f"other {event}", "position": slot, "item": "abc"[slot], "click": 1, "propensity": 0.5}
+                for event in range(2000)
+                for slot in range(3)
+            ]
+            assert (await engine.import_rows("home", rows, actor="ann")).taken == 2000
+            clock.at += 60_000
+            after = await engine.report("home")
+            for part in ("headline", "holdout", "uplift", "series", "shift"):
+                assert after[part] == before[part], part
+            assert after["learning"]["rounds"] == before["learning"]["rounds"] + 2000
+            for event in [one.id for one in store.settled(1) if one.settled_by == "import"][:10]:
+                await engine.delete_event(event.hex(), actor="ann")
+        found = verify(store)
+        assert (found.clean, found.deleted, found.events) == (True, 10, 2190)
+        store.close()
+
+    asyncio.run(whole())
 
 
 @with_engine()

@@ -61,6 +61,26 @@ async def test_adding_a_segment_that_was_just_read_keeps_its_counters(engine, st
 
 
 @with_idle_refresher
+async def test_a_segment_that_is_reset_while_it_is_read_is_read_again(engine, store, clock):
+    """Counters and blocks are read one after the other; another process may reset or delete the segment in between."""
+    for k in range(20):
+        await visit(engine, f"v{k}", {"a"})
+    await refreshed(engine)
+    blocks = store.blocks
+    store.blocks = lambda *arguments: {}
+    await visit(engine, "w", {"a"})
+    await refreshed(engine)
+    await engine.patch_surface("home", {"floor": 0.01}, actor="test")
+    store.blocks = blocks
+    await engine.reset("home", segment=None, actor="test")
+    assert (await engine.state("home"))["rounds"] == 0
+    await visit(engine, "x", {"a"})
+    await refreshed(engine)
+    assert rounds_served(engine) == 1
+    assert engine.health()["last_error"] is None
+
+
+@with_idle_refresher
 async def test_imported_counters_are_served_if_the_surface_changed_during_the_import(engine, store, clock):
     for k in range(3):
         await visit(engine, f"r{k}", {"a"})

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.dashboard import routes, surface_form, text
 from bothworlds.serve.engine.engine import Engine
+from bothworlds.serve.http import surface_forms
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.auth import create_key, revoke_key
 from bothworlds.serve.http.form_data import multipart_form
@@ -384,6 +385,39 @@ def test_items_are_paused_resumed_removed_restored_and_added(client, admin, home
     assert sorted(actions) == sorted(
         ["create surface", "pause item", "resume item", "remove item", "resume item", "change surface"]
     )
+
+
+def test_of_many_items_some_are_listed_and_others_are_found_by_name(client, admin, home, monkeypatch):
+    """A page of 20,000 items takes seconds, for which ranking would wait."""
+    page = page_of(admin.get(f"/edit/{home}"))
+    assert (page.count("button", name="pause"), page.count("input", name="find")) == (4, 0)
+    monkeypatch.setattr(surface_forms, "LISTED_ITEMS", 3)
+    page = page_of(admin.get(f"/edit/{home}"))
+    assert (page.count("button", name="pause"), page.count("input", name="find")) == (3, 1)
+    assert "3 of 4 items" in page.text
+    page = page_of(admin.get(f"/edit/{home}?find=D"))
+    assert (page.count("button", name="pause"), page.count("button", value="d")) == (1, 2)
+    assert admin.edit(home, pause="d").status_code == 303
+    assert page_of(admin.get(f"/edit/{home}?find=<b>")).count("button", name="pause") == 0
+
+
+def test_an_arm_that_cannot_be_promoted_is_explained(client, admin, home):
+    """It is not said that somebody else has changed the surface."""
+    arms = '[{"name": "new", "policy": "gibbs-ts", "share": 0.5}]'
+    admin.edit(home, action="settings", arms=arms, holdout="0.1")
+    assert client.engine._admin.activate_guard(client.engine.surface(home), "new")
+    answer = admin.edit(home, promote="new")
+    page_of(answer, 409)
+    assert "the guard has replaced it" in html.unescape(answer.text)
+    assert "somebody else" not in answer.text.lower()
+
+
+def test_the_surfaces_own_policy_is_kept(client, admin, home):
+    admin.edit(home, action="settings", arms='[{"name": "new", "policy": "gibbs-ts", "share": 0.5}]')
+    assert page_of(admin.get(f"/edit/{home}")).count("button", name="promote", value="learner") == 1
+    assert admin.edit(home, promote="learner").status_code == 303
+    settings = client.engine.surface(home).settings
+    assert (settings.policy, settings.arms) == ("all-weather", ())
 
 
 def test_an_arm_is_promoted(client, admin, home):

@@ -184,6 +184,9 @@ class WeekAndHour:
         row = {"at": since, "segment": "", "arm": "learner", "events": pages.pages, "settled": pages.pages}
         return [{**row, "clicks": pages.clicks, "squares": pages.squares}]
 
+    def visitor_sums(self, surface_id, segment, since, until):
+        return {}
+
 
 def test_the_shift_alarm_is_raised_when_clicks_per_page_change_and_not_before(rng):
     request = ReportRequest(SurfaceState(surface_of(), [], {}), None, 0, 1, NOW + 10 * DAY)

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.dashboard import text
+from bothworlds.serve.model import Surface, SurfaceSettings
 from bothworlds.serve.observability.metrics import Metrics
+from bothworlds.serve.reports import sample_ratio
 from bothworlds.serve.reports.inputs import MINUTE
-from bothworlds.serve.reports.sample_ratio import RatioRecord, mismatch_evidence
+from bothworlds.serve.reports.sample_ratio import RatioRecord, mismatch_evidence, period_length, updated_ratio
+from bothworlds.serve.reports.strata import ArmHistory
 from bothworlds.statistics.sample_ratio import ALARM, log_evidence
 from tests.serve.running import answer, refreshed, with_engine
 
@@ -171,6 +174,83 @@ def test_honest_pages_raise_no_alarm_on_a_thousand_surfaces(rng, answered, click
 def test_a_test_of_feedback_alone_takes_fewer_clicks_for_lost_feedback(rng):
     assert alarms(rng, by_feedback_alone, 20, (0.5, 0.3), (0.0, 1.0)) == 20
     assert alarms(rng, as_reported, 20, (0.5, 0.3), (0.0, 1.0)) == 0
+
+
+# Visitors who come again after their events were deleted
+
+DAY = 24 * 60 * MINUTE
+GAP = 3 * DAY // 2  # between two visits of one visitor
+RETAINING = SurfaceSettings(slots=1, holdout=0.5, retention_days=1, attribution_seconds=60, late_seconds=0)
+
+
+class LoyalVisitors:
+    """The events of visitors who come every ``GAP``, of which a store has those of the last day.
+
+    Of the visitors in the holdout, a share ``lost`` never get a list.
+    """
+
+    def __init__(self, rng, lost=0.0):
+        self.now, self.held = 0, rng.random(2000) < 0.5
+        gone = self.held & (rng.random(2000) < lost)
+        self.first = np.where(gone, np.inf, rng.uniform(0, GAP, 2000))
+
+    def audit(self, surface_id, limit, before=None):
+        return []
+
+    def visitor_sums(self, surface_id, segment, since, until):
+        return {"learner": {0: (1, 0, 0)}}
+
+    def feedback_counts(self, surface_id, since, until, started):
+        visits = np.maximum(np.ceil((since - self.first) / GAP), 0)
+        at = np.where(np.isfinite(self.first), self.first + GAP * np.nan_to_num(visits, neginf=0.0), np.inf)
+        known = np.maximum(started, self.now - DAY)
+        counted = (at < until) & ((visits <= 0) | (at - GAP < known))
+        return {
+            arm: (int(pages.sum()),) * 2
+            for arm, pages in (("holdout", counted & self.held), ("learner", counted & ~self.held))
+        }
+
+
+def record_after(visitors, days):
+    surface = Surface(id=1, name="", version=1, settings=RETAINING, items=(), created_at=0, changed_at=0)
+    record = RatioRecord(started=0, until=0, share=0.5)
+    history = ArmHistory()
+    for _ in range(days):
+        visitors.now += DAY
+        record = updated_ratio(visitors, history, surface, record, visitors.now)
+    return record
+
+
+def is_alarmed(visitors, days):
+    return record_after(visitors, days).alarm_at is not None
+
+
+def test_visitors_who_come_again_after_retention_raise_no_alarm(rng, monkeypatch):
+    assert sum(is_alarmed(LoyalVisitors(rng), 60) for _ in range(100)) <= 1
+    assert all(is_alarmed(LoyalVisitors(rng, lost=0.5), 60) for _ in range(20))
+    # The broken twin counts a visitor whenever her earlier events are gone.
+    monkeypatch.setattr(sample_ratio, "period_length", lambda settings: None)
+    assert sum(is_alarmed(LoyalVisitors(rng), 60) for _ in range(20)) >= 5
+
+
+def test_a_period_ends_only_where_there_are_visitors(rng):
+    with_visitors, without = LoyalVisitors(rng), LoyalVisitors(rng)
+    without.visitor_sums = lambda *arguments: {}
+    records = [record_after(visitors, 20) for visitors in (with_visitors, without)]
+    assert records[0].period >= 20
+    assert records[1].period == 1
+    pages = [record.learner[0] + record.holdout[0] for record in records]
+    assert pages[0] < 2000 < 10_000 < pages[1]
+
+
+def test_periods_are_shorter_than_retention_and_evidence_is_divided_between_them():
+    assert period_length(msgspec.structs.replace(RETAINING, retention_days=None)) is None
+    assert DAY - 15 * MINUTE <= period_length(RETAINING) < DAY - MINUTE
+    long = msgspec.structs.replace(RETAINING, attribution_seconds=30 * 86400.0)  # events are kept for longer
+    assert period_length(long) > 0
+    record = RatioRecord(started=0, until=0, share=0.1, learner=(9000, 8900), holdout=(700, 690))
+    share = mismatch_evidence(msgspec.structs.replace(record, period=3)) - mismatch_evidence(record)
+    assert np.exp(share) == pytest.approx(1 / 12)
 
 
 def test_evidence_of_lost_feedback_and_of_lost_pages_is_found():

@@ -11,7 +11,9 @@ from bothworlds.serve.model import LOSS_UNIT, Surface
 from bothworlds.serve.reports.inputs import DAY, MINUTE
 from bothworlds.serve.reports.recent_window import window_alpha, window_start
 from bothworlds.serve.reports.strata import ArmHistory, share_changes_in
-from bothworlds.serve.reports.uplift import WHOLE_ALPHA, Z95, PageTotals, sum_rows, uplift_of
+from bothworlds.serve.reports.uplift import WHOLE_ALPHA, Z95, PageTotals, shift_between, sum_rows, uplift_of
+from bothworlds.serve.reports.visitor_buckets import visitor_totals
+from bothworlds.serve.visitors import BUCKETS
 from tests.serve.running import answer, with_engine
 
 RATE, SLOTS = 0.12, 3  # clicks per slot
@@ -212,3 +214,29 @@ def test_the_audit_log_is_read_once(entries):
     assert store.calls == 2  # the new entry, and the one before it
     assert len(history.share_changes(store, 1)) == entries + 1
     assert store.calls == 3
+
+
+# Have visitors changed?
+
+
+def pages_of_visitors(rng, visitors, factor=1.0):
+    """Sixty pages each of visitors with very different habits."""
+    habit = np.minimum(factor * rng.beta(0.3, 1.2, visitors), 1.0)
+    clicks = rng.binomial(60, habit)
+    bucket = rng.integers(0, BUCKETS, visitors)
+    pages_in, clicks_in = (np.bincount(bucket, column, BUCKETS) for column in (np.full(visitors, 60), clicks))
+    sums = {b: (int(pages_in[b]), float(clicks_in[b]), 0.0) for b in range(BUCKETS) if pages_in[b]}
+    total = int(clicks.sum())  # with at most one click on a page, also the sum of squares
+    return PageTotals(60 * visitors, total, total, visitor_totals(sums, 0, 0, 0))
+
+
+def test_visitors_who_see_many_pages_do_not_look_like_a_change(rng):
+    same = [(pages_of_visitors(rng, 60), pages_of_visitors(rng, 4000)) for _ in range(100)]
+    by_visitor = [shift_between(recent, week, 0.001)["alarm"] for recent, week in same]
+    by_page = [shift_between(*(total._replace(by_visitor=None) for total in pair), 0.001)["alarm"] for pair in same]
+    assert sum(by_visitor) <= 1
+    assert sum(by_page) > 20  # the broken twin
+    changed = [(pages_of_visitors(rng, 200, 3.0), pages_of_visitors(rng, 4000)) for _ in range(20)]
+    assert all(shift_between(recent, week, 0.001)["alarm"] for recent, week in changed)
+    few = shift_between(pages_of_visitors(rng, 25, 3.0), pages_of_visitors(rng, 4000), 0.001)
+    assert (few["alarm"], few["note"]) == (False, "not enough data: 30 visitors are needed recently and before")

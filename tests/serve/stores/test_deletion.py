@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -53,7 +54,7 @@ def deleted(store: SqlStore, *numbers: int, now: int = NOON) -> int:
 
 
 def aged(store: SqlStore, limit: int = 1000, before: int = AFTER + DAY, late_before: int = AFTER) -> int:
-    return store.delete_old_events(1, before, late_before, limit, AFTER, key_of(store))
+    return store.delete_old_events(1, before, late_before, limit, AFTER, key_of(store), lambda count: [])
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def local(tmp_path: Path) -> Iterator[SqlStore]:
 
 def fill(store: SqlStore) -> None:
     store.put(DRAW_KEY, bytes(range(32)))
-    store.save_surface(a_surface(), [], [])
+    store.save_surface(structs.replace(a_surface(), n_learners=2), [], [])
     store.apply_feedback([feedback_on(n, n % 8) for n in range(1, EVENTS)], NOON)
     store.save_events([an_event(99)])
     assert verify(store).clean
@@ -236,7 +237,7 @@ def test_checkpoints_agree_with_blocks_of_any_age(store: SqlStore) -> None:
             assert store.set_number(1, "phone", "change", now // 1000 - 300_000, expected=None)
         present = [number(event.id) for event in store.settled()]
         assert deleted(store, *chance.sample(present, 5), now=now) == 5
-        store.delete_old_events(1, now - 9 * step, now, 100, now, key_of(store))
+        store.delete_old_events(1, now - 9 * step, now, 100, now, key_of(store), lambda count: [])
     found = verify(store)
     assert (found.clean, found.events + found.deleted) == (True, 36 * 30)
     assert found.deleted > 700
@@ -318,6 +319,8 @@ def test_a_deleted_surface_leaves_nothing_but_its_audit_log(filled: SqlStore) ->
     assert filled.save_events([an_event(500)]) == [None]
     assert not filled.admit_segment(1, "new", 10)
     assert not filled.set_number(1, "", "wake", 5, expected=None)
+    version = PredictionVersion(NOON, 1, 2, None, "ftrl-va", SLOTS, zlib.compress(bytes(ITEMS * SLOTS)))
+    assert not filled.save_prediction_version(1, "", version, expected=None, unused_before=0)
     filled.save_policy("late", 1, "", NOON, b"")
     assert rows_about(filled, 1) == {}
     # The name can be used again, for another number.
@@ -348,12 +351,30 @@ def test_a_deleted_segment_leaves_nothing_but_the_time_of_its_deletion(filled: S
     assert verify(filled).clean
 
 
+def test_a_deleted_segment_takes_the_resets_of_all_learners_with_it(filled: SqlStore) -> None:
+    """The counters of a learner may have expired: no row of ``segments`` has them, but resets and checkpoints do."""
+    key, surface = counter_key("phone", 1), filled.surfaces()[0]
+    events = [an_event(n, segment="phone", learner=1, arm="new", learn=7) for n in range(300, 310)]
+    filled.apply_feedback([VerifiedFeedback(event=event, clicks=1, final=True) for event in events], NOON)
+    deleted(filled, 300, 301)
+    filled.delete_segments(
+        1, {key: None, "phone": None}, lambda found: (surface_rules.reset_adjustments(surface, found, NOON, "x"), [])
+    )
+    assert key not in filled.segment_names(1)
+    assert filled.admit_segment(1, "phone", 10)  # it is used again
+    assert verify(filled).clean
+    assert filled.purge_segment(1, "phone", NOON + 400, lambda found, events: [])
+    assert rows_about(filled, 1, "phone").keys() == {"deleted_segments", "facts", "surfaces"}
+    assert verify(filled).clean
+
+
 # kill -9
 
 
-def delete_until_killed(place: str, torn: bool) -> None:
+def delete_until_killed(place: str, torn: bool, started: Any) -> None:
     """Deletes one event after the other; a torn deletion takes two transactions, which must be detected."""
     store = open_store(place)
+    started.set()
     for event in list(store.settled()):
         if torn:
             store.database.write(lambda session, id=event.id: session.run("DELETE FROM events WHERE id = ?", (id,)))
@@ -367,11 +388,13 @@ def killed_while_deleting(place: str, torn: bool) -> list[bool]:
     store = open_store(place)
     fill(store)
     store.close()
-    chance, clean, rows = random.Random(1), [], EVENTS - 1
-    while rows > 0 and len(clean) < 6:
-        child = multiprocessing.get_context("fork").Process(target=delete_until_killed, args=(place, torn))
+    chance, clean, rows, fork = random.Random(1), [], EVENTS - 1, multiprocessing.get_context("fork")
+    while rows > 0 and (len(clean) < 6 or rows == EVENTS - 1):
+        started = fork.Event()
+        child = fork.Process(target=delete_until_killed, args=(place, torn, started))
         child.start()
-        time.sleep(0.03 + chance.uniform(0.0, 0.05))
+        assert started.wait(60)
+        time.sleep(chance.uniform(0.0, 0.05))
         os.kill(child.pid, signal.SIGKILL)
         child.join()
         store = open_store(place)

@@ -21,7 +21,9 @@ from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores import migrations
 from bothworlds.serve.stores.base import StoreError
+from bothworlds.serve.stores.batch_totals import BatchTotals
 from bothworlds.serve.stores.factory import open_store
+from bothworlds.serve.stores.sql_metadata import add_history
 from bothworlds.serve.stores.sql_store import SqlStore
 
 from .contract import counted, counters
@@ -183,12 +185,21 @@ def test_a_store_of_version_5_gets_visitors_and_arms(place: str) -> None:
     store.save_surface(structs.replace(a_surface(), settings=SurfaceSettings(slots=SLOTS)), [], [])
     store.apply_feedback([feedback_on(number, number % 8) for number in range(1, 30)], NOON)
     store.save_events([an_event(40)])
+    history = store.history(1, 0, 2 * NOON, NOON)
+    imported = structs.replace(an_event(50), settled_at=NOON, settled_by="import")
+    assert store.import_events([imported]) == 1
+    totals = BatchTotals()  # version 5 counted imported pages as pages of their arms
+    totals.count_decision(imported)
+    totals.count_outcome(None, imported)
+    store.database.write(lambda session: add_history(session, totals))
+    assert store.history(1, 0, 2 * NOON, NOON) != history
     before = counters(store)
     make_version_5(store)
     store.close()
     store = open_store(place)
     assert store.get("schema_version") == str(migrations.SCHEMA_VERSION).encode()
     assert counters(store) == before
+    assert store.history(1, 0, 2 * NOON, NOON) == history
     assert verify(store).clean
     assert {(event.visitor, event.learner) for event in store.events(1, 0, NOON + 100)} == {(None, 0)}
     assert store.visitor_sums(1, None, 0, 2 * NOON) == {}

@@ -127,7 +127,23 @@ def test_old_versions_without_settled_events_are_deleted(predicting: SqlStore) -
     newest = a_version(NOON + 9)
     assert predicting.save_prediction_version(1, "phone", newest, expected=NOON + 2, unused_before=NOON + 9)
     rows = predicting.rows("prediction_versions", ("segment", "number"))
-    assert sorted(map(tuple, rows)) == [("phone", NUMBERS[0]), ("phone", NOON + 9)]
+    # The third of them was in force until the fourth replaced it at NOON + 9.
+    assert sorted(map(tuple, rows)) == [("phone", NUMBERS[0]), ("phone", NOON + 2), ("phone", NOON + 9)]
+
+
+def test_a_version_that_was_in_force_until_now_is_kept_for_its_open_events(predicting: SqlStore) -> None:
+    """It is old, and after it was folded no settled event counts for it."""
+    open_page = feedback(3, version=NUMBERS[1])
+    predicting.apply_feedback([feedback(6, version=NUMBERS[1])], NOON + WINDOW)
+    predicting.save_events([open_page.event])
+    predicting.adjust_by(1, lambda segments: [folded_predictions(one, NOON + WINDOW) for one in segments], [])
+    later = NOON + 10**10
+    assert predicting.save_prediction_version(
+        1, "phone", a_version(later), expected=NUMBERS[1], unused_before=later - 1000
+    )
+    predicting.apply_feedback([open_page], NOON + WINDOW)
+    assert predicting.segments(1)[0].settled == {NUMBERS[1]: 1}
+    assert verify(predicting).clean
 
 
 def test_deleted_events_still_count_for_their_versions(predicting: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,9 @@ from .epochs import Epochs, go_forward, make_epochs
 __all__ = ["Detecting", "Forgetting", "Planning", "Restarting", "choice", "number", "probabilities", "truth", "whole"]
 
 
+LARGEST, LARGEST_WHOLE = sys.float_info.max, 2**62  # that kernels can use; integers of Python may be larger
+
+
 def number(policy: Any, setting: str, above: float = -math.inf, below: float = math.inf, closed: str = "") -> None:
     """Raise ValueError unless a setting is a finite number between two limits; ``closed`` is "[", "]" or "[]".
 
@@ -28,9 +32,10 @@ def number(policy: Any, setting: str, above: float = -math.inf, below: float = m
     ValueError: rate must be a number above 0; got 0.0
     """
     value = getattr(policy, setting)
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if (
         not is_number
+        or not abs(value) <= LARGEST
         or not (value > above or (value == above and "[" in closed))
         or not (value < below or (value == below and "]" in closed))
     ):
@@ -38,7 +43,7 @@ def number(policy: Any, setting: str, above: float = -math.inf, below: float = m
             f"{'at least' if '[' in closed else 'above'} {above:g}" if above > -math.inf else "",
             f"{'at most' if ']' in closed else 'below'} {below:g}" if below < math.inf else "",
         ]
-        raise ValueError(f"{setting} must be a number {' and '.join(filter(None, limits))}; got {value!r}")
+        raise ValueError(f"{setting} must be a number {' and '.join(filter(None, limits))}; got {_shortened(value)}")
 
 
 def whole(policy: Any, setting: str, least: int, *, optional: bool = False) -> None:
@@ -46,9 +51,14 @@ def whole(policy: Any, setting: str, least: int, *, optional: bool = False) -> N
     value = getattr(policy, setting)
     if optional and value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= LARGEST_WHOLE:
         either = ", or None" if optional else ""
-        raise ValueError(f"{setting} must be a whole number of at least {least}{either}; got {value!r}")
+        raise ValueError(f"{setting} must be a whole number of at least {least}{either}; got {_shortened(value)}")
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def truth(policy: Any, setting: str) -> None:
@@ -71,8 +81,8 @@ def probabilities(policy: Any, setting: str) -> None:
         return
     try:
         given = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{setting} must be a list of probabilities; got {value!r}") from error
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"{setting} must be a list of probabilities; got {_shortened(value)}") from error
     if given.ndim != 1 or not given.size or not ((given > 0.0) & (given <= 1.0)).all():
         raise ValueError(f"{setting} must be a list of probabilities above 0; got {value!r}")
     object.__setattr__(policy, setting, tuple(given.tolist()))

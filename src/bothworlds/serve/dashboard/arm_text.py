@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..schemas import ArmLine, ReportView
-from .text import Verdict, is_number, percent, starting, timestamp
+from .text import CLICKS, Verdict, counted, is_number, percent, starting, timestamp
 
 __all__ = ["arm_name", "arm_verdict", "compared_with_first", "is_compared"]
 
@@ -29,8 +29,8 @@ def is_compared(line: ArmLine) -> bool:
     return all(map(is_number, (comparison["relative"], comparison["low"], comparison["high"])))
 
 
-def compared_with_first(line: ArmLine) -> str:
-    """Format the comparison of an arm, and that the guard has replaced it.
+def compared_with_first(line: ArmLine, what: str = CLICKS) -> str:
+    """Format the comparison of an arm, and that the guard has replaced it; ``what`` is what the surface counts.
 
     >>> comparison = {"relative": 0.041, "low": 0.012, "high": 0.07, "enough": True, "compared_with": "old"}
     >>> line = {"comparison": comparison, "guarded_since": None}
@@ -46,7 +46,7 @@ def compared_with_first(line: ArmLine) -> str:
         said = "not enough data yet"
     else:
         relative, ends = percent(comparison["relative"], signed=True), [comparison["low"], comparison["high"]]
-        said = f"{relative} clicks compared with {arm_name(comparison['compared_with'])}"
+        said = f"{relative} {what} compared with {arm_name(comparison['compared_with'])}"
         said += f" (95% interval {percent(ends[0])} to {percent(ends[1])})"
     if line["guarded_since"] is not None:
         said += f"; the guard shows the page's own order instead since {timestamp(line['guarded_since'])} UTC"
@@ -54,7 +54,7 @@ def compared_with_first(line: ArmLine) -> str:
 
 
 def arm_verdict(report: ReportView) -> Verdict:
-    """Return which arm gets the most clicks, as far as that is known.
+    """Return which arm gets the most clicks, or the most reward, as far as that is known.
 
     >>> first = {"name": "old", "comparison": None, "guarded_since": None}
     >>> comparison = {"relative": 0.041, "low": 0.012, "high": 0.07, "enough": True, "compared_with": "old", "since": 0}
@@ -65,6 +65,7 @@ def arm_verdict(report: ReportView) -> Verdict:
     ratio = report["sample_ratio"]
     if ratio is not None and ratio["alarm"]:
         return Verdict("bad", "The arms cannot be compared: pages or feedback of some of them are missing")
+    what = counted(report)
     first, *others = report["arms"]
     compared = [line for line in others if is_compared(line)]
     ahead = [line for line in compared if _ends(line)[0] > 0.0]
@@ -72,12 +73,13 @@ def arm_verdict(report: ReportView) -> Verdict:
         return _winner(ahead[0], first, report)
     if ahead:
         meaning = "They are not compared with each other. To find out which is better, keep only these as arms."
-        return Verdict("good", f"{_listed(ahead)} get more clicks than {arm_name(first['name'])}", meaning)
+        return Verdict("good", f"{_listed(ahead)} get more {what} than {arm_name(first['name'])}", meaning)
     if not others or len(compared) < len(others):
-        meaning = "Each arm needs at least 30 clicks, and with visitor ids 30 visitors."
+        enough = "30 clicks" if what == CLICKS else "a reward of 30 in all, with as large a sum of squared deviations"
+        meaning = f"Each arm needs at least {enough}, and with visitor ids 30 visitors."
         return Verdict("none", "Not enough data yet to compare all arms", meaning)
     if all(_ends(line)[1] < 0.0 for line in others):
-        sentence = f"{_capitalised(arm_name(first['name']))} gets more clicks than {_listed(others)}"
+        sentence = f"{_capitalised(arm_name(first['name']))} gets more {what} than {_listed(others)}"
         return Verdict("good", sentence, _how_to_promote(first, report))
     return Verdict("none", "No clear difference between the arms so far: some intervals include zero")
 
@@ -86,7 +88,7 @@ def _winner(best: ArmLine, first: ArmLine, report: ReportView) -> Verdict:
     low, high = _ends(best)
     comparison = best["comparison"]
     since = starting(comparison["since"] if comparison else None, report["until"])
-    sentence = f"{_capitalised(arm_name(best['name']))} gets more clicks than {arm_name(first['name'])}: "
+    sentence = f"{_capitalised(arm_name(best['name']))} gets more {counted(report)} than {arm_name(first['name'])}: "
     sentence += f"{percent(_relative(best), signed=True)} (95% interval {percent(low)} to {percent(high)}) {since}"
     return Verdict("good", sentence, _how_to_promote(best, report))
 

@@ -24,8 +24,9 @@ FIRST = ("slots", "policy", "policy_settings")
 TITLES: dict[str, tuple[str, ...]] = {
     "": FIRST,
     "Comparison with the page's own order": ("holdout", "baseline", "guard", "guard_after", "guard_margin"),
-    "Exploration": ("floor", "minimum_exposure"),
-    "Clicks": ("attribution_seconds", "late_seconds"),
+    "Comparison of policies": ("arms",),
+    "Exploration": ("floor", "minimum_exposure", "baseline_rounds"),
+    "Clicks or rewards": ("objective", "attribution_seconds", "late_seconds"),
     "Segments": ("max_segments", "segment_idle_days"),
 }
 MORE = "More settings"  # the title of all others

@@ -214,10 +214,11 @@ def _tooltip(arm: str, point: RatePoint, counted: str) -> str:
     return f"{when}, {ARMS[arm]}: {number(point.rate)} {counted} per page, {interval}, {pages}"
 
 
-def arm_chart(lines: Sequence[ArmLine], width: int = 720) -> Markup:
+def arm_chart(lines: Sequence[ArmLine], width: int = 720, counted: str = "clicks") -> Markup:
     """Return the chart of how much the arms differ from the first one, each with its interval; empty if none is known.
 
-    A difference of zero is a vertical line. Intervals are clipped at -100% and +200%.
+    ``counted`` is what the surface counts. A difference of zero is a vertical line. Intervals are clipped at -100% and
+    +200%.
     """
     compared = [(line, line["comparison"]) for line in lines if is_compared(line)]
     ends = [(comparison["low"] or 0.0, comparison["high"] or 0.0) for _, comparison in compared if comparison]
@@ -238,14 +239,14 @@ def arm_chart(lines: Sequence[ArmLine], width: int = 720) -> Markup:
         y = line_height * row + 22
         name = truncate_middle(arm_name(line["name"]), 22)
         spot = axis.x((comparison["relative"] if comparison else None) or 0.0)
-        tooltip = _tag("title", f"{arm_name(line['name'])}: {compared_with_first(line)}")
+        tooltip = _tag("title", f"{arm_name(line['name'])}: {compared_with_first(line, counted)}")
         elements += [
             _tag("text", name, x=left - 22, y=y + 4, class_="axis end"),
             _tag("line", tooltip, x1=axis.x(low), x2=axis.x(high), y1=y, y2=y, class_="interval"),
             _tag("circle", tooltip, cx=spot, cy=y, r=5, class_="spot learner"),
         ]
-    label = "Clicks of each arm compared with the first one: " + "; ".join(
-        f"{arm_name(line['name'])} {compared_with_first(line)}" for line, _ in compared
+    label = f"{counted.capitalize()} of each arm compared with the first one: " + "; ".join(
+        f"{arm_name(line['name'])} {compared_with_first(line, counted)}" for line, _ in compared
     )
     return _svg(width, foot + 22, label, "arms", elements)
 

@@ -26,6 +26,7 @@ from ..schemas import (
 )
 
 __all__ = [
+    "CLICKS",
     "DASH",
     "Verdict",
     "arm_rate",

@@ -414,8 +414,9 @@ class Engine(EngineProtocol):
                 positions.append(k)
         if verified:
             statuses = await self.writer.submit_feedback(verified)
+            reasons = await self._why_rejected([one.event for one, s in zip(verified, statuses) if s == "rejected"])
             for k, feedback, status in zip(positions, verified, statuses):
-                reason = await self._why_rejected(feedback.event) if status == "rejected" else ""
+                reason = reasons[feedback.event.id] if status == "rejected" else ""
                 results[k] = Accepted(events[k].event_id, status, reason)
                 self._statuses[feedback.event.surface_id, status] += 1
         return results
@@ -437,13 +438,18 @@ class Engine(EngineProtocol):
             clicks |= 1 << slot
         return VerifiedFeedback(event=event, clicks=clicks, final=given.final)
 
-    async def _why_rejected(self, event: Event) -> str:
-        """Returns why the store has rejected feedback on an event."""
-        with suppress(Unavailable):
-            if await in_thread(self._store.deleted_ids, [event.id]):
-                return DELETED_EVENT
-            await self.catch_up()
-        return OTHER_LIST if event.surface_id in self.refresher.by_id else NO_SURFACE
+    async def _why_rejected(self, events: Sequence[Event]) -> dict[bytes, str]:
+        """Returns why the store has rejected feedback on each of these events, by id; reads the store at most twice."""
+        deleted: set[bytes] = set()
+        if events:
+            with suppress(Unavailable):
+                deleted = await in_thread(self._store.deleted_ids, [event.id for event in events])
+                await self.catch_up()
+        known = self.refresher.by_id
+        return {
+            event.id: DELETED_EVENT if event.id in deleted else OTHER_LIST if event.surface_id in known else NO_SURFACE
+            for event in events
+        }
 
     async def rotate_secret(self, *, actor: str, forget: bool = False) -> int:
         """Signs with a new secret from now on; returns its number. ``forget`` invalidates all earlier tokens."""
@@ -522,6 +528,7 @@ class Engine(EngineProtocol):
     async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
         """Deletes a segment with its counters and its log; the default segment can only be reset (Invalid)."""
         await self._admin.delete_segment(surface, segment, actor=actor)
+        self.clear_recent()  # clicks on rankings of its events would not be counted
         self._reports.history.forget(self.surface(surface).id)
 
     def expire_segments(self) -> None:
@@ -580,12 +587,10 @@ class Engine(EngineProtocol):
     async def event(self, event_id: str) -> EventView:
         """Returns one decision and its outcome; raises Unknown."""
         key = parse_event_id(event_id)
-        event = None if key is None else (await in_thread(self._store.find_events, [key])).get(key)
-        # With ``shared``, a decision that is not stored was deleted by another process.
-        if event is None and key is not None and not self._shared and (recent := self._recent.get(key)) is not None:
-            # The decision is not written yet. Its secret may have been forgotten this moment.
-            with suppress(InvalidToken):
-                event = self.secrets.signer.read(recent.token)
+        event = None
+        if key is not None:
+            unwritten = self.writer.unwritten_decision(key)  # first, because it is written meanwhile
+            event = (await in_thread(self._store.find_events, [key])).get(key, unwritten)
         if event is None:
             raise Unknown(f"there is no event {event_id!r}")
         served = await self._served_for(event)

@@ -9,7 +9,7 @@ from typing import Any
 from ..checkpoints import checkpoint_key
 from ..model import REQUEST_LENGTH, Event, Unknown, checked_name, event_id_of, parse_event_id
 from ..stores.base import Store
-from ..visitors import visitor_hash
+from ..visitors import VISITOR_LENGTH, visitor_hash
 from .secret_cache import SecretCache
 from .store_calls import in_thread
 from .writer import Writer
@@ -55,7 +55,7 @@ class EventDeletion:
 
     async def delete_visitor(self, visitor: str, *, actor: str) -> int:
         """Deletes all events of a visitor, on all surfaces; returns how many. The audit log does not name her."""
-        checked_name(visitor, "visitor", "/visitor", longest=REQUEST_LENGTH)
+        checked_name(visitor, "visitor", "/visitor", longest=VISITOR_LENGTH)
         hashed = visitor_hash(visitor, self._secrets.draw_key)
         await self._writer.flush_decisions()
         count = 0

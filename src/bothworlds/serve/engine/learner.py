@@ -201,11 +201,12 @@ class ServingPolicy:
         if recorded is not None:
             used, expected = ([column.tobytes() for column in matrix.T] for matrix in recorded[1:3])
             self._predicted = (recorded.version, used, expected, recorded.difference)
-        self.id = self._digest(pins)
+        self.id = self._digest(surface.id, pins)
 
-    def _digest(self, pins: Mapping[int, Item]) -> str:
+    def _digest(self, surface_id: int, pins: Mapping[int, Item]) -> str:
         digest = blake2b(digest_size=12)
-        content = ([i.index for i in self.eligible], self.free, sorted((s, i.index) for s, i in pins.items()))
+        pinned = sorted((slot, item.index) for slot, item in pins.items())
+        content = (surface_id, [item.index for item in self.eligible], self.free, pinned)
         digest.update(msgspec.msgpack.encode(content))
         digest.update(self.marginals.tobytes())
         if self._share is not None:

@@ -42,7 +42,8 @@ def export_rows(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
 
     If some items could not be shown, the first row of the event lists them as ``absent``, or the other items as
     ``eligible`` if these are fewer. If the surface counts rewards, rows have a ``reward``, and ``click`` is the click
-    that was drawn with it.
+    that was drawn with it. ``own`` is whether the surface's own policy has learned from the event, whatever its arm:
+    the arm may have been promoted since.
     """
     rewarded = surface.settings.objective == "rewards"
     for event in store.settled(surface.id):
@@ -56,6 +57,7 @@ def export_rows(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
             "surface": surface.name,
             "segment": event.segment,
             "arm": event.arm,
+            "own": bool(event.learn) and event.learner == surface.learner,
             "policy_id": event.policy_id,
         }
         listed = {
@@ -132,9 +134,10 @@ def _event_of(
     if [_whole(row.get("position")) for row in rows] != [*range(base, base + len(rows))] or len(rows) > MAX_SLOTS:
         raise InvalidRows(f"positions of an event must be {base}, {base + 1}, {base + 2}, ... in this order")
     items = _items_of(index, rows)
-    arm = _arm_of(surface, first)
     pinned = [bool(row.get("pinned", False)) for row in rows]
-    learned = [arm != BASELINE_ARM and bool(row.get("learn", not pin)) for row, pin in zip(rows, pinned)]
+    held_out = first.get("arm") == BASELINE_ARM
+    learned = [not held_out and bool(row.get("learn", not pin)) for row, pin in zip(rows, pinned)]
+    arm = _arm_of(surface, first, any(learned))
     p = tuple(_probability(row.get("propensity"), learn) for row, learn in zip(rows, learned))
     rewards = _rewards_of(rows, surface.settings.objective)
     event_id = _id_of(surface, str(name))
@@ -164,12 +167,16 @@ def _event_of(
     )
 
 
-def _arm_of(surface: Surface, row: Mapping[str, Any]) -> Arm:
-    """Returns the arm that a page is counted for."""
-    arm: Arm = row.get("arm", LEARNER_ARM)
+def _arm_of(surface: Surface, row: Mapping[str, Any], learned: bool) -> Arm:
+    """Returns the arm that a page is counted for; ``learned`` is whether it has slots that are learned from."""
+    arm, own = row.get("arm") or LEARNER_ARM, row.get("own")
+    if learned and own is True and arm != BASELINE_ARM:
+        return LEARNER_ARM
     if arm not in (LEARNER_ARM, BASELINE_ARM, *(one.name for one in surface.settings.arms)):
         raise InvalidRows("an arm that the surface does not have")
-    return arm
+    if learned and own is False and arm == LEARNER_ARM:
+        raise InvalidRows("a page of a policy that another one has replaced")
+    return str(arm)
 
 
 def _items_of(index: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:

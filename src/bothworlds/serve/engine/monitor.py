@@ -56,6 +56,8 @@ class SurfaceMonitor:
     def forget_others(self, surface_ids: Collection[int]) -> None:
         """Forgets what was found on all but these surfaces, which were deleted."""
         self.mismatches.intersection_update(surface_ids)
+        for arms in (self.arms_ahead, self.arms_behind):
+            arms -= {one for one in arms if one[0] not in surface_ids}
 
     def check(self, surface: Surface) -> None:
         """Counts the latest pages of a surface, and logs what it finds for the first time."""

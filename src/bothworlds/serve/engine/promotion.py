@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..model import BASELINE_ARM, LEARNER_ARM, Conflict, Surface, Unknown
+from ..model import BASELINE_ARM, LEARNER_ARM, StateConflict, Surface, Unknown
 from .surface_rules import Change, changed_surface
 
 __all__ = ["promote"]
@@ -14,16 +14,16 @@ def promote(surface: Surface, arm: str, now: int) -> Change:
     """Returns the surface with the policy and the learner of an arm, without arms; its comparison starts now.
 
     Promoting the surface's own policy, "learner", ends the comparison and changes nothing else. Repeating a promotion
-    changes nothing. Raises Unknown if there is no such arm, Conflict for the holdout, which has no policy, and for an
-    arm that the guard has replaced.
+    changes nothing. Raises Unknown if there is no such arm, StateConflict for the holdout, which has no policy, and for
+    an arm that the guard has replaced.
     """
     settings = surface.settings
     if arm == BASELINE_ARM:
-        raise Conflict("the holdout shows the page's own order and has no policy; raise holdout instead")
+        raise StateConflict("the holdout shows the page's own order and has no policy; raise holdout instead")
     if not settings.arms and arm in (LEARNER_ARM, surface.promoted):
         return Change(surface)
     if arm in surface.guarded:
-        raise Conflict(
+        raise StateConflict(
             f"arm {arm!r} gets fewer clicks than the page's own order, and the guard has replaced it; restart the "
             "comparison to try it again"
         )

@@ -265,6 +265,8 @@ class Refresher(threading.Thread):
         self._blocks.note(served.surface.id, segment.name)
         if getattr(served.policy, "needs_blocks", False):
             read = tuple(self._blocks.read(served.surface.id, segment.name))
+            if segment.rounds and not read:  # it was reset or deleted meanwhile, which the next refresh sees
+                return
             blocks = blocks_of(read, range(len(served.surface.items)), range(served.surface.settings.slots))
             counters = counters._replace(blocks=read)
             if getattr(served.policy, "detect", False):

@@ -6,9 +6,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from ..checkpoints import checkpoint_key
 from ..model import Surface, rfc3339
+from ..reports.retention import RETENTION_MARGIN
 from ..stores.base import Store
 from .secret_cache import SecretCache
 from .tokens import MAX_WINDOW
@@ -21,8 +23,8 @@ BATCH = 200  # events in one transaction
 IDLE_RATIO = 4.0  # after a batch, the thread sleeps this many times as long as the batch took: others write too
 TICK_SECONDS = 60.0  # between two looks at the settings
 PASS_MS = 3_600_000  # between two passes over a surface whose settings have not changed
-MARGIN_MS = 3_600_000  # by which the clock may be set back without a token of a deleted event being accepted again
 DAY_MS = 86_400_000
+VISITOR_SUMS_MS = 8 * DAY_MS  # reports compare the last hours with the week before, also across comparisons
 
 _log = logging.getLogger("bothworlds")
 
@@ -61,6 +63,7 @@ class Retention(threading.Thread):
             try:
                 self.run_due()
                 self.forget_segments()
+                self.forget_visitor_sums()
                 self.last_error = None
             except Exception as error:  # the thread must survive every error
                 self.last_error = str(error) or type(error).__name__
@@ -80,26 +83,42 @@ class Retention(threading.Thread):
 
     def forget_segments(self) -> None:
         """Forgets segments that were deleted so long ago that all their tokens have expired. Raises StoreError."""
-        self._store.forget_segments(self._clock() - MAX_WINDOW - MARGIN_MS)
+        self._store.forget_segments(self._clock() - MAX_WINDOW - RETENTION_MARGIN)
+
+    def forget_visitor_sums(self) -> None:
+        """Deletes old sums by buckets of visitors, of comparisons that have ended. Raises StoreError."""
+        recently = self._clock() - VISITOR_SUMS_MS
+        for surface in self._surfaces():
+            self._store.forget_visitor_sums(surface.id, min(recently, surface.compared_since))
 
     def _delete_old_events(self, surface: Surface, days: float) -> int:
         """Deletes all old events of a surface, in batches with pauses between them."""
         now, key = self._clock(), checkpoint_key(self._secrets.draw_key)
         waiting = self._oldest_decision()
         before = min(now - round(days * DAY_MS), now if waiting is None else waiting)
-        count = 0
+        count, audited = 0, 0
+        base = {"at": now, "actor": RETENTION_ACTOR, "action": ACTION, "surface_id": surface.id}
+        events = f"events created before {rfc3339(before)}"
+
+        def entries(deleted: int) -> list[dict[str, Any]]:
+            """Returns the audit entry of a transaction: of the first, and of the last, which has the number of all."""
+            if deleted < BATCH:
+                return [{**base, "detail": f"{count + deleted} {events}"}]
+            return [] if count else [{**base, "detail": f"{events}, in several transactions"}]
+
         try:
             while not self._stopping.is_set():
                 started = time.perf_counter()
-                deleted = self._store.delete_old_events(surface.id, before, now - MARGIN_MS, BATCH, now, key)
+                deleted = self._store.delete_old_events(
+                    surface.id, before, now - RETENTION_MARGIN, BATCH, now, key, entries
+                )
                 count += deleted
                 self.count += deleted
                 if deleted < BATCH:
+                    audited = count if deleted else 0
                     break
                 self._stopping.wait(min(1.0, IDLE_RATIO * (time.perf_counter() - started)))
         finally:
-            if count:
-                detail = f"{count} events created before {rfc3339(before)}"
-                entry = {"at": now, "actor": RETENTION_ACTOR, "action": ACTION, "detail": detail}
-                self._store.write_audit([{**entry, "surface_id": surface.id}])
+            if count > audited:  # the last transaction was not followed by a smaller one
+                self._store.write_audit([{**base, "detail": f"{count} {events}"}])
         return count

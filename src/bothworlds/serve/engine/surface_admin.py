@@ -8,7 +8,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..model import Adjustment, Conflict, Invalid, Segment, Surface, TooMany, Unknown, checked_name, split_counter_key
+from ..model import (
+    BASELINE_ARM,
+    Adjustment,
+    Conflict,
+    Invalid,
+    Segment,
+    StateConflict,
+    Surface,
+    TooMany,
+    Unknown,
+    checked_name,
+    counter_key,
+    split_counter_key,
+)
 from ..stores.base import Store, VersionConflict
 from . import surface_rules
 from .promotion import promote
@@ -135,7 +148,7 @@ class SurfaceAdmin:
             if state is None:
                 raise Unknown(f"surface {surface!r} has no item {item!r}")
             if state == "removed":
-                raise Conflict(f"item {item!r} was removed; add it again")
+                raise StateConflict(f"item {item!r} was removed; add it again")
             return self._activate_item(known, item, actor)
 
         return await self._change(change, actor)
@@ -201,8 +214,10 @@ class SurfaceAdmin:
         def change() -> Change:
             known = self.surface(surface)
             checked_name(segment, "segment", "/segment", empty=True)
-            learned = next((one.rounds for one in self._store.segments(known.id) if one.name == segment), 0)
-            started = surface_rules.start_from_baseline(known, segment, rounds, learned, self._clock())
+            learned = {one.name: one.rounds for one in self._store.segments(known.id)}
+            arms = [arm for arm in known.asked_shares if arm != BASELINE_ARM]
+            least = min(learned.get(counter_key(segment, known.learner_of(arm)), 0) for arm in arms)
+            started = surface_rules.start_from_baseline(known, segment, rounds, least, self._clock())
             self._admit(known, segment)
             return started
 
@@ -222,6 +237,9 @@ class SurfaceAdmin:
             known = self.surface(surface)
             if not await in_thread(self._segments.delete, known, segment, actor):
                 raise Unknown(f"surface {surface!r} has no segment {segment!r}")
+        if segment in known.baseline_starts:  # a segment that is given this name later starts from nothing
+            now = self._clock()
+            await self._change(lambda: surface_rules.without_baseline_start(self.surface(surface), segment, now), actor)
 
     # Audit log
 

@@ -7,7 +7,6 @@ back unchanged. A row of counters belongs to one item forever.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -19,11 +18,11 @@ from ..model import (
     RESET,
     Adjustment,
     Cell,
-    Conflict,
     Increments,
     Invalid,
     Item,
     Segment,
+    StateConflict,
     Surface,
     SurfaceSettings,
     TooMany,
@@ -142,7 +141,7 @@ def restart_comparison(surface: Surface, now: int) -> Change:
 def start_from_baseline(surface: Surface, segment: str, rounds: int, learned: int, now: int) -> Change:
     """Returns the surface with a segment that leaves the baseline order in ``rounds`` rounds; raises Invalid.
 
-    ``learned`` is the number of rounds that the segment has learned from.
+    ``learned`` is the number of rounds that the segment has learned from; with arms, in the arm that has the fewest.
     """
     if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MAX_BASELINE_ROUNDS:
         raise Invalid(f"rounds must be an integer from 1 to {MAX_BASELINE_ROUNDS}; got {rounds!r}", "/rounds")
@@ -151,6 +150,15 @@ def start_from_baseline(surface: Surface, segment: str, rounds: int, learned: in
         raise Invalid(detail, "/rounds")
     changed = _changed(surface, now, baseline_starts={**surface.baseline_starts, segment: rounds})
     return Change(changed, action="start from baseline", detail=f"{rounds} rounds, segment {segment!r}")
+
+
+def without_baseline_start(surface: Surface, segment: str, now: int) -> Change:
+    """Returns the surface with a segment that starts as its settings say."""
+    if segment not in surface.baseline_starts:
+        return Change(surface)
+    starts = {name: rounds for name, rounds in surface.baseline_starts.items() if name != segment}
+    changed = _changed(surface, now, baseline_starts=starts)
+    return Change(changed, action="delete segment", detail=f"{segment!r}: its start from the baseline")
 
 
 def activate_guard(surface: Surface, now: int, arm: str = LEARNER_ARM) -> Change:
@@ -229,7 +237,7 @@ def _activated(
 
 
 def pause_item(surface: Surface, name: str, now: int) -> Change:
-    """Returns the surface with an item paused; its counters are kept. Raises Unknown, Invalid or Conflict."""
+    """Returns the surface with an item paused; its counters are kept. Raises Unknown, Invalid or StateConflict."""
     return _deactivated(surface, name, "paused", now)
 
 
@@ -298,7 +306,7 @@ def _deactivated(surface: Surface, name: str, state: Literal["paused", "removed"
     if known.state == state:
         return Change(surface)
     if known.state == "removed":
-        raise Conflict(f"item {name!r} was removed; add it again first")
+        raise StateConflict(f"item {name!r} was removed; add it again first")
     items = _replaced(surface, msgspec.structs.replace(known, state=state, changed_at=now))
     changed = _checked(_changed(surface, now, items=items))
     return Change(changed, action="pause item" if state == "paused" else "remove item", detail=name)
@@ -345,8 +353,8 @@ def _settings(body: Mapping[str, Any]) -> SurfaceSettings:
         raise Invalid(*decoding_fault(error)) from error
     for key, (low, high) in LIMITS.items():
         value = getattr(settings, key)
-        if value is not None and not (math.isfinite(value) and low <= value <= high):
-            raise Invalid(f"{key} must be from {low:.10g} to {high:.10g}; got {value!r}", f"/{key}")
+        if value is not None and not low <= value <= high:
+            raise Invalid(f"{key} must be from {low:.10g} to {high:.10g}; got {str(value)[:40]}", f"/{key}")
     return settings
 
 

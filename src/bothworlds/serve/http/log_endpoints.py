@@ -34,6 +34,7 @@ COLUMNS = {
     "surface": "string",
     "segment": "string",
     "arm": "string",
+    "own": "bool",
     "policy_id": "string",
     "position": "int32",
     "item": "string",
@@ -45,6 +46,9 @@ COLUMNS = {
     "absent": "list<string>",
     "eligible": "list<string>",
 }
+
+# What events have and rows do not, so that an import cannot restore it.
+NOT_EXPORTED = {"bothworlds-not-exported": "visitors, predicted losses, comparison of mixed learners"}
 
 _row = msgspec.json.Decoder(dict[str, Any])
 
@@ -62,7 +66,7 @@ class LogEndpoints:
     async def export(self, request: Request, actor: str) -> Response:
         kind = _requested_format(request)
         self._engine.surface(request.path_params["surface"])
-        missing = _missing_events(await self._engine.retention_of(request.path_params["surface"]))
+        missing = NOT_EXPORTED | _missing_events(await self._engine.retention_of(request.path_params["surface"]))
         pieces = _read_in_pieces(self._engine.export(request.path_params["surface"]))
         # The first piece is read before the response starts: an unavailable store then gives an error response instead
         # of a truncated one.

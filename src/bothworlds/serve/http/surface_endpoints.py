@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from ..config import Limits
 from ..engine_protocol import EngineProtocol
-from ..model import Conflict, Surface, Unknown
+from ..model import Conflict, StateConflict, Surface, Unknown
 from ..schemas import (
     Promotion,
     Reset,
@@ -192,9 +192,11 @@ class SurfaceEndpoints:
 
 
 async def _with_preconditions(request: Request, change: Awaitable[T]) -> T:
-    """Await a change; a conflict is a 412 if the request has ``If-Match`` or ``If-None-Match``, otherwise a 409."""
+    """Await a change; another version is a 412 if there is an ``If-Match`` or ``If-None-Match``, otherwise a 409."""
     try:
         return await change
+    except StateConflict:
+        raise
     except (Conflict, VersionConflict) as error:
         if "if-match" not in request.headers and "if-none-match" not in request.headers:
             raise

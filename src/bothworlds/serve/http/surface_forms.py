@@ -25,7 +25,7 @@ from ..dashboard import surface_form
 from ..dashboard.routes import page, service_address
 from ..dashboard.surface_form import FormErrors, form_errors, texts_of, values_of
 from ..engine_protocol import EngineProtocol
-from ..model import Invalid, ServiceError, Surface
+from ..model import LISTED_ITEMS, Invalid, ServiceError, Surface
 from ..stores.base import StoreError, VersionConflict
 from ..surface_input import decoded, item_lines
 from .form_data import Form, read_form
@@ -229,13 +229,21 @@ def _edit_page(
     status: int = 200,
     version: int | None = None,
 ) -> Response:
-    """Return the page of a surface. ``version`` is the one that its forms were made for, if not the current one."""
-    now = texts_of(surface.settings)
+    """Return the page of a surface. ``version`` is the one that its forms were made for, if not the current one.
+
+    Of the items with the text ``find`` of the query in their names, it lists up to ``LISTED_ITEMS``: a page of more
+    takes seconds to make, for which ranking waits.
+    """
+    now, find = texts_of(surface.settings), request.query_params.get("find", "")
+    found = sorted((item.state, item.index) for item in surface.items if find.lower() in item.name.lower())
     return page(
         request,
         "edit-surface.html",
         status,
         surface=surface,
+        find=find,
+        items=[surface.items[index] for _, index in found[:LISTED_ITEMS]],
+        n_found=len(found),
         version=surface.version if version is None else version,
         now={name: text for name, text in now.items() if text.split() != texts.get(name, "").split()},
         address=service_address(request),

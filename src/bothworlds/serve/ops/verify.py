@@ -5,7 +5,7 @@ into the largest ones, and so are the ranges that resets have removed, and those
 adjustment by its own time, belongs to one of these.
 
 Checkpoints stand in for deleted events; their signatures are checked. The history counts settled pages for itself, so
-that a page that was not learned from, and is missing, is found as well.
+that a page that was not learned from, and is missing, is found as well; imported pages are not in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import nullcontext
 
 import msgspec
 
-from ..checkpoints import Checkpoint, checkpoint_key, is_genuine, opened
+from ..checkpoints import Checkpoint, checkpoint_key, is_genuine, opened, page_of
 from ..model import DRAW_KEY, Eligibility, Increments, Segment, rfc3339, split_counter_key
 from ..rewards import redrawn
 from ..settlement import cells_of, mixture_sums, observed_losses, spread_loss, version_of
@@ -31,7 +31,7 @@ Range = tuple[int, int]
 MAX_OBSERVED = 10_000  # sums of losses held before they are spread over items
 MAX_LISTED = 1000  # differences returned; all are counted
 ALL_TIME = 1 << 62  # milliseconds
-Pages = Counter[tuple[int, str, str]]  # surface id, segment, arm -> settled pages
+Pages = Counter[tuple[int, str, str]]  # surface id, segment, arm -> settled pages; the arm of imported ones is empty
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -236,7 +236,7 @@ def _add_events(store: Store, rebuilt: Rebuilt, pages: Pages) -> list[Difference
     wrong_draws = []
     names = {surface.id: surface.name for surface in store.surfaces()}
     for stored in store.settled():
-        pages[stored.surface_id, stored.segment, stored.arm] += 1
+        pages[stored.surface_id, *page_of(stored)] += 1
         event = redrawn(stored)
         if event.clicks != stored.clicks:
             name = f"mask of clicks drawn for event {event.id.hex()}"
@@ -339,7 +339,7 @@ def _compare_pages(store: Store, pages: Pages) -> list[Difference]:
     for surface in store.surfaces():
         history = store.history(surface.id, 0, ALL_TIME, ALL_TIME)
         counted = {(row["segment"], row["arm"]): row["settled"] for row in history}
-        logged = {(segment, arm): count for (id, segment, arm), count in pages.items() if id == surface.id}
+        logged = {(segment, arm): count for (id, segment, arm), count in pages.items() if id == surface.id and arm}
         for place in sorted(counted.keys() | logged.keys()):
             values = counted.get(place, 0), logged.get(place, 0)
             if values[0] != values[1]:

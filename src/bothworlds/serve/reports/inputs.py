@@ -22,9 +22,8 @@ MAX_BUCKETS = 120  # of a series
 class SegmentState(NamedTuple):
     """The counters of one segment, and the policy that it is served with; on a surface with arms, those of the first.
 
-    ``shown`` and ``clicked`` are (items of the surface, slots). ``loss`` and ``marginals`` are (``items``, slots that
-    no item is pinned to); ``loss`` is counted from the smallest loss at each slot. ``shown`` and ``clicked`` are those
-    of all arms.
+    ``shown`` and ``clicked`` are (items of the surface, slots), and those of all arms. ``rates`` and ``marginals`` are
+    (``items``, slots that no item is pinned to).
     """
 
     rounds: int

@@ -48,7 +48,7 @@ from .item_rates import ItemRateCache
 from .recent_window import WindowRequest, WindowTotals, recent_window, window_start, window_summary
 from .retention import missing_events_warning, retention_view
 from .sample_ratio import read_ratio, sample_ratio_view
-from .strata import ArmHistory, ArmTotals, pair_of
+from .strata import ArmHistory, ArmTotals, Stratum, pair_of, stratum_totals
 from .uplift import (
     SHIFT_ALPHA,
     WHOLE_ALPHA,
@@ -201,15 +201,18 @@ def _series(rows: Sequence[Mapping[str, Any]]) -> list[SeriesPoint]:
 def shift(store: Store, request: ReportRequest) -> Shift:
     """Return whether visitors click as before: the learner's pages since the last hour but one against the week before.
 
-    Each hour starts a new sequence, and the error is divided between all hours since the surface was created.
+    Each hour starts a new sequence, and the error is divided between all hours since the surface was created. Where
+    pages have visitors, the visitor is the unit.
     """
     surface, now = request.surface, request.now
     start = window_start(HOUR, now)
-    week = segment_rows(store.history(surface.id, start - LONG_RUN, start, LONG_RUN), request.segment)
-    recent = segment_rows(store.history(surface.id, start, now + MINUTE, HOUR), request.segment)
+    week, recent = (
+        pair_of(stratum_totals(store, surface.id, request.segment, Stratum(since, until, surface.share)))[0]
+        for since, until in ((start - LONG_RUN, start), (start, now + MINUTE))
+    )
     number = (start - window_start(HOUR, surface.created_at)) // HOUR + 1
     alpha = spent(SHIFT_ALPHA, max(1, number)) * segment_alpha(surface, request.segment)
-    return shift_between(learned_total(recent), learned_total(week), alpha)
+    return shift_between(recent, week, alpha)
 
 
 def policy_entries(store: Store, request: ReportRequest) -> list[Mapping[str, Any]]:

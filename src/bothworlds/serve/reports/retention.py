@@ -1,12 +1,28 @@
-"""What a report says about deleted events: how long events are kept, and how many are missing."""
+"""How long events are kept, and what a report says about those that are missing."""
 
 from __future__ import annotations
 
 from ..model import SurfaceSettings, rfc3339
 from ..schemas import RetentionView
 from ..stores.base import DeletedEvents
+from .inputs import DAY, HOUR
 
-__all__ = ["missing_events_warning", "retention_view"]
+__all__ = ["RETENTION_MARGIN", "missing_events_warning", "retention_view", "shortest_retention"]
+
+# By so much the clock may be set back without a token of a deleted event being accepted again.
+RETENTION_MARGIN = HOUR
+
+
+def shortest_retention(settings: SurfaceSettings) -> int | None:
+    """Return for how many milliseconds every event is kept at least; None if no event is deleted because of its age.
+
+    >>> shortest_retention(SurfaceSettings(slots=1, retention_days=1)) == 25.5 * HOUR  # until its late window has ended
+    True
+    """
+    if settings.retention_days is None:
+        return None
+    window = round(1000 * (settings.attribution_seconds + settings.late_seconds))
+    return max(round(DAY * settings.retention_days), window + RETENTION_MARGIN)
 
 
 def retention_view(settings: SurfaceSettings, deleted: DeletedEvents) -> RetentionView:

@@ -7,6 +7,10 @@ second count without any loss, so that count is used only where one arm gets fin
 small deviations are tolerated.
 
 All pages of a visitor have the same arm. Of every visitor, only her first page is counted, since her arm is one draw.
+Where events are deleted after some days (``retention_days``), her first page may be gone when she comes again. There,
+pages are counted in periods, in each of which no event is deleted before all of its pages are counted. A visitor is
+counted once in a period, and every period is a test of its own: the k-th has a share of 1 / (k (k + 1)) of the error.
+A period in which no page has a visitor goes on.
 
 The evidence is the mean of both test martingales, which is one as well. Once it is large enough, the alarm stays until
 the comparison is started again.
@@ -19,18 +23,29 @@ import math
 import msgspec
 
 from ...statistics.sample_ratio import ALARM, log_evidence_of_arms
-from ..model import BASELINE_ARM, LEARNER_ARM, NO_SHARE, Arm, Surface
+from ..model import BASELINE_ARM, LEARNER_ARM, NO_SHARE, Arm, Surface, SurfaceSettings
 from ..schemas import ArmFeedback, SampleRatio
 from ..stores.base import Store
-from .inputs import DAY, MINUTE
+from .inputs import DAY, HOUR, MINUTE
+from .retention import shortest_retention
 from .strata import ArmHistory, Stratum
+from .uplift import spent
 
-__all__ = ["RatioRecord", "mismatch_evidence", "ratio_key", "read_ratio", "sample_ratio_view", "updated_ratio"]
+__all__ = [
+    "RatioRecord",
+    "mismatch_evidence",
+    "period_length",
+    "ratio_key",
+    "read_ratio",
+    "sample_ratio_view",
+    "updated_ratio",
+]
 
 TOLERANCE = 0.05  # of the odds of feedback: by so much the arms may differ without a loss
 ANSWERED = 0.9  # the share of pages with final feedback, in one arm at least, for feedback to be tested
 LARGEST = math.log(1e9)  # larger evidence is reported as this
 MAX_RANGE = 7 * DAY  # of pages that are counted at a time
+COUNTING_DELAY = 10 * MINUTE  # by which pages may be counted late: they are counted once a minute
 
 Counts = tuple[int, int]  # pages, and those of them with final feedback
 
@@ -39,7 +54,8 @@ class RatioRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about the proportions of a surface, up to ``until``.
 
     ``learner`` (the surface's own policy), ``holdout`` and ``arms`` are counts since a share was last changed;
-    ``pages_before`` and ``feedback_before`` are the logarithms of the evidence of earlier shares.
+    ``pages_before`` and ``feedback_before`` are the logarithms of the evidence of earlier shares. All of them are those
+    of the current period, which began at ``period_since``; ``period`` is its number, 0 if there are no periods.
     """
 
     started: int  # of the comparison
@@ -52,6 +68,13 @@ class RatioRecord(msgspec.Struct, frozen=True, kw_only=True):
     alarm_at: int | None = None
     arms: dict[Arm, Counts] = {}
     arm_shares: dict[Arm, float] = {}
+    period: int = 0
+    period_since: int | None = None  # None: the start of the comparison
+
+    @property
+    def counted_since(self) -> int:
+        """The time since which every visitor is counted once."""
+        return self.started if self.period_since is None else self.period_since
 
     @property
     def pages_evidence(self) -> float:
@@ -77,9 +100,19 @@ class RatioRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mismatch_evidence(record: RatioRecord) -> float:
-    """Return the logarithm of the mean of both kinds of evidence."""
+    """Return the logarithm of the mean of both kinds of evidence, times the share of the period in the error."""
     one, other = record.pages_evidence, record.feedback_evidence
-    return max(one, other) + math.log1p(math.exp(-abs(one - other))) - math.log(2.0)
+    share = spent(1.0, record.period) if record.period else 1.0
+    return max(one, other) + math.log1p(math.exp(-abs(one - other))) - math.log(2.0) + math.log(share)
+
+
+def period_length(settings: SurfaceSettings) -> int | None:
+    """Return the length of a period in milliseconds; None if no event is deleted because of its age.
+
+    An event is kept for at least this time after all pages of its period were counted.
+    """
+    kept = shortest_retention(settings)
+    return None if kept is None else (kept - _delay(settings) - COUNTING_DELAY) // MINUTE * MINUTE
 
 
 def ratio_key(surface_id: int) -> str:
@@ -99,15 +132,47 @@ def read_ratio(store: Store, surface: Surface) -> tuple[RatioRecord, bytes | Non
 
 def updated_ratio(store: Store, history: ArmHistory, surface: Surface, record: RatioRecord, now: int) -> RatioRecord:
     """Return the record with the pages counted whose attribution window has ended since; raises StoreError."""
-    window = round(1000 * surface.settings.attribution_seconds) + MINUTE
-    until = min(now - window, record.until + MAX_RANGE) // MINUTE * MINUTE
-    if until <= record.until:
-        return record
-    for stratum in history.strata(store, surface, record.until, until):
-        counts = store.feedback_counts(surface.id, stratum.since, stratum.until, record.started)
-        record = _with_counts(record, stratum, counts)
-    alarm = record.alarm_at is None and mismatch_evidence(record) > ALARM
-    return msgspec.structs.replace(record, until=until, alarm_at=now if alarm else record.alarm_at)
+    until = min(now - _delay(surface.settings), record.until + MAX_RANGE) // MINUTE * MINUTE
+    length = period_length(surface.settings)
+    while record.until < until:
+        end = until
+        if length is not None:
+            record, period_end = _in_period(store, surface.id, record, length)
+            end = min(until, period_end)
+        for stratum in history.strata(store, surface, record.until, end):
+            counts = store.feedback_counts(surface.id, stratum.since, stratum.until, record.counted_since)
+            record = _with_counts(record, stratum, counts)
+        alarm = record.alarm_at is None and mismatch_evidence(record) > ALARM
+        record = msgspec.structs.replace(record, until=end, alarm_at=now if alarm else record.alarm_at)
+    return record
+
+
+def _delay(settings: SurfaceSettings) -> int:
+    """Return how long after a page was shown it is counted."""
+    return round(1000 * settings.attribution_seconds) + MINUTE
+
+
+def _in_period(store: Store, surface_id: int, record: RatioRecord, length: int) -> tuple[RatioRecord, int]:
+    """Return the record in the period of its next pages, and when that ends; raises StoreError.
+
+    Without visitors the period goes on: pages of others are counted once in any case.
+    """
+    since = record.counted_since
+    end = (since + length) // MINUTE * MINUTE
+    if record.until >= end and not store.visitor_sums(surface_id, None, since - since % HOUR, record.until):
+        end = record.until + length
+    if record.until < end:
+        return msgspec.structs.replace(record, period=max(1, record.period)), end
+    fresh = RatioRecord(
+        started=record.started,
+        until=record.until,
+        share=record.share,
+        arm_shares=record.arm_shares,
+        alarm_at=record.alarm_at,
+        period=record.period + 1,
+        period_since=record.until,
+    )
+    return fresh, record.until + length
 
 
 def sample_ratio_view(record: RatioRecord) -> SampleRatio:

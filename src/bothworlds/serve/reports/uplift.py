@@ -236,13 +236,16 @@ def shift_between(recent: PageTotals, long_run: PageTotals, alpha: float) -> Shi
     expected = min(recent.pages, long_run.pages) * (long_run.effective_clicks / max(1, long_run.pages))
     if min(recent.pages, long_run.pages) < ALARM_PAGES or expected < ALARM_CLICKS:
         return unknown
+    visitors = [total.by_visitor.units for total in (recent, long_run) if total.by_visitor is not None]
+    if visitors and min(visitors) < ENOUGH_VISITORS:
+        return {**unknown, "note": f"not enough data: {ENOUGH_VISITORS} visitors are needed recently and before"}
     # The variance of pages before: with few recent pages, their own variance is small just when their clicks are few.
-    change = Estimate(
-        recent.rate - long_run.rate, long_run.variance * long_run.pages / recent.pages, float(recent.pages)
-    )
-    before = NormalDist().inv_cdf(1.0 - alpha / 4.0) * math.sqrt(long_run.variance)
+    # With visitors it includes that pages of one visitor are alike.
+    variance = long_run.estimate.variance
+    change = Estimate(recent.rate - long_run.rate, variance * long_run.pages / recent.pages, float(recent.pages))
+    before = NormalDist().inv_cdf(1.0 - alpha / 4.0) * math.sqrt(variance)
     alarm = abs(change.value) > half_width(change, alpha / 2.0) + before
     way = "more" if change.value > 0.0 else "less"
     what = "pages earn" if long_run.reward_rows else "visitors click"
     note = f"{what} {way} than in the week before" if alarm else f"{what} as before"
-    return {**unknown, "alarm": alarm, "z": change.value / math.sqrt(change.variance + long_run.variance), "note": note}
+    return {**unknown, "alarm": alarm, "z": change.value / math.sqrt(change.variance + variance), "note": note}

@@ -197,7 +197,8 @@ class Store(Protocol):
     ) -> bool:
         """Writes a version if the newest one has the number ``expected`` (None: there is none); else returns False.
 
-        Also deletes versions of the surface made before ``unused_before`` that have no settled events.
+        Also deletes versions of the surface that have no settled events and were replaced before ``unused_before``.
+        Returns False if the surface does not exist.
         """
         ...
 
@@ -254,7 +255,10 @@ class Store(Protocol):
         ...
 
     def import_events(self, events: Iterable[Event]) -> int:
-        """Inserts settled events and counts those that were not stored before; returns how many."""
+        """Inserts settled events and counts those that were not stored before; returns how many.
+
+        They are not in the history, nor in the sums by visitors.
+        """
         ...
 
     def oldest_open(self, surface_id: int) -> int | None:
@@ -282,12 +286,20 @@ class Store(Protocol):
         ...
 
     def delete_old_events(
-        self, surface_id: int, before: int, late_before: int, limit: int, now: int, key: bytes
+        self,
+        surface_id: int,
+        before: int,
+        late_before: int,
+        limit: int,
+        now: int,
+        key: bytes,
+        audit: Callable[[int], Sequence[dict[str, Any]]],
     ) -> int:
         """Deletes settled events created before ``before`` whose late window ended before ``late_before``.
 
-        Deletes up to ``limit`` of them, the oldest first, and returns how many. Forgets the ids of events that
-        ``delete_events`` has deleted, where that is as old.
+        Deletes up to ``limit`` of them, the oldest first, and returns how many. ``audit`` returns the audit entries for
+        the number of deleted events, if there are any. Forgets the ids of events that ``delete_events`` has deleted,
+        where that is as old.
         """
         ...
 
@@ -333,6 +345,10 @@ class Store(Protocol):
         """Forgets the segments that ``purge_segment`` has deleted before this time; their tokens must have expired."""
         ...
 
+    def forget_visitor_sums(self, surface_id: int, before: int) -> None:
+        """Deletes the totals of hours that ended before this time; reports on later hours do not change."""
+        ...
+
     # Keys, audit log, history, policies
 
     def keys(self) -> list[dict[str, Any]]:
@@ -355,7 +371,7 @@ class Store(Protocol):
         ...
 
     def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]:
-        """Returns totals per time bucket (``at``, by creation time), segment and arm.
+        """Returns totals per time bucket (``at``, by creation time), segment and arm, without imported events.
 
         ``events`` counts decisions. The other columns cover settled events: ``settled``, ``shows``, ``clicks``,
         ``clicked`` (events with any click), ``squares`` (sum of squared clicks per event), ``late`` (clicks).

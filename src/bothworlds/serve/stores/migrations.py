@@ -83,6 +83,19 @@ def _fill_history(session: Session) -> None:
         add_history(session, totals)
 
 
+def _uncount_imports(session: Session) -> None:
+    """Removes imported events from the totals per minute: up to version 5 they were counted as pages of their arms."""
+    imported = session.stream(f"SELECT {EVENT_COLUMNS} FROM events WHERE settled_by = 'import'")
+    for events in batches(map(event_of, imported), 10_000):
+        totals = BatchTotals()
+        for event in events:
+            totals.count_decision(event)
+            totals.count_outcome(None, event)
+        for sums in totals.history.values():
+            sums[:] = [-value for value in sums]
+        add_history(session, totals)
+
+
 SLOTS = 50  # the maximum of a surface
 ABSENCE_FACTS = "standing without "  # prefix of the fact on an absent item: "standing without SURFACE/INDEX"
 
@@ -155,4 +168,5 @@ DATA_MIGRATIONS: dict[int, tuple[Callable[[Session], None], ...]] = {
     2: (_fill_history,),
     4: (_charge_absent_items,),
     5: (_fill_blocks,),
+    6: (_uncount_imports,),
 }

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...policies.parts.time_ranges import enclosing_range, grouped
-from ..checkpoints import Checkpoint, SignedCheckpoint, is_genuine, merged_checkpoints, opened, signed
+from ..checkpoints import Checkpoint, SignedCheckpoint, is_genuine, merged_checkpoints, opened, page_of, signed
 from ..model import Event, Status
 from ..settlement import increments_of
 from ..time_blocks import NO_CELLS, TimeBlock, second_of
@@ -122,7 +122,7 @@ def _checkpoints_of(session: Session, events: Sequence[Event], now: int) -> dict
         if not start <= second < until:
             start, until = last[segment] = enclosing_range(second, second + 1, now, boundaries[segment])
         totals.add(msgspec.structs.replace(increments, at=1000 * start))
-        pages[*segment, start, until][event.segment, event.arm] += 1
+        pages[*segment, start, until][page_of(event)] += 1
         if increments.version:
             settled[*segment, start, until][increments.version] += increments.rounds
     learned = {(*segment, block.start): block for segment, blocks in totals.blocks().items() for block in blocks}

@@ -88,6 +88,9 @@ def last_resets(session: Session, events: Iterable[Event]) -> dict[tuple[int, st
 def import_batch(session: Session, events: Sequence[Event]) -> int:
     """Inserts settled events and counts those that were not stored; returns how many. Raises ValueError if one is open.
 
+    They are learned from, but are not in the history: no arm of this surface was drawn for them, so that its arms could
+    not be compared any more.
+
     One log may be imported into several surfaces: an event id that belongs to another surface is replaced by one that
     is derived from it.
     """
@@ -101,8 +104,6 @@ def import_batch(session: Session, events: Sequence[Event]) -> int:
     taken += _insert(session, first_by_id([_with_imported_id(event) for event in others]))
     totals = BatchTotals()
     for event in taken:
-        totals.count_decision(event)
-        totals.count_outcome(None, event)
         totals.add(increments_of(event))
     add_counters(session, totals)
     return len(taken)

@@ -83,13 +83,16 @@ def read_settled(session: Session, surface_id: int, segment: str, sign: int = 1)
 
 
 def delete_unused(session: Session, surface_id: int, before: int) -> None:
-    """Deletes versions made before this time that have no settled events; the newest one of a segment is kept."""
+    """Deletes versions without settled events that were replaced before this time, or whose segment does not exist.
+
+    A version may have been in force for a long time, so that its own age does not say whether its events have settled.
+    """
     same = "{0}.surface_id = prediction_versions.surface_id AND {0}.segment = prediction_versions.segment"
+    newer = f"SELECT max(newer.number) FROM prediction_versions newer WHERE {same.format('newer')} AND newer.number < ?"
     session.run(
-        "DELETE FROM prediction_versions WHERE surface_id = ? AND settled = 0 AND number < ? AND ("
-        f" number < (SELECT max(newer.number) FROM prediction_versions newer WHERE {same.format('newer')})"
-        f" OR NOT EXISTS (SELECT 1 FROM segments WHERE {same.format('segments')}))",
-        (surface_id, before),
+        f"DELETE FROM prediction_versions WHERE surface_id = ? AND settled = 0 AND (number < ({newer})"
+        f" OR (number < ? AND NOT EXISTS (SELECT 1 FROM segments WHERE {same.format('segments')})))",
+        (surface_id, before, before),
     )
 
 

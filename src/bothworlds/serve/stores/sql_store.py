@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from ..checkpoints import SignedCheckpoint
-from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback, split_counter_key
+from ..model import Adjustment, Event, Segment, Status, Surface, VerifiedFeedback, counter_key
 from ..prediction_versions import PredictionVersion
 from ..settlement import settle_at_deadline
 from ..time_blocks import TimeBlock, second_of
 from . import sql_blocks, sql_deletion, sql_events, sql_metadata, sql_predictions, sql_surfaces, sql_visitors
 from .base import BlockKey, DeletedEvents, Store, VersionConflict, VisitorSums
-from .batch_totals import BatchTotals, apply_batch
+from .batch_totals import HOUR, BatchTotals, apply_batch
 from .database import Database, Session
 from .rows import ADJUSTMENT_COLUMNS, EVENT_COLUMNS, Row, adjustment_of, batches, event_of, row_of
 
@@ -242,6 +242,8 @@ class SqlStore(Store):
 
         def work(session: Session) -> bool:
             sql_metadata.take_numbers(session, "revision", 1)  # one process at a time
+            if sql_surfaces.missing_surfaces(session, {surface_id}):
+                return False
             if not sql_predictions.insert_version(session, surface_id, segment, version, expected):
                 return False
             sql_predictions.delete_unused(session, surface_id, unused_before)
@@ -398,7 +400,14 @@ class SqlStore(Store):
         return self.database.write(work)
 
     def delete_old_events(
-        self, surface_id: int, before: int, late_before: int, limit: int, now: int, key: bytes
+        self,
+        surface_id: int,
+        before: int,
+        late_before: int,
+        limit: int,
+        now: int,
+        key: bytes,
+        audit: Callable[[int], Sequence[dict[str, Any]]],
     ) -> int:
         """Deletes events that are too old, in one transaction; see ``Store.delete_old_events``."""
         where = "WHERE surface_id = ? AND created_at < ? AND settled_at IS NOT NULL AND late_until < ?"
@@ -413,6 +422,7 @@ class SqlStore(Store):
                 sql_deletion.delete_events(session, list(map(event_of, rows)), now, key, remember=False)
                 until = sql_deletion.read_deleted(session, surface_id).until
                 sql_deletion.forget_deleted(session, surface_id, until + 1, late_before)
+                sql_metadata.write_entries(session, audit(len(rows)))
             return len(rows)
 
         # Usually nothing is too old; then no transaction that writes is needed.
@@ -459,15 +469,14 @@ class SqlStore(Store):
         """Deletes a segment with all its rows in one transaction; see ``Store.purge_segment``."""
 
         def work(session: Session) -> bool:
-            sql_surfaces.locked_version(session, surface_id, self._lock("UPDATE"))
-            names = sql_surfaces.read_segment_names(session, surface_id)
-            keys = sorted(key for key in names if split_counter_key(key)[0] == segment)
+            learners = sql_surfaces.locked_learners(session, surface_id, self._lock("UPDATE"))
+            keys = [counter_key(segment, number) for number in range(learners)]
             found = [one for key in keys for one in sql_surfaces.read_segments(session, surface_id, only=key)]
             if not found:
                 return False
             sql = "SELECT max(created_at) FROM events WHERE surface_id = ? AND segment = ?"
             latest = session.run(sql, (surface_id, segment))[0][0]
-            events = sql_deletion.delete_rows(session, TABLES, surface_id, {segment, *keys})
+            events = sql_deletion.delete_rows(session, TABLES, surface_id, keys)
             row = (surface_id, segment, max(now, latest or 0))  # a clock may have been ahead
             session.many("INSERT INTO deleted_segments (surface_id, segment, deleted_at) VALUES (?, ?, ?)", [row])
             sql_metadata.write_entries(session, audit(found, events))
@@ -480,6 +489,13 @@ class SqlStore(Store):
             due = session.run("SELECT 1 FROM deleted_segments WHERE deleted_at < ? LIMIT 1", (before,))
         if due:
             self.database.write(lambda session: sql_deletion.forget_segments(session, before))
+
+    def forget_visitor_sums(self, surface_id: int, before: int) -> None:
+        chosen = (surface_id, before - before % HOUR)
+        with self.database.reading() as session:
+            due = session.run("SELECT 1 FROM visitor_sums WHERE surface_id = ? AND hour < ? LIMIT 1", chosen)
+        if due:
+            self.database.write(lambda session: sql_visitors.delete_visitor_sums(session, *chosen))
 
     def _lock(self, strength: str) -> str:
         """Returns the clause that locks a row, if other processes may write."""

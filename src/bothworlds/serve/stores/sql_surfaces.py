@@ -24,6 +24,7 @@ __all__ = [
     "insert_surface",
     "is_admitted",
     "lock_counters",
+    "locked_learners",
     "locked_version",
     "missing_surfaces",
     "postdate_resets",
@@ -71,6 +72,12 @@ def locked_version(session: Session, surface_id: int, lock: str) -> int | None:
     """
     rows = session.run(f"SELECT version FROM surfaces WHERE id = ?{lock}", (surface_id,))
     return int(rows[0][0]) if rows else None
+
+
+def locked_learners(session: Session, surface_id: int, lock: str) -> int:
+    """Returns how many learners a surface has had, 0 if it does not exist; ``lock`` is as for ``locked_version``."""
+    rows = session.run(f"SELECT body FROM surfaces WHERE id = ?{lock}", (surface_id,))
+    return _surface(rows[0][0]).n_learners if rows else 0
 
 
 def missing_surfaces(session: Session, surface_ids: Set[int]) -> set[int]:

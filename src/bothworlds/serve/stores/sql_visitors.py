@@ -7,7 +7,7 @@ from .batch_totals import BatchTotals
 from .database import Session
 from .rows import Row
 
-__all__ = ["FIRST_OF_VISITOR", "add_visitor_sums", "read_visitor_sums"]
+__all__ = ["FIRST_OF_VISITOR", "add_visitor_sums", "delete_visitor_sums", "read_visitor_sums"]
 
 # The condition that an event ``e`` has no visitor, or is her first one at or after a time.
 FIRST_OF_VISITOR = (
@@ -27,6 +27,11 @@ def add_visitor_sums(session: Session, totals: BatchTotals) -> None:
         " squares = visitor_sums.squares + excluded.squares",
         [(*key, *sums) for key, sums in sorted(totals.visitors.items()) if any(sums)],
     )
+
+
+def delete_visitor_sums(session: Session, surface_id: int, before: int) -> None:
+    """Deletes the totals of hours that begin before this time."""
+    session.run("DELETE FROM visitor_sums WHERE surface_id = ? AND hour < ?", (surface_id, before))
 
 
 def read_visitor_sums(session: Session, surface_id: int, segment: str | None, since: int, until: int) -> VisitorSums:
