@@ -123,6 +123,7 @@ def test_results_are_saved_and_drawn(comparison, tmp_path):
     ("options", "message"),
     [
         ({"models": ["nothing"]}, "there is no click model 'nothing'"),
+        ({"reference": "nothing"}, "there is no click model 'nothing'"),
         ({"models": []}, "models is empty"),
         ({"priors": ()}, "priors must be numbers"),
         ({"priors": (-1.0,)}, "priors must be numbers"),
