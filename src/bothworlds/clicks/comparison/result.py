@@ -146,6 +146,9 @@ class Comparison:
         start = f"The {MODELS[self.best.model].title} ({self.best.model}) describes these users best"
         if len(self.entries) == 1:
             return f"{start}; no other model was compared."
+        ties = self._ties()
+        if ties:
+            return f"{start}; {_listed(ties)} cannot be distinguished from it on these pages."
         second = self.entries[1]
         gap = self.differences[second.model]
         limits = -gap.pages[1], -gap.pages[0]
