@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...line_styles import DASHES, PALETTE
 from .result import Comparison
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_differences", "draw_perplexities"]
 
-# Okabe and Ito's palette, which is distinguishable with any kind of colour vision.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (8, 2)), "-.")
 GUIDE, FAINT = "0.6", "#B3D4E8"
 WIDEST = 5.0  # models that are further below the reference than this many times the best is above are not drawn
 
