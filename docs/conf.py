@@ -48,7 +48,7 @@ html_theme = "furo"
 html_title = "bothworlds"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
-html_css_files = ["math.css"]
+html_css_files = ["figures.css", "math.css"]
 
 # autodoc gets NDArray[float64] and ArrayLike expanded; write them as in the source.
 _EXPANDED_TYPES = {

@@ -70,6 +70,7 @@ PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in
 def test_links_lead_to_files(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())
+    links += re.findall(r'<(?:img|source)\s[^>]*?(?:src|srcset)="([^"]+)"', path.read_text())
     local = {link for link in links if not link.startswith(("http", "policies/"))}
     assert not (gone := missing(local, path.parent)), f"{page} links to files that do not exist: {gone}"
 

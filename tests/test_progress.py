@@ -92,6 +92,17 @@ def test_long_work_writes_a_line_every_half_minute(clock, capsys):
     assert len(lines) == 10
 
 
+def test_compilation_before_the_first_report_does_not_count_as_slow_work(clock, capsys):
+    with progress_bar("counting", 1_000) as report:
+        clock.now += 100.0
+        for _ in range(100):
+            report(1)
+            clock.now += 1.0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "counting: 0% after 0:01:40"
+    assert lines[1] == "counting: 3% after 0:02:10, about 0:16:09 left"
+
+
 def test_lines_become_less_frequent(clock, capsys):
     with progress_bar("counting", 100_000) as report:
         for _ in range(100_000):

@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import Any
 
-__all__ = ["import_extra", "ray_connection"]
+__all__ = ["check_figures", "check_parquet", "import_extra", "ray_connection"]
 
 
 def import_extra(module: str, extra: str = "clicks", requirement: str | None = None) -> Any:
@@ -22,6 +23,18 @@ def import_extra(module: str, extra: str = "clicks", requirement: str | None = N
     except ImportError as error:
         install = requirement or f"'bothworlds[{extra}]'"
         raise ImportError(f"this needs {module.partition('.')[0]}: pip install {install}") from error
+
+
+def check_figures() -> None:
+    """Raise ImportError if figures cannot be drawn. Matplotlib is not imported, so that this can be checked first."""
+    if find_spec("matplotlib") is None:
+        raise ImportError("figures need matplotlib: pip install 'bothworlds[figures]'")
+
+
+def check_parquet() -> None:
+    """Raise ImportError if Parquet files of results cannot be written. PyArrow is not imported."""
+    if find_spec("pyarrow") is None:
+        raise ImportError("Parquet needs pyarrow: pip install 'bothworlds[parquet]', or save as .csv")
 
 
 @contextmanager

@@ -128,8 +128,8 @@ class Ranker:
     Items can be added, paused, resumed and removed, and one list can exclude items or pin them to slots. An item that
     could not be shown is charged the loss observed at the slots, so that it neither gains nor loses by its absence.
     This needs a policy whose state is a sum over pages, as the service does; others raise ValueError. A policy that
-    detects changes starts again with all pages when items are changed, excluded or pinned, because these sums do not
-    tell when a page was; the service keeps them by time.
+    detects changes starts again with all pages when items are changed, excluded or pinned, because these sums do
+    not record when a page was shown; the service keeps them by time.
 
     >>> ranker.pause("weather")
     >>> shown = ranker.rank(exclude=["news"], pins={1: "music"})

@@ -23,6 +23,7 @@ from bothworlds.cli import app
 from bothworlds.cli.simulation import arena as arena_command
 from bothworlds.cli.simulation import arena_worlds
 from bothworlds.cli.simulation import play as play_command
+from bothworlds.experiments.reproduce import ON_REQUEST, QUESTIONS
 from tests.commands import WITH_INTERRUPTS, answer, run
 
 SHORT = ("--rounds", "200", "--seeds", "3")
@@ -88,6 +89,11 @@ def test_the_help_of_play_shows_options_settings_and_an_example():
         assert word in text
 
 
+def test_the_help_of_reproduce_lists_every_question():
+    text = answer("reproduce", "--help")
+    assert not {name for name in QUESTIONS | ON_REQUEST if name not in text}
+
+
 def test_version_is_printed():
     assert answer("--version").strip() == f"bothworlds {bothworlds.__version__}"
 
@@ -120,6 +126,11 @@ def test_lists_fit_a_narrow_terminal_without_losing_names(listing):
 
 
 # Playing
+
+
+def test_play_plays_the_default_policy_of_a_ranker():
+    ranker = bothworlds.Ranker(["a", "b", "c"], slots=2, seed=0)
+    assert ranker.policy.name in answer("play", *SHORT)
 
 
 def test_play_prints_a_table():
@@ -481,15 +492,37 @@ def test_a_file_that_cannot_be_written_is_an_error_in_one_line(tmp_path):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize(("option", "module"), [("--plot=x.svg", "matplotlib"), ("--save=x.parquet", "pyarrow")])
-def test_a_missing_extra_is_named_with_the_command_that_installs_it(option, module, monkeypatch, tmp_path):
+@pytest.fixture
+def without(monkeypatch):
+    """A function that makes a library impossible to import."""
+
+    def remove(module):
+        for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+            monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.setitem(sys.modules, module, None)
+
+    return remove
+
+
+@pytest.mark.parametrize(("module", "extra"), [("matplotlib", "figures"), ("pyarrow", "parquet")])
+@pytest.mark.parametrize("command", ["play", "reproduce"])
+def test_a_missing_extra_is_named_before_anything_is_played(command, module, extra, without, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setitem(sys.modules, module, None)
-    result = run("play", "-p", "uniform", *SHORT, option)
-    assert result.exit_code == 2
-    assert "pip install 'bothworlds[" in result.stderr
+    without(module)
+    played = ("play", "-p", "uniform", *SHORT, "--plot=x.svg" if module == "matplotlib" else "--save=x.parquet")
+    result = run(*played) if command == "play" else run("reproduce", "--only", "shapes")
+    assert (result.exit_code, result.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert f"pip install 'bothworlds[{extra}]'" in result.stderr
+
+
+def test_the_arena_works_without_extras(without, tmp_path):
+    without("matplotlib")
+    without("pyarrow")
+    result = run("arena", "-p", "uniform", "-w", "paper/stochastic", *SHORT, "--out", tmp_path)
+    assert result.exit_code == 0
+    assert "pip install 'bothworlds[figures]'" in result.stderr
+    assert {path.name for path in tmp_path.glob("arena.*")} >= {"arena.md", "arena.csv"}
+    assert not {".svg", ".png", ".parquet"} & {path.suffix for path in tmp_path.iterdir()}
 
 
 # In its own process

@@ -54,7 +54,8 @@ def test_verdicts_follow_the_second_half():
 def test_the_figure_of_attacks_is_drawn(tmp_path):
     results = [made_up(name, world, 0.5) for world in attacked_worlds(SIZE).values() for name in POLICIES]
     (figure,) = Attacks().figures(Results(results), SIZE, str(tmp_path))
-    assert {path.name for path in tmp_path.iterdir()} == {"attacks.svg", "attacks.png", "attacks-narrow.svg"}
+    names = {"attacks.svg", "attacks.png", "attacks-narrow.svg", "attacks-narrow.png"}
+    assert {path.name for path in tmp_path.iterdir()} == names
     assert "1,000 rounds" in figure.caption
     assert "all-weather" in (tmp_path / "attacks.svg").read_text()
 

@@ -17,7 +17,7 @@ CACHED_ARRAYS = 1000  # arrays of probabilities whose best value is cached
 
 
 class Comparators(NamedTuple):
-    """Cumulative expected rewards at the checkpoints, and how they were found, by the name of the comparator."""
+    """Cumulative expected rewards at the checkpoints, and how they were computed, by the name of the comparator."""
 
     fixed: NDArray[np.float64]
     dynamic: NDArray[np.float64]
@@ -90,10 +90,10 @@ def _best_lists(world: ListWorld, marks: NDArray[np.int64]) -> Comparators:
         if shares not in known:
             known[shares] = _best_of_sum(world, dict(zip(rounds, shares)), best)
         fixed[k] = done * known[shares].value
-    worst = max(best.values(), key=lambda found: found.bound / found.value if found.value else 1.0)
+    worst = max(best.values(), key=lambda one: one.bound / one.value if one.value else 1.0)
     methods = {"dynamic": worst.guarantee, "fixed": worst.guarantee}
     if known:
-        methods["fixed"] = max(known.values(), key=lambda found: found.bound / found.value).guarantee
+        methods["fixed"] = max(known.values(), key=lambda one: one.bound / one.value).guarantee
     return Comparators(fixed, dynamic, methods)
 
 

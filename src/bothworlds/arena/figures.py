@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from ..extras import check_figures
 from ..files import replacing
+from ..line_styles import DASHES, PALETTE
 from .fonts import MISSING_GLYPH, supply_glyphs
 from .result import Result
 
@@ -19,19 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DASHES", "PALETTE", "EndLabel", "draw_results", "drawing", "label_ends", "spread_out"]
 
-# Okabe and Ito's palette: distinguishable with any kind of colour vision. Yellow is left out: too pale for a line.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# Line styles beside the colours, so that curves can be told apart in black and white.
-DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1.2, 1.2)),
-    (0, (6, 1.5, 1.2, 1.5)),
-    (0, (3, 1)),
-    (0, (8, 2)),
-    "-.",
-    (0, (1, 3)),
-)
 WARNING = "#B04000"
 ALWAYS_COLOURED = ("all-weather", "ftrl-pbm", "uniform")
 LABEL_HEIGHT = 0.062  # share of the height of a panel that one label takes
@@ -101,11 +90,10 @@ def drawing(path: str | Path, across: int = 1, down: int = 1, *, narrow: bool = 
     label on its vertical axis gets that of the first panel in its row. The file is replaced as a whole or not at all.
     Raises ImportError without Matplotlib.
     """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("figures need matplotlib: pip install 'bothworlds[figures]'") from error
+    check_figures()
+    import matplotlib
+    from matplotlib.figure import Figure
+
     path = Path(path)
     wide, high = (1, across * down) if narrow else (across, down)
     with matplotlib.rc_context(cast(Any, STYLE)):

@@ -360,7 +360,7 @@ class Answer(NamedTuple):
 
     expected: list[float]  # the parts of the expected number of clicks
     clicks: NDArray[np.float64]  # (m,) of the users
-    reported: NDArray[np.float64]  # (m,) what the policy is told: the clicks, unless there is an adversary
+    reported: NDArray[np.float64]  # (m,) what is reported to the policy: the clicks, unless there is an adversary
     flips: int = 0  # reports that differ from the clicks
 
 

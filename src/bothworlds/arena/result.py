@@ -86,7 +86,7 @@ class Result:
     first_change
         The first round in which the users differ from those of round 0; None if the world is not known to change.
     comparators
-        How the best rankings were found, for "fixed" and "dynamic": exactly, or by a search and with which guarantee.
+        How the best rankings were computed, for "fixed" and "dynamic": exactly, or by a search, with its guarantee.
         Empty if the result was saved without it.
     attack
         The scores of the adversary; None in a world without one.

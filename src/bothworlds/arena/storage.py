@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import __version__
+from ..extras import check_parquet
 from .attack_scores import ATTACK_COLUMNS, AttackScores
 from .result import COLUMNS, Result
 
@@ -176,11 +177,10 @@ def _read_times(path: Path, plays: Sequence[dict[str, Any]]) -> list[float]:
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError("Parquet needs pyarrow: pip install 'bothworlds[parquet]', or save as .csv") from error
+    check_parquet()
+    import pyarrow
+    import pyarrow.parquet
+
     return pyarrow
 
 

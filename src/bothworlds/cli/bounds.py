@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import app, console, count, one_line_errors, parse, world_of
+from .common import SIMULATION, app, console, count, one_line_errors, parse, world_of
 
 
-@app.command("bounds")
+@app.command("bounds", rich_help_panel=SIMULATION)
 @one_line_errors
 def print_bounds(
     attraction: Annotated[

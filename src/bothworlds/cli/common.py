@@ -8,12 +8,12 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import typer
 
+from ..extras import check_figures, check_parquet
 from ..progress import interrupted
 from ..registry import parsed_name
 from ..warnings import BothworldsWarning
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from ..worlds import World
 
 __all__ = [
+    "CLICK_LOGS",
     "INTERRUPTED",
+    "SERVICE",
+    "SIMULATION",
     "app",
     "check_outputs",
     "column_names",
@@ -41,6 +44,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 INTERRUPTED = 130  # the exit status of a program that was ended by Ctrl+C
 FIGURES = (".svg", ".png", ".pdf")
+# Groups of commands in the help.
+SIMULATION, CLICK_LOGS, SERVICE = "Simulation", "Click logs", "The service"
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -48,7 +53,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Rank items and learn from clicks, whether users are steady, seasonal or hostile.",
-    epilog="Start with:  bothworlds play --policy ftrl-pbm --world paper/stochastic --rounds 100000",
+    epilog="Start with:  bothworlds play --policy all-weather --policy ftrl-pbm --rounds 100000",
 )
 
 
@@ -73,9 +78,20 @@ def one_line_errors(command: F) -> F:
                 _stop()
             if not isinstance(error, ValueError | ImportError | OSError):
                 raise
-            _fail("; ".join([str(error), *getattr(error, "__notes__", ())]))
+            _fail("; ".join([_sentence(error), *getattr(error, "__notes__", ())]))
 
     return cast(F, run)
+
+
+def _sentence(error: Exception) -> str:
+    """Return the message of an exception; for an error of the operating system, the file and what is wrong with it.
+
+    >>> _sentence(FileNotFoundError(2, "No such file or directory", "log.csv"))
+    'log.csv: No such file or directory'
+    """
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def count(least: int) -> Callable[[str | int], int]:
@@ -181,15 +197,17 @@ def column_names(text: str | None) -> dict[str, str] | None:
 
 
 def check_outputs(plot: Path | None, other: Path | None, endings: tuple[str, ...]) -> None:
-    """Check the endings of output files and that matplotlib is installed, before anything is computed.
+    """Check the endings of output files, and the libraries that write them, before anything is computed.
 
     Raises ValueError or ImportError.
     """
     for path, known in ((plot, FIGURES), (other, endings)):
         if path is not None and path.suffix not in known:
             raise ValueError(f"{path} must end in {' or '.join(known)}")
-    if plot is not None and find_spec("matplotlib") is None:
-        raise ImportError("figures need matplotlib: pip install 'bothworlds[figures]'")
+    if plot is not None:
+        check_figures()
+    if other is not None and other.suffix == ".parquet":
+        check_parquet()
 
 
 def console() -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import app, check_outputs, column_names, console, one_line_errors
+from .common import CLICK_LOGS, app, check_outputs, column_names, console, one_line_errors
 from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_POSITIONS = 10  # positions whose perplexity is printed
 
 
-@app.command("compare")
+@app.command("compare", rich_help_panel=CLICK_LOGS)
 @one_line_errors
 def compare_models_on_log(
     log: Files,
@@ -33,7 +33,7 @@ def compare_models_on_log(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of the resamples.")] = 0,
     skip_bad: SkipBad = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the comparison to this file: .svg, .png or .pdf.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write all figures to this file: .json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all results to this file: .json.")] = None,
 ) -> None:
     """Compare click models on pages of a log that they were not fitted to: which one describes these users?
 
@@ -71,7 +71,7 @@ def compare_models_on_log(
     if plot is not None:
         typer.echo(f"figure:  {_draw(result, plot)}")
     if out is not None:
-        typer.echo(f"figures: {result.save(out)}")
+        typer.echo(f"results: {result.save(out)}")
 
 
 def _numbers(text: str) -> list[float]:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import app, check_outputs, column_names, console, one_line_errors, policy_of
+from .common import CLICK_LOGS, app, check_outputs, column_names, console, one_line_errors, policy_of
 from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
 
 if TYPE_CHECKING:
     from ..clicks import Evaluation
 
 
-@app.command()
+@app.command(rich_help_panel=CLICK_LOGS)
 @one_line_errors
 def evaluate(
     log: Files,
@@ -38,6 +38,7 @@ def evaluate(
         list[Path] | None,
         typer.Option(
             "--marginals",
+            metavar="FILE",
             help="CSV of a random ranking to evaluate: a row per item, its probability in a column per position.",
         ),
     ] = None,

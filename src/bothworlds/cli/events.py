@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from .common import app, one_line_errors
+from .common import SERVICE, app, one_line_errors
+from .service_connection import HERE, Key, Url, connected
 
 events = typer.Typer(no_args_is_help=True, help="Delete events of a running service.")
-app.add_typer(events, name="events")
+app.add_typer(events, name="events", rich_help_panel=SERVICE)
 
 
 @events.callback()
@@ -20,7 +21,7 @@ def _group() -> None:
 @events.command("delete")
 @one_line_errors
 def delete(
-    event_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of events.")] = None,
+    event_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of events.")] = None,
     visitor: Annotated[
         str | None, typer.Option("--visitor", help="Delete all events of this visitor, as rank requests named her.")
     ] = None,
@@ -28,31 +29,24 @@ def delete(
     request_id: Annotated[
         str | None, typer.Option("--request-id", help="Delete the event of this rank request; needs --surface.")
     ] = None,
-    url: Annotated[
-        str, typer.Option("--url", envvar="BOTHWORLDS_URL", help="Address of the service.")
-    ] = "http://127.0.0.1:8080",
-    key: Annotated[str, typer.Option("--key", envvar="BOTHWORLDS_KEY", help="A key with the role admin.")] = "",
+    url: Url = HERE,
+    key: Key = "",
 ) -> None:
     """Delete events. What was learned from them stays; each deletion is in the audit log.
 
-    The exit status is 1 if nothing was deleted.
+    This needs a key with the role admin, if the service has keys. The exit status is 1 if nothing was deleted.
     """
-    from ..serve.client.client import Client, ClientError
-
     if [bool(event_ids), visitor is not None, request_id is not None].count(True) != 1:
         raise ValueError("name the events by their ids, by --visitor, or by --surface and --request-id")
     if (surface is None) != (request_id is None):
         raise ValueError("--surface and --request-id need each other")
-    with Client(url, key) as client:
-        try:
-            if visitor is not None:
-                count = client.delete_visitor(visitor)
-            elif surface is not None and request_id is not None:
-                count = client.delete_request(surface, request_id)
-            else:
-                count = sum(client.delete_event(event_id) for event_id in event_ids or ())
-        except ClientError as error:
-            raise ValueError(str(error)) from error
-    typer.echo(f"{count} events deleted")
+    with connected(url, key) as client:
+        if visitor is not None:
+            count = client.delete_visitor(visitor)
+        elif surface is not None and request_id is not None:
+            count = client.delete_request(surface, request_id)
+        else:
+            count = sum(client.delete_event(event_id) for event_id in event_ids or ())
+    typer.echo(f"{count} {'event' if count == 1 else 'events'} deleted")
     if not count:
         raise typer.Exit(1)

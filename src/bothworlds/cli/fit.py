@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import app, check_outputs, column_names, one_line_errors
+from .common import CLICK_LOGS, app, check_outputs, column_names, one_line_errors
 from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
 
 if TYPE_CHECKING:
     from ..clicks import ClickModel, Counts, Model, Models
 
 
-@app.command("fit")
+@app.command("fit", rich_help_panel=CLICK_LOGS)
 @one_line_errors
 def fit_log(
     log: Files,

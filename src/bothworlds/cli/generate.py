@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from .common import app, count, one_line_errors, warn, world_of
+from .common import CLICK_LOGS, app, count, one_line_errors, warn, world_of
 
 
-@app.command()
+@app.command(rich_help_panel=CLICK_LOGS)
 @one_line_errors
 def generate(
     out: Annotated[

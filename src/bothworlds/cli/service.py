@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from .common import app, one_line_errors, world_of
+from .common import SERVICE, app, one_line_errors, world_of
 
 if TYPE_CHECKING:
     from ..serve.ops.verify import Verification
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke the keys of a service.")
-app.add_typer(keys, name="keys")
+app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 
 STORE_METAVAR = "PATH|postgresql://..."
 Store = Annotated[
@@ -54,7 +54,7 @@ def _missing_extra(error: ImportError) -> ImportError:
     return ImportError(f"the service needs {error.name}: pip install 'bothworlds[service]'")
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICE)
 @one_line_errors
 @with_extra
 def serve(
@@ -85,7 +85,7 @@ def serve(
     run(load_config(config, store=store, host=host, port=port, workers=workers), typer.echo)
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICE)
 @one_line_errors
 @with_extra
 def demo(
@@ -117,7 +117,7 @@ def demo(
     run(simulated, store=store, port=port, rate=rate, seconds=seconds, say=typer.echo)
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICE)
 @one_line_errors
 @with_extra
 def verify(store: Store = "bothworlds.db") -> None:
@@ -145,7 +145,7 @@ def _list_differences(result: Verification) -> None:
         typer.echo(str(problem))
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICE)
 @one_line_errors
 @with_extra
 def migrate(

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..extras import check_figures
 from .common import (
+    SIMULATION,
     app,
     check_outputs,
     console,
@@ -77,10 +79,10 @@ Address = Annotated[
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=SIMULATION)
 @one_line_errors
 def play(
-    policy: Policies = ["ftrl-pbm"],  # noqa: B006 - typer never changes it
+    policy: Policies = ["all-weather"],  # noqa: B006 - typer never changes it
     world: Worlds = ["paper/stochastic"],  # noqa: B006
     rounds: Rounds = DEFAULT_ROUNDS,
     seeds: Seeds = 10,
@@ -100,7 +102,7 @@ def play(
 
     Rewards are expected clicks per round, averaged over all rounds. All policies face the same users.
 
-    [bold]bothworlds play -p ftrl-pbm -p uniform -w paper/periodic-both --rounds 200000 --plot curves.svg[/bold]
+    [bold]bothworlds play -p all-weather -p ftrl-pbm -w paper/periodic-both --rounds 200000 --plot curves.svg[/bold]
     """
     check_outputs(plot, save, (".parquet", ".csv"))
     where = {"engine": engine, "address": address, "jobs": jobs, "cells": cells}
@@ -110,10 +112,13 @@ def play(
     _write(results, save, plot)
 
 
-@app.command()
+@app.command(rich_help_panel=SIMULATION)
 @one_line_errors
 def arena(
-    policy: Annotated[list[str] | None, typer.Option("--policy", "-p", help="Only these; all if omitted.")] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option("--policy", "-p", metavar="NAME[:SETTING=VALUE,...]", help="Only these; all if omitted."),
+    ] = None,
     world: Annotated[
         list[str] | None,
         typer.Option("--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="Only in these; five if omitted."),
@@ -133,6 +138,7 @@ def arena(
     Policies that need the examination of positions get it at the start.
     In two of the five worlds users change every 100,000 rounds, or half way through in shorter games.
     Finished replications are kept in the folder: an interrupted run resumes.
+    Without Matplotlib no figure is drawn, and without PyArrow results are a CSV file.
     """
     from .. import policies
     from ..arena import save_table, standings
@@ -142,8 +148,14 @@ def arena(
     results = _compete(policy or policies.names(), worlds, rounds, seeds, seed, 100, True, where)
     _print_table(results)
     typer.echo(f"table:   {save_table(standings(results), out / 'arena.md')}")
-    _write(results, _results_path(out), out / "arena.svg")
-    _write(results, None, out / "arena.png")
+    _write(results, _results_path(out), None)
+    try:
+        check_figures()
+    except ImportError as error:
+        warn(f"no figure is drawn: {error}")
+        return
+    for ending in (".svg", ".png"):
+        _write(results, None, out / f"arena{ending}")
 
 
 def arena_worlds(rounds: int) -> list[str]:
@@ -159,11 +171,20 @@ def arena_worlds(rounds: int) -> list[str]:
     return [*ARENA_STOCHASTIC, *(f"{name}{phase}" for name in ARENA_PERIODIC)]
 
 
-@app.command()
+@app.command(rich_help_panel=SIMULATION)
 @one_line_errors
 def reproduce(
-    size: Annotated[str, typer.Option(help="quick (minutes), paper (hours), or long (hours, for growth).")] = "quick",
-    only: Annotated[str | None, typer.Option(help="Only this experiment, such as figure-1.")] = None,
+    size: Annotated[
+        str, typer.Option(help="quick (minutes), paper (an hour or more), or long (hours; for growth).")
+    ] = "quick",
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QUESTION",
+            help="Only this question: figure-1, figure-2, baselines, growth, shapes, leader-error, all-weather, or one "
+            "that is not played by default: service, attacks.",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report, figures and results.")] = Path("out"),
     jobs: Jobs = None,
     seed: Seed = 0,
@@ -195,12 +216,13 @@ def reproduce(
     typer.echo(f"report:  {reproduction.report}")
 
 
-@app.command("policies")
+@app.command("policies", rich_help_panel=SIMULATION)
 @one_line_errors
 def list_policies() -> None:
     """List the policies: what they do, which facts they need, and their settings.
 
-    The commands play and arena give the horizon; elsewhere it is a setting; without it the policy doubles its horizon.
+    The commands play and arena pass the horizon, the number of rounds.
+    Elsewhere it is a setting; without it, a policy plans for a short horizon and doubles it.
     The order of positions means: the first position is examined most, then the second.
     """
     from rich.table import Table
@@ -215,7 +237,7 @@ def list_policies() -> None:
     console().print(table)
 
 
-@app.command("worlds")
+@app.command("worlds", rich_help_panel=SIMULATION)
 @one_line_errors
 def list_worlds() -> None:
     """List the worlds: their users and their settings."""

@@ -1,55 +1,39 @@
 """The commands that create, list, show, edit, promote and delete the surfaces of a running service, over HTTP.
 
-To add a command, call the API with ``_call`` inside ``with _connected(...)``, and print with ``_print``. The options of
+To add a command, call the API with ``_call`` inside ``with connected(...)``, and print with ``_print``. The options of
 settings are made from ``surface_input.SETTINGS``: a new setting needs no change here.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 import typer
 
 from ..serve.surface_input import SETTINGS, decoded, item_lines, named_value, value_of
-from .common import app, one_line_errors, parse
-
-if TYPE_CHECKING:
-    from ..serve.client.client import Client, ClientError
+from .common import SERVICE, app, one_line_errors, parse
+from .service_connection import HERE, Key, Url, call, connected
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 surfaces = typer.Typer(no_args_is_help=True, help="Create, show, edit and delete surfaces of a running service.")
 items = typer.Typer(no_args_is_help=True, help="Add, pause, resume and remove items of a surface.")
-app.add_typer(surfaces, name="surfaces")
+app.add_typer(surfaces, name="surfaces", rich_help_panel=SERVICE)
 surfaces.add_typer(items, name="items")
 
-Url = Annotated[str, typer.Option("--url", envvar="BOTHWORLDS_URL", help="Address of the service.")]
-Key = Annotated[
-    str,
-    typer.Option(
-        "--key",
-        envvar="BOTHWORLDS_KEY",
-        show_default=False,
-        help="A key, if the service needs one. Other users of this machine can see options: prefer the variable.",
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the response of the service as JSON.")]
 SurfaceName = Annotated[str, typer.Argument(metavar="SURFACE", help="The name of the surface.")]
 ItemFile = Annotated[
     Path | None, typer.Option("--items", metavar="FILE", help="A text file with one item per line; - for the input.")
 ]
 ItemNames = Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Names of items.")]
-HERE = "http://127.0.0.1:8080"
-NOT_A_SERVICE = "this is not the address of a bothworlds service; --url or BOTHWORLDS_URL sets it"
-SECONDS = 30.0  # to wait for a response: a change waits for the store
 SPECIAL: dict[str, tuple[Any, Any]] = {  # settings whose option is not --name-of-the-setting VALUE
     "policy": (
         str | None,
@@ -65,6 +49,14 @@ SPECIAL: dict[str, tuple[Any, Any]] = {  # settings whose option is not --name-o
             "--setting",
             metavar="NAME=VALUE",
             help=f"{SETTINGS['policy_settings']} May be repeated; replaces all settings of the policy.",
+        ),
+    ),
+    "arms": (
+        str | None,
+        typer.Option(
+            "--arms",
+            metavar="JSON",
+            help=f'{SETTINGS["arms"]} A list: \'[{{"name": "b", "policy": "ftrl-pbm", "share": 0.5}}]\'; [] for none.',
         ),
     ),
     "baseline": (
@@ -140,54 +132,9 @@ def _read_items(path: Path | None) -> _ItemList:
 def _named_items(names: Sequence[str] | None, path: Path | None) -> _ItemList:
     """Return the items of the command line and of a file; raises ValueError if there are none."""
     read, written = _read_items(path), list(names or ())
-    found = _ItemList(written + read.names, [f"item {name!r}" for name in written] + read.places)
-    if not found.names:
+    if not written and not read.names:
         raise ValueError("name at least one item, or a file with --items")
-    return found
-
-
-@contextlib.contextmanager
-def _connected(url: str, key: str, read: _ItemList | None = None, conflict: str = "") -> Iterator[Client]:
-    """Yield a client; its errors become a ValueError that says what to do.
-
-    ``read`` are the items of the request, ``conflict`` replaces the detail of a 409.
-    """
-    from ..serve.client.client import Client, ClientError
-
-    key = key.strip()
-    if not key.isascii() or len(key.split()) > 1:
-        raise ValueError("the key is malformed; a key looks like bw_..., without spaces")
-    with Client(url, key, timeout=SECONDS) as client:
-        try:
-            yield client
-        except ClientError as error:
-            said = conflict if error.status == 409 else ""
-            raise ValueError(said or _explained(error, bool(key), read or _ItemList([], []))) from error
-
-
-def _call(client: Client, method: str, path: str, body: Any = None, *, expected: str = "items", **options: Any) -> Any:
-    """Send a request and return its response; raises ValueError if that lacks the expected field."""
-    response = client.call(method, path, body, **options)
-    if not isinstance(response, dict) or expected not in response:
-        raise ValueError(NOT_A_SERVICE)
-    return response
-
-
-def _explained(error: ClientError, keyed: bool, read: _ItemList) -> str:
-    """Return what is wrong, with the place in the file or the name of the setting."""
-    if not error.status:
-        return f"{error.detail}; is the service running there? --url or BOTHWORLDS_URL sets its address"
-    if error.status == 401 and not keyed:
-        return "the service needs a key: set BOTHWORLDS_KEY, or use --key"
-    if not error.problem:
-        return f"{error.detail} ({error.status}): {NOT_A_SERVICE}"
-    for wrong in error.problem.get("errors", ()):
-        name, _, place = wrong.get("pointer", "").strip("/").partition("/")
-        if name == "items" and place.isdecimal() and int(place) < len(read.places):
-            return f"{read.places[int(place)]}: {wrong['detail']}"
-        if name and name not in wrong["detail"]:
-            return f"{name}: {wrong['detail']}"
-    return error.detail
+    return _ItemList(written + read.names, [f"item {name!r}" for name in written] + read.places)
 
 
 def _path(surface: str, *parts: str) -> str:
@@ -195,7 +142,7 @@ def _path(surface: str, *parts: str) -> str:
 
 
 def _print(response: Any, as_json: bool, *lines: str) -> None:
-    """Print a response as JSON, or lines that say the same."""
+    """Print a response as JSON, or as lines of text."""
     for line in [json.dumps(response, indent=2, ensure_ascii=False)] if as_json else lines:
         typer.echo(line)
 
@@ -222,8 +169,8 @@ def create_surface(
     read = _read_items(item_file)
     body = {**settings, "items": read.names, "version": 0}  # version 0: it must not exist
     exists = f"surface {surface!r} exists already; 'bothworlds surfaces edit' changes it"
-    with _connected(url, key, read, conflict=exists) as client:
-        made = _call(client, "PUT", _path(surface), body, tries=1)
+    with connected(url, key, read.places, conflict=exists) as client:
+        made = call(client, "PUT", _path(surface), body, tries=1)
     _print(made, as_json, f"created {surface}: {_summary(made)}")
 
 
@@ -231,27 +178,27 @@ def create_surface(
 @one_line_errors
 def list_surfaces(url: Url = HERE, key: Key = "", as_json: AsJson = False) -> None:
     """List all surfaces."""
-    with _connected(url, key) as client:
-        found = _call(client, "GET", "/v1/surfaces", expected="surfaces")
-    if not found["surfaces"]:
+    with connected(url, key) as client:
+        listed = call(client, "GET", "/v1/surfaces", expected="surfaces")
+    if not listed["surfaces"]:
         typer.echo("there are no surfaces; 'bothworlds surfaces create' creates one", err=True)
-    rows = [(one["name"], one["policy"], f"holdout {one['holdout']:g}", _summary(one)) for one in found["surfaces"]]
-    _print(found, as_json, *_aligned(rows))
+    rows = [(one["name"], one["policy"], f"holdout {one['holdout']:g}", _summary(one)) for one in listed["surfaces"]]
+    _print(listed, as_json, *_aligned(rows))
 
 
 @surfaces.command("show")
 @one_line_errors
 def show_surface(surface: SurfaceName, url: Url = HERE, key: Key = "", as_json: AsJson = False) -> None:
     """Show the settings and the items of a surface."""
-    with _connected(url, key) as client:
-        found = _call(client, "GET", _path(surface))
-    written = {name: json.dumps(value, ensure_ascii=False) for name, value in found.items() if name in SETTINGS}
+    with connected(url, key) as client:
+        shown = call(client, "GET", _path(surface))
+    written = {name: json.dumps(value, ensure_ascii=False) for name, value in shown.items() if name in SETTINGS}
     _print(
-        found,
+        shown,
         as_json,
-        f"{surface}, version {found['version']}, changed {found['changed_at']}",
+        f"{surface}, version {shown['version']}, changed {shown['changed_at']}",
         *_aligned([("", name, text) for name, text in written.items()]),
-        *_aligned([("", item["state"], item["name"]) for item in found["items"]]),
+        *_aligned([("", item["state"], item["name"]) for item in shown["items"]]),
     )
 
 
@@ -271,8 +218,8 @@ def edit_surface(
     """Change settings of a surface. All others stay as they are, and so does what was learned."""
     if not settings:
         raise ValueError("nothing to change; name a setting, such as --holdout 0.1")
-    with _connected(url, key) as client:
-        changed = _call(client, "PATCH", _path(surface), settings | ({"version": version} if version else {}))
+    with connected(url, key) as client:
+        changed = call(client, "PATCH", _path(surface), settings | ({"version": version} if version else {}))
     _print(changed, as_json, f"{surface} has version {changed['version']}: {_summary(changed)}")
 
 
@@ -286,8 +233,8 @@ def promote_arm(
     as_json: AsJson = False,
 ) -> None:
     """Serve the policy of one arm to all visitors, with everything that it has learned. The other arms end."""
-    with _connected(url, key) as client:
-        changed = _call(client, "POST", _path(surface, "promote"), {"arm": arm}, tries=1)
+    with connected(url, key) as client:
+        changed = call(client, "POST", _path(surface, "promote"), {"arm": arm}, tries=1)
     _print(changed, as_json, f"{surface} has version {changed['version']} and serves {changed['policy']}")
 
 
@@ -302,8 +249,8 @@ def delete_surface(
 ) -> None:
     """Delete a surface, or one segment, with its events and everything that was learned. This cannot be undone."""
     what = f"surface {surface!r}" if segment is None else f"segment {segment!r} of surface {surface!r}"
-    with _connected(url, key) as client:
-        _call(client, "GET", _path(surface))  # a wrong name is an error before the question
+    with connected(url, key) as client:
+        call(client, "GET", _path(surface))  # a wrong name is an error before the question
         if not confirmed and typer.prompt(f"To delete {what}, type the name of the surface") != surface:
             raise ValueError("nothing was deleted: this is not the name of the surface")
         client.call("DELETE", _path(surface) if segment is None else _path(surface, "segments", segment), tries=1)
@@ -319,10 +266,10 @@ def report_surface(
     key: Key = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say how a surface performs, in the words of the dashboard; with --json, all figures."""
+    """Print how a surface performs, in the words of the dashboard; with --json, all figures."""
     query = "" if segment is None else "?" + urlencode({"segment": segment})
-    with _connected(url, key) as client:
-        report = _call(client, "GET", _path(surface, "report") + query)
+    with connected(url, key) as client:
+        report = call(client, "GET", _path(surface, "report") + query)
     _print(report, as_json, *([] if as_json else _report_lines(report)))
 
 
@@ -338,52 +285,31 @@ def add_items(
 ) -> None:
     """Add items; a new item starts in the middle of the others. Items of the surface stay as they are."""
     read = _named_items(names, item_file)
-    with _connected(url, key, read) as client:
-        version = _call(client, "GET", _path(surface))["version"]  # PUT alone would create a surface
-        changed = _call(client, "PUT", _path(surface), {"items": read.names, "version": version}, tries=1)
+    with connected(url, key, read.places) as client:
+        version = call(client, "GET", _path(surface))["version"]  # PUT alone would create a surface
+        changed = call(client, "PUT", _path(surface), {"items": read.names, "version": version}, tries=1)
     _print(changed, as_json, f"{surface} has version {changed['version']}: {_summary(changed)}")
 
 
-@items.command("pause")
-@one_line_errors
-def pause_items(
-    surface: SurfaceName,
-    names: ItemNames = None,
-    item_file: ItemFile = None,
-    url: Url = HERE,
-    key: Key = "",
-    as_json: AsJson = False,
-) -> None:
-    """Pause items: they are not shown, and keep what was learned."""
-    _change_items(surface, _named_items(names, item_file), ("POST", "pause"), url, key, as_json)
+def _add_item_command(verb: str, sentence: str, *change: str) -> None:
+    """Register a command that changes items: ``change`` is the method of its calls and the end of their path."""
+
+    @items.command(verb, help=sentence)
+    @one_line_errors
+    def command(
+        surface: SurfaceName,
+        names: ItemNames = None,
+        item_file: ItemFile = None,
+        url: Url = HERE,
+        key: Key = "",
+        as_json: AsJson = False,
+    ) -> None:
+        _change_items(surface, _named_items(names, item_file), change, url, key, as_json)
 
 
-@items.command("resume")
-@one_line_errors
-def resume_items(
-    surface: SurfaceName,
-    names: ItemNames = None,
-    item_file: ItemFile = None,
-    url: Url = HERE,
-    key: Key = "",
-    as_json: AsJson = False,
-) -> None:
-    """Show paused items again."""
-    _change_items(surface, _named_items(names, item_file), ("POST", "resume"), url, key, as_json)
-
-
-@items.command("remove")
-@one_line_errors
-def remove_items(
-    surface: SurfaceName,
-    names: ItemNames = None,
-    item_file: ItemFile = None,
-    url: Url = HERE,
-    key: Key = "",
-    as_json: AsJson = False,
-) -> None:
-    """Remove items. Their counters are kept in case they are added again."""
-    _change_items(surface, _named_items(names, item_file), ("DELETE",), url, key, as_json)
+_add_item_command("pause", "Pause items: they are not shown, and keep what was learned.", "POST", "pause")
+_add_item_command("resume", "Show paused items again.", "POST", "resume")
+_add_item_command("remove", "Remove items. Their counters are kept in case they are added again.", "DELETE")
 
 
 def _change_items(surface: str, read: _ItemList, change: tuple[str, ...], url: str, key: str, as_json: bool) -> None:
@@ -392,10 +318,10 @@ def _change_items(surface: str, read: _ItemList, change: tuple[str, ...], url: s
 
     method, *verb = change
     changed: dict[str, Any] = {}
-    with _connected(url, key) as client:
+    with connected(url, key) as client:
         for done, name in enumerate(read.names):
             try:
-                changed = _call(client, method, _path(surface, "items", name, *verb))
+                changed = call(client, method, _path(surface, "items", name, *verb))
             except ClientError:
                 if done:
                     typer.echo(f"{done} of {len(read.names)} items were changed", err=True)

@@ -46,7 +46,7 @@ class AllWeatherPanels(Question):
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw average rewards of all-weather and the paper's six, in all nine panels."""
         worlds = {key: panel_world(key, size) for key in ALL_PANELS.split()}
-        titles = {world.name: panel_title(key, size) for key, world in worlds.items()}
+        titles = {world.name: panel_title(key, size, numbered=True) for key, world in worlds.items()}
         shown = results.of_length(size.rounds).of(list(DRAWN), list(worlds.values()))
         for path, narrow in figure_files(folder, NAME).items():
             draw_results(shown, path, columns=3, titles=titles, colours=DRAWN, emphasised=NAME, narrow=narrow)

@@ -44,8 +44,8 @@ class Attacks(Question):
     name = "attacks"
     title = "Beyond the paper: an attack on 2% of the rounds"
     about = (
-        "Two adversaries see the lists and the clicks and change what a policy is told. The first one reports, in the "
-        "first 2% of the rounds, clicks on the worst of ten items and on nothing else. The second one deletes, in "
+        "Two adversaries see the lists and the clicks and change what is reported of them. The first one reports, in "
+        "the first 2% of the rounds, clicks on the worst of ten items and on nothing else. The second one deletes, in "
         "these rounds, all clicks on the best item. Then they are gone. Users are steady, and click as before."
     )
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from ..arena import draw_results
 from ..arena.figures import PALETTE
 from ..policies import Policy, policy
-from .panels import ALL_PANELS, CHANGING_PANELS, STEADY_PANELS, STRONG, panel_title, panel_world, verdict_on_lead
+from .panels import (
+    ALL_PANELS,
+    CHANGING_PANELS,
+    STEADY_PANELS,
+    STRONG,
+    panel_number,
+    panel_title,
+    panel_world,
+    verdict_on_lead,
+)
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
 from .verdict import Verdict, estimate, judge_samples
@@ -42,7 +51,7 @@ class Baselines(Question):
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw average rewards in all nine panels."""
         worlds = {key: panel_world(key, size) for key in ALL_PANELS.split()}
-        titles = {world.name: panel_title(key, size) for key, world in worlds.items()}
+        titles = {world.name: panel_title(key, size, numbered=True) for key, world in worlds.items()}
         players = baseline_policies(size)
         shown = results.of_length(size.rounds).of(players, list(worlds.values()))
         colours = dict(zip((player.label for player in players), PALETTE))
@@ -92,7 +101,7 @@ def _less_variance_earns_more(results: Results, size: Size) -> Verdict:
         "ours",
         judge_samples(leads.values()),
         "lead of Tsallis-RV over FTRL-PBM: "
-        + "; ".join(f"{key[0]}({key[1]}): {estimate(lead)}" for key, lead in leads.items()),
+        + "; ".join(f"{panel_number(key)}: {estimate(lead)}" for key, lead in leads.items()),
         "its lead is above 0 in all nine panels",
         "baselines",
     )

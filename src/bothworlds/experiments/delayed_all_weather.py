@@ -1,7 +1,7 @@
 """All-weather as the service runs it: from sums over blocks of time, delayed, refreshed at intervals, with a floor.
 
 Leader, sampler and comparison are those of ``policies.all_weather``: at every refresh, ``AllWeather.resumed`` computes
-the state from a ledger. Which blocks are merged, when a change is found, when the leader takes over and when
+the state from a ledger. Which blocks are merged, when a change is detected, when the leader takes over and when
 predictions are renewed are decided by the functions that the service calls as well.
 """
 
@@ -214,9 +214,9 @@ class DelayedAllWeather(Policy):
         state.settled_at_test = state.settled
         known = state.changed_at or 0
         complete = state.settled // self.pages_per_second  # blocks until then have all their pages
-        found = find_change([b for b in state.blocks if b.until <= complete and b.start >= known], state.settled)
-        if found is not None:
-            state.changed_at = int(found)
+        changed = find_change([b for b in state.blocks if b.until <= complete and b.start >= known], state.settled)
+        if changed is not None:
+            state.changed_at = int(changed)
 
     def _compare(self, state: State, now: int) -> None:
         situation = Situation(state.settled, state.compared_at, state.wake, state.changed_at or 0)

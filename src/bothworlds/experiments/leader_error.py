@@ -122,7 +122,7 @@ class LeaderError(Question):
     name = "leader-error"
     title = "Beyond the paper: what an inexact leader costs"
     about = (
-        "The paper finds its leader with K steps of Frank-Wolfe and does not say how many. Here K is 10, 100 and 1000, "
+        "The paper computes its leader with K steps of Frank-Wolfe and does not state K. Here K is 10, 100 and 1000, "
         "with the steps repaired so that they are defined, against the exact leader."
     )
 

@@ -93,18 +93,18 @@ def logarithm_verdicts(results: Results, size: Size) -> list[Verdict]:
     verdicts = []
     for label, (world, rounds) in _worlds(size).items():
         played = results.of_length(rounds).first_replications(size.few_seeds)
-        found, ratios = [], {}
+        growths, ratios = [], {}
         for name in POLICIES:
             last, before = increments(played[name, world]).T
             ratios[name] = estimate(last / before.mean())
             start, slope = (estimate(values) for values in fitted_line(played[name, world]))
-            found.append(f"{name}: {ratios[name]}, regret {start} + {slope} log T")
+            growths.append(f"{name}: {ratios[name]}, regret {start} + {slope} log T")
         verdicts.append(
             Verdict(
                 f"In {label}, the regret of FTRL-PBM grows like log T up to {rounds:,} rounds.",
                 "ours, from Theorem 2",
                 judge([-ratios[POLICIES[0]]], -LARGEST_RATIO),
-                f"growth over the last factor of ten, divided by that over the one before: {'; '.join(found)}",
+                f"growth over the last factor of ten, divided by that over the one before: {'; '.join(growths)}",
                 f"the ratio is below {LARGEST_RATIO}; it is 1 for a logarithm and 3.2 for a square root",
                 "logarithm",
                 "The ratio is that to the mean of the factor of ten before.",

@@ -25,6 +25,7 @@ __all__ = [
     "as_search_log",
     "panel_games",
     "panel_letter",
+    "panel_number",
     "panel_title",
     "panel_world",
     "verdict_on_lead",
@@ -51,15 +52,15 @@ _PANELS: dict[str, tuple[str, dict[str, float]]] = {
     "2c": ("yandex/periodic-both", {}),
 }
 TITLES = {
-    "1a": "(a) steady, gap 0.03",
-    "1b": "(b) items exchanged, gap 0.03",
-    "1c": "(c) all reversed, gap 0.03",
-    "1d": "(d) steady, gap 0.01",
-    "1e": "(e) items exchanged, gap 0.01",
-    "1f": "(f) all reversed, gap 0.01",
-    "2a": "(a) steady, Yandex",
-    "2b": "(b) items exchanged, Yandex",
-    "2c": "(c) all reversed, Yandex",
+    "1a": "steady, gap 0.03",
+    "1b": "items exchanged, gap 0.03",
+    "1c": "all reversed, gap 0.03",
+    "1d": "steady, gap 0.01",
+    "1e": "items exchanged, gap 0.01",
+    "1f": "all reversed, gap 0.01",
+    "2a": "steady, Yandex",
+    "2b": "items exchanged, Yandex",
+    "2c": "all reversed, Yandex",
 }
 
 
@@ -101,18 +102,28 @@ def as_search_log(world: World) -> Stochastic:
     return ordered
 
 
-def panel_title(key: str, size: Size) -> str:
-    """Return the title of a panel."""
-    return TITLES[key] if size.fitted is None else TITLES[key].replace("Yandex", "fitted log")
+def panel_title(key: str, size: Size, *, numbered: bool = False) -> str:
+    """Return the title of a panel; ``numbered`` is for drawings with panels of both figures."""
+    title = TITLES[key] if size.fitted is None else TITLES[key].replace("Yandex", "fitted log")
+    return f"{panel_number(key) if numbered else panel_letter(key)} {title}"
 
 
 def panel_letter(key: str) -> str:
-    """Return how the paper refers to a panel.
+    """Return how the paper refers to a panel of one of its figures.
 
     >>> panel_letter("1a")
     '(a)'
     """
     return f"({key[1]})"
+
+
+def panel_number(key: str) -> str:
+    """Return the number of the figure and the letter of a panel.
+
+    >>> panel_number("1a")
+    '1(a)'
+    """
+    return f"{key[0]}{panel_letter(key)}"
 
 
 def panel_games(keys: str, names: tuple[str, ...], size: Size, seeds: int) -> list[Game]:
@@ -140,7 +151,7 @@ def verdict_on_lead(
         samples += [results.ahead(player, other, world) for other in others]
         best = max(others, key=lambda other: results.earned(other, world).mean())
         name = best if isinstance(best, str) else best.label
-        leads.append(f"{key[0]}({key[1]}): {results.lead(player, best, world)} over {name}")
+        leads.append(f"{panel_number(key)}: {results.lead(player, best, world)} over {name}")
     return Verdict(
         statement,
         source,

@@ -57,9 +57,10 @@ def figure_files(folder: str | Path, stem: str) -> dict[Path, bool]:
     """Return the files of a figure, and whether each is the version for narrow screens.
 
     >>> [path.name for path in figure_files("figures", "growth")]
-    ['growth.svg', 'growth.png', 'growth-narrow.svg']
+    ['growth.svg', 'growth.png', 'growth-narrow.svg', 'growth-narrow.png']
     """
-    return {Path(folder) / f"{stem}{end}": "narrow" in end for end in (".svg", ".png", "-narrow.svg")}
+    ends = (".svg", ".png", "-narrow.svg", "-narrow.png")
+    return {Path(folder) / f"{stem}{end}": "narrow" in end for end in ends}
 
 
 class Question(ABC):

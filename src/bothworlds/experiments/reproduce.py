@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ..arena import Result, load_results, save_results
 from ..arena.result import changes_not_shown
 from ..arena.storage import commit, provenance
+from ..extras import check_figures, check_parquet
 from ..progress import announce
 from ..worlds import World, resolve
 from .all_weather import AllWeatherPanels
@@ -27,7 +28,7 @@ from .service_cost import ServiceCost
 from .shapes import Shapes
 from .verdict import Verdict
 
-__all__ = ["QUESTIONS", "SIZES", "Answer", "reproduce"]
+__all__ = ["ON_REQUEST", "QUESTIONS", "SIZES", "Reproduction", "reproduce"]
 
 QUESTIONS: dict[str, Question] = {
     question.name: question
@@ -44,7 +45,7 @@ SIZES = {
 }
 
 
-class Answer(NamedTuple):
+class Reproduction(NamedTuple):
     """The verdicts of a run, and the path of its report."""
 
     verdicts: list[Verdict]
@@ -62,7 +63,7 @@ def reproduce(
     engine: str = "local",
     address: str | None = None,
     progress: bool | None = None,
-) -> Answer:
+) -> Reproduction:
     """Play all games that are not cached yet, draw the figures, judge the statements, and write the report.
 
     Parameters
@@ -88,26 +89,30 @@ def reproduce(
 
     Returns
     -------
-    Answer
+    Reproduction
         The verdicts, and the path of the report. All files are complete when it returns.
 
     Raises
     ------
     ValueError
         For an unknown size or question, or a world that cannot replace the search log.
+    ImportError
+        Without Matplotlib or PyArrow, before anything is played.
     """
     if size not in SIZES:
         raise ValueError(f"size must be one of {', '.join(SIZES)}; got {size!r}")
     known = QUESTIONS | ON_REQUEST
     if only is not None and only not in known:
         raise ValueError(f"no question named {only!r}; there are {', '.join(known)}")
+    check_figures()
+    check_parquet()
     commit()  # cached now: the sources may be edited during the run
     scale = SIZES[size]
     if world is not None:
         scale = scale._replace(fitted=as_search_log(resolve(world)))
     questions = [known[only]] if only else list(QUESTIONS.values())
     folder = Path(out)
-    announce(f"putting the paper to the test, size {size}; results go to {folder}")
+    announce(f"testing the claims of the paper, size {size}; results go to {folder}")
     games = _without_repeats([game for question in questions for game in question.games(scale)])
     played = play_all(games, folder / "cells", seed=seed, jobs=jobs, engine=engine, address=address, progress=progress)
     # The report of one question must not overwrite the report of all.
@@ -124,7 +129,7 @@ def reproduce(
     warnings = changes_not_shown(results.all)
     write_verdicts(folder, scale, verdicts, warnings)
     report = write_report(folder, scale, questions, figures, verdicts, costs(results.all), provenance(played), warnings)
-    return Answer(verdicts, report)
+    return Reproduction(verdicts, report)
 
 
 def _without_repeats(games: list[Game]) -> list[Game]:

@@ -46,8 +46,8 @@ P = TypeVar("P", str, Policy)
 class Results:
     """The results of many games, looked up by policy and world, and comparisons of policies with the same users.
 
-    A policy or a world given as an object finds the results of the same policy (name and settings) in the same world
-    (description), whatever names these have in tables. A string finds the results with exactly that name.
+    A policy or a world given as an object selects the results of the same policy (name and settings) in the same world
+    (description), whatever names these have in tables. A string selects the results with exactly that name.
     """
 
     def __init__(self, results: Sequence[Result]) -> None:

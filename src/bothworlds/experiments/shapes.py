@@ -77,7 +77,7 @@ class Shapes(Question):
                 f"exponent of n: {in_items}; exponent of m: {in_positions}",
                 "the exponent of n is below 0.55 and that of m below 1.1",
                 "shapes",
-                "Growth alone says little: the regret of a policy that learns nothing hardly depends on n.",
+                "Growth alone shows little: the regret of a policy that learns nothing hardly depends on n.",
             )
         ]
 

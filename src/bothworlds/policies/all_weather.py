@@ -22,6 +22,7 @@ from .gibbs_ts import RESUMED_SWEEPS, start_at_fit, stream_of_counts, sweep
 from .mixture import Mixture
 from .parts.change_detector import ChangeDetector, detect_change, make_change_detector
 from .parts.counts import Counts, make_counts, record, remembered
+from .parts.ledgers import check_blocks
 from .parts.placement import PlacementWork, make_placement_work, place_best, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.samplers import beta
@@ -240,8 +241,7 @@ class AllWeather(CompiledPolicy):
         state = self.start(Shape(*ledger.shown.shape))
         if not ledger.rounds:
             return state
-        if not ledger.blocks:
-            raise ValueError(f"{self.label} forgets old events, and the ledger has no blocks that tell when they were")
+        check_blocks(ledger, self.label)
         known = remembered(ledger, None, 1.0)
         counts = state.counts
         counts.shown[:], counts.clicked[:] = known.shown, known.clicked

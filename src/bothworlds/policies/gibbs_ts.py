@@ -48,7 +48,7 @@ class State(NamedTuple):
 class GibbsTs(Detecting):
     r"""Shows the best list for an attraction and an examination that are drawn from their joint posterior.
 
-    Users click on what they examine and find attractive; a missing click does not say which of the two was missing. A
+    Users click on what they examine and find attractive; a missing click does not show which of the two was missing. A
     Gibbs sampler first draws, for all missing clicks of a pair at once, how many users were attracted but did not look,
     and how many looked but were not attracted; then, given these, attraction and examination from Beta distributions. A
     sweep costs the same after a million rounds as after ten, and there are n + m parameters instead of nm.

@@ -13,7 +13,7 @@ from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.kl import kl_upper, round_level
 from .parts.counts import Counts, record
 from .parts.epochs import Epochs, make_epochs, new_epoch
-from .parts.list_table import ListTable, count_of, make_list_table, set_count
+from .parts.frequent_lists import FrequentLists, count_of, make_frequent_lists, set_count
 from .parts.placement import PlacementWork, make_placement_work, place_best, sort_largest
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.settings import Forgetting, choice, whole
@@ -32,7 +32,7 @@ class State(NamedTuple):
     plan: Epochs
     leader: Ints  # (n_positions,)
     led: Floats  # (1,) number of rounds in which the present leader was leader
-    leaders: ListTable  # number of rounds in which each list was leader
+    leaders: FrequentLists  # number of rounds in which each list was leader
     stream: Stream
     averages: Floats  # (n_items, n_positions) work
     order: Ints  # (n_items,) work: positions by average, then the unused items
@@ -123,7 +123,7 @@ class Grab(Forgetting):
             plan=make_epochs(self.horizon),
             leader=np.zeros(m, np.int64),
             led=np.zeros(1),
-            leaders=make_list_table(),
+            leaders=make_frequent_lists(),
             stream=make_stream(n, m),
             averages=np.zeros((n, m)),
             order=np.zeros(n, np.int64),

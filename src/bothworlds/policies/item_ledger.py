@@ -65,7 +65,7 @@ class ItemLedger:
     def part(self, items: Ints, slots: Sequence[int]) -> Ledger:
         """Return the ledger of some items at some slots; losses are counted from the smallest at each slot.
 
-        Its one block is everything: these sums do not tell when a page was.
+        Its one block is everything: these sums do not record when a page was shown.
         """
         cells = np.ix_(items, np.asarray(slots))
         loss, shown, clicked = (table[cells] for table in (self.loss, self.shown, self.clicked))

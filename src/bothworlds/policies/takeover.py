@@ -1,6 +1,6 @@
 """The rule by which the leader of a policy that mixes two learners takes over, for states that are computed from sums.
 
-It needs the blocks of a ledger and says what has to be stored. ``all-weather`` itself decides in every round.
+It needs the blocks of a ledger, and returns what has to be stored. ``all-weather`` itself decides in every round.
 """
 
 from __future__ import annotations

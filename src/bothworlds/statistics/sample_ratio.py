@@ -5,8 +5,8 @@ were lost, and no comparison of the arms can be trusted. The test martingale
 
 .. math::
 
-    E = \frac{B(a + n)}{B(a)} \Big/ \prod_k s_k^{n_k}, \qquad a_k = 1000 s_k, \qquad
-    B(a) = \prod_k \Gamma(a_k) \Big/ \Gamma\Big(\sum_k a_k\Big),
+    E = \frac{B(a + n)}{B(a) \prod_k s_k^{n_k}}, \qquad a_k = 1000 s_k, \qquad
+    B(a) = \frac{\prod_k \Gamma(a_k)}{\Gamma\left(\sum_k a_k\right)},
 
 is the likelihood of the counts under a Dirichlet prior against that of the shares. It starts at 1, and without a
 mismatch it exceeds 1,000 at any time with probability at most 1/1000 (Ville's inequality), however often one looks.

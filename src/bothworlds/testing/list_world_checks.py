@@ -135,7 +135,7 @@ def _check_spans(world: Any, resolved: ListWorld, lists: NDArray[np.int64], roun
         require(0 <= like <= done, world, f"first_round_like must be a round up to {done}; got {like}")
         for t in (like, end - 1):
             same = np.array_equal(resolved.expected_rewards(done, lists), resolved.expected_rewards(t, lists))
-            require(same, world, f"rounds {done} and {t} are said to have the same users, but rewards differ")
+            require(same, world, f"users of rounds {done} and {t} must be the same, by spans and first_round_like")
         done = end
     require(done == rounds, world, f"spans must cover the rounds up to {rounds}; they end at {done}")
 
@@ -147,4 +147,4 @@ def _check_first_change(world: Any, resolved: ListWorld, lists: NDArray[np.int64
     first = resolved.expected_rewards(0, lists)
     for t in {1, until // 2, until - 1} - {0}:
         same = np.array_equal(first, resolved.expected_rewards(t, lists))
-        require(same, world, f"users are said not to change before {change}, but rewards of round {t} differ")
+        require(same, world, f"first_change is {change}, but rewards of round {t} differ from those of round 0")

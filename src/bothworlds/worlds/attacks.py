@@ -1,4 +1,4 @@
-"""Adversaries that react: they see the list and the clicks, and change what the policy is told, within a budget.
+"""Adversaries that react: they see the list and the clicks, and change what is reported of them, within a budget.
 
 What users do and what is reported are kept apart. Rewards and regret are those of the users; the policy learns from
 what is reported. A report that differs from a click of the users is a *flip*; flips are the cost of an attack.

@@ -30,7 +30,7 @@ SUBSETS = 18  # items over which a dynamic programme over subsets is solved, at 
 
 
 class BestList(NamedTuple):
-    """A list, its value, an upper bound on the value of every list, and how it was found.
+    """A list, its value, an upper bound on the value of every list, and the method that computed it.
 
     The list is the best one if ``bound`` equals ``value``; otherwise the best one is at most ``bound``.
     """
@@ -91,7 +91,7 @@ def search(values: Values, n: int, m: int, limit: int, bound: float | None = Non
         return BestList(lists[best].copy(), float(of_lists[best]), float(of_lists[best]), "enumeration")
     first = np.array([np.roll(np.arange(n), -i)[:m] for i in range(n)])
     starts = [np.arange(m), np.arange(n)[::-1][:m], np.argsort(-values(first), kind="stable")[:m]]
-    ranking, value = max((_climb(values, start, n) for start in starts), key=lambda found: found[1])
+    ranking, value = max((_climb(values, start, n) for start in starts), key=lambda climbed: climbed[1])
     most = float(m) if bound is None else bound
     return BestList(ranking, value, max(value, most), "local search")
 

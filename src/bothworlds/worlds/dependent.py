@@ -39,24 +39,23 @@ def dcm_paper(gap: float = 0.03, continuation: float = 0.8) -> World:
 
 
 def dcm_yandex(continuation: float = 0.8) -> World:
-    """The same users with the attraction of the search log."""
+    """The users of ``dcm/paper`` with the attraction of the search log."""
     return _dependent_clicks(YANDEX_ATTRACTION, continuation)
+
+
+def _dynamic_bayesian(alpha: NDArray[np.float64], satisfaction: float, gamma: float) -> World:
+    satisfied = np.full(alpha.size, number(satisfaction, "satisfaction", 0.0, 1.0))
+    return dynamic_bayesian(alpha, satisfied, gamma, POSITIONS)
 
 
 def dbn_paper(gap: float = 0.03, satisfaction: float = 0.5, gamma: float = 0.8) -> World:
     """Users who leave after a click with probability ``satisfaction``, and otherwise read on with ``gamma``."""
-    alpha = attraction(gap)
-    return dynamic_bayesian(
-        alpha, np.full(alpha.size, number(satisfaction, "satisfaction", 0.0, 1.0)), gamma, POSITIONS
-    )
+    return _dynamic_bayesian(attraction(gap), satisfaction, gamma)
 
 
 def dbn_yandex(satisfaction: float = 0.5, gamma: float = 0.8) -> World:
-    """The same users with the attraction of the search log."""
-    alpha = YANDEX_ATTRACTION
-    return dynamic_bayesian(
-        alpha, np.full(alpha.size, number(satisfaction, "satisfaction", 0.0, 1.0)), gamma, POSITIONS
-    )
+    """The users of ``dbn/paper`` with the attraction of the search log."""
+    return _dynamic_bayesian(YANDEX_ATTRACTION, satisfaction, gamma)
 
 
 def dbn_satisfying(gap: float = 0.1, gamma: float = 0.9) -> World:
@@ -77,7 +76,7 @@ def ubm_paper(gap: float = 0.03, after: float = 0.7) -> World:
 
 
 def ubm_yandex(after: float = 0.7) -> World:
-    """The same users with the attraction of the search log."""
+    """The users of ``ubm/paper`` with the attraction of the search log."""
     return _browsing(YANDEX_ATTRACTION, after)
 
 
@@ -93,7 +92,7 @@ def trust_paper(gap: float = 0.03, trust: float = 0.5) -> World:
 
 
 def trust_yandex(trust: float = 0.5) -> World:
-    """The same users with the attraction of the search log."""
+    """The users of ``trust/paper`` with the attraction of the search log."""
     return _trust(YANDEX_ATTRACTION, trust)
 
 

@@ -94,6 +94,8 @@ def test_models_that_chance_may_have_put_first_are_not_called_better():
     assert abs(result.differences["trust"].mean) < 0.01
     if result.best.model == "trust":
         assert "No model describes these users better than pbm" in result.sentence()
+    else:
+        assert "trust cannot be distinguished from it" in result.sentence()
     assert compare_models(pages, ["pbm", "rank-ctr"], **QUICK).sentence().startswith("The position-based model (pbm)")
     assert "no other model was compared" in compare_models(pages, "pbm", **QUICK).sentence()
 
@@ -123,6 +125,7 @@ def test_results_are_saved_and_drawn(comparison, tmp_path):
     ("options", "message"),
     [
         ({"models": ["nothing"]}, "there is no click model 'nothing'"),
+        ({"reference": "nothing"}, "there is no click model 'nothing'"),
         ({"models": []}, "models is empty"),
         ({"priors": ()}, "priors must be numbers"),
         ({"priors": (-1.0,)}, "priors must be numbers"),

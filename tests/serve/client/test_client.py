@@ -464,10 +464,10 @@ def test_what_is_deleted_is_gone_the_second_time(deletable):
 @pytest.mark.parametrize(
     ("arguments", "said", "status"),
     [
-        (["ab" * 16], "1 events deleted", 0),
+        (["ab" * 16], "1 event deleted", 0),
         (["00" * 16], "0 events deleted", 1),
         (["--visitor", "v"], "2 events deleted", 0),
-        (["--surface", "home", "--request-id", "r"], "1 events deleted", 0),
+        (["--surface", "home", "--request-id", "r"], "1 event deleted", 0),
         (["--surface", "away", "--request-id", "r"], "there is no surface 'away'", 2),
         (["--surface", "home"], "name the events by their ids", 2),
         (["--request-id", "r"], "--surface and --request-id need each other", 2),

@@ -82,7 +82,7 @@ def compare_models(
     'item-ctr'
     """
     names = list(MODELS) if models == "all" else [models] if isinstance(models, str) else list(models)
-    for name in names:
+    for name in (*names, reference):
         model_named(name)
     if not names:
         raise ValueError("models is empty; name at least one")

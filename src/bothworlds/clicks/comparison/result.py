@@ -136,7 +136,7 @@ class Comparison:
         return (
             f"The {MODELS[best.model].title} ({best.model}) describes these users best: {gap.mean:.4f} nats per page "
             f"more than {base.model} (95% interval {_interval(gap.pages)}{others})"
-            f"{f'; {_listed(ties)} cannot be told from it' if ties else ''}. What {base.model} misses: given the "
+            f"{f'; {_listed(ties)} cannot be distinguished' if ties else ''}. What {base.model} misses: given the "
             f"clicks above, perplexity is {best.score.conditional_perplexity:.4f} instead of "
             f"{base.score.conditional_perplexity:.4f} ({_change(fall)}); without them it is "
             f"{best.score.perplexity:.4f} instead of {base.score.perplexity:.4f} ({_change(level)})."
@@ -146,6 +146,9 @@ class Comparison:
         start = f"The {MODELS[self.best.model].title} ({self.best.model}) describes these users best"
         if len(self.entries) == 1:
             return f"{start}; no other model was compared."
+        ties = self._ties()
+        if ties:
+            return f"{start}; {_listed(ties)} cannot be distinguished from it on these pages."
         second = self.entries[1]
         gap = self.differences[second.model]
         limits = -gap.pages[1], -gap.pages[0]

@@ -178,7 +178,7 @@ def _warnings(best: Maximum, values: tuple[float, ...]) -> tuple[str, ...]:
 
 
 def _informative(problem: ChainProblem, plain: ChainObjective, x: Floats) -> NDArray[np.bool_]:
-    """Whether the log says anything of a parameter: the likelihood has a derivative or a curvature in it."""
+    """Whether the log has information on a parameter: the likelihood has a derivative or a curvature in it."""
     if _largest_block(problem) > LARGEST_BLOCK:
         return np.abs(plain.gradient(np.clip(x, 1e-3, 1.0 - 1e-3))[1]) > 0.0
     return (plain.gradient(x)[1] != 0.0) | (plain.curvature(x).diagonal() != 0.0)
@@ -223,8 +223,8 @@ def _intervals(
     notes: tuple[str, ...] = ()
     if lost:
         notes = (
-            f"Not identified: {lost:,} of {int(informative.sum()):,} parameters cannot be told apart from others and "
-            "have no intervals; their values are one choice of many.",
+            f"Not identified: {lost:,} of {int(informative.sum()):,} parameters cannot be distinguished from others "
+            "and have no intervals; their values are one choice of many.",
         )
     return Spread(error, low, high), not lost, notes
 

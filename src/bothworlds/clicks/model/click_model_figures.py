@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...kernels import Floats
+from ...line_styles import PALETTE
 from ...statistics.browsing import ranks_of_column
 from .click_model import ClickModel, Estimates
 
@@ -15,9 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_items", "draw_shared"]
 
-# Okabe and Ito's palette, which is distinguishable with any kind of colour vision.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MOST = 40  # items that are drawn
+NAMED = 20  # items whose names are below the axis, if there are no more
 
 
 def draw_shared(panel: Axes, model: ClickModel) -> None:
@@ -53,11 +53,11 @@ def _draw_columns(panel: Axes, model: ClickModel) -> None:
         own = [k for k, (_, above) in enumerate(ranks) if above == last and np.isfinite(gamma[k])]
         if own:
             shade = PALETTE[0] if last == 0 else str(0.2 + 0.6 * last / m)
-            label = (
-                "no click above" if last == 0 else f"last click at {model.positions[last - 1]}" if last == 1 else None
-            )
+            label = "no click above" if last == 0 else f"last click at {model.positions[last - 1]}"
             x = [model.positions[ranks[k][0] - 1] for k in own]
-            panel.plot(x, gamma[own], "o-", color=shade, markersize=2.5, linewidth=1.0, label=label)
+            # The shades of grey in between follow from the first and the last one in the legend.
+            shown = label if last in (0, 1, m - 1) else None
+            panel.plot(x, gamma[own], "o-", color=shade, markersize=2.5, linewidth=1.0, label=shown)
     panel.set(xlabel="position", ylabel="examination", title=model.title, ylim=(0.0, None))
     panel.legend(frameon=False, fontsize=6.5)
 
@@ -75,7 +75,12 @@ def draw_items(panel: Axes, model: ClickModel) -> None:
         _draw(panel, np.arange(order.size, dtype=float), part, colour, name)
     more = f"the {order.size} most shown of {first.size:,} items" if order.size < first.size else "items"
     panel.set(xlabel=more, ylim=(0.0, 1.0), title=" and ".join(model.item_parameters).capitalize())
-    panel.set_xticks([])
+    if order.size <= NAMED:
+        names = [str(model.items[k]) for k in order.tolist()]
+        panel.set_xticks(range(order.size), [name if len(name) <= 12 else f"{name[:11]}…" for name in names])
+        panel.tick_params(axis="x", labelrotation=90 if max(map(len, names)) > 2 else 0, labelsize=6.5)
+    else:
+        panel.set_xticks([])
     if len(model.item_parameters) > 1:
         panel.legend(frameon=False, fontsize=6.5)
 

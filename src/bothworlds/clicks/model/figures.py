@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Floats
+from ...line_styles import PALETTE
 from ..click_counts import Counts
 from .model import Model, Models
 from .perplexity import probabilities
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_calibration", "draw_curve"]
 
-INK, GUIDE = "#0072B2", "0.6"
+INK, GUIDE = PALETTE[0], "0.6"
 FAINT = "#B3D4E8"
 MOST = 1.8  # upper end of the axis of examination, since intervals may extend far above 1
 CROWD = 30  # more pairs than this are drawn in bins

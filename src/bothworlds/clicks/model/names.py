@@ -1,4 +1,4 @@
-"""The click models that can be fitted: their names, what they say, and what they need of a log."""
+"""The click models that can be fitted: their names, and what they need of a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ class ModelName(NamedTuple):
 
     name: str
     title: str
-    says: str
     dependent: bool
     shortcut: bool = False  # whether it has a published estimator from counts that is not the maximum
 
@@ -20,18 +19,16 @@ class ModelName(NamedTuple):
 MODELS = {
     model.name: model
     for model in (
-        ModelName("pbm", "position-based model", "a click needs an examined position and an attractive item", False),
-        ModelName("ubm", "user browsing model", "examination depends on the rank of the last click above", True),
-        ModelName("cascade", "cascade model", "the user reads from the top and leaves with the first click", True),
-        ModelName("dcm", "dependent click model", "a cascade that may go on after a click, by rank", True, True),
-        ModelName(
-            "sdbn", "simplified dynamic Bayesian network", "the user goes on until an item satisfies", True, True
-        ),
-        ModelName("dbn", "dynamic Bayesian network", "as sdbn, and the user may tire", True),
-        ModelName("ccm", "click chain model", "going on after a click depends on the attraction of the item", True),
-        ModelName("trust", "affine position-based model", "users also click what does not attract, by position", False),
-        ModelName("rank-ctr", "click rate of positions", "every position has a click rate", False),
-        ModelName("item-ctr", "click rate of items", "every item has a click rate", False),
+        ModelName("pbm", "position-based model", False),
+        ModelName("ubm", "user browsing model", True),
+        ModelName("cascade", "cascade model", True),
+        ModelName("dcm", "dependent click model", True, True),
+        ModelName("sdbn", "simplified dynamic Bayesian network", True, True),
+        ModelName("dbn", "dynamic Bayesian network", True),
+        ModelName("ccm", "click chain model", True),
+        ModelName("trust", "affine position-based model", False),
+        ModelName("rank-ctr", "click rate of positions", False),
+        ModelName("item-ctr", "click rate of items", False),
     )
 }
 

@@ -52,7 +52,7 @@ class Remembered(NamedTuple):
 def remembered(ledger: Ledger, window: int | None, discount: float) -> Remembered:
     r"""Return the counts of a ledger in a sliding window or with a discount, and since the last change.
 
-    Rounds within a block cannot be told apart, so each of them gets the mean weight of the block. The weight of a block
+    Rounds within a block cannot be distinguished, so each gets the mean weight of the block. The weight of a block
     of R rounds, with A later rounds, is the share of its rounds in the window, or
     :math:`\gamma^A (1 - \gamma^R) / (R (1 - \gamma))`. The total weight of all rounds is exact. Only the block at the
     end of the window is divided: if k of its R rounds are in the window, a count is wrong by at most k (1 - k/R), which

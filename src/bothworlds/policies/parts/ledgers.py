@@ -1,4 +1,4 @@
-"""What a ledger says about items that were never shown."""
+"""What policies read from a ledger: blocks of time, and which items were never shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from numpy.typing import NDArray
 
 from ...core import Ledger
 
-__all__ = ["never_shown_alike"]
+__all__ = ["check_blocks", "never_shown_alike"]
+
+
+def check_blocks(ledger: Ledger, label: str) -> None:
+    """Raise ValueError, for the policy with this label, if the ledger has rounds but no blocks."""
+    if ledger.rounds and not ledger.blocks:
+        raise ValueError(f"{label} forgets old events, and the ledger has no blocks with the times of its events")
 
 
 def never_shown_alike(ledger: Ledger) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from ..base import CompiledPolicy
 from .change_detector import ChangeDetector, make_change_detector
 from .counts import Counts, Remembered, make_counts, remembered
 from .epochs import Epochs, go_forward, make_epochs
+from .ledgers import check_blocks
 
 __all__ = ["Detecting", "Forgetting", "Planning", "Restarting", "choice", "number", "probabilities", "truth", "whole"]
 
@@ -115,8 +116,8 @@ class Forgetting(CompiledPolicy):
         The state can decide. If it learns on with a window, it forgets none of the rounds of the ledger, because it
         does not know them one by one. Raises ValueError if the ledger has no blocks, but the policy needs them.
         """
-        if self.needs_blocks and ledger.rounds and not ledger.blocks:
-            raise ValueError(f"{self.label} forgets old events, and the ledger has no blocks that tell when they were")
+        if self.needs_blocks:
+            check_blocks(ledger, self.label)
         state = self.init(*ledger.shown.shape)
         counts: Counts = state.counts
         if self.window is not None:
@@ -168,7 +169,7 @@ class Detecting(Forgetting):
     def state_from_counts(self, ledger: Ledger) -> Any:
         """Return a state with the counts of a ledger; with ``detect``, those since the last change.
 
-        The detector of the state has seen nothing: whoever has the ledger finds changes in its blocks.
+        The detector of the state has seen nothing: ``find_change`` detects changes in the blocks of the ledger.
         """
         state = super().state_from_counts(ledger)
         return state._replace(detector=make_change_detector(*ledger.shown.shape, active=False))

@@ -59,11 +59,11 @@ def largest_ranges(ranges: Iterable[Range]) -> list[Range]:
     >>> largest_ranges([(4, 8), (5, 6), (0, 4), (8, 9), (5, 6)])
     [(0, 4), (4, 8), (8, 9)]
     """
-    found: list[Range] = []
+    largest: list[Range] = []
     for start, until in sorted(set(ranges), key=lambda one: (one[0], -one[1])):
-        if not found or start >= found[-1][1]:
-            found.append((start, until))
-    return found
+        if not largest or start >= largest[-1][1]:
+            largest.append((start, until))
+    return largest
 
 
 def grouped(blocks: Iterable[B], now: int, boundaries: Sequence[int]) -> list[tuple[Range, list[B]]]:

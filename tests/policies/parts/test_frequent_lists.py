@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bothworlds.kernels import kernel
-from bothworlds.policies.parts.list_table import count_of, make_list_table, set_count
+from bothworlds.policies.parts.frequent_lists import count_of, make_frequent_lists, set_count
 
 
 @kernel
@@ -19,7 +19,7 @@ def look_up(table, ranking):
 
 
 def test_few_lists_are_counted_exactly():
-    table, rng, seen = make_list_table(1024), np.random.default_rng(0), {}
+    table, rng, seen = make_frequent_lists(1024), np.random.default_rng(0), {}
     lists = [rng.permutation(12)[:5] for _ in range(200)]
     for _ in range(3000):
         one = lists[rng.integers(200)]
@@ -30,20 +30,20 @@ def test_few_lists_are_counted_exactly():
 
 
 def test_lists_that_differ_by_order_only_have_their_own_counts():
-    table = make_list_table()
+    table = make_frequent_lists()
     count(table, np.array([1, 2]))
     assert [look_up(table, np.array(one)) for one in ([1, 2], [2, 1], [1], [1, 2, 0])] == [1.0, 0.0, 0.0, 0.0]
 
 
 def test_looking_up_changes_nothing():
-    table = make_list_table(8)
+    table = make_frequent_lists(8)
     for item in range(20):
         look_up(table, np.array([item]))
     assert not table.keys.any()
 
 
 def test_in_a_full_table_frequent_lists_are_kept():
-    table, rng = make_list_table(64), np.random.default_rng(1)
+    table, rng = make_frequent_lists(64), np.random.default_rng(1)
     often = [np.array([k, k + 1]) for k in range(10)]
     for t in range(5000):
         count(table, often[t % 10])

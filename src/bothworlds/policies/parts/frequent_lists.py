@@ -1,4 +1,4 @@
-"""A hash table of fixed size that counts lists.
+"""A hash table of fixed size that counts frequent lists.
 
 There are too many lists to count them all, but few occur often. A list has its slot among a few neighbouring ones; if
 all are taken, it replaces the list with the smallest count.
@@ -13,27 +13,27 @@ from numpy.typing import NDArray
 
 from ...kernels import Floats, Ints, inner_kernel
 
-__all__ = ["ListTable", "count_of", "make_list_table", "set_count"]
+__all__ = ["FrequentLists", "count_of", "make_frequent_lists", "set_count"]
 
 PROBES = 8  # slots in which a list may be stored
 START, ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
 SHIFT_A, SHIFT_B, SHIFT_C = np.uint64(13), np.uint64(7), np.uint64(17)  # of xorshift64
 
 
-class ListTable(NamedTuple):
+class FrequentLists(NamedTuple):
     """Hashes of lists, and their counts."""
 
     keys: NDArray[np.uint64]  # (slots,) 0 in an empty slot
     times: Floats  # (slots,) counts
 
 
-def make_list_table(slots: int = 1024) -> ListTable:
+def make_frequent_lists(slots: int = 1024) -> FrequentLists:
     """Return an empty table; ``slots`` is a power of two."""
-    return ListTable(np.zeros(slots, np.uint64), np.zeros(slots))
+    return FrequentLists(np.zeros(slots, np.uint64), np.zeros(slots))
 
 
 @inner_kernel
-def count_of(table: ListTable, ranking: Ints) -> float:
+def count_of(table: FrequentLists, ranking: Ints) -> float:
     """Return the count of a list; 0 if it is not in the table."""
     key = _key(ranking)
     slot = _slot(table, key)
@@ -41,7 +41,7 @@ def count_of(table: ListTable, ranking: Ints) -> float:
 
 
 @inner_kernel
-def set_count(table: ListTable, ranking: Ints, times: float) -> None:
+def set_count(table: FrequentLists, ranking: Ints, times: float) -> None:
     """Store the count of a list, in place of the smallest count where there is no free slot."""
     key = _key(ranking)
     slot = _slot(table, key)
@@ -63,7 +63,7 @@ def _key(ranking: Ints) -> Any:
 
 
 @inner_kernel
-def _slot(table: ListTable, key: Any) -> Any:
+def _slot(table: FrequentLists, key: Any) -> Any:
     """Return the slot of a list or, if it has none, the slot with the smallest count that it may replace."""
     mask = np.uint64(table.keys.size - 1)
     least = np.int64((key >> ONE) & mask)
