@@ -11,7 +11,16 @@ import numpy as np
 from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.change_detector import ChangeDetector, detect_change
-from .parts.counts import Counts, lacking_list, record
+from .parts.counts import Counts, record
+from .parts.cyclic_lists import (
+    CyclicLists,
+    all_complete,
+    complete_lists,
+    count_complete_lists,
+    due_list,
+    make_cyclic_lists,
+)
+from .parts.item_totals import ItemTotals, add_up_all, add_up_shown, make_item_totals, weigh_again
 from .parts.position_based import ExaminationFit, FittedExamination, RankWork, fit_examination, make_rank_work, refit
 from .parts.settings import Detecting, number
 from .pbm_ucb import rank_by_upper_bounds
@@ -25,6 +34,8 @@ class State(NamedTuple):
     counts: Counts
     detector: ChangeDetector
     fitted: ExaminationFit
+    lists: CyclicLists
+    totals: ItemTotals
     rank: RankWork
 
 
@@ -44,7 +55,8 @@ class PbmUcbMle(FittedExamination, Detecting):
             \sqrt{\frac{(1 + \epsilon) \log t}{2 \sum_j \hat\beta_j N_{ij}}}
 
     It starts with the n cyclic lists, which show every item once at every position: without them, the scales of
-    attraction and examination are not determined.
+    attraction and examination are not determined. With 500 items or more, and if nothing is forgotten, the first fit
+    follows these lists, since none of them depends on a fit.
 
     Requires: nothing.
     Guarantee: none is known for the fit; with steady users it earns what PBM-UCB earns.
@@ -85,14 +97,18 @@ class PbmUcbMle(FittedExamination, Detecting):
         super().__post_init__()
         number(self, "epsilon", above=0.0, closed="[")
 
-    def start(self, shape: Shape) -> State:
+    def start(self, shape: Shape, kept: bool | None = None) -> State:
+        """Return the initial state; ``kept`` is whether sums over counts are kept from round to round."""
+        n, kept = shape.n_items, self.keeps_totals(shape) if kept is None else kept
         return State(
             shape=shape,
             epsilon=float(self.epsilon),
             counts=self.counts(shape),
             detector=self.detector(shape),
             fitted=self.fitted(shape),
-            rank=make_rank_work(shape.n_items),
+            lists=make_cyclic_lists(n, kept=kept),
+            totals=make_item_totals(n, kept=kept),
+            rank=make_rank_work(n),
         )
 
     def resumed(self, ledger: Ledger) -> State:
@@ -100,6 +116,8 @@ class PbmUcbMle(FittedExamination, Detecting):
         state: State = self.state_from_counts(ledger)
         if ledger.rounds:
             fit_examination(state.counts, state.fitted)
+        count_complete_lists(state.lists, state.counts)
+        add_up_all(state.totals, state.counts, state.fitted.positions.examination)
         return state
 
 
@@ -107,16 +125,24 @@ class PbmUcbMle(FittedExamination, Detecting):
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     for j in range(ranking.size):
         propensity[j] = math.nan
-    lacking = lacking_list(state.counts, 0.0, rng, ranking)
-    if lacking > 0:
+    due = due_list(state.lists, state.counts, rng, ranking)
+    if due > 0:
         for j in range(ranking.size):
-            propensity[j] = 1.0 / lacking
+            propensity[j] = 1.0 / due
     else:
-        rank_by_upper_bounds(state.counts, state.fitted.positions, state.epsilon, state.rank, rng, ranking)
+        positions = state.fitted.positions
+        rank_by_upper_bounds(state.counts, positions, state.epsilon, state.totals, state.rank, rng, ranking)
 
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
     detect_change(state.detector, state.counts, ranking, clicks)
-    refit(state.counts, state.fitted)
+    complete_lists(state.lists, state.counts, ranking)
+    if not state.totals.kept:
+        refit(state.counts, state.fitted)
+        return
+    examination = state.fitted.positions.examination
+    add_up_shown(state.totals, state.counts, examination, ranking)
+    if all_complete(state.lists) and refit(state.counts, state.fitted):
+        weigh_again(state.totals, state.counts, examination)
