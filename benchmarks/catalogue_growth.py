@@ -8,6 +8,7 @@ Writes the section "growth" of ``RESULTS.md``, ``growth.parquet``, and a figure.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -32,8 +33,9 @@ FIRST, SHOWN = PHASES = ("first rounds", "all items shown")
 ITEMS = [(n, 10) for n in (10, 100, 1_000, 10_000, 100_000)]
 POSITIONS = [(1_000, m) for m in (2, 5, 10, 20, 50)]
 FITTED_FROM = 100  # items from which on exponents are fitted; with fewer, constant costs dominate
-BUDGET = 0.3  # seconds of processor time per repeat
-MOST_ROUNDS = 1_000  # so "first rounds" are at most so many
+FIRST_ROUNDS = 200
+MOST_ROUNDS = 1_000  # per repeat where all items were shown
+BUDGET = 0.2  # seconds of processor time per repeat, if one start or one period does not take longer
 MOST_MEMORY = 4e9  # bytes of a state
 HORIZON = 1_000_000
 REPEATS = 3
@@ -41,7 +43,10 @@ FIGURE = FOLDER.parent / "docs" / "figures" / "growth.png"
 
 
 class Run(NamedTuple):
-    """One repeat. ``reference`` is the time of FTRL-PBM at the same size, in the same phase and repeat."""
+    """One repeat. ``reference`` is the time of FTRL-PBM at the same size, in the same phase and repeat.
+
+    It plays ``rounds`` rounds, ``starts`` times from the start in the first phase and once in the second.
+    """
 
     policy: str
     phase: str
@@ -49,6 +54,7 @@ class Run(NamedTuple):
     m: int
     repeat: int
     rounds: int
+    starts: int
     microseconds: float  # of processor time per round
     reference: float
     state_bytes: int
@@ -100,7 +106,7 @@ def play(state: Any, rounds: int, seed: int) -> float:
 
 
 class Contestant:
-    """A policy at one size in one phase, and how many rounds of it fit into the budget."""
+    """A policy at one size in one phase, and how much of it fits into the budget."""
 
     def __init__(self, name: str, phase: str, n: int, m: int) -> None:
         self.name, self.phase, self.n, self.m = name, phase, n, m
@@ -108,9 +114,13 @@ class Contestant:
         self.state_bytes = state_bytes(self.state)
         play(self.state, 0, 0)  # compiles
         repeated = period(name, phase, n)
-        tried = max(2, min(repeated, 100))
-        trial = play(self.state, tried, REPEATS) / tried
-        self.rounds = max(repeated, min(MOST_ROUNDS, int(BUDGET / trial)) // repeated * repeated)
+        if phase == FIRST:
+            self.rounds = FIRST_ROUNDS
+            self.starts = min(MOST_ROUNDS, max(1, int(BUDGET / play(self.state, FIRST_ROUNDS, REPEATS))))
+        else:
+            tried = max(2, min(repeated, 100))
+            affordable = int(BUDGET * tried / play(self.state, tried, REPEATS))
+            self.rounds, self.starts = max(repeated, min(MOST_ROUNDS, affordable) // repeated * repeated), 1
 
     def start(self) -> Any:
         """Return a state at the beginning of the phase; raises ValueError if the policy cannot start there."""
@@ -119,9 +129,12 @@ class Contestant:
 
     def microseconds(self, repeat: int) -> float:
         """Play once more, from the start or, where all items were shown, onwards; returns the time of a round."""
-        if self.phase == FIRST:
-            self.state = self.start()
-        return play(self.state, self.rounds, repeat) / self.rounds * 1e6
+        seconds = 0.0
+        for _ in range(self.starts):
+            if self.phase == FIRST:
+                self.state = self.start()
+            seconds += play(self.state, self.rounds, repeat)
+        return seconds / (self.starts * self.rounds) * 1e6
 
 
 def runs_at(n: int, m: int, phase: str, names: Sequence[str] = POLICIES, repeats: int = REPEATS) -> list[Run]:
@@ -138,7 +151,9 @@ def runs_at(n: int, m: int, phase: str, names: Sequence[str] = POLICIES, repeats
     for repeat in range(repeats):
         times = [contestant.microseconds(repeat) for contestant in contestants]
         for one, microseconds in zip(contestants, times):
-            runs.append(Run(one.name, phase, n, m, repeat, one.rounds, microseconds, times[0], one.state_bytes))
+            runs.append(
+                Run(one.name, phase, n, m, repeat, one.rounds, one.starts, microseconds, times[0], one.state_bytes)
+            )
     return runs
 
 
@@ -158,8 +173,8 @@ def chosen_runs(runs: Sequence[Run], name: str, phase: str, shapes: Sequence[tup
 
 
 def median(runs: Sequence[Run], attribute: str) -> float:
-    """Return the median of an attribute over repeats."""
-    return float(np.median([getattr(run, attribute) for run in runs]))
+    """Return the median of an attribute over repeats; NaN if there are none."""
+    return float(np.median([getattr(run, attribute) for run in runs])) if runs else math.nan
 
 
 def table(runs: Sequence[Run], phase: str, varied: str, shapes: Sequence[tuple[int, int]]) -> str:
@@ -174,7 +189,7 @@ def table(runs: Sequence[Run], phase: str, varied: str, shapes: Sequence[tuple[i
             here = [run for run in mine if (run.n, run.m) == (n, m)]
             label = f"{varied} = {n if varied == 'n' else m:,}"
             if here:
-                row[label] = f"{number(median(here, 'microseconds'))} ({median(here, 'ratio'):.2g})"
+                row[label] = f"{number(median(here, 'microseconds'))} ({number(median(here, 'ratio'))})"
             else:
                 row[label] = f"needs {relation_bytes(name, n) / 1e9:,.0f} GB"
         slopes = exponents(mine, varied)
@@ -191,7 +206,7 @@ def memory_table(runs: Sequence[Run]) -> str:
         for n, m in ITEMS:
             here = chosen_runs(runs, name, FIRST, [(n, m)])
             megabytes = (here[0].state_bytes if here else relation_bytes(name, n)) / 1e6
-            row[f"n = {n:,}"] = number(megabytes)
+            row[f"n = {n:,}"] = f"{megabytes:.1g}" if megabytes < 0.1 else number(megabytes)
         rows.append(row)
     return markdown(rows, list(rows[0]))
 
@@ -214,8 +229,9 @@ def section(runs: Sequence[Run], about: Mapping[str, Any]) -> str:
 - Method: microseconds of processor time per round (decide, clicks, learn), the median of {about["repeats"]} repeats.
   In parentheses is the ratio to `ftrl-pbm` at the same size, in the same repeat. The slowest repeat of a figure takes
   {100 * typical:.0f}% longer than the fastest (median over all figures; {100 * most:.0f}% at most).
-- A repeat plays up to {MOST_ROUNDS:,} rounds, fewer if they take longer than {BUDGET} s; with `every=100` a multiple
-  of 100, and for `pbm-ucb-mle` all rounds until its next fit.
+- First rounds are {FIRST_ROUNDS}, from several starts if they take less than {BUDGET} s. Where all items were shown, a
+  repeat plays up to {MOST_ROUNDS:,} rounds, fewer if they take longer than {BUDGET} s; with `every=100` a multiple of
+  100, and for `pbm-ucb-mle` all rounds until its next fit.
 - "Exponent" is the slope in logarithms, from {FITTED_FROM} items on: the median of the repeats, the lowest and the
   highest.
 
@@ -223,7 +239,8 @@ def section(runs: Sequence[Run], about: Mapping[str, Any]) -> str:
 
 ### 10 positions, first rounds
 
-Most items were never shown.
+With 1,000 items or more, most were never shown. With 500 items or more, `pbm-ucb-mle` fits nothing before it has shown
+every item at every position, so its rounds cost less than with 100 items.
 
 {table(runs, FIRST, "n", ITEMS)}
 ### 10 positions, all items shown
@@ -248,30 +265,32 @@ Megabytes of the state at 10 positions. `toprank` keeps two relations of all pai
 def draw(runs: Sequence[Run], path: Path) -> None:
     """Draw the cost of a round over items in both phases, and over positions where all items were shown."""
     panels_of = (
-        ("items, 10 positions, first rounds", "n", FIRST, ITEMS),
-        ("items, 10 positions, all shown", "n", SHOWN, ITEMS),
-        ("positions, 1,000 items, all shown", "m", SHOWN, POSITIONS),
+        (f"10 positions, first {FIRST_ROUNDS} rounds", "n", FIRST, ITEMS),
+        ("10 positions, all items shown", "n", SHOWN, ITEMS),
+        ("1,000 items, all items shown", "m", SHOWN, POSITIONS),
     )
+    times = [run.microseconds for run in runs]
     with drawing(path, len(panels_of)) as panels:
         for panel, (title, varied, phase, shapes) in zip(panels.flat, panels_of):
+            panel.set(xscale="log", yscale="log", ylim=(0.6 * min(times), 1.6 * max(times)), title=title)
             sizes = [n if varied == "n" else m for n, m in shapes]
             labels = []
             for name, colour, dash in zip(POLICIES, PALETTE, DASHES):
                 mine = chosen_runs(runs, name, phase, shapes)
-                points = [
-                    (size, median(here, "microseconds"))
-                    for size, shape in zip(sizes, shapes)
-                    if (here := [run for run in mine if (run.n, run.m) == shape])
-                ]
-                if points:
-                    panel.plot(*zip(*points), linestyle=dash, marker="o", markersize=2.5, linewidth=1.2, color=colour)
-                    labels.append((points[-1], name, colour))
-            panel.set(xscale="log", yscale="log", xlabel=title.split(",")[0], title=title.split(", ", 1)[1])
-            panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+                costs = [median([run for run in mine if (run.n, run.m) == shape], "microseconds") for shape in shapes]
+                panel.plot(sizes, costs, linestyle=dash, marker="o", markersize=2.5, linewidth=1.2, color=colour)
+                if np.isfinite(costs[-1]):
+                    labels.append(EndLabel(costs[-1], name, colour))
+                elif mine:  # it cannot be played at the largest size
+                    last = int(np.flatnonzero(np.isfinite(costs))[-1])
+                    place = {"xytext": (4, -8), "textcoords": "offset points", "fontsize": 7, "va": "center"}
+                    panel.annotate(name, (sizes[last], costs[last]), color=colour, **place)
+            panel.set_xlabel("items" if varied == "n" else "positions")
+            panel.set_xticks(
+                sizes, [f"{size:,}" if varied == "m" or k % 2 == 0 else "" for k, size in enumerate(sizes)]
+            )
             panel.minorticks_off()
-            for end in sorted({point[0] for point, _, _ in labels}):
-                ending = [EndLabel(point[1], name, colour) for point, name, colour in labels if point[0] == end]
-                label_ends(panel, end, ending)
+            label_ends(panel, sizes[-1], labels)
         panels.flat[0].set_ylabel("microseconds per round")
 
 
@@ -293,6 +312,7 @@ def measure() -> Measurement:
                 "n": first.n,
                 "m": first.m,
                 "rounds": first.rounds,
+                "starts": first.starts,
                 "µs per round": median(repeats, "microseconds"),
                 "ratio to ftrl-pbm": median(repeats, "ratio"),
                 "state, MB": first.state_bytes / 1e6,

@@ -29,7 +29,7 @@ ABOUT = provenance([]) | {"load_before": 0.0, "load_after": 0.0, "repeats": 2}
 def invented(power):
     """Repeats whose cost is a power of the number of items, with a constant cost below 100 items."""
     return [
-        Run(name, phase, n, m, repeat, 10, (1 + repeat) * max(n, 100) ** power * m, (1 + repeat) * 2.0, 8 * n * m)
+        Run(name, phase, n, m, repeat, 10, 1, (1 + repeat) * max(n, 100) ** power * m, (1 + repeat) * 2.0, 8 * n * m)
         for name in POLICIES
         for phase in PHASES
         if (name, phase) != ("toprank", SHOWN)
@@ -65,6 +65,7 @@ def test_the_section_and_the_figure_have_every_policy(tmp_path):
 
 def test_policies_are_played_in_turn_with_the_reference_beside_them(monkeypatch):
     monkeypatch.setattr(catalogue_growth, "MOST_ROUNDS", 20)
+    monkeypatch.setattr(catalogue_growth, "FIRST_ROUNDS", 20)
     for phase in PHASES:
         runs = runs_at(12, 3, phase, ("ftrl-pbm", "pbm-ucb-mle"), repeats=2)
         assert [(run.policy, run.repeat) for run in runs] == [

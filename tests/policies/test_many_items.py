@@ -54,7 +54,7 @@ def test_decisions_for_a_fitted_examination_are_the_same_to_the_last_digit():
     made, compared = upper_bounds("pbm-ucb-mle"), 0
     for t, state, _ in rounds_of_both(made, 400):
         if t > N:
-            plain = state._replace(totals=state.totals._replace(kept=False), lists=state.lists._replace(kept=False))
+            plain = state._replace(totals=state.totals._replace(kept=False))
             one, other = (made.decide(each, np.random.default_rng(t)) for each in (state, plain))
             assert (one.ranking == other.ranking).all()
             compared += 1
@@ -102,7 +102,7 @@ def test_lists_that_others_have_shown_are_not_due():
         made.learn(state, Decision(rng.permutation(N)[:M], np.full(M, np.nan)), (rng.random(M) < 0.3).astype(float))
         if k % 20 == 0:
             expected = lacking(state.counts, rng, np.empty(M, np.int64))
-            assert N - state.lists.complete.own[0] == expected
+            assert N - state.complete.own[0] == expected
     assert 0 < expected < N
 
 
@@ -123,7 +123,6 @@ def test_a_ledger_gives_the_same_decisions(name):
 def test_nothing_is_kept_where_counts_fall(settings):
     state = policy("pbm-ucb-mle", **settings).init(MANY_ITEMS, 2)
     assert not state.totals.kept
-    assert not state.lists.kept
     assert policy("pbm-ucb-mle").init(MANY_ITEMS, 2).totals.kept
     assert not policy("pbm-ucb-mle").init(MANY_ITEMS - 1, 2).totals.kept
 

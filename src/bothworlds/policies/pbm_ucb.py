@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
-from ..kernels import Floats, Ints, inner_kernel
+from ..kernels import Floats, Ints, inline_kernel, inner_kernel
 from .parts.counts import Counts, record
 from .parts.item_totals import ItemTotals, add_up_all, add_up_shown, make_item_totals, sums_of
 from .parts.position_based import KnownExamination, Positions, RankWork, make_rank_work, place
@@ -96,7 +96,8 @@ class PbmUcb(KnownExamination):
     def resumed(self, ledger: Ledger) -> State:
         """Return the state after the events that the ledger sums up."""
         state: State = self.state_from_counts(ledger)
-        add_up_all(state.totals, state.counts, state.positions.examination)
+        if state.totals.kept:
+            add_up_all(state.totals, state.counts, state.positions.examination)
         return state
 
 
@@ -126,10 +127,17 @@ def rank_by_upper_bounds(
 ) -> None:
     """Fill in a ranking by the rule of PBM-UCB for a given examination."""
     level = (1.0 + epsilon) * math.log(counts.rounds[0] + 1.0)
-    for i in range(rank.score.size):
-        if totals.kept:
-            clicks, impressions, looks = totals.clicks[i], totals.impressions[i], totals.looks[i]
-        else:
+    if totals.kept:
+        for i in range(rank.score.size):
+            rank.score[i] = upper_bound(totals.clicks[i], totals.impressions[i], totals.looks[i], level)
+    else:
+        for i in range(rank.score.size):
             clicks, impressions, looks = sums_of(counts, positions.examination, i)
-        rank.score[i] = (clicks + math.sqrt(0.5 * impressions * level)) / looks if looks > 0.0 else math.inf
+            rank.score[i] = upper_bound(clicks, impressions, looks, level)
     place(rank, positions.order, rng, ranking)
+
+
+@inline_kernel
+def upper_bound(clicks: float, impressions: float, looks: float, level: float) -> float:
+    """Return U of an item; infinite if nobody has looked at it."""
+    return (clicks + math.sqrt(0.5 * impressions * level)) / looks if looks > 0.0 else math.inf

@@ -9,17 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
+from ..geometry.item_rows import Rows, fill_rows, make_rows
 from ..kernels import Floats, Ints
 from .parts.change_detector import ChangeDetector, detect_change
-from .parts.counts import Counts, record
-from .parts.cyclic_lists import (
-    CyclicLists,
-    all_complete,
-    complete_lists,
-    count_complete_lists,
-    due_list,
-    make_cyclic_lists,
-)
+from .parts.counts import Counts, lacking_list, record
+from .parts.cyclic_lists import all_complete, complete_lists, due_list, is_complete
 from .parts.item_totals import ItemTotals, add_up_all, add_up_shown, make_item_totals, weigh_again
 from .parts.position_based import ExaminationFit, FittedExamination, RankWork, fit_examination, make_rank_work, refit
 from .parts.settings import Detecting, number
@@ -34,8 +28,8 @@ class State(NamedTuple):
     counts: Counts
     detector: ChangeDetector
     fitted: ExaminationFit
-    lists: CyclicLists
     totals: ItemTotals
+    complete: Rows  # the cyclic lists that are complete, if totals are kept; otherwise empty
     rank: RankWork
 
 
@@ -106,8 +100,8 @@ class PbmUcbMle(FittedExamination, Detecting):
             counts=self.counts(shape),
             detector=self.detector(shape),
             fitted=self.fitted(shape),
-            lists=make_cyclic_lists(n, kept=kept),
             totals=make_item_totals(n, kept=kept),
+            complete=make_rows(n if kept else 0, sharing=True),
             rank=make_rank_work(n),
         )
 
@@ -116,8 +110,9 @@ class PbmUcbMle(FittedExamination, Detecting):
         state: State = self.state_from_counts(ledger)
         if ledger.rounds:
             fit_examination(state.counts, state.fitted)
-        count_complete_lists(state.lists, state.counts)
-        add_up_all(state.totals, state.counts, state.fitted.positions.examination)
+        if state.totals.kept:
+            add_up_all(state.totals, state.counts, state.fitted.positions.examination)
+            fill_rows(state.complete, is_complete(state.counts.shown))
         return state
 
 
@@ -125,7 +120,10 @@ class PbmUcbMle(FittedExamination, Detecting):
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     for j in range(ranking.size):
         propensity[j] = math.nan
-    due = due_list(state.lists, state.counts, rng, ranking)
+    if state.totals.kept:
+        due = due_list(state.complete, rng, ranking)
+    else:
+        due = lacking_list(state.counts, 0.0, rng, ranking)
     if due > 0:
         for j in range(ranking.size):
             propensity[j] = 1.0 / due
@@ -138,11 +136,10 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
     detect_change(state.detector, state.counts, ranking, clicks)
-    complete_lists(state.lists, state.counts, ranking)
     if not state.totals.kept:
         refit(state.counts, state.fitted)
         return
-    examination = state.fitted.positions.examination
-    add_up_shown(state.totals, state.counts, examination, ranking)
-    if all_complete(state.lists) and refit(state.counts, state.fitted):
-        weigh_again(state.totals, state.counts, examination)
+    add_up_shown(state.totals, state.counts, state.fitted.positions.examination, ranking)
+    complete_lists(state.complete, state.counts.shown, ranking)
+    if all_complete(state.complete) and refit(state.counts, state.fitted):
+        weigh_again(state.totals, state.counts, state.fitted.positions.examination)

@@ -69,10 +69,9 @@ _ADDED: dict[str, Callable[[Any], Any]] = {
     "rows.place": lambda fresh: np.arange(len(fresh)),
     "sampler.items": lambda fresh: fresh,
     "totals.kept": lambda fresh: False,
-    "lists.kept": lambda fresh: False,
 }
 _ADDED |= {f"totals.{name}": lambda fresh: fresh for name in ("clicks", "impressions", "looks")}
-_ADDED |= {f"lists.complete.{name}": lambda fresh: fresh for name in ("own", "item", "place")}
+_ADDED |= {f"complete.{name}": lambda fresh: fresh for name in ("own", "item", "place")}
 # Likewise: the value is the number of items, which is the length of another leaf.
 _N_ITEMS = {"leading.rows.own": "leading.rows.item", "leading.urn.n_rows": "leading.rows.item", "rows.own": "rows.item"}
 
