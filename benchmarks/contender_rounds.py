@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,6 +131,7 @@ them.
 def measure() -> Measurement:
     """Return one row per straightforward implementation, package and policy of ours, and write the results."""
     about = provenance([]) | {"load_before": os.getloadavg()[0]}  # the commit before this run writes files
+    about["versions"] |= {peer.package: version(peer.package) for peer in filter(is_installed, PEERS)}
     others = [runs_of_peer(peer) for peer in filter(is_installed, PEERS)]
     for name, contender in CONTENDERS.items():
         rounds = FEWER_ROUNDS.get(name, ROUNDS)
