@@ -1,136 +1,323 @@
-"""How the cost of a round of FTRL-PBM grows with the number of items and of positions, with fitted exponents.
+"""How the cost of a round grows with the number of items and of positions: six policies, with fitted exponents.
 
-Two phases are measured. In the *first rounds*, most items were never shown and share one row. *All items shown* is the
-phase in which every item has losses of its own, which is the most expensive one.
+Two phases are measured. In the *first rounds*, most items were never shown. *All items shown* is the phase in which
+every item was shown once at every position, and has losses or counts of its own.
+
+Writes the section "growth" of ``RESULTS.md``, ``growth.parquet``, and a figure.
 """
 
 from __future__ import annotations
 
-import resource
+import math
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-import bothworlds
-from bothworlds.arena.figures import PALETTE, drawing
+from bothworlds.arena.figures import DASHES, PALETTE, EndLabel, drawing, label_ends
 from bothworlds.arena.loop import advance
-from bothworlds.core import Shape, leaves, streams
+from bothworlds.arena.storage import provenance
+from bothworlds.core import Block, Ledger, leaves, streams
+from bothworlds.policies import Policy, configured_for, describe, resolve
 
 from .ftrl_round import click_probabilities
 from .measurement import Measurement
+from .results_file import FOLDER, made_by, markdown, number, write_section
 
-ITEMS = (10, 100, 1_000, 10_000, 100_000)  # at 10 positions
-POSITIONS = (2, 5, 10, 20, 50)  # at 1,000 items
+REFERENCE = "ftrl-pbm"
+POLICIES = (REFERENCE, "ftrl-pbm:every=100", "all-weather", "gibbs-ts", "pbm-ucb-mle", "toprank")
+FIRST, SHOWN = PHASES = ("first rounds", "all items shown")
+ITEMS = [(n, 10) for n in (10, 100, 1_000, 10_000, 100_000)]
+POSITIONS = [(1_000, m) for m in (2, 5, 10, 20, 50)]
 FITTED_FROM = 100  # items from which on exponents are fitted; with fewer, constant costs dominate
-BUDGET = 1.0  # seconds of processor time per measurement
-MOST_ROUNDS = 1_000  # so "first rounds" are at most so many
-REPEATS = 3
-FIGURE = Path("out/growth.png")
+FIRST_ROUNDS = 200
+MOST_ROUNDS = 1_000  # per repeat where all items were shown
+BUDGET = 0.2  # seconds of processor time per repeat, if one start or one period does not take longer
+MOST_MEMORY = 4e9  # bytes of a state
+HORIZON = 1_000_000
+REPEATS = 5
+FIGURE = FOLDER.parent / "docs" / "figures" / "growth.png"
 
 
-def first_rounds(n: int, m: int, every: int) -> Any:
-    """Return the initial state."""
-    return bothworlds.policy("ftrl-pbm", every=every).init(n, m)
+class Run(NamedTuple):
+    """One repeat. ``reference`` is the time of FTRL-PBM at the same size, in the same phase and repeat.
+
+    It plays ``rounds`` rounds, ``starts`` times from the start in the first phase and once in the second.
+    """
+
+    policy: str
+    phase: str
+    n: int
+    m: int
+    repeat: int
+    rounds: int
+    starts: int
+    microseconds: float  # of processor time per round
+    reference: float
+    state_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """The time as a multiple of that of the reference."""
+        return self.microseconds / self.reference
 
 
-def all_shown(n: int, m: int, every: int) -> Any:
-    """Return a state in which every item was shown twice, without a click, in random rounds."""
-    state = bothworlds.policies.FtrlPbm(every=every).start(Shape(n, m), sharing=False)
-    rng = np.random.default_rng(0)
-    for _ in range(2):
-        state.loss[np.arange(n), rng.integers(m, size=n)] += n * rng.random(n)
-    state.epochs.rounds[0] = every * max(1, round(2 * n / m / every)) - 1
-    play(state, 1)  # computes the leader
-    return state
+def make_policy(name: str) -> Policy:
+    """Return the policy of a name with settings; TopRank plans for ``HORIZON`` rounds."""
+    return configured_for(resolve(name), HORIZON)
 
 
-def play(state: Any, rounds: int) -> float:
+def all_shown(n: int, m: int) -> Ledger:
+    """Return the sums over n rounds in which every item was shown once at every position."""
+    shown = np.ones((n, m))
+    clicked = (np.random.default_rng(0).random((n, m)) < click_probabilities(n, m)).astype(float)
+    # A uniformly random list shows a pair with probability 1/n.
+    return Ledger(n, n * (shown - clicked), shown, clicked, (Block(0.0, 1.0, n, shown, clicked),))
+
+
+def state_bytes(state: Any) -> int:
+    """Return the size of all arrays of a state."""
+    return sum(np.asarray(leaf).nbytes for _, leaf in leaves(state))
+
+
+def relation_bytes(name: str, n: int) -> int:
+    """Return the size of what a policy keeps for all pairs of items: 5 bytes a pair for TopRank, nothing for others."""
+    return 5 * n * n if name == "toprank" else 0
+
+
+def period(name: str, phase: str, n: int) -> int:
+    """Return after how many rounds the work of a policy repeats itself: its next leader, or its next fit."""
+    if phase == SHOWN and name == "pbm-ucb-mle":
+        return n // 50 + 1  # it fits again when the number of rounds, n so far, has grown by 2%
+    return int(getattr(make_policy(name), "every", 1))
+
+
+def play(state: Any, rounds: int, seed: int) -> float:
     """Play rounds in the compiled loop of the arena; returns their processor time in seconds."""
     n, m = state.shape
-    source, probabilities = streams(0, 0), click_probabilities(n, m)
+    source, probabilities = streams(0, seed), click_probabilities(n, m)
     work = np.empty(m, np.int64), np.empty((2, m)), np.zeros(2)
     started = time.thread_time()
     advance(state, rounds, probabilities, source.policy, source.users, *work)
     return time.thread_time() - started
 
 
-def cost(make: Callable[[int, int, int], Any], n: int, m: int, every: int) -> tuple[float, int, Any]:
-    """Return the seconds per round, the least of several runs, the number of rounds, and the last state."""
-    play(make(n, m, every), 1)
-    trial = play(make(n, m, every), 2 * every) / (2 * every)
-    rounds = every * max(1, min(MOST_ROUNDS, int(BUDGET / REPEATS / trial)) // every)
-    least, state = np.inf, None
-    for _ in range(REPEATS):
-        state = make(n, m, every)
-        least = min(least, play(state, rounds) / rounds)
-    return float(least), rounds, state
+class Contestant:
+    """A policy at one size in one phase, and how much of it fits into the budget."""
+
+    def __init__(self, name: str, phase: str, n: int, m: int) -> None:
+        self.name, self.phase, self.n, self.m = name, phase, n, m
+        self.state = self.start()
+        self.state_bytes = state_bytes(self.state)
+        play(self.state, 0, 0)  # compiles
+        repeated = period(name, phase, n)
+        if phase == FIRST:
+            self.rounds = FIRST_ROUNDS
+            self.starts = min(MOST_ROUNDS, max(1, int(BUDGET / play(self.state, FIRST_ROUNDS, REPEATS))))
+        else:
+            tried = max(2, min(repeated, 100))
+            affordable = int(BUDGET * tried / play(self.state, tried, REPEATS))
+            self.rounds, self.starts = max(repeated, min(MOST_ROUNDS, affordable) // repeated * repeated), 1
+
+    def start(self) -> Any:
+        """Return a state at the beginning of the phase; raises ValueError if the policy cannot start there."""
+        policy = make_policy(self.name)
+        return policy.init(self.n, self.m) if self.phase == FIRST else policy.resumed(all_shown(self.n, self.m))
+
+    def microseconds(self, repeat: int) -> float:
+        """Play once more, from the start or, where all items were shown, onwards; returns the time of a round."""
+        seconds = 0.0
+        for _ in range(self.starts):
+            if self.phase == FIRST:
+                self.state = self.start()
+            seconds += play(self.state, self.rounds, repeat)
+        return seconds / (self.starts * self.rounds) * 1e6
 
 
-def exponent(sizes: Sequence[int], costs: Sequence[float]) -> float:
-    """Return the slope of the logarithm of the cost over that of the size, by least squares."""
-    return float(np.polyfit(np.log(sizes), np.log(costs), 1)[0])
+def runs_at(n: int, m: int, phase: str, names: Sequence[str] = POLICIES, repeats: int = REPEATS) -> list[Run]:
+    """Play all policies in turn, several times, and return every repeat.
+
+    Left out are policies whose state is larger than ``MOST_MEMORY``, and in the second phase those whose state does not
+    follow from counts.
+    """
+    small = [name for name in names if relation_bytes(name, n) <= MOST_MEMORY]
+    contestants = [
+        Contestant(name, phase, n, m) for name in small if phase == FIRST or describe(resolve(name).name).additive
+    ]
+    runs: list[Run] = []
+    for repeat in range(repeats):
+        times = [contestant.microseconds(repeat) for contestant in contestants]
+        for one, microseconds in zip(contestants, times):
+            runs.append(
+                Run(one.name, phase, n, m, repeat, one.rounds, one.starts, microseconds, times[0], one.state_bytes)
+            )
+    return runs
 
 
-PHASES = {"first rounds": first_rounds, "all items shown": all_shown}
-SHAPES = {"items": [(n, 10) for n in ITEMS], "positions": [(1_000, m) for m in POSITIONS]}
+def exponents(runs: Sequence[Run], varied: str) -> list[float]:
+    """Return, for every repeat, the slope of the logarithm of the cost over that of the size, by least squares."""
+    slopes = []
+    for repeat in sorted({run.repeat for run in runs}):
+        chosen = [run for run in runs if run.repeat == repeat and run.n >= FITTED_FROM]
+        sizes, costs = [getattr(run, varied) for run in chosen], [run.microseconds for run in chosen]
+        slopes.append(float(np.polyfit(np.log(sizes), np.log(costs), 1)[0]))
+    return slopes
+
+
+def chosen_runs(runs: Sequence[Run], name: str, phase: str, shapes: Sequence[tuple[int, int]]) -> list[Run]:
+    """Return the repeats of a policy in a phase, at these sizes."""
+    return [run for run in runs if run.policy == name and run.phase == phase and (run.n, run.m) in shapes]
+
+
+def median(runs: Sequence[Run], attribute: str) -> float:
+    """Return the median of an attribute over repeats; NaN if there are none."""
+    return float(np.median([getattr(run, attribute) for run in runs])) if runs else math.nan
+
+
+def table(runs: Sequence[Run], phase: str, varied: str, shapes: Sequence[tuple[int, int]]) -> str:
+    """Return a table with a line per policy and a column per size: microseconds, the ratio, and the exponent."""
+    rows = []
+    for name in POLICIES:
+        mine = chosen_runs(runs, name, phase, shapes)
+        if not mine:
+            continue
+        row = {"policy": name}
+        for n, m in shapes:
+            here = [run for run in mine if (run.n, run.m) == (n, m)]
+            label = f"{varied} = {n if varied == 'n' else m:,}"
+            if here:
+                row[label] = f"{number(median(here, 'microseconds'))} ({number(median(here, 'ratio'))})"
+            else:
+                row[label] = f"needs {relation_bytes(name, n) / 1e9:,.0f} GB"
+        slopes = exponents(mine, varied)
+        row["exponent"] = f"{np.median(slopes):.2f} ({min(slopes):.2f} to {max(slopes):.2f})"
+        if min(slopes) < 0.0:
+            row["exponent"] = "not a power"
+        rows.append(row)
+    return markdown(rows, list(rows[0]))
+
+
+def memory_table(runs: Sequence[Run]) -> str:
+    """Return the size of the state in megabytes, by policy and number of items."""
+    rows = []
+    for name in POLICIES:
+        row = {"policy": name}
+        for n, m in ITEMS:
+            here = chosen_runs(runs, name, FIRST, [(n, m)])
+            megabytes = (here[0].state_bytes if here else relation_bytes(name, n)) / 1e6
+            row[f"n = {n:,}"] = f"{megabytes:.1g}" if megabytes < 0.1 else number(megabytes)
+        rows.append(row)
+    return markdown(rows, list(rows[0]))
+
+
+def unsteadiness(runs: Sequence[Run]) -> tuple[float, float]:
+    """Return how much longer the slowest repeat of a figure takes than the fastest: the median, and the most."""
+    figures: dict[tuple[Any, ...], list[float]] = {}
+    for run in runs:
+        figures.setdefault((run.policy, run.phase, run.n, run.m), []).append(run.microseconds)
+    excess = [max(times) / min(times) - 1.0 for times in figures.values()]
+    return float(np.median(excess)), max(excess)
+
+
+def section(runs: Sequence[Run], about: Mapping[str, Any]) -> str:
+    """Return the text of the section."""
+    typical, most = unsteadiness(runs)
+    return f"""## Growth with the catalogue and the page
+
+{made_by("growth", about)}
+- Method: microseconds of processor time per round (decide, clicks, learn), the median of {about["repeats"]} repeats.
+  In parentheses is the ratio to `ftrl-pbm` at the same size, in the same repeat. The slowest repeat of a figure takes
+  {100 * typical:.0f}% longer than the fastest (median over all figures; {100 * most:.0f}% at most).
+- First rounds are {FIRST_ROUNDS}, from several starts if they take less than {BUDGET} s. Where all items were shown, a
+  repeat plays up to {MOST_ROUNDS:,} rounds, fewer if they take longer than {BUDGET} s; with `every=100` a multiple of
+  100, and for `pbm-ucb-mle` all rounds until its next fit.
+- "Exponent" is the slope in logarithms, from {FITTED_FROM} items on: the median of the repeats, the lowest and the
+  highest.
+
+![Microseconds per round over items and over positions, with logarithmic axes.](../docs/figures/{FIGURE.name})
+
+### 10 positions, first rounds
+
+With 10,000 items or more, most were never shown. With 500 items or more, `pbm-ucb-mle` fits nothing before it has shown
+every item at every position, so its rounds cost less than with 100 items.
+
+{table(runs, FIRST, "n", ITEMS)}
+### 10 positions, all items shown
+
+Every item was shown once at every position. The state of `toprank` depends on the order of rounds and cannot be made
+from counts; the costs of its rounds are those above as long as most items are in one block.
+
+{table(runs, SHOWN, "n", ITEMS)}
+### 1,000 items, first rounds
+
+{table(runs, FIRST, "m", POSITIONS)}
+### 1,000 items, all items shown
+
+{table(runs, SHOWN, "m", POSITIONS)}
+### Memory
+
+Megabytes of the state at 10 positions. `toprank` keeps two relations of all pairs of items.
+
+{memory_table(runs)}"""
+
+
+def draw(runs: Sequence[Run], path: Path) -> None:
+    """Draw the cost of a round over items in both phases, and over positions where all items were shown."""
+    panels_of = (
+        (f"10 positions, first {FIRST_ROUNDS} rounds", "n", FIRST, ITEMS),
+        ("10 positions, all items shown", "n", SHOWN, ITEMS),
+        ("1,000 items, all items shown", "m", SHOWN, POSITIONS),
+    )
+    times = [run.microseconds for run in runs]
+    with drawing(path, len(panels_of)) as panels:
+        for panel, (title, varied, phase, shapes) in zip(panels.flat, panels_of):
+            panel.set(xscale="log", yscale="log", ylim=(0.6 * min(times), 1.6 * max(times)), title=title)
+            sizes = [n if varied == "n" else m for n, m in shapes]
+            labels = []
+            for name, colour, dash in zip(POLICIES, PALETTE, DASHES):
+                mine = chosen_runs(runs, name, phase, shapes)
+                costs = [median([run for run in mine if (run.n, run.m) == shape], "microseconds") for shape in shapes]
+                panel.plot(sizes, costs, linestyle=dash, marker="o", markersize=2.5, linewidth=1.2, color=colour)
+                if np.isfinite(costs[-1]):
+                    labels.append(EndLabel(costs[-1], name, colour))
+                elif mine:  # it cannot be played at the largest size
+                    last = int(np.flatnonzero(np.isfinite(costs))[-1])
+                    place = {"xytext": (4, -8), "textcoords": "offset points", "fontsize": 7, "va": "center"}
+                    panel.annotate(name, (sizes[last], costs[last]), color=colour, **place)
+            panel.set_xlabel("items" if varied == "n" else "positions")
+            panel.set_xticks(
+                sizes, [f"{size:,}" if varied == "m" or k % 2 == 0 else "" for k, size in enumerate(sizes)]
+            )
+            panel.minorticks_off()
+            label_ends(panel, sizes[-1], labels)
+        panels.flat[0].set_ylabel("microseconds per round")
 
 
 def measure() -> Measurement:
-    """Return one row per phase, shape and setting of ``every``, and write the figure."""
-    rows, notes = [], []
-    for varied, shapes in SHAPES.items():
-        for phase, make in PHASES.items():
-            for every in (1, 100):
-                for n, m in shapes:
-                    seconds, rounds, state = cost(make, n, m, every)
-                    rows.append(
-                        {
-                            "varied": varied,
-                            "phase": phase,
-                            "every": every,
-                            "n": n,
-                            "m": m,
-                            "rounds": rounds,
-                            "µs per round": seconds * 1e6,
-                            "ns per pair": seconds * 1e9 / (n * m),
-                            "rows": int(state.leading.urn.n_rows[0]),
-                            "state, MB": sum(np.asarray(leaf).nbytes for _, leaf in leaves(state)) / 1e6,
-                        }
-                    )
-                notes.append(_note(rows, varied, phase, every))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    draw(rows, FIGURE)
-    notes += [f"Peak memory of this process: {peak:,.0f} MB.", f"figure: {FIGURE}"]
-    return Measurement("FTRL-PBM by the size of the catalogue", rows, notes)
-
-
-def _chosen(rows: Sequence[dict[str, Any]], **where: Any) -> list[dict[str, Any]]:
-    return [row for row in rows if all(row[key] == value for key, value in where.items())]
-
-
-def _note(rows: Sequence[dict[str, Any]], varied: str, phase: str, every: int) -> str:
-    key = {"items": "n", "positions": "m"}[varied]
-    chosen = [row for row in _chosen(rows, varied=varied, phase=phase, every=every) if row["n"] >= FITTED_FROM]
-    slope = exponent([row[key] for row in chosen], [row["µs per round"] for row in chosen])
-    return f"{phase}, every={every}: the cost of a round grows like {key}^{slope:.2f}."
-
-
-def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw the cost of a round over the number of items, and over the number of positions."""
-    with drawing(path, 2) as panels:
-        for panel, (varied, key) in zip(panels.flat, (("items", "n"), ("positions", "m"))):
-            lines = [(phase, every) for phase in PHASES for every in (1, 100)]
-            for (phase, every), colour in zip(lines, PALETTE):
-                chosen = _chosen(rows, varied=varied, phase=phase, every=every)
-                style = "-" if every == 1 else "--"
-                sizes, costs = [row[key] for row in chosen], [row["µs per round"] for row in chosen]
-                panel.plot(sizes, costs, style, marker="o", markersize=3, color=colour, label=f"{phase}, every={every}")
-            panel.set(xscale="log", yscale="log", xlabel=varied, ylabel="µs per round")
-            panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
-            panel.minorticks_off()
-        panels.flat[0].set_title("10 positions")
-        panels.flat[1].set_title("1,000 items")
-        panels.flat[0].legend(frameon=False, fontsize=6)
+    """Return one row per policy, phase and size, and write the section and the figure."""
+    about = provenance([]) | {"load_before": os.getloadavg()[0], "repeats": REPEATS}
+    shapes = list(dict.fromkeys([*ITEMS, *POSITIONS]))
+    runs = [run for phase in PHASES for n, m in shapes for run in runs_at(n, m, phase)]
+    about |= {"load_after": os.getloadavg()[0]}
+    draw(runs, FIGURE)
+    written = write_section("growth", section(runs, about), runs, about)
+    rows = []
+    for first in (run for run in runs if run.repeat == 0):
+        repeats = chosen_runs(runs, first.policy, first.phase, [(first.n, first.m)])
+        rows.append(
+            {
+                "policy": first.policy,
+                "phase": first.phase,
+                "n": first.n,
+                "m": first.m,
+                "rounds": first.rounds,
+                "starts": first.starts,
+                "µs per round": median(repeats, "microseconds"),
+                "ratio to ftrl-pbm": median(repeats, "ratio"),
+                "state, MB": first.state_bytes / 1e6,
+            }
+        )
+    return Measurement("A round by the size of the catalogue", rows, [*written, f"figure: {FIGURE.name}"])

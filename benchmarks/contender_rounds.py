@@ -1,13 +1,13 @@
 """The cost of a round of every policy at (10, 5), beside straightforward implementations and other packages.
 
-Writes ``RESULTS.md`` and ``results.parquet`` into the folder of the benchmarks.
+Writes the section "contenders" of ``RESULTS.md``, and ``contenders.parquet``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from bothworlds.policies import Policy, names, policy
 from .contenders import CONTENDERS, play_rounds
 from .measurement import Measurement
 from .peers import PEERS, Peer, is_installed
-from .results_file import write_results
+from .results_file import made_by, markdown, spread, write_section
 
 WORLD = bothworlds.world("paper/stochastic")  # 10 items, 5 positions
 REFERENCE = "ftrl-pbm"
@@ -27,7 +27,6 @@ ROUNDS = 10_000
 FEWER_ROUNDS = {"pbm-ts": 1_000, "ftrl-pbm": 300}  # of straightforward implementations that take a millisecond a round
 REPEATS = 9
 OURS, STRAIGHTFORWARD = "bothworlds", "NumPy, SciPy"
-FOLDER = Path(__file__).parent
 
 
 class Run(NamedTuple):
@@ -94,34 +93,46 @@ def summary(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def spread(values: Sequence[float]) -> str:
-    """Return the median, and the lowest and the highest value.
-
-    >>> spread([2.0, 1.0, 4.0])
-    '2.00 (1.00 to 4.00)'
-    """
-    low, middle, high = (_number(value) for value in (min(values), float(np.median(values)), max(values)))
-    return f"{middle} ({low} to {high})"
-
-
-def _number(value: float) -> str:
-    if value >= 100.0:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10.0 else f"{value:.2f}"
-
-
 def absent(peer: Peer) -> dict[str, Any]:
     """Return the row of a package that is not installed."""
     columns = ("rounds", "µs per round", "ratio to ftrl-pbm", "ratio to ours", "clicks per round", "minus ours")
     return {"policy": peer.name, "implementation": f"{peer.package}: absent"} | dict.fromkeys(columns, "")
 
 
+def runs_of_peer(peer: Peer, repeats: int = REPEATS) -> list[Run]:
+    """Play an algorithm of another package, with our policy that it is compared with after each repeat."""
+    return list(runs_of(peer.name, f"{peer.package}: {peer.algorithm}", peer.make(), peer.rounds, repeats))
+
+
+def section(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
+    """Return the text of the section; ``about`` also has the number of repeats and the world."""
+    ours = [row for row in rows if row["implementation"] == OURS]
+    others = [row for row in rows if row["implementation"] != OURS]
+    return f"""## A round at 10 items and 5 positions
+
+{made_by("contenders", about)}
+- Method: world `{about["world"]}`. Processor time of decide, clicks and learn, from the first round on, without
+  compilation. Median of {about["repeats"]} repeats, with the lowest and the highest in parentheses.
+- Ratios are taken within each repeat, in one process: to `ftrl-pbm` of this package just before, and to our policy of
+  the same name over the same rounds with the same users. On another machine, compare the ratios.
+
+### Other implementations
+
+`uniform` shows what the loop in Python costs by itself. "Minus ours" is the difference of clicks per round, with its
+standard error. Algorithms of other packages are different ones: "ours" is the policy of this package that is most like
+them.
+
+{markdown(others, list(rows[0]))}
+### Policies of this package
+
+{markdown(ours, [column for column in rows[0] if column not in ("implementation", "ratio to ours", "minus ours")])}"""
+
+
 def measure() -> Measurement:
     """Return one row per straightforward implementation, package and policy of ours, and write the results."""
     about = provenance([]) | {"load_before": os.getloadavg()[0]}  # the commit before this run writes files
-    others = [
-        list(runs_of(peer.name, peer.package, peer.make(), ROUNDS, REPEATS)) for peer in filter(is_installed, PEERS)
-    ]
+    about["versions"] |= {peer.package: version(peer.package) for peer in filter(is_installed, PEERS)}
+    others = [runs_of_peer(peer) for peer in filter(is_installed, PEERS)]
     for name, contender in CONTENDERS.items():
         rounds = FEWER_ROUNDS.get(name, ROUNDS)
         others.append(list(runs_of(name, STRAIGHTFORWARD, contender(), rounds, REPEATS)))
@@ -129,6 +140,7 @@ def measure() -> Measurement:
     missing = [absent(peer) for peer in PEERS if not is_installed(peer)]
     rows = [*map(summary, others), *missing, *map(summary, ours)]
     about |= {"load_after": os.getloadavg()[0], "repeats": REPEATS, "world": WORLD.name}
-    written = write_results([run for runs in (*others, *ours) for run in runs], rows, about, FOLDER)
+    runs = [run for repeats in (*others, *ours) for run in repeats]
+    written = write_section("contenders", section(rows, about), runs, about)
     notes = ["Processor time, clicks included; the median of the repeats, the lowest and the highest.", *written]
     return Measurement("Policies and contenders at (10, 5)", rows, notes)

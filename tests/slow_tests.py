@@ -33,6 +33,8 @@ SLOW_TESTS = frozenset(
     {
         # benchmarks
         "test_a_straightforward_implementation_earns_the_same_and_a_broken_one_does_not",
+        # many items
+        "test_lists_have_the_same_distribution_without_items_that_were_never_shown",
         # blocks of time
         "test_a_surface_with_a_window_forgets_what_visitors_liked_before",
         "test_blocks_that_depend_on_the_order_of_arrival_are_caught",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bothworlds.geometry import leader
-from bothworlds.geometry.dual import MANY_ITEMS
+from bothworlds.geometry.item_rows import MANY_ITEMS
 from bothworlds.geometry.sampling import make_urn, prepare
 from tests.geometry.certificates import check_leader
 from tests.geometry.counts import DRAWS, check_counts, tally

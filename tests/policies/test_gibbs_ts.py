@@ -25,9 +25,9 @@ TABLES = {  # shown, clicked
 
 
 @kernel
-def chain(counts, prior, source, attraction, examination, tally, out):
+def chain(counts, items, prior, source, attraction, examination, tally, out):
     for k in range(out.shape[0]):
-        sweep(counts, prior, source, attraction, examination, tally)
+        sweep(counts, items, prior, source, attraction, examination, tally)
         for i in range(attraction.size):
             out[k, i] = attraction[i]
         for j in range(examination.size):
@@ -40,7 +40,7 @@ def sampled(shown, clicked, prior, sweeps):
     state.counts.shown[:], state.counts.clicked[:] = shown, clicked
     out = np.empty((sweeps, sum(np.shape(shown))))
     rng = np.random.default_rng(7)
-    chain(state.counts, prior, rng, state.attraction, state.examination, state.sums, out)
+    chain(state.counts, state.rows.item, prior, rng, state.attraction, state.examination, state.sums, out)
     return out
 
 
@@ -105,7 +105,9 @@ def test_fractions_of_missing_clicks_are_rounded_with_the_right_mean():
     state.counts.shown[:], state.counts.clicked[:] = [[2.7], [0.0]], [[0.4], [0.0]]
     misses = []
     for _ in range(3000):
-        chain(state.counts, 1.0, rng, state.attraction, state.examination, state.sums, np.empty((1, 3)))
+        chain(
+            state.counts, state.rows.item, 1.0, rng, state.attraction, state.examination, state.sums, np.empty((1, 3))
+        )
         assert state.sums[0, 0] == 0.4
         misses.append(state.sums[1:, 0].sum())
     assert set(misses) == {2.0, 3.0}

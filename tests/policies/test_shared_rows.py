@@ -7,7 +7,7 @@ import pytest
 
 from bothworlds import Ranker
 from bothworlds.core import Decision, Ledger, Shape, copy_state
-from bothworlds.geometry.dual import MANY_ITEMS
+from bothworlds.geometry.item_rows import MANY_ITEMS
 from bothworlds.policies import policy
 from tests.policies.by_hand import expected_estimate
 

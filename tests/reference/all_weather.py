@@ -19,16 +19,16 @@ __all__ = ["AllWeatherTwin"]
 
 
 @kernel
-def sample_list(counts, sweeps, stream, attraction, examination, sums, ranking, placement):
+def sample_list(counts, items, sweeps, stream, attraction, examination, sums, ranking, placement):
     for _ in range(sweeps):
-        sweep(counts, 1.0, stream, attraction, examination, sums)
+        sweep(counts, items, 1.0, stream, attraction, examination, sums)
     place_in_order(attraction, examination, stream, ranking, placement)
 
 
 @kernel
-def sample_list_of_pairs(counts, sweeps, stream, attraction, examination, sums, ranking, placement, rates):
+def sample_list_of_pairs(counts, items, sweeps, stream, attraction, examination, sums, ranking, placement, rates):
     for _ in range(sweeps):
-        sweep(counts, 1.0, stream, attraction, examination, sums)
+        sweep(counts, items, 1.0, stream, attraction, examination, sums)
     for i in range(rates.shape[0]):
         for j in range(rates.shape[1]):
             prior = 8.0 * min(max(attraction[i] * examination[j], 0.001), 0.999)
@@ -142,6 +142,6 @@ class AllWeatherTwin:
         if self.doubted:
             work = *work, np.zeros((self.n, self.m))
         sample = sample_list_of_pairs if self.doubted else sample_list
-        sample(counts, self.sweeps, self.stream, self.alpha, self.beta, *work)
+        sample(counts, np.arange(self.n), self.sweeps, self.stream, self.alpha, self.beta, *work)
         self.lists = [*self.lists, ranking][-self.pool :]
         self.due = max(1 + self.n // 25, min(max(4, self.n * self.m // 16), len(self.memory.rounds) // 64))

@@ -172,17 +172,20 @@ class EndLabel(NamedTuple):
 def label_ends(panel: Axes, end: float, labels: Sequence[EndLabel]) -> None:
     """Label each curve at its end, with a thin line from the curve to a label that had to be moved.
 
-    Labels that would overlap are moved apart, as little as possible, within the panel.
+    Labels that would overlap are moved apart, as little as possible, within the panel; its vertical axis may be
+    logarithmic.
     """
-    low, high = panel.get_ylim()
+    scale = panel.yaxis.get_transform()
+    low, high = scale.transform(np.array(panel.get_ylim()))
     named = sorted(labels)
-    places = spread_out([label.value for label in named], LABEL_HEIGHT * (high - low), low, high)
-    for place, label in zip(places, named):
-        moved = abs(place - label.value) > 0.3 * LABEL_HEIGHT * (high - low)
+    ends = scale.transform(np.array([label.value for label in named])).tolist()
+    places = spread_out(ends, LABEL_HEIGHT * (high - low), low, high)
+    for end_place, place, label in zip(ends, places, named):
+        moved = abs(place - end_place) > 0.3 * LABEL_HEIGHT * (high - low)
         panel.annotate(
             label.text,
             (end, label.value),
-            xytext=(LABEL_OFFSET, place),
+            xytext=(LABEL_OFFSET, float(scale.inverted().transform(np.array([place]))[0])),
             textcoords=cast(Any, ("offset points", "data")),
             color=label.colour,
             va="center",

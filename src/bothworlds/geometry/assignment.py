@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..kernels import Floats, Ints, kernel
-from .dual import MANY_ITEMS
+from .item_rows import MANY_ITEMS
 from .polytope import as_matrix
 
 __all__ = ["assign", "best_ranking", "candidates"]

@@ -17,10 +17,7 @@ from numpy.typing import NDArray
 from ..kernels import Floats, Ints, inline_kernel
 from .regularizers import primal
 
-__all__ = ["MANY_ITEMS", "Effort", "Workspace", "evaluate", "first_rows", "make_workspace", "rate_at", "set_z"]
-
-
-MANY_ITEMS = 500  # from so many items on, items with equal losses share a row
+__all__ = ["Effort", "Workspace", "evaluate", "first_rows", "make_workspace", "rate_at", "set_z"]
 
 
 class Workspace(NamedTuple):

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from ..kernels import Floats, Ints
 from .certified_solve import Solutions, make_solutions, solve_certified
-from .dual import MANY_ITEMS, make_workspace
+from .dual import make_workspace
+from .item_rows import MANY_ITEMS
 from .polytope import as_matrix
 from .regularizers import named
 

@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import Floats, Ints, inline_kernel, kernel, spliced_kernel
-from .dual import MANY_ITEMS, Workspace, first_rows, make_workspace
+from .dual import Workspace, first_rows, make_workspace
 from .feasible import repair
+from .item_rows import Rows, add_row, fill_rows, make_rows
 from .newton import climb, solve
 from .regularizers import slope
 from .sampling import Urn, draw, make_urn, prepare
 
 __all__ = [
     "Leading",
-    "Rows",
     "is_due",
     "lead",
     "lead_afresh",
@@ -34,7 +34,6 @@ __all__ = [
     "share_rows",
     "show",
     "show_marginals",
-    "worth_sharing",
 ]
 
 
@@ -44,17 +43,6 @@ class SolverEffort(NamedTuple):
     steps: Ints  # (1,) Newton steps
     most_steps: Ints  # (1,) the most Newton steps in one round
     sweeps: Ints  # (1,) block-coordinate sweeps
-
-
-class Rows(NamedTuple):
-    """Which items share a row of losses and marginals: those that have learned nothing, if there are many items.
-
-    Items are in *places*. Place i < ``own`` has row i to itself; all places from ``own`` on share row ``own``.
-    """
-
-    own: Ints  # (1,) number of items with a row of their own
-    item: Ints  # (n,) item at each place
-    place: Ints  # (n,) place of each item
 
 
 class Leading(NamedTuple):
@@ -98,18 +86,13 @@ def make_leading(n: int, m: int, tolerance: float, *, every: int = 1, sharing: b
         effort=SolverEffort(*np.zeros((3, 1), np.int64)),
         urn=make_urn(n, m),
         work=make_workspace(n, m),
-        rows=Rows(np.array([0 if sharing else n]), np.arange(n), np.arange(n)),
+        rows=make_rows(n, sharing=sharing),
         sharing=sharing,
         every=int(every),
     )
     start_sharing(leading)
     prepare(leading.marginals[: rows_in_use(leading)], leading.urn)
     return leading
-
-
-def worth_sharing(n: int) -> bool:
-    """Whether n items are so many that items should share a row until they have learned something."""
-    return n >= MANY_ITEMS
 
 
 @kernel
@@ -128,11 +111,8 @@ def rows_in_use(leading: Leading) -> int:
 
 def share_rows(leading: Leading, shared: NDArray[np.bool_]) -> None:
     """Let the items that are marked, which must have equal losses, share a row; all others get one of their own."""
-    rows, n = leading.rows, len(shared)
-    own = int(n - shared.sum())
-    rows.own[0] = own
-    rows.item[:] = np.argsort(shared, kind="stable")
-    rows.place[rows.item] = np.arange(n)
+    fill_rows(leading.rows, ~shared)
+    own, n = int(leading.rows.own[0]), len(shared)
     leading.work.copies[:own] = 1.0
     leading.work.copies[own:] = n - own
 
@@ -143,15 +123,9 @@ def separate(leading: Leading, i: int) -> None:
 
     The marginals that are drawn do not change: before the next ``lead``, places that shared a row still share it.
     """
-    own, item, place = leading.rows.own, leading.rows.item, leading.rows.place
-    row, n = own[0], item.size
-    if place[i] >= row:
-        other = item[row]
-        item[place[i]] = other
-        place[other] = place[i]
-        item[row] = i
-        place[i] = row
-        own[0] += 1
+    own, n = leading.rows.own, leading.rows.item.size
+    if add_row(leading.rows, i):
+        row = own[0] - 1
         leading.work.copies[row] = 1.0
         if own[0] < n:
             leading.work.copies[own[0]] = n - own[0]

@@ -63,6 +63,7 @@ class Sampler(NamedTuple):
     marginals: Floats  # (n_items, n_positions) s: share of the lists with item i at position j
     oldest: Ints  # (1,) the list that is replaced next
     due: Ints  # (1,) rounds until then
+    items: Ints  # (n_items,) all items: the chain contains every one
     sums: Floats  # (3, n_positions) work
     rates: Floats  # (n_items, n_positions) work: drawn click probabilities of the pairs
     placement: PlacementWork
@@ -289,6 +290,7 @@ def make_sampler(n: int, m: int, pool: int) -> Sampler:
         marginals=np.zeros((n, m)),
         oldest=np.zeros(1, np.int64),
         due=np.zeros(1, np.int64),
+        items=np.arange(n),
         sums=np.zeros((3, m)),
         rates=np.zeros((n, m)),
         placement=make_placement_work(n, m),
@@ -404,7 +406,7 @@ def renew_list(state: State) -> None:
     sampler, counts = state.sampler, state.counts
     pool, m = sampler.lists.shape
     for _ in range(state.plan.sweeps):
-        sweep(counts, PRIOR, sampler.stream, sampler.attraction, sampler.examination, sampler.sums)
+        sweep(counts, sampler.items, PRIOR, sampler.stream, sampler.attraction, sampler.examination, sampler.sums)
     for k in range(pool):
         for j in range(m):
             sampler.marginals[sampler.lists[k, j], j] = 0.0
@@ -427,7 +429,7 @@ def resume(state: State, sweeps: int) -> None:
     """Draw all lists of S from the counts, and set the share of A, as if the last round had just been learned."""
     sampler, comparison, t = state.sampler, state.comparison, state.counts.learned[0]
     for _ in range(sweeps):
-        sweep(state.counts, PRIOR, sampler.stream, sampler.attraction, sampler.examination, sampler.sums)
+        sweep(state.counts, sampler.items, PRIOR, sampler.stream, sampler.attraction, sampler.examination, sampler.sums)
     state.doubt[0] = 1 if is_not_a_product(state.counts, sampler) else 0
     for _ in range(sampler.lists.shape[0]):
         renew_list(state)

@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
+from ..geometry.item_rows import worth_sharing
 from ..geometry.leader_state import (
     Leading,
     is_due,
@@ -20,7 +21,6 @@ from ..geometry.leader_state import (
     separate,
     share_rows,
     show,
-    worth_sharing,
 )
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints, kernel

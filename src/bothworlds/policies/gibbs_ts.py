@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Ledger, Shape, decides, learns
+from ..geometry.item_rows import Rows, add_row, fill_rows, make_rows, worth_sharing
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.rank_one.newton import make_workspace, newton
 from .parts.change_detector import ChangeDetector, detect_change
 from .parts.counts import Counts, record
 from .parts.placement import PlacementWork, make_placement_work, place_in_order
-from .parts.random_stream import Stream, absorb, make_stream
+from .parts.random_stream import Stream, absorb, make_stream, uniform
 from .parts.samplers import beta, binomial, round_at_random
 from .parts.settings import Detecting, number, whole
 
@@ -35,10 +36,11 @@ class State(NamedTuple):
     early: int  # number of first rounds
     counts: Counts
     detector: ChangeDetector
-    attraction: Floats  # (n_items,) state of the Markov chain
+    rows: Rows  # the items that the chain contains: if there are many items, those that were shown
+    attraction: Floats  # (n_items,) state of the Markov chain, by place (``Rows``)
     examination: Floats  # (n_positions,) state of the Markov chain
     stream: Stream
-    items: Floats  # (n_items,) work: the copy of the chain that a decision continues
+    items: Floats  # (n_items,) work: the copy of the chain that a decision continues, then draws of other items
     positions: Floats  # (n_positions,) work
     sums: Floats  # (3, n_positions) work
     placement: PlacementWork
@@ -64,6 +66,10 @@ class GibbsTs(Detecting):
     most examined position, and so on. A decision continues a copy of the chain with the random generator of the caller;
     learning continues the chain itself with the random stream of the state. Discounted numbers of missing clicks are
     rounded at random.
+
+    Items that were never shown have the prior as their posterior, and say nothing about examination. If there are many
+    items and the prior is uniform, the chain leaves them out, and a decision draws the largest of their attractions
+    only: the k-th largest of N uniform numbers is :math:`U^{1/(N - k + 1)}` times the one before it.
 
     Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: none is known.
@@ -111,8 +117,11 @@ class GibbsTs(Detecting):
         whole(self, "early", 0)
         number(self, "prior", above=0.0)
 
-    def start(self, shape: Shape) -> State:
+    def start(self, shape: Shape, sharing: bool | None = None) -> State:
+        """Return the initial state; ``sharing`` is whether the chain leaves out items that were never shown."""
         n, m = shape
+        if sharing is None:
+            sharing = worth_sharing(n) and self.prior == 1.0
         return State(
             shape=shape,
             prior=float(self.prior),
@@ -121,6 +130,7 @@ class GibbsTs(Detecting):
             early=int(self.early),
             counts=self.counts(shape),
             detector=self.detector(shape),
+            rows=make_rows(n, sharing=sharing),
             attraction=np.full(n, 0.5),
             examination=np.full(m, 0.5),
             stream=make_stream(n, m),
@@ -142,6 +152,9 @@ class GibbsTs(Detecting):
         if ledger.rounds:
             state = state._replace(stream=stream_of_counts(counts))
             start_at_fit(counts, state.attraction, state.examination)
+            if state.rows.own[0] == 0:
+                fill_rows(state.rows, np.asarray(counts.shown.any(axis=1)))
+                state.attraction[:] = state.attraction[state.rows.item]
             run_chain(state, state.stream, state.attraction, state.examination, RESUMED_SWEEPS)
         return state
 
@@ -158,7 +171,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     for j in range(ranking.size):
         propensity[j] = math.nan
     run_sweeps(state, rng, state.items, state.positions)
-    place_in_order(state.items, state.positions, rng, ranking, state.placement)
+    rank_drawn(state, rng, ranking)
 
 
 @learns(State)
@@ -166,6 +179,9 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     record(state.counts, ranking, clicks)
     detect_change(state.detector, state.counts, ranking, clicks)
     absorb(state.stream, ranking)
+    for j in range(ranking.size):
+        if add_row(state.rows, ranking[j]):
+            state.attraction[state.rows.place[ranking[j]]] = uniform(state.stream)  # the prior
     run_sweeps(state, state.stream, state.attraction, state.examination)
 
 
@@ -186,7 +202,7 @@ def start_at_fit(counts: Counts, attraction: Floats, examination: Floats) -> Non
 @inner_kernel
 def copy_chain(state: State) -> None:
     """Copy the chain to the work arrays, where a decision continues it."""
-    for i in range(state.items.size):
+    for i in range(state.rows.own[0]):
         state.items[i] = state.attraction[i]
     for j in range(state.positions.size):
         state.positions[j] = state.examination[j]
@@ -198,14 +214,40 @@ def continue_chain(state: State, rng: np.random.Generator, rankings: Ints) -> No
     copy_chain(state)
     for k in range(rankings.shape[0]):
         run_sweeps(state, rng, state.items, state.positions)
-        place_in_order(state.items, state.positions, rng, rankings[k], state.placement)
+        rank_drawn(state, rng, rankings[k])
+
+
+@inner_kernel
+def rank_drawn(state: State, rng: np.random.Generator, ranking: Ints) -> None:
+    """Fill in the best list for the copy of the chain, with the items that were never shown."""
+    own, n, drawn = state.rows.own[0], state.items.size, 1.0
+    others = min(ranking.size, n - own)
+    for k in range(others):
+        drawn *= (1.0 - rng.random()) ** (1.0 / (n - own - k))
+        state.items[own + k] = drawn
+    place_in_order(state.items[: own + others], state.positions, rng, ranking, state.placement)
+    for j in range(ranking.size):
+        ranking[j] = state.rows.item[ranking[j]] if ranking[j] < own else other_item(state.rows, ranking[:j], rng)
+
+
+@inner_kernel
+def other_item(rows: Rows, above: Ints, rng: np.random.Generator) -> int:
+    """Return a random item without a row that is not in the list ``above``."""
+    own, n = rows.own[0], rows.item.size
+    while True:
+        item, unused = rows.item[own + int(rng.random() * (n - own))], True
+        for j in range(above.size):
+            unused = unused and above[j] != item
+        if unused:
+            return item
 
 
 @kernel
 def run_chain(state: State, source: Any, attraction: Floats, examination: Floats, sweeps: int) -> None:
     """Run a number of sweeps."""
+    items = state.rows.item[: state.rows.own[0]]
     for _ in range(sweeps):
-        sweep(state.counts, state.prior, source, attraction, examination, state.sums)
+        sweep(state.counts, items, state.prior, source, attraction, examination, state.sums)
 
 
 @inner_kernel
@@ -216,22 +258,25 @@ def run_sweeps(state: State, source: Any, attraction: Floats, examination: Float
 
 
 @inner_kernel
-def sweep(counts: Counts, prior: float, source: Any, attraction: Floats, examination: Floats, sums: Floats) -> None:
+def sweep(
+    counts: Counts, items: Ints, prior: float, source: Any, attraction: Floats, examination: Floats, sums: Floats
+) -> None:
     """Draw the cause of every missing click, then attraction and examination.
 
-    Users who were not attracted looked with probability ``examination[j]`` for every item: one draw per position.
+    ``items`` (k,) must contain all items that were shown; ``attraction[i]`` is that of ``items[i]``. Users who were not
+    attracted looked with probability ``examination[j]`` for every item: one draw per position.
     """
-    n, m = counts.shown.shape
+    m = examination.size
     # For every position: clicks, attracted users who did not look, users who were not attracted.
     clicked, unseen, unattracted = sums[0], sums[1], sums[2]
     for j in range(m):
         clicked[j] = unseen[j] = unattracted[j] = 0.0
-    for i in range(n):
-        attracted, not_attracted = prior, prior
+    for i in range(items.size):
+        item, attracted, not_attracted = items[i], prior, prior
         for j in range(m):
-            if counts.shown[i, j] > 0.0:
-                clicks = counts.clicked[i, j]
-                misses = round_at_random(source, max(0.0, counts.shown[i, j] - clicks))
+            if counts.shown[item, j] > 0.0:
+                clicks = counts.clicked[item, j]
+                misses = round_at_random(source, max(0.0, counts.shown[item, j] - clicks))
                 unread = binomial(source, misses, unread_share(attraction[i], examination[j]))
                 attracted += clicks + unread
                 not_attracted += misses - unread

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
-from ..kernels import Floats, Ints, inner_kernel
+from ..kernels import Floats, Ints, inline_kernel, inner_kernel
 from .parts.counts import Counts, record
+from .parts.item_totals import ItemTotals, add_up_all, add_up_shown, make_item_totals, sums_of
 from .parts.position_based import KnownExamination, Positions, RankWork, make_rank_work, place
 from .parts.settings import number
 
@@ -22,6 +23,7 @@ class State(NamedTuple):
     epsilon: float
     counts: Counts
     positions: Positions
+    totals: ItemTotals
     rank: RankWork
 
 
@@ -79,20 +81,29 @@ class PbmUcb(KnownExamination):
         super().__post_init__()
         number(self, "epsilon", above=0.0, closed="[")
 
-    def start(self, shape: Shape) -> State:
+    def start(self, shape: Shape, kept: bool | None = None) -> State:
+        """Return the initial state; ``kept`` is whether sums over counts are kept from round to round."""
+        kept = self.keeps_totals(shape) if kept is None else kept
         return State(
-            shape, float(self.epsilon), self.counts(shape), self.positions(shape), make_rank_work(shape.n_items)
+            shape=shape,
+            epsilon=float(self.epsilon),
+            counts=self.counts(shape),
+            positions=self.positions(shape),
+            totals=make_item_totals(shape.n_items, kept=kept),
+            rank=make_rank_work(shape.n_items),
         )
 
     def resumed(self, ledger: Ledger) -> State:
         """Return the state after the events that the ledger sums up."""
         state: State = self.state_from_counts(ledger)
+        if state.totals.kept:
+            add_up_all(state.totals, state.counts, state.positions.examination)
         return state
 
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    rank_by_upper_bounds(state.counts, state.positions, state.epsilon, state.rank, rng, ranking)
+    rank_by_upper_bounds(state.counts, state.positions, state.epsilon, state.totals, state.rank, rng, ranking)
     for j in range(ranking.size):
         propensity[j] = math.nan
 
@@ -100,20 +111,33 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
+    if state.totals.kept:
+        add_up_shown(state.totals, state.counts, state.positions.examination, ranking)
 
 
 @inner_kernel
 def rank_by_upper_bounds(
-    counts: Counts, positions: Positions, epsilon: float, rank: RankWork, rng: np.random.Generator, ranking: Ints
+    counts: Counts,
+    positions: Positions,
+    epsilon: float,
+    totals: ItemTotals,
+    rank: RankWork,
+    rng: np.random.Generator,
+    ranking: Ints,
 ) -> None:
     """Fill in a ranking by the rule of PBM-UCB for a given examination."""
-    n, m = counts.shown.shape
     level = (1.0 + epsilon) * math.log(counts.rounds[0] + 1.0)
-    for i in range(n):
-        clicks, looks, impressions = 0.0, 0.0, 0.0
-        for j in range(m):
-            clicks += counts.clicked[i, j]
-            impressions += counts.shown[i, j]
-            looks += positions.examination[j] * counts.shown[i, j]
-        rank.score[i] = (clicks + math.sqrt(0.5 * impressions * level)) / looks if looks > 0.0 else math.inf
+    if totals.kept:
+        for i in range(rank.score.size):
+            rank.score[i] = upper_bound(totals.clicks[i], totals.impressions[i], totals.looks[i], level)
+    else:
+        for i in range(rank.score.size):
+            clicks, impressions, looks = sums_of(counts, positions.examination, i)
+            rank.score[i] = upper_bound(clicks, impressions, looks, level)
     place(rank, positions.order, rng, ranking)
+
+
+@inline_kernel
+def upper_bound(clicks: float, impressions: float, looks: float, level: float) -> float:
+    """Return U of an item; infinite if nobody has looked at it."""
+    return (clicks + math.sqrt(0.5 * impressions * level)) / looks if looks > 0.0 else math.inf

@@ -9,9 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
+from ..geometry.item_rows import Rows, fill_rows, make_rows
 from ..kernels import Floats, Ints
 from .parts.change_detector import ChangeDetector, detect_change
 from .parts.counts import Counts, lacking_list, record
+from .parts.cyclic_lists import all_complete, complete_lists, due_list, is_complete
+from .parts.item_totals import ItemTotals, add_up_all, add_up_shown, make_item_totals, weigh_again
 from .parts.position_based import ExaminationFit, FittedExamination, RankWork, fit_examination, make_rank_work, refit
 from .parts.settings import Detecting, number
 from .pbm_ucb import rank_by_upper_bounds
@@ -25,6 +28,8 @@ class State(NamedTuple):
     counts: Counts
     detector: ChangeDetector
     fitted: ExaminationFit
+    totals: ItemTotals
+    complete: Rows  # the cyclic lists that are complete, if totals are kept; otherwise empty
     rank: RankWork
 
 
@@ -44,7 +49,8 @@ class PbmUcbMle(FittedExamination, Detecting):
             \sqrt{\frac{(1 + \epsilon) \log t}{2 \sum_j \hat\beta_j N_{ij}}}
 
     It starts with the n cyclic lists, which show every item once at every position: without them, the scales of
-    attraction and examination are not determined.
+    attraction and examination are not determined. With 500 items or more, and if nothing is forgotten, the first fit
+    follows these lists, since none of them depends on a fit.
 
     Requires: nothing.
     Guarantee: none is known for the fit; with steady users it earns what PBM-UCB earns.
@@ -85,14 +91,18 @@ class PbmUcbMle(FittedExamination, Detecting):
         super().__post_init__()
         number(self, "epsilon", above=0.0, closed="[")
 
-    def start(self, shape: Shape) -> State:
+    def start(self, shape: Shape, kept: bool | None = None) -> State:
+        """Return the initial state; ``kept`` is whether sums over counts are kept from round to round."""
+        n, kept = shape.n_items, self.keeps_totals(shape) if kept is None else kept
         return State(
             shape=shape,
             epsilon=float(self.epsilon),
             counts=self.counts(shape),
             detector=self.detector(shape),
             fitted=self.fitted(shape),
-            rank=make_rank_work(shape.n_items),
+            totals=make_item_totals(n, kept=kept),
+            complete=make_rows(n if kept else 0, sharing=True),
+            rank=make_rank_work(n),
         )
 
     def resumed(self, ledger: Ledger) -> State:
@@ -100,6 +110,9 @@ class PbmUcbMle(FittedExamination, Detecting):
         state: State = self.state_from_counts(ledger)
         if ledger.rounds:
             fit_examination(state.counts, state.fitted)
+        if state.totals.kept:
+            add_up_all(state.totals, state.counts, state.fitted.positions.examination)
+            fill_rows(state.complete, is_complete(state.counts.shown))
         return state
 
 
@@ -107,16 +120,26 @@ class PbmUcbMle(FittedExamination, Detecting):
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     for j in range(ranking.size):
         propensity[j] = math.nan
-    lacking = lacking_list(state.counts, 0.0, rng, ranking)
-    if lacking > 0:
-        for j in range(ranking.size):
-            propensity[j] = 1.0 / lacking
+    if state.totals.kept:
+        due = due_list(state.complete, rng, ranking)
     else:
-        rank_by_upper_bounds(state.counts, state.fitted.positions, state.epsilon, state.rank, rng, ranking)
+        due = lacking_list(state.counts, 0.0, rng, ranking)
+    if due > 0:
+        for j in range(ranking.size):
+            propensity[j] = 1.0 / due
+    else:
+        positions = state.fitted.positions
+        rank_by_upper_bounds(state.counts, positions, state.epsilon, state.totals, state.rank, rng, ranking)
 
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
     detect_change(state.detector, state.counts, ranking, clicks)
-    refit(state.counts, state.fitted)
+    if not state.totals.kept:
+        refit(state.counts, state.fitted)
+        return
+    add_up_shown(state.totals, state.counts, state.fitted.positions.examination, ranking)
+    complete_lists(state.complete, state.counts.shown, ranking)
+    if all_complete(state.complete) and refit(state.counts, state.fitted):
+        weigh_again(state.totals, state.counts, state.fitted.positions.examination)

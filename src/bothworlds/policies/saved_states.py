@@ -53,8 +53,8 @@ _RENAMED: dict[str, str] = {
     **{f"desk.{name}": f"placement.{name}" for name in ("cost", "labels", "potential", "links")},
     **{f"planner.rival.{name}": f"planner.alternative.{name}" for name in _ALTERNATIVE},
 }
-# Path of a leaf that was added: its value for a state in which every item has a row of its own, from the
-# value in an initial state.
+# Path of a leaf that was added: its value for a state in which every item has a row of its own and no sums are kept,
+# from the value in an initial state.
 _ADDED: dict[str, Callable[[Any], Any]] = {
     "leading.every": lambda fresh: fresh,
     "leading.sharing": lambda fresh: False,
@@ -65,8 +65,15 @@ _ADDED: dict[str, Callable[[Any], Any]] = {
     "leading.work.least_mu": lambda fresh: fresh,
     "leading.urn.shared": np.zeros_like,
     "leading.urn.shared_from": np.zeros_like,
+    "rows.item": lambda fresh: np.arange(len(fresh)),
+    "rows.place": lambda fresh: np.arange(len(fresh)),
+    "sampler.items": lambda fresh: fresh,
+    "totals.kept": lambda fresh: False,
 }
-_N_ITEMS = ("leading.rows.own", "leading.urn.n_rows")  # likewise, with the number of items as value
+_ADDED |= {f"totals.{name}": lambda fresh: fresh for name in ("clicks", "impressions", "looks")}
+_ADDED |= {f"complete.{name}": lambda fresh: fresh for name in ("own", "item", "place")}
+# Likewise: the value is the number of items, which is the length of another leaf.
+_N_ITEMS = {"leading.rows.own": "leading.rows.item", "leading.urn.n_rows": "leading.rows.item", "rows.own": "rows.item"}
 
 
 def with_current_fields(saved: Mapping[str, NDArray[Any]], fresh: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
@@ -95,8 +102,7 @@ def with_current_fields(saved: Mapping[str, NDArray[Any]], fresh: Mapping[str, A
 
 
 def _with_added_leaves(current: dict[str, NDArray[Any]], fresh: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Return the leaves with those that the state of a policy with a leader did not have in earlier releases."""
+    """Return the leaves with those that the state of a policy did not have in earlier releases."""
     added = {path: _ADDED[path](value) for path, value in fresh.items() if path in _ADDED}
-    if added:
-        added |= {path: np.array([len(fresh["leading.rows.item"])]) for path in _N_ITEMS}
+    added |= {path: np.array([len(fresh[items])]) for path, items in _N_ITEMS.items() if items in fresh}
     return {path: np.asarray(value) for path, value in added.items()} | current

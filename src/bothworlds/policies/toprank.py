@@ -135,6 +135,9 @@ def extend_relation(state: State, i: int) -> bool:
     b, grown = blocks.block[i], False
     for q in range(blocks.first[b], blocks.first[b + 1]):
         j = blocks.order[q]
+        # Of a pair, lead <= fought, so the bound requires lead >= level. Reading a column of wins takes the most time.
+        if wins[i, j] < level:
+            continue
         lead, fought = float(wins[i, j] - wins[j, i]), float(wins[i, j] + wins[j, i])
         # The bound is 2 fought (log(c / delta) + log(fought) / 2); most pairs are below its first part already.
         if lead > 0 and lead * lead >= fought * level and lead * lead >= fought * (level + math.log(fought)):

@@ -78,3 +78,22 @@ def test_the_largest_come_first_and_ties_are_even():
         assert indices[3:].tolist() == [4, 0]
         first[indices[0]] += 1
     assert stats.chisquare(first[1:4]).pvalue > 1e-4
+
+
+def test_of_many_values_the_largest_come_first_and_ties_are_even():
+    rng, indices = np.random.default_rng(3), np.empty(600, np.int64)
+    for values in (rng.random(600), rng.integers(0, 200, 600).astype(float), np.ones(600), np.arange(600.0)):
+        largest(values, indices, 7, rng)
+        assert values[indices[:7]].tolist() == sorted(values, reverse=True)[:7]
+        assert sorted(indices.tolist()) == list(range(600))
+    # Two items are above four equal ones, of which two are chosen: 12 pairs, in whichever order the items come.
+    values, seen = np.zeros(600), np.zeros((4, 4))
+    tied = np.array([5, 100, 101, 599])
+    values[[50, 300]], values[tied] = [2.0, 3.0], 1.0
+    for _ in range(3000):
+        largest(values, indices, 4, rng)
+        assert indices[:2].tolist() == [300, 50]
+        seen[np.searchsorted(tied, indices[2]), np.searchsorted(tied, indices[3])] += 1
+    assert stats.chisquare(seen[~np.eye(4, dtype=bool)]).pvalue > 1e-4
+    always_the_first = np.where(np.arange(12) == 0, 3000.0, 0.0)
+    assert stats.chisquare(always_the_first).pvalue < 1e-4

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...geometry.assignment import assign
+from ...geometry.item_rows import MANY_ITEMS
 from ...kernels import Floats, Ints, inner_kernel
 from .random_stream import uniform
 from .samplers import shuffle
@@ -71,7 +73,19 @@ def place_in_order(attraction: Floats, examination: Floats, source: Any, ranking
 
 @inner_kernel
 def sort_largest(values: Floats, indices: Ints, count: int, source: Any) -> None:
-    """Fill ``indices``: the ``count`` largest values in descending order, ties in random order, then the rest."""
+    """Fill ``indices``: the ``count`` largest values in descending order, ties in random order, then the rest.
+
+    Many values are read once instead of ``count`` times.
+    """
+    if values.size < MANY_ITEMS:
+        _select(values, indices, count, source)
+    else:
+        _insert(values, indices, count, source)
+
+
+@inner_kernel
+def _select(values: Floats, indices: Ints, count: int, source: Any) -> None:
+    """Sort by selection."""
     n = values.size
     for i in range(n):
         indices[i] = i
@@ -85,3 +99,39 @@ def sort_largest(values: Floats, indices: Ints, count: int, source: Any) -> None
                 if uniform(source) * equal < 1.0:
                     best = i
         indices[k], indices[best] = indices[best], indices[k]
+
+
+@inner_kernel
+def _insert(values: Floats, indices: Ints, count: int, source: Any) -> None:
+    """Insert each value among the largest so far, if it is one of them; the index that drops out takes its place.
+
+    A value that equals others comes at a random place among them, of which the last ones may have dropped out already.
+    """
+    least, dropped = -math.inf, 0  # the last of the largest so far, and how many equal values have dropped out
+    for i in range(values.size):
+        value = values[i]
+        indices[i] = i
+        if value < least:
+            continue
+        place, equal = min(i, count), 0
+        while place > 0 and values[indices[place - 1]] < value:
+            place -= 1
+        while equal < place and values[indices[place - 1 - equal]] == value:
+            equal += 1
+        others = equal + (dropped if place == count else 0)
+        place -= equal
+        if others > 0:
+            place += int(uniform(source) * (others + 1))
+        if place >= count:
+            dropped += 1
+            continue
+        last = indices[min(i, count - 1)]
+        for k in range(min(i, count - 1), place, -1):
+            indices[k] = indices[k - 1]
+        indices[place] = i
+        if i >= count:
+            indices[i] = last
+            least = values[indices[count - 1]]
+            dropped = dropped + 1 if values[last] == least else 0
+        elif i == count - 1:
+            least = values[indices[count - 1]]

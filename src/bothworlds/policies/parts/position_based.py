@@ -115,12 +115,17 @@ def make_rank_work(n: int) -> RankWork:
 
 
 @inner_kernel
-def refit(counts: Counts, fitted: ExaminationFit) -> None:
-    """Fit attraction and examination again if the number of rounds has grown by the share ``growth``."""
+def refit(counts: Counts, fitted: ExaminationFit) -> bool:
+    """Fit attraction and examination again if the number of rounds has grown by the share ``growth``.
+
+    Returns whether they were fitted.
+    """
     interval = fitted.growth * counts.rounds[0]
     fitted.due[0] = min(fitted.due[0] - 1.0, interval)  # after a restart the interval is shorter
-    if fitted.due[0] <= 0.0:
-        fit_examination(counts, fitted)
+    if fitted.due[0] > 0.0:
+        return False
+    fit_examination(counts, fitted)
+    return True
 
 
 @kernel

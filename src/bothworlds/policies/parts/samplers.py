@@ -82,7 +82,7 @@ def binomial(source: Any, n: float, p: float) -> float:
 @inner_kernel
 def _by_inversion(source: Any, n: float, p: float) -> float:
     """Draw by summing probabilities from 0 on; for few expected successes."""
-    odds, nothing = p / (1.0 - p), math.exp(n * math.log1p(-p))
+    odds, nothing = p / (1.0 - p), 1.0 - p if n == 1.0 else math.exp(n * math.log1p(-p))
     bound = min(n, 110.0)  # because of rounding, probabilities may sum to less than u
     while True:
         k, probability, u = 0.0, nothing, uniform(source)

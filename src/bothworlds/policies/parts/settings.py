@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core import Ledger, Shape
+from ...geometry.item_rows import worth_sharing
 from ..base import CompiledPolicy
 from .change_detector import ChangeDetector, make_change_detector
 from .counts import Counts, Remembered, make_counts, remembered
@@ -105,6 +106,10 @@ class Forgetting(CompiledPolicy):
     def counts(self, shape: Shape) -> Counts:
         """Return empty counts with the window and the discount of the settings."""
         return make_counts(*shape, self.window, self.discount)
+
+    def keeps_totals(self, shape: Shape) -> bool:
+        """Return whether sums over counts are kept from round to round: there are many items, and no count falls."""
+        return worth_sharing(shape.n_items) and not self.needs_blocks
 
     @property
     def needs_blocks(self) -> bool:
