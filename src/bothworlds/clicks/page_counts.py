@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import Ints, kernel
+from ..core import cores
+from ..kernels import Ints, inner_kernel, kernel
 from .click_counts import Counts
 
-__all__ = ["PageCounts", "sorted_pages"]
+__all__ = ["PageCounts", "different_keys", "sorted_pages"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +95,7 @@ class PageCounts:
         page = self.of_page()
         n, m = len(self.items), len(self.positions)
         key = (self.query[page] * n + self.item) * m + self.position
-        cells, place = np.unique(key, return_inverse=True)
+        cells, place = different_keys(key, len(self.queries) * n * m)
         weight = self.count[page]
         shown, clicked = (np.bincount(place, w, cells.size).astype(np.int64) for w in (weight, weight * self.click))
         codes = cells // (n * m), cells // m % n, cells % m
@@ -115,41 +118,124 @@ class PageCounts:
         )
 
 
+def different_keys(keys: Ints, bound: int) -> tuple[Ints, Ints]:
+    """Return the different keys in increasing order, and the index of every key among them.
+
+    Keys are from 0 to ``bound`` - 1. If the bound is not much larger than the number of keys, nothing is sorted.
+
+    >>> different_keys(np.array([7, 2, 7]), 9)
+    (array([2, 7]), array([1, 0, 1]))
+    """
+    if bound > 4 * keys.size + 1_000_000:
+        found, place = np.unique(keys, return_inverse=True)
+        return found, place.ravel()
+    present = np.zeros(bound, np.int64)
+    present[keys] = 1
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[keys]
+
+
 def sorted_pages(pages: PageCounts) -> PageCounts:
     """Return the same pages in an order that depends on nothing but the pages: by query, then by a hash of results.
 
-    Random numbers that are drawn page by page are then the same for every engine and order of the log.
+    Pages that are equal are counted together. Random numbers that are drawn page by page are then the same for every
+    engine and order of the log.
     """
-    digest = np.empty(len(pages), np.uint64)
-    _digests(pages.starts, pages.item, pages.position, pages.click, digest)
-    order = np.argsort(digest)
-    order = order[np.argsort(pages.query[order], kind="stable")]
-    starts = np.concatenate([[0], np.cumsum(np.diff(pages.starts)[order])]).astype(np.int64)
-    results = np.empty_like(pages.item), np.empty_like(pages.position), np.empty_like(pages.click)
-    _move_results(order, pages.starts, starts, pages.item, pages.position, pages.click, *results)
-    item, position, click = results
-    query, count = pages.query[order], pages.count[order]
-    return replace(pages, query=query, starts=starts, item=item, position=position, click=click, count=count)
+    size, sizes = len(pages), np.diff(pages.starts)
+    digest = np.empty(size, np.uint64)
+    results = pages.item, pages.position, pages.click
+    _in_threads(size, lambda first, stop: _fill_digests(first, stop, pages.starts, *results, digest))
+    order = np.empty(size, np.int64)
+    ends = np.cumsum(np.bincount(pages.query, minlength=len(pages.queries)))
+    _sort_by_query(_sorted_order(digest), pages.query, np.concatenate([[0], ends]), order)
+    same = np.arange(size)
+    _in_threads(
+        size, lambda first, stop: _find_equal(first, stop, order, digest, pages.query, pages.starts, *results, same)
+    )
+    count = np.bincount(same, pages.count[order], size).astype(np.int64)
+    order, count = order[same == np.arange(size)], count[same == np.arange(size)]
+    starts = np.concatenate([[0], np.cumsum(sizes[order])]).astype(np.int64)
+    item, position, click = (np.empty(starts[-1], part.dtype) for part in results)
+    moved = item, position, click
+    _in_threads(
+        order.size, lambda first, stop: _move_results(first, stop, order, pages.starts, starts, *results, *moved)
+    )
+    return replace(
+        pages, query=pages.query[order], starts=starts, item=item, position=position, click=click, count=count
+    )
+
+
+def _sorted_order(digest: NDArray[np.uint64]) -> Ints:
+    """The order of digests, by two sorts at a time."""
+    low = digest < np.uint64(1 << 63)
+    halves = [np.flatnonzero(low), np.flatnonzero(~low)]
+    with ThreadPoolExecutor(len(halves)) as pool:
+        return np.concatenate(list(pool.map(lambda half: half[np.argsort(digest[half])], halves)))
+
+
+def _in_threads(size: int, work: Callable[[int, int], Any]) -> None:
+    """Call ``work`` with ranges (start, stop) that together are the range from 0 to ``size``, each in a thread."""
+    parts = min(cores(), 1 + size // 10_000)
+    cuts = [size * k // parts for k in range(parts + 1)]
+    if parts == 1:
+        work(0, size)
+        return
+    with ThreadPoolExecutor(parts) as pool:
+        list(pool.map(work, cuts[:-1], cuts[1:]))
 
 
 @kernel
-def _move_results(
-    order: Ints, old: Ints, new: Ints, item: Any, position: Any, click: Any, items: Any, positions: Any, clicks: Any
-) -> None:
-    for p in range(order.size):
-        start, to = old[order[p]], new[p]
-        for k in range(new[p + 1] - to):
-            items[to + k] = item[start + k]
-            positions[to + k] = position[start + k]
-            clicks[to + k] = click[start + k]
-
-
-@kernel
-def _digests(starts: Ints, item: Any, position: Any, click: Any, digest: Any) -> None:
-    for p in range(starts.size - 1):
+def _fill_digests(first: int, stop: int, starts: Ints, item: Any, position: Any, click: Any, digest: Any) -> None:
+    for p in range(first, stop):
         mixed = np.uint64(0x9E3779B97F4A7C15)
         for k in range(starts[p], starts[p + 1]):
             packed = (np.uint64(position[k]) << np.uint64(40)) | (np.uint64(item[k]) << np.uint64(1))
             mixed = (mixed ^ (packed | np.uint64(click[k]))) * np.uint64(0xD6E8FEB86659FD93)
             mixed ^= mixed >> np.uint64(32)
         digest[p] = mixed
+
+
+@kernel
+def _sort_by_query(order: Ints, query: Ints, first: Ints, result: Ints) -> None:
+    """Fill in the order by query, and within a query the given order; ``first`` has the place of each query."""
+    for p in order:
+        result[first[query[p]]] = p
+        first[query[p]] += 1
+
+
+@kernel
+def _find_equal(
+    first: int, stop: int, order: Ints, digest: Any, query: Ints, starts: Ints, item: Any, position: Any, click: Any,
+    same: Ints,
+) -> None:  # fmt: skip
+    """Fill in the place in ``order`` of the first page that is equal to each; equal ones have one query and digest."""
+    for k in range(first, stop):
+        p = order[k]
+        before = k - 1
+        while before >= 0 and digest[order[before]] == digest[p] and query[order[before]] == query[p]:
+            if _equal(order[before], p, starts, item, position, click):
+                same[k] = before
+            before -= 1
+
+
+@inner_kernel
+def _equal(p: int, q: int, starts: Ints, item: Any, position: Any, click: Any) -> bool:
+    if starts[p + 1] - starts[p] != starts[q + 1] - starts[q]:
+        return False
+    for k in range(starts[p + 1] - starts[p]):
+        a, b = starts[p] + k, starts[q] + k
+        if item[a] != item[b] or position[a] != position[b] or click[a] != click[b]:
+            return False
+    return True
+
+
+@kernel
+def _move_results(
+    first: int, stop: int, order: Ints, old: Ints, new: Ints,
+    item: Any, position: Any, click: Any, items: Any, positions: Any, clicks: Any,
+) -> None:  # fmt: skip
+    for p in range(first, stop):
+        start, to = old[order[p]], new[p]
+        for k in range(new[p + 1] - to):
+            items[to + k] = item[start + k]
+            positions[to + k] = position[start + k]
+            clicks[to + k] = click[start + k]

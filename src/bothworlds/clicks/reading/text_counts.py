@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core import cores
 from ...extras import import_extra
 from ...kernels import Ints
 from ...progress import progress_bar
+from ...statistics.list_counts import ListTable
 from ..click_counts import Counts
 from ..page_counts import PageCounts, sorted_pages
 from .bad_input import Example, bad_input_error
@@ -28,12 +31,11 @@ from .text_chunks import (
     ScanSummary,
     Span,
     chunks,
-    page_lists,
     query_key,
     scan_all,
     sum_summaries,
 )
-from .text_kernels import REGIONS, UnpackedPages, unpacked_pages
+from .text_kernels import REGIONS, unpacked_pages
 
 __all__ = [
     "append_partial",
@@ -41,6 +43,7 @@ __all__ = [
     "count_text",
     "count_text_pages",
     "create_partial_table",
+    "labelled_pages",
     "scan_filters",
     "scan_notes",
     "top_items",
@@ -69,15 +72,17 @@ def count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> Pa
     assert isinstance(log.form, TextLayout)
     scanners = [Scanner(log.form, filters, pages=True) for _ in range(os.cpu_count() or 1)]
     summary = _scan_text(connection, log, filters, progress, scanners)
-    table = page_lists(scanners)
-    if not table.fill[1]:
+    return labelled_pages(log, [scanner.lists for scanner in scanners], scan_notes(log, summary))
+
+
+def labelled_pages(log: LogSpec, tables: Sequence[ListTable], notes: tuple[str, ...]) -> PageCounts:
+    """Return the pages that scanners have counted, with labels in the order of their numbers.
+
+    Raises ValueError if there are none.
+    """
+    if not any(table.fill[1] for table in tables):
         raise ValueError(nothing_left(log))
-    pages = unpacked_pages(table.book[: table.fill[0]], int(table.fill[1]))
-    return _labelled_pages(log, pages, scan_notes(log, summary))
-
-
-def _labelled_pages(log: LogSpec, pages: UnpackedPages, notes: tuple[str, ...]) -> PageCounts:
-    """Pages with labels in the order of their numbers."""
+    pages = unpacked_pages(tables)
     (urls, item), (keys, place) = _coded(pages.url), _coded(pages.key)
     return sorted_pages(
         PageCounts(
@@ -98,12 +103,16 @@ def _labelled_pages(log: LogSpec, pages: UnpackedPages, notes: tuple[str, ...]) 
 
 def _coded(values: Ints) -> tuple[Ints, NDArray[np.int32]]:
     """The sorted different values, and the index of each value among them; by hashing, since sorting all is slow."""
-    encoded = import_extra("pyarrow").array(values).dictionary_encode()
-    names = encoded.dictionary.to_numpy()
-    order = np.argsort(names)
-    place = np.empty(order.size, np.int32)
-    place[order] = np.arange(order.size, dtype=np.int32)
-    return names[order], place[encoded.indices.to_numpy()]
+    array = import_extra("pyarrow").array
+    parts = np.array_split(values, cores())
+    with ThreadPoolExecutor(len(parts)) as pool:
+        encoded = list(pool.map(lambda part: array(part).dictionary_encode(), parts))
+        names = np.unique(np.concatenate([one.dictionary.to_numpy() for one in encoded]))
+        places = pool.map(
+            lambda one: np.searchsorted(names, one.dictionary.to_numpy()).astype(np.int32)[one.indices.to_numpy()],
+            encoded,
+        )
+        return names, np.concatenate(list(places))
 
 
 def _scan_text(

@@ -15,13 +15,15 @@ query key and, for every result, its url times 2, plus 1 if it was clicked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Ints, inline_kernel, inner_kernel, kernel
-from ...statistics.list_counts import HEADER, close_list
+from ...statistics.list_counts import HEADER, ListTable, close_list
 from .row_checks import LAST_POSITION
 
 __all__ = [
@@ -386,7 +388,7 @@ def count_separators(text: Any) -> int:
 
 
 class UnpackedPages(NamedTuple):
-    """The pages in the ``book`` of a table of lists: those of page p are results ``starts[p]`` to ``starts[p + 1]``."""
+    """The pages in tables of lists: the results of page p are ``starts[p]`` to ``starts[p + 1]``."""
 
     key: Ints  # (P,) query keys
     starts: Ints  # (P + 1,)
@@ -396,25 +398,29 @@ class UnpackedPages(NamedTuple):
     click: NDArray[np.uint8]  # (K,)
 
 
-def unpacked_pages(book: Ints, pages: int) -> UnpackedPages:
-    """Return the pages in the ``book`` of a table of lists."""
-    results = book.size - (HEADER + 1) * pages
+def unpacked_pages(tables: Sequence[ListTable]) -> UnpackedPages:
+    """Return the pages in tables of lists, those of each table in a thread; a page may be in several of them."""
+    pages = [int(table.fill[1]) for table in tables]
+    results = [int(table.fill[0]) - (HEADER + 1) * number for table, number in zip(tables, pages)]
     unpacked = UnpackedPages(
-        np.empty(pages, np.int64),
-        np.zeros(pages + 1, np.int64),
-        np.empty(pages, np.int64),
-        np.empty(results, np.int64),
-        np.empty(results, np.int16),
-        np.empty(results, np.uint8),
+        np.empty(sum(pages), np.int64),
+        np.zeros(sum(pages) + 1, np.int64),
+        np.empty(sum(pages), np.int64),
+        np.empty(sum(results), np.int64),
+        np.empty(sum(results), np.int16),
+        np.empty(sum(results), np.uint8),
     )
-    _unpack(book, unpacked)
+    with ThreadPoolExecutor(len(tables)) as pool:
+        firsts = [sum(pages[:k]) for k in range(len(tables))], [sum(results[:k]) for k in range(len(tables))]
+        list(pool.map(lambda table, p, k: _unpack(table.book[: table.fill[0]], p, k, unpacked), tables, *firsts))
     return unpacked
 
 
 @kernel
-def _unpack(book: Ints, pages: UnpackedPages) -> None:
-    at, to = 0, 0
-    for p in range(pages.key.size):
+def _unpack(book: Ints, p: int, to: int, pages: UnpackedPages) -> None:
+    """Fill in the pages of a book, from page p and result ``to`` on."""
+    at = 0
+    while at < book.size:
         length = book[at] - 1
         pages.number[p], pages.key[p] = book[at + 1], book[at + HEADER]
         at += HEADER + 1
@@ -423,4 +429,5 @@ def _unpack(book: Ints, pages: UnpackedPages) -> None:
             pages.url[to + k], pages.position[to + k], pages.click[to + k] = packed >> 1, k, packed & 1
         at += length
         to += length
-        pages.starts[p + 1] = to
+        p += 1
+        pages.starts[p] = to
