@@ -14,7 +14,7 @@ from ..core import cores
 from ..kernels import Ints, inner_kernel, kernel
 from .click_counts import Counts
 
-__all__ = ["PageCounts", "different_keys", "sorted_pages"]
+__all__ = ["PageCounts", "different_keys", "merge_neighbours", "page_order", "sorted_pages"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,36 +140,42 @@ def sorted_pages(pages: PageCounts) -> PageCounts:
     Pages that are equal are counted together. Random numbers that are drawn page by page are then the same for every
     engine and order of the log.
     """
-    size, sizes = len(pages), np.diff(pages.starts)
-    digest = np.empty(size, np.uint64)
+    digest = np.empty(len(pages), np.uint64)
     results = pages.item, pages.position, pages.click
-    _in_threads(size, lambda first, stop: _fill_digests(first, stop, pages.starts, *results, digest))
-    order = np.empty(size, np.int64)
-    ends = np.cumsum(np.bincount(pages.query, minlength=len(pages.queries)))
-    _sort_by_query(_sorted_order(digest), pages.query, np.concatenate([[0], ends]), order)
-    same = np.arange(size)
+    _in_threads(len(pages), lambda first, stop: _fill_digests(first, stop, pages.starts, *results, digest))
+    order = page_order(pages.query, digest, len(pages.queries))
+    starts = np.concatenate([[0], np.cumsum(np.diff(pages.starts)[order])]).astype(np.int64)
+    moved = np.empty_like(pages.item), np.empty_like(pages.position), np.empty_like(pages.click)
     _in_threads(
-        size, lambda first, stop: _find_equal(first, stop, order, digest, pages.query, pages.starts, *results, same)
+        len(pages), lambda first, stop: _move_results(first, stop, order, pages.starts, starts, *results, *moved)
     )
-    count = np.bincount(same, pages.count[order], size).astype(np.int64)
-    order, count = order[same == np.arange(size)], count[same == np.arange(size)]
-    starts = np.concatenate([[0], np.cumsum(sizes[order])]).astype(np.int64)
-    item, position, click = (np.empty(starts[-1], part.dtype) for part in results)
-    moved = item, position, click
-    _in_threads(
-        order.size, lambda first, stop: _move_results(first, stop, order, pages.starts, starts, *results, *moved)
-    )
-    return replace(
-        pages, query=pages.query[order], starts=starts, item=item, position=position, click=click, count=count
-    )
+    item, position, click = moved
+    query, count = pages.query[order], pages.count[order]
+    arranged = replace(pages, query=query, starts=starts, item=item, position=position, click=click, count=count)
+    return merge_neighbours(arranged, digest[order])
 
 
-def _sorted_order(digest: NDArray[np.uint64]) -> Ints:
-    """The order of digests, by two sorts at a time."""
-    low = digest < np.uint64(1 << 63)
-    halves = [np.flatnonzero(low), np.flatnonzero(~low)]
-    with ThreadPoolExecutor(len(halves)) as pool:
-        return np.concatenate(list(pool.map(lambda half: half[np.argsort(digest[half])], halves)))
+def page_order(query: Ints, digest: NDArray[np.uint64], queries: int) -> Ints:
+    """Return the order of pages by query and then by digest; ``queries`` is the number of queries.
+
+    Digests are spread evenly: they are put into buckets of a few by their first bits, and buckets are sorted.
+    """
+    bits = max(1, query.size.bit_length() - 3)
+    first = np.zeros((1 << bits) + 1, np.int64)
+    by_digest, arranged = np.empty(query.size, np.int64), np.empty(query.size, np.uint64)
+    _sort_by_digest(digest, 64 - bits, first, by_digest, arranged)
+    order, ends = np.empty(query.size, np.int64), np.cumsum(np.bincount(query, minlength=queries))
+    _sort_by_query(by_digest, query, np.concatenate([[0], ends]), order)
+    return order
+
+
+def merge_neighbours(pages: PageCounts, digest: NDArray[np.uint64]) -> PageCounts:
+    """Count equal pages together. They have one digest, and pages are sorted by query and digest."""
+    same = np.arange(len(pages))
+    _find_equal(digest, pages.query, pages.starts, pages.item, pages.position, pages.click, same)
+    if (same == np.arange(len(pages))).all():
+        return pages
+    return pages.with_counts(np.bincount(same, pages.count, len(pages)).astype(np.int64))
 
 
 def _in_threads(size: int, work: Callable[[int, int], Any]) -> None:
@@ -195,6 +201,25 @@ def _fill_digests(first: int, stop: int, starts: Ints, item: Any, position: Any,
 
 
 @kernel
+def _sort_by_digest(digest: Any, shift: int, first: Ints, order: Ints, arranged: Any) -> None:
+    """Fill in the order of digests, and the digests in this order; ``first`` has an entry for every bucket, and one."""
+    for p in range(digest.size):
+        first[np.int64(digest[p] >> np.uint64(shift)) + 1] += 1
+    for bucket in range(1, first.size):
+        first[bucket] += first[bucket - 1]
+    for p in range(digest.size):
+        here = np.int64(digest[p] >> np.uint64(shift))
+        order[first[here]], arranged[first[here]] = p, digest[p]
+        first[here] += 1
+    for k in range(1, digest.size):  # by insertion: only neighbours of one bucket are out of order
+        to, value, page = k, arranged[k], order[k]
+        while to > 0 and arranged[to - 1] > value:
+            order[to], arranged[to] = order[to - 1], arranged[to - 1]
+            to -= 1
+        order[to], arranged[to] = page, value
+
+
+@kernel
 def _sort_by_query(order: Ints, query: Ints, first: Ints, result: Ints) -> None:
     """Fill in the order by query, and within a query the given order; ``first`` has the place of each query."""
     for p in order:
@@ -203,17 +228,13 @@ def _sort_by_query(order: Ints, query: Ints, first: Ints, result: Ints) -> None:
 
 
 @kernel
-def _find_equal(
-    first: int, stop: int, order: Ints, digest: Any, query: Ints, starts: Ints, item: Any, position: Any, click: Any,
-    same: Ints,
-) -> None:  # fmt: skip
-    """Fill in the place in ``order`` of the first page that is equal to each; equal ones have one query and digest."""
-    for k in range(first, stop):
-        p = order[k]
-        before = k - 1
-        while before >= 0 and digest[order[before]] == digest[p] and query[order[before]] == query[p]:
-            if _equal(order[before], p, starts, item, position, click):
-                same[k] = before
+def _find_equal(digest: Any, query: Ints, starts: Ints, item: Any, position: Any, click: Any, same: Ints) -> None:
+    """Fill in, for every page, the first page that is equal to it."""
+    for p in range(query.size):
+        before = p - 1
+        while before >= 0 and digest[before] == digest[p] and query[before] == query[p]:
+            if _equal(before, p, starts, item, position, click):
+                same[p] = before
             before -= 1
 
 

@@ -271,12 +271,12 @@ def partial_pages(span: Span, layout: TextLayout, filters: ScanFilters) -> tuple
     texts = chunks(span, layout.last_boundary)
     summary = sum_summaries(scan_all(texts, layout, filters, lambda counts: None, scanners=[scanner]))
     used = int(scanner.lists.fill[0])
-    return summary, ListTable(scanner.lists.book[:used].copy(), make_list_table().index, scanner.lists.fill)
+    return summary, scanner.lists._replace(book=scanner.lists.book[:used].copy(), index=make_list_table().index)
 
 
 def merged_lists(pages: ListTable, more: ListTable) -> ListTable:
     """Return the different pages of two tables, of which the first must not be used any more."""
-    entries, lists = more.fill.tolist()
+    entries, lists = more.fill[:2].tolist()
     pages = make_room(pages, entries, lists)
     merge_lists(more, pages)
     return pages

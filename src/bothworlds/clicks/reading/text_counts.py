@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ...core import cores
 from ...extras import import_extra
-from ...kernels import Ints
 from ...progress import progress_bar
 from ...statistics.list_counts import ListTable
 from ..click_counts import Counts
-from ..page_counts import PageCounts, sorted_pages
+from ..page_counts import PageCounts
 from .bad_input import Example, bad_input_error
 from .duckdb_counts import labelled_counts, nothing_left, whole_log_suffix
 from .duckdb_relations import run
@@ -35,7 +29,7 @@ from .text_chunks import (
     scan_all,
     sum_summaries,
 )
-from .text_kernels import REGIONS, unpacked_pages
+from .text_pages import sorted_text_pages
 
 __all__ = [
     "append_partial",
@@ -76,43 +70,10 @@ def count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> Pa
 
 
 def labelled_pages(log: LogSpec, tables: Sequence[ListTable], notes: tuple[str, ...]) -> PageCounts:
-    """Return the pages that scanners have counted, with labels in the order of their numbers.
-
-    Raises ValueError if there are none.
-    """
+    """Return the pages that scanners have counted; raises ValueError if there are none."""
     if not any(table.fill[1] for table in tables):
         raise ValueError(nothing_left(log))
-    pages = unpacked_pages(tables)
-    (urls, item), (keys, place) = _coded(pages.url), _coded(pages.key)
-    return sorted_pages(
-        PageCounts(
-            items=tuple(map(str, urls.tolist())),
-            queries=tuple(f"{name // REGIONS}_{name % REGIONS}" for name in keys.tolist()),
-            positions=tuple(range(1, int(np.diff(pages.starts).max()) + 1)),
-            query=place.astype(np.int64),
-            starts=pages.starts,
-            item=item,
-            position=pages.position,
-            click=pages.click,
-            count=pages.number,
-            origin=log.origin,
-            notes=notes,
-        )
-    )
-
-
-def _coded(values: Ints) -> tuple[Ints, NDArray[np.int32]]:
-    """The sorted different values, and the index of each value among them; by hashing, since sorting all is slow."""
-    array = import_extra("pyarrow").array
-    parts = np.array_split(values, cores())
-    with ThreadPoolExecutor(len(parts)) as pool:
-        encoded = list(pool.map(lambda part: array(part).dictionary_encode(), parts))
-        names = np.unique(np.concatenate([one.dictionary.to_numpy() for one in encoded]))
-        places = pool.map(
-            lambda one: np.searchsorted(names, one.dictionary.to_numpy()).astype(np.int32)[one.indices.to_numpy()],
-            encoded,
-        )
-        return names, np.concatenate(list(places))
+    return sorted_text_pages(tables, log.origin, notes)
 
 
 def _scan_text(

@@ -15,15 +15,12 @@ query key and, for every result, its url times 2, plus 1 if it was clicked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels import Ints, inline_kernel, inner_kernel, kernel
-from ...statistics.list_counts import HEADER, ListTable, close_list
+from ...kernels import inline_kernel, inner_kernel, kernel
+from ...statistics.list_counts import close_list, next_values, settle
 from .row_checks import LAST_POSITION
 
 __all__ = [
@@ -41,11 +38,9 @@ __all__ = [
     "STRAY",
     "TOO_LARGE",
     "TWICE",
-    "UnpackedPages",
     "count_separators",
     "scan_pages",
     "scan_sessions",
-    "unpacked_pages",
 ]
 
 TAB, NEWLINE, RETURN, SPACE, COMMA, COLON, SEMICOLON, UNDERSCORE = 9, 10, 13, 32, 44, 58, 59, 95
@@ -160,7 +155,7 @@ def _count_page(
     totals[STRAY] += stray
     totals[TWICE] += _repeats(urls, start, stop)
     if lists.book.size > 0:
-        at = lists.fill[0] + HEADER
+        at = next_values(lists)
         lists.book[at] = query
         for k in range(start, stop):
             lists.book[at + 1 + k - start] = 2 * urls[k] + hits[k]
@@ -300,6 +295,7 @@ def scan_sessions(
         if reason != 0:
             _note_bad(start, totals[LINES], reason, bad, totals)
     _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals, lists)
+    settle(lists)
 
 
 @inline_kernel
@@ -376,6 +372,7 @@ def scan_pages(
         if stop < text.size and text[stop] == NEWLINE:
             totals[LINES] += 1
         at = stop + 1
+    settle(lists)
 
 
 @kernel
@@ -385,49 +382,3 @@ def count_separators(text: Any) -> int:
     for byte in text:
         n += (byte == TAB) + (byte == COMMA)
     return n
-
-
-class UnpackedPages(NamedTuple):
-    """The pages in tables of lists: the results of page p are ``starts[p]`` to ``starts[p + 1]``."""
-
-    key: Ints  # (P,) query keys
-    starts: Ints  # (P + 1,)
-    number: Ints  # (P,) how often each occurred
-    url: Ints  # (K,)
-    position: NDArray[np.int16]  # (K,) from 0
-    click: NDArray[np.uint8]  # (K,)
-
-
-def unpacked_pages(tables: Sequence[ListTable]) -> UnpackedPages:
-    """Return the pages in tables of lists, those of each table in a thread; a page may be in several of them."""
-    pages = [int(table.fill[1]) for table in tables]
-    results = [int(table.fill[0]) - (HEADER + 1) * number for table, number in zip(tables, pages)]
-    unpacked = UnpackedPages(
-        np.empty(sum(pages), np.int64),
-        np.zeros(sum(pages) + 1, np.int64),
-        np.empty(sum(pages), np.int64),
-        np.empty(sum(results), np.int64),
-        np.empty(sum(results), np.int16),
-        np.empty(sum(results), np.uint8),
-    )
-    with ThreadPoolExecutor(len(tables)) as pool:
-        firsts = [sum(pages[:k]) for k in range(len(tables))], [sum(results[:k]) for k in range(len(tables))]
-        list(pool.map(lambda table, p, k: _unpack(table.book[: table.fill[0]], p, k, unpacked), tables, *firsts))
-    return unpacked
-
-
-@kernel
-def _unpack(book: Ints, p: int, to: int, pages: UnpackedPages) -> None:
-    """Fill in the pages of a book, from page p and result ``to`` on."""
-    at = 0
-    while at < book.size:
-        length = book[at] - 1
-        pages.number[p], pages.key[p] = book[at + 1], book[at + HEADER]
-        at += HEADER + 1
-        for k in range(length):
-            packed = book[at + k]
-            pages.url[to + k], pages.position[to + k], pages.click[to + k] = packed >> 1, k, packed & 1
-        at += length
-        to += length
-        p += 1
-        pages.starts[p] = to
