@@ -1,4 +1,7 @@
-"""Counting click logs: rows per second and peak memory, for Parquet and for text, each in its own process."""
+"""Counting click logs and fitting every click model: time and peak memory, as ratios to counting for ``pbm``.
+
+Logs are Parquet and text. Each count, and the fits, have a process of their own.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,18 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from .measurement import Measurement
 
 PAGES = int(os.environ.get("BOTHWORLDS_BENCH_PAGES", 10_000_000))
 RESULTS = 10
 LOGS = {"tidy, Parquet": ("log.parquet", "tidy"), "relpred, text": ("log.tsv", "relpred")}
+# What is counted, by the function that counts it.
+COUNTED = {
+    "counts": "counting for pbm, trust, rank-ctr, item-ctr",
+    "count_pages": "counting for ubm, cascade, dcm, sdbn, dbn, ccm",
+}
 
 GENERATE = """
 import sys
@@ -24,51 +33,87 @@ world = stochastic(np.linspace(0.9, 0.1, 50), 1.0 / np.arange(1, int(sys.argv[4]
 generate(sys.argv[1], world, int(sys.argv[3]), format=sys.argv[2], queries=10)
 """
 
+MEASURE = """
+import json, resource, time
+def measured(what, function):
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    started = time.perf_counter()
+    result = function()
+    seconds = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    work = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(json.dumps({"what": what, "seconds": seconds, "work": work, "peak": after.ru_maxrss / 1024}), flush=True)
+    return result
+"""
+
 COUNT = """
-import json, resource, sys, time
-from pathlib import Path
-from bothworlds.clicks import counts
-counts(sys.argv[2])  # compiles the kernels
-before = resource.getrusage(resource.RUSAGE_SELF)
-started = time.perf_counter()
-counted = counts(sys.argv[1])
-seconds = time.perf_counter() - started
-after = resource.getrusage(resource.RUSAGE_SELF)
-work = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-result = {"rows": int(counted.shown.sum()), "pages": counted.pages, "seconds": seconds, "work": work}
-print(json.dumps({**result, "peak": after.ru_maxrss / 1024, "start": before.ru_maxrss / 1024}))
+import sys
+from bothworlds import clicks
+_, log, small, name, pages = sys.argv
+count = getattr(clicks, name)
+count(small)  # compiles the kernels
+counted = measured(name, lambda: count(log))
+if counted.pages != int(pages):
+    raise SystemExit(f"{pages} pages were generated and {counted.pages} counted")
+"""
+
+FIT = """
+import sys
+from bothworlds.clicks import count_pages, counts, fit
+from bothworlds.clicks.model.names import MODELS
+_, log, small = sys.argv
+for path in (small, log):
+    pages, counted = count_pages(path), counts(path)
+    for name, model in MODELS.items():
+        given = pages if model.dependent else counted
+        if path == small:
+            fit(given, model=name)  # compiles the kernels
+        else:
+            measured(name, lambda: fit(given, model=name))
 """
 
 
-def run_in_process(code: str, *arguments: object) -> str:
-    """Return the output of a new interpreter, whose memory can be measured separately."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def run_in_process(code: str, *arguments: object) -> list[dict[str, Any]]:
+    """Return what a new interpreter prints, a JSON object on each line; its memory is measured separately."""
+    command = [sys.executable, "-W", "ignore", "-c", MEASURE + code, *map(str, arguments)]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return [json.loads(line) for line in printed.splitlines()]
 
 
 def measure() -> Measurement:
-    """Return one row per kind of log; the logs are generated first and removed afterwards."""
+    """Return one row per log and count, and one per model; the logs are generated first and removed afterwards."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="bothworlds-bench-") as folder:
         for kind, (name, layout) in LOGS.items():
             log, small = Path(folder) / name, Path(folder) / f"small-{name}"
             run_in_process(GENERATE, log, layout, PAGES, RESULTS)
-            run_in_process(GENERATE, small, layout, 100, RESULTS)
-            result = json.loads(run_in_process(COUNT, log, small))
-            if (result["rows"], result["pages"]) != (PAGES * RESULTS, PAGES):
-                raise RuntimeError(f"{kind}: {PAGES} pages were generated and {result['pages']} counted")
-            rows.append(
-                {
-                    "log": kind,
-                    "pages": f"{PAGES:,}",
-                    "file, MB": log.stat().st_size / 1e6,
-                    "seconds": result["seconds"],
-                    "rows per second": result["rows"] / result["seconds"],
-                    "rows per core second": result["rows"] / result["work"],
-                    "peak memory, MB": result["peak"],
-                    "of which at the start": result["start"],
-                }
-            )
+            run_in_process(GENERATE, small, layout, 2_000, RESULTS)
+            found = [one for count in COUNTED for one in run_in_process(COUNT, log, small, count, PAGES)]
+            base = found[0]["work"]
+            rows += [
+                _row(f"{kind}, {log.stat().st_size / 1e6:,.0f} MB", COUNTED[one["what"]], one, base) for one in found
+            ]
+            if layout == "tidy":
+                rows += [_row(kind, f"fit of {one['what']}", one, base) for one in run_in_process(FIT, log, small)]
             log.unlink()
-    notes = ["A row is one result on a page. Pages are checked, too: no position and no item may occur twice."]
-    return Measurement("Click logs, from file to counts per query, item and position", rows, notes)
+    notes = [
+        f"{PAGES:,} pages of {RESULTS} results, nearly all of them different, which is the worst case for counting "
+        "pages and for fits to them. A row of the log is one result on a page.",
+        "Pages are checked: no position and no item may occur twice. Fits are maxima with intervals, from two starts "
+        "where the problem is not concave; peak memory is that of the process so far, with all counts.",
+        "Ratios are those of core seconds, which other programs on the machine change least.",
+    ]
+    return Measurement("Click logs, from file to counts, and from counts to models", rows, notes)
+
+
+def _row(kind: str, what: str, found: dict[str, Any], base: float) -> dict[str, Any]:
+    rows = PAGES * RESULTS
+    return {
+        "log": kind,
+        "what": what,
+        "seconds": found["seconds"],
+        "core seconds": found["work"],
+        "ratio to counting for pbm": found["work"] / base,
+        "rows per second": rows / found["seconds"],
+        "peak memory, MB": found["peak"],
+    }

@@ -44,6 +44,14 @@ def test_a_ranking_is_evaluated_in_one_command():
     assert "Warning" not in message
 
 
+def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(tmp_path):
+    pages = clicks.PageCounts.from_arrays([["a", "b"], ["b", "a"]] * 2, [[1, 0], [0, 1], [0, 0], [1, 1]])
+    for name, said in (("cascade", True), ("item-ctr", False)):
+        clicks.fit(pages, model=name).save(tmp_path / "model.json")
+        message = " ".join(answer("log.csv", "-r", "a,b", "--model", tmp_path / "model.json").split())
+        assert ("a click depends on the rest of the page" in message) is said
+
+
 def test_several_targets_are_compared():
     message = answer("log.csv", "-r", "a,b", "-r", "d, c", "-p", "uniform")
     assert all(title in message for title in ("a > b", "d > c", "uniform"))

@@ -19,6 +19,7 @@ ATTACKS = {
     "promote": Attack("promote", target=3, budget=60),
     "quit": Attack("quit", target=3, until=50),
     "suppress": Attack("suppress", target=3, budget=60, companions=(3, 1, 2)),
+    "threshold": Attack("threshold", target=3, budget=60, margin=0.05),
     "demote": Attack("demote", target=0, budget=60),
     "mirror": Attack("mirror", target=3, budget=60),
     "bribe": Attack("bribe", target=3, budget=60, rate=0.5),
@@ -27,7 +28,7 @@ ATTACKS = {
 
 
 def reported(attack, clicks, rounds=1, seed=0):
-    state, rng, said = attack.start(np.arange(4)), np.random.default_rng(seed), np.empty(3)
+    state, rng, said = attack.start(np.arange(4), 3), np.random.default_rng(seed), np.empty(3)
     for _ in range(rounds):
         flips = tamper(state, RANKING, np.array(clicks, float), rng, said)
     return said.tolist(), flips
@@ -43,6 +44,9 @@ def reported(attack, clicks, rounds=1, seed=0):
         (Attack("quit", target=3, until=0), [1, 1, 0], [1, 1, 0]),
         (Attack("quit", target=3, until=1, budget=2), [1, 1, 0], [0, 0, 0]),  # from the top, while it lasts
         (Attack("suppress", companions=(3, 2)), [1, 1, 1], [1, 0, 1]),
+        (Attack("threshold", target=3, margin=0.1), [1, 1, 1], [0, 0, 1]),  # all rates are 0, above 0 - 0.1
+        (Attack("threshold", target=3, margin=0.0), [1, 1, 1], [1, 1, 1]),  # 0 is not above 0
+        (Attack("threshold", target=3, margin=0.1, companions=(2,)), [1, 1, 1], [1, 0, 1]),
         (Attack("demote", target=0), [0, 1, 1], [0, 0, 1]),
         (Attack("mirror"), [1, 1, 0], [0, 1, 1]),
         (Attack("mirror"), [1, 0, 1], [1, 0, 1]),
@@ -65,7 +69,7 @@ def test_an_attack_ends_with_its_rounds_and_its_budget():
 
 
 def test_fake_pages_are_as_many_as_the_rate_says():
-    state, rng, said = Attack("bribe", target=3, rate=0.2).start(np.arange(4)), np.random.default_rng(7), np.empty(3)
+    state, rng, said = Attack("bribe", target=3, rate=0.2).start(np.arange(4), 3), np.random.default_rng(7), np.empty(3)
     fake = sum(tamper(state, RANKING, np.array([1.0, 0.0, 0.0]), rng, said) == 2 for _ in range(5_000))
     assert abs(fake - 1_000) < 5.0 * np.sqrt(5_000 * 0.2 * 0.8)
 
@@ -138,6 +142,85 @@ def test_compiled_and_interpreted_loops_agree_under_attack():
             np.testing.assert_array_equal(getattr(one.attack, name), getattr(other.attack, name))
 
 
+class Threshold:
+    """The card of the attack threshold, word for word, with a budget; as an adversary of one's own."""
+
+    target, margin = 3, 0.05
+
+    def __init__(self, budget=60):
+        self.left, self.shown, self.told = budget, np.zeros((4, 3)), np.zeros((4, 3))
+
+    def rate(self, item, j):
+        return self.told[item, j] / self.shown[item, j] if self.shown[item, j] else 0.0
+
+    def report(self, t, ranking, clicks, rng):
+        said = clicks.copy()
+        for j, item in enumerate(ranking):
+            above = self.rate(item, j) > self.rate(self.target, j) - self.margin
+            if item != self.target and clicks[j] and above and self.left > 0:
+                said[j] = 0.0
+                self.left -= 1
+            self.shown[item, j] += 1
+            self.told[item, j] += said[j]
+        return said
+
+
+class RateOfAllPositions(Threshold):
+    def rate(self, item, j):
+        return self.told[item].sum() / max(self.shown[item].sum(), 1)
+
+
+class WithoutRates(Threshold):
+    def rate(self, item, j):
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    ("adversary", "right"), [(Threshold(), True), (RateOfAllPositions(), False), (WithoutRates(), False)]
+)
+def test_threshold_deletes_clicks_only_while_the_rate_at_the_position_is_above_that_of_the_target(adversary, right):
+    compiled, plain = game(ATTACKS["threshold"]), game(adversary)
+    same = np.array_equal(compiled.attack.flips, plain.attack.flips) and np.array_equal(compiled.clicks, plain.clicks)
+    assert same is right
+    if right:
+        np.testing.assert_allclose(compiled.reward, plain.reward, rtol=1e-12)
+        for name in ("touched", "target_first", "target_shown"):
+            np.testing.assert_array_equal(getattr(compiled.attack, name), getattr(plain.attack, name))
+
+
+def test_threshold_is_cheaper_than_suppress():
+    everything = {"target": 3, "companions": (3,)}
+    threshold, suppress = (
+        game(attack, "uniform").attack.flips[:, -1].mean()
+        for attack in (Attack("threshold", margin=0.05, **everything), Attack("suppress", **everything))
+    )
+    assert 0 < threshold < suppress
+
+
+def test_every_replication_starts_with_an_adversary_as_it_was_made():
+    adversary = Threshold(budget=20)
+    flips = game(adversary, "uniform").attack.flips[:, -1]
+    assert flips.tolist() == [20.0, 20.0, 20.0]
+    assert adversary.left == 20
+
+
+def test_an_adversary_in_plain_python_is_described_by_its_class():
+    world = Attacked(USERS, Threshold())
+    assert world.name == "stochastic with Threshold"
+    assert world.description()["attack"] == {"class": f"{__name__}.Threshold"}
+    with pytest.raises(ValueError, match="incomplete"):
+        from_description(world.description())
+
+
+def test_reports_of_an_adversary_are_checked():
+    class Half(Threshold):
+        def report(self, t, ranking, clicks, rng):
+            return clicks / 2.0
+
+    with pytest.raises(ValueError, match="0 or 1 for each of 3 positions"):
+        game(Half())
+
+
 def test_the_target_is_the_same_item_whatever_the_labels():
     oracle = bothworlds.policy("oracle")
     result = game(Attack("promote", target=0), oracle, tell=True)
@@ -188,6 +271,9 @@ def test_an_attacked_world_is_built_again_from_its_description():
     [
         (lambda: Attack("flatter"), "kind must be one of"),
         (lambda: Attack("promote"), "needs a target"),
+        (lambda: Attack("threshold"), "needs a target"),
+        (lambda: Attack("threshold", target=3, margin=2), "margin must be a number"),
+        (lambda: Attacked(USERS, "promote"), "an object with the method report"),
         (lambda: Attack("mirror", budget=-1), "budget must be a whole number"),
         (lambda: Attack("random", rate=2), "rate must be a number"),
         (lambda: Attacked(USERS, Attack("promote", target=4)), "there are 4 items"),

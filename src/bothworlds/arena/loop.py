@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from ..core import Streams, click, decide, expected_reward, learn, streams
 from ..kernels import Floats, Ints, kernel
 from ..policies import Policy, configured_for
-from ..worlds import Attacked, ListWorld, World
+from ..worlds import Attack, Attacked, ListWorld, World
 from ..worlds.attack_kernels import AttackState, tamper
+from ..worlds.attacks import PlainAttack
 from ..worlds.users import TableUsers
 
 if TYPE_CHECKING:  # not at run time: an edit of progress.py would compile all loops again
@@ -106,6 +107,8 @@ class Simulation:
     def compiled(self) -> bool:
         """Return whether a compiled loop can play the policy in the world."""
         users = self.world.honest
+        if isinstance(self.world, Attacked) and not isinstance(self.world.attack, Attack):
+            return False
         if isinstance(users, ListWorld) and users.users(0) is None:
             return False
         return isinstance(self.policy, Policy) and self.policy.runs_compiled(self.new_state())
@@ -209,14 +212,14 @@ class _UnderAttack(NamedTuple):
     """Users, and the adversary who reports their clicks."""
 
     users: Any
-    attack: AttackState
+    attack: AttackState | PlainAttack
 
 
 class _AttackedUsers:
     """The users of a world with an adversary, for items in the order ``labels``."""
 
     def __init__(self, world: Attacked, labels: NDArray[np.int64]) -> None:
-        self._users, self._attack = users_of(world.honest, labels), world.attack.start(labels)
+        self._users, self._attack = users_of(world.honest, labels), world.start(labels)
 
     def at_first(self) -> _UnderAttack:
         """Return the users of round 0."""
@@ -252,8 +255,10 @@ def advance_compiled(policy: Policy, state: Any, rounds: int, users: Any, source
     """
     m = state.shape.n_positions
     if isinstance(users, _UnderAttack):
+        assert isinstance(users.attack, AttackState)
         generators = source.policy, source.users, source.adversary
-        advance_attacked(state, rounds, *users, *generators, np.empty(m, np.int64), np.empty((3, m)), totals)
+        given = users.users, users.attack, *generators
+        advance_attacked(state, rounds, *given, np.empty(m, np.int64), np.empty((3, m)), totals)
         return
     loop = advance if isinstance(users, np.ndarray) else advance_lists
     loop(state, rounds, users, source.policy, source.users, np.empty(m, np.int64), np.empty((2, m)), totals)
@@ -326,18 +331,18 @@ def advance_attacked(
         for j in range(ranking.size):
             totals[1] += clicks[j]
         flips = tamper(attack, ranking, clicks, adversary_rng, reported)
-        _count_attack(attack, ranking, flips, totals)
+        _count_attack(attack.target, ranking, flips, totals)
         learn(state, ranking, propensity, reported)
 
 
 @kernel
-def _count_attack(attack: AttackState, ranking: Ints, flips: int, totals: Floats) -> None:
+def _count_attack(target: int, ranking: Ints, flips: int, totals: Floats) -> None:
     """Add the flips of a round, whether there were any, and where the target was shown."""
     totals[2] += flips
     totals[3] += 1.0 if flips > 0 else 0.0
-    totals[4] += 1.0 if ranking[0] == attack.target else 0.0
+    totals[4] += 1.0 if ranking[0] == target else 0.0
     for j in range(ranking.size):
-        if ranking[j] == attack.target:
+        if ranking[j] == target:
             totals[5] += 1.0
 
 
@@ -351,7 +356,7 @@ def _advance_interpreted(policy: Policy, state: Any, rounds: int, users: Any, so
         for clicked in answer.clicks.tolist():
             totals[1] += clicked
         if isinstance(users, _UnderAttack):
-            _count_attack(users.attack, np.ascontiguousarray(decision.ranking, np.int64), answer.flips, totals)
+            _count_attack(users.attack.target, np.ascontiguousarray(decision.ranking, np.int64), answer.flips, totals)
         policy.learn(state, decision, answer.reported)
 
 
@@ -370,7 +375,11 @@ def answer_list(users: Any, t: int, ranking: NDArray[np.int64], source: Streams)
         expected, clicks = _answer(users, t, ranking, source.users)
         return Answer(expected, clicks, clicks)
     expected, clicks = _answer(users.users, t, ranking, source.users)
-    reported, shown = np.empty(clicks.size), np.ascontiguousarray(ranking, np.int64)
+    shown = np.ascontiguousarray(ranking, np.int64)
+    if isinstance(users.attack, PlainAttack):
+        told = users.attack.report(shown, clicks, source.adversary)
+        return Answer(expected, clicks, told, int((told != clicks).sum()))
+    reported = np.empty(clicks.size)
     return Answer(expected, clicks, reported, tamper(users.attack, shown, clicks, source.adversary, reported))
 
 

@@ -57,6 +57,12 @@ def evaluate(
             "--replay", help="Also run policies on the pages that show their decision; for uniformly random logs."
         ),
     ] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="A click model that was fitted to this log, .json: warns if clicks depend on each other in it."
+        ),
+    ] = None,
     skip_bad: SkipBad = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the policies.")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw the estimates to this file: .svg, .png or .pdf.")] = None,
@@ -65,14 +71,16 @@ def evaluate(
     """Estimate the clicks that rankings and policies would have had on a click log.
 
     The log must have propensities: the probability of every item at the position where it was shown.
+    A click must depend on its own item and position only; otherwise estimates are biased: see the command compare.
     Several targets are compared.
     A policy is trained on one half of the log and evaluated on the other half, and vice versa.
 
     [bold]bothworlds evaluate clicks.csv --ranking a,b,c --policy ftrl-pbm --plot evaluation.svg[/bold]
     """
-    from ..clicks import compare, read
+    from ..clicks import compare, load_model, read
 
     check_outputs(plot, out, (".json",))
+    fitted = None if model is None else load_model(model)
     policies = [policy_of(text) for text in policy or []]
     lists = [parse_ranking(text) for text in ranking or []]
     tables = [read_marginals(path) for path in marginals or []]
@@ -91,7 +99,7 @@ def evaluate(
     )
     with flags_in_errors():
         replays = _replay(inspected, policies, seed) if replay else []
-        evaluations = compare(inspected, targets, clip_weights=clip_weights, seed=seed, labels=labels)
+        evaluations = compare(inspected, targets, clip_weights=clip_weights, seed=seed, labels=labels, model=fitted)
     for evaluation in evaluations:
         _print_table(evaluation)
         _print_notes(evaluation)

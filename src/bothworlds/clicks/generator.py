@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core import click as answer
 from ..extras import import_extra
 from ..files import replacing
 from ..kernels import Floats, Ints, kernel
 from ..progress import progress_bar
-from ..worlds import World, resolve
+from ..worlds import ListWorld, World, resolve
 from ..worlds.settings import whole
 from .reading.layouts import TableLayout, TextLayout, layout_of
 from .reading.layouts.base import GeneratedPages
@@ -38,6 +39,9 @@ def generate(
     progress: bool | None = None,
 ) -> Path:
     """Write a log of ``pages`` uniformly random lists, clicked as in a world, and return its path.
+
+    The world may be one whose clicks depend on each other, or a fitted model of any kind. If an adversary reports the
+    clicks of a world, the log has those of the users.
 
     The format is ``relpred`` for names that end in .tsv, ``yandex`` for .yandex, and ``tidy`` otherwise, unless it is
     given. The ending also selects CSV, NDJSON or Parquet for tables, and compression (.gz, .zst). With several
@@ -82,23 +86,41 @@ def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[Generate
     n, m = world.n_items, world.n_positions
     labels = np.arange(n)[None] if queries == 1 else np.array([rng.permutation(n) for _ in range(queries)])
     deck = np.arange(n)
+    users = world.honest
+    fill = _fill_from_lists if isinstance(users, ListWorld) else _fill_from_tables
     for start in range(0, pages, BATCH):
         size = min(BATCH, pages - start)
-        query, item, click = np.empty(size, np.int64), np.empty((size, m), np.int64), np.empty((size, m), np.uint8)
-        begin = 0
-        for end, probabilities in world.pieces(start, start + size):
-            stop = end - start
-            _draw(
-                rng,
-                np.ascontiguousarray(probabilities),
-                labels,
-                deck,
-                query[begin:stop],
-                item[begin:stop],
-                click[begin:stop],
-            )
-            begin = stop
-        yield GeneratedPages(start, query, item, click, queries, n)
+        batch = np.empty(size, np.int64), np.empty((size, m), np.int64), np.empty((size, m), np.uint8)
+        fill(users, start, rng, labels, deck, *batch)
+        yield GeneratedPages(start, *batch, queries, n)
+
+
+def _fill_from_tables(
+    world: World, start: int, rng: np.random.Generator, labels: Ints, deck: Ints, query: Ints, item: Ints, click: Any
+) -> None:
+    """Fill a batch with pages of a world that has a table of click probabilities."""
+    begin = 0
+    for end, probabilities in world.pieces(start, start + query.size):
+        part = slice(begin, end - start)
+        _draw(rng, np.ascontiguousarray(probabilities), labels, deck, query[part], item[part], click[part])
+        begin = part.stop
+
+
+def _fill_from_lists(
+    world: Any, start: int, rng: np.random.Generator, labels: Ints, deck: Ints, query: Ints, item: Ints, click: Any
+) -> None:
+    """Fill a batch with pages of a world that answers a whole list."""
+    begin = 0
+    ranking, clicks = np.empty(world.n_positions, np.int64), np.empty(world.n_positions)
+    for end in world.spans(start, start + query.size):
+        part = slice(begin, end - start)
+        users = world.users(start + begin)
+        if users is not None:
+            _draw_lists(rng, users, labels, deck, query[part], item[part], click[part], ranking, clicks)
+        for t in range(part.start, part.stop) if users is None else ():
+            query[t] = _draw_list(rng, labels, deck, item[t], ranking)
+            click[t] = world.click(start + t, ranking.copy(), rng)
+        begin = part.stop
 
 
 @kernel
@@ -116,6 +138,30 @@ def _draw(rng: Any, p: Floats, labels: Ints, deck: Ints, query: Ints, item: Ints
             deck[j], deck[k] = deck[k], deck[j]
             item[t, j] = q * n + deck[j]
             click[t, j] = rng.random() < p[labels[q, deck[j]], j]
+
+
+@kernel
+def _draw_lists(
+    rng: Any, users: Any, labels: Ints, deck: Ints, query: Ints, item: Ints, click: Any, ranking: Ints, clicks: Floats
+) -> None:
+    """Draw pages as :func:`_draw`, clicked by users who answer a whole list; ``ranking`` and ``clicks`` are work."""
+    for t in range(query.size):
+        query[t] = _draw_list(rng, labels, deck, item[t], ranking)
+        answer(users, ranking, rng, clicks)
+        for j in range(ranking.size):
+            click[t, j] = clicks[j] > 0.5
+
+
+@kernel
+def _draw_list(rng: Any, labels: Ints, deck: Ints, item: Ints, ranking: Ints) -> int:
+    """Draw a query and its list, as ``item`` of the log and as ``ranking`` of items of the world; return the query."""
+    n = deck.size
+    q = int(rng.random() * labels.shape[0])
+    for j in range(ranking.size):
+        k = j + int(rng.random() * (n - j))
+        deck[j], deck[k] = deck[k], deck[j]
+        item[j], ranking[j] = q * n + deck[j], labels[q, deck[j]]
+    return q + 1
 
 
 def _count_table(batches: Iterator[GeneratedPages]) -> Any:

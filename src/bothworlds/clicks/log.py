@@ -9,13 +9,14 @@ from typing import Any
 
 from .click_counts import Counts
 from .page_counts import PageCounts
-from .reading.duckdb_counts import count_table, count_table_pages, selected_rows
+from .reading.duckdb_counts import count_table, selected_rows
+from .reading.duckdb_pages import count_table_pages
 from .reading.duckdb_relations import connect
 from .reading.file_format import LogSource, Paths, find_files, inspect_file, rename_columns
 from .reading.frames import as_count_tables, as_table, inspect_table, label_text
 from .reading.layouts import COLUMN_NAMES, LAYOUTS, Layout, TableLayout, TextLayout, detect
 from .reading.log_spec import LogSpec
-from .reading.ray_counts import count_on_ray
+from .reading.ray_counts import count_on_ray, count_pages_on_ray
 from .reading.text_counts import count_text, count_text_pages
 
 __all__ = ["Log", "count_pages", "counts", "read"]
@@ -151,8 +152,7 @@ def counts(
     >>> counted.items, counted.shown.tolist(), counted.clicked.tolist(), counted.pages
     (('milk', 'tea'), [1, 2], [1, 1], 2)
     """
-    if engine not in ENGINES:
-        raise ValueError(f"there is no engine {engine!r}; there are {' and '.join(ENGINES)}")
+    _check_engine(engine)
     options: dict[str, Any] = {
         "format": format,
         "top_items": top_items,
@@ -195,13 +195,14 @@ def count_pages(
     """Count the different result pages of a log: lists of items with their clicks.
 
     ``log`` and the options are those of :func:`counts`; page counts are returned as they are. Memory grows with the
-    number of different pages. Raises ValueError for a log whose rows do not form pages, and for the engine ``"ray"``,
-    which counts no pages yet.
+    number of different pages. ``engine="ray"`` returns the same pages. Raises ValueError for a log whose rows do not
+    form pages.
 
     >>> table = {"event": [1, 1, 2, 2], "position": [1, 2, 1, 2], "item": ["a", "b", "a", "b"], "click": [0, 1, 0, 1]}
     >>> count_pages(table)
     <PageCounts: 2 items at 2 positions, 2 pages, 1 of them different>
     """
+    _check_engine(engine)
     options: dict[str, Any] = {
         "format": format,
         "top_items": top_items,
@@ -217,16 +218,21 @@ def count_pages(
         return log
     if isinstance(log, Counts) or as_count_tables(log) is not None:
         raise ValueError(f"{NEEDS_PAGES}; these are counts per item and position")
-    if engine != "duckdb":
-        raise ValueError(f"pages are counted by the engine duckdb only; got {engine!r}")
     if not isinstance(log, Log):
         log = read(log, **options)
     if not log.has_pages:
         why = "has no column event" if log.layout == "tidy" else f"is in the format {log.layout}, which has no pages"
         raise ValueError(f"{NEEDS_PAGES}, and {log.origin} {why}")
     with connect() as connection:
+        if engine == "ray":
+            return count_pages_on_ray(connection, log, progress)
         count = count_text_pages if isinstance(log.form, TextLayout) else count_table_pages
         return count(connection, log, progress)
+
+
+def _check_engine(engine: str) -> None:
+    if engine not in ENGINES:
+        raise ValueError(f"there is no engine {engine!r}; there are {' and '.join(ENGINES)}")
 
 
 def _at_least_one(name: str, value: Any) -> int | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import Ints, kernel
+from ..core import cores
+from ..kernels import Ints, inner_kernel, kernel
 from .click_counts import Counts
 
-__all__ = ["PageCounts", "sorted_pages"]
+__all__ = ["PageCounts", "different_keys", "merge_neighbours", "page_order", "sorted_pages"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +95,7 @@ class PageCounts:
         page = self.of_page()
         n, m = len(self.items), len(self.positions)
         key = (self.query[page] * n + self.item) * m + self.position
-        cells, place = np.unique(key, return_inverse=True)
+        cells, place = different_keys(key, len(self.queries) * n * m)
         weight = self.count[page]
         shown, clicked = (np.bincount(place, w, cells.size).astype(np.int64) for w in (weight, weight * self.click))
         codes = cells // (n * m), cells // m % n, cells % m
@@ -115,41 +118,145 @@ class PageCounts:
         )
 
 
+def different_keys(keys: Ints, bound: int) -> tuple[Ints, Ints]:
+    """Return the different keys in increasing order, and the index of every key among them.
+
+    Keys are from 0 to ``bound`` - 1. If the bound is not much larger than the number of keys, nothing is sorted.
+
+    >>> different_keys(np.array([7, 2, 7]), 9)
+    (array([2, 7]), array([1, 0, 1]))
+    """
+    if bound > 4 * keys.size + 1_000_000:
+        found, place = np.unique(keys, return_inverse=True)
+        return found, place.ravel()
+    present = np.zeros(bound, np.int64)
+    present[keys] = 1
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[keys]
+
+
 def sorted_pages(pages: PageCounts) -> PageCounts:
     """Return the same pages in an order that depends on nothing but the pages: by query, then by a hash of results.
 
-    Random numbers that are drawn page by page are then the same for every engine and order of the log.
+    Pages that are equal are counted together. Random numbers that are drawn page by page are then the same for every
+    engine and order of the log.
     """
     digest = np.empty(len(pages), np.uint64)
-    _digests(pages.starts, pages.item, pages.position, pages.click, digest)
-    order = np.argsort(digest)
-    order = order[np.argsort(pages.query[order], kind="stable")]
+    results = pages.item, pages.position, pages.click
+    _in_threads(len(pages), lambda first, stop: _fill_digests(first, stop, pages.starts, *results, digest))
+    order = page_order(pages.query, digest, len(pages.queries))
     starts = np.concatenate([[0], np.cumsum(np.diff(pages.starts)[order])]).astype(np.int64)
-    results = np.empty_like(pages.item), np.empty_like(pages.position), np.empty_like(pages.click)
-    _move_results(order, pages.starts, starts, pages.item, pages.position, pages.click, *results)
-    item, position, click = results
+    moved = np.empty_like(pages.item), np.empty_like(pages.position), np.empty_like(pages.click)
+    _in_threads(
+        len(pages), lambda first, stop: _move_results(first, stop, order, pages.starts, starts, *results, *moved)
+    )
+    item, position, click = moved
     query, count = pages.query[order], pages.count[order]
-    return replace(pages, query=query, starts=starts, item=item, position=position, click=click, count=count)
+    arranged = replace(pages, query=query, starts=starts, item=item, position=position, click=click, count=count)
+    return merge_neighbours(arranged, digest[order])
+
+
+def page_order(query: Ints, digest: NDArray[np.uint64], queries: int) -> Ints:
+    """Return the order of pages by query and then by digest; ``queries`` is the number of queries.
+
+    Digests are spread evenly: they are put into buckets of a few by their first bits, and buckets are sorted.
+    """
+    bits = max(1, query.size.bit_length() - 3)
+    first = np.zeros((1 << bits) + 1, np.int64)
+    by_digest, arranged = np.empty(query.size, np.int64), np.empty(query.size, np.uint64)
+    _sort_by_digest(digest, 64 - bits, first, by_digest, arranged)
+    order, ends = np.empty(query.size, np.int64), np.cumsum(np.bincount(query, minlength=queries))
+    _sort_by_query(by_digest, query, np.concatenate([[0], ends]), order)
+    return order
+
+
+def merge_neighbours(pages: PageCounts, digest: NDArray[np.uint64]) -> PageCounts:
+    """Count equal pages together. They have one digest, and pages are sorted by query and digest."""
+    same = np.arange(len(pages))
+    _find_equal(digest, pages.query, pages.starts, pages.item, pages.position, pages.click, same)
+    if (same == np.arange(len(pages))).all():
+        return pages
+    return pages.with_counts(np.bincount(same, pages.count, len(pages)).astype(np.int64))
+
+
+def _in_threads(size: int, work: Callable[[int, int], Any]) -> None:
+    """Call ``work`` with ranges (start, stop) that together are the range from 0 to ``size``, each in a thread."""
+    parts = min(cores(), 1 + size // 10_000)
+    cuts = [size * k // parts for k in range(parts + 1)]
+    if parts == 1:
+        work(0, size)
+        return
+    with ThreadPoolExecutor(parts) as pool:
+        list(pool.map(work, cuts[:-1], cuts[1:]))
 
 
 @kernel
-def _move_results(
-    order: Ints, old: Ints, new: Ints, item: Any, position: Any, click: Any, items: Any, positions: Any, clicks: Any
-) -> None:
-    for p in range(order.size):
-        start, to = old[order[p]], new[p]
-        for k in range(new[p + 1] - to):
-            items[to + k] = item[start + k]
-            positions[to + k] = position[start + k]
-            clicks[to + k] = click[start + k]
-
-
-@kernel
-def _digests(starts: Ints, item: Any, position: Any, click: Any, digest: Any) -> None:
-    for p in range(starts.size - 1):
+def _fill_digests(first: int, stop: int, starts: Ints, item: Any, position: Any, click: Any, digest: Any) -> None:
+    for p in range(first, stop):
         mixed = np.uint64(0x9E3779B97F4A7C15)
         for k in range(starts[p], starts[p + 1]):
             packed = (np.uint64(position[k]) << np.uint64(40)) | (np.uint64(item[k]) << np.uint64(1))
             mixed = (mixed ^ (packed | np.uint64(click[k]))) * np.uint64(0xD6E8FEB86659FD93)
             mixed ^= mixed >> np.uint64(32)
         digest[p] = mixed
+
+
+@kernel
+def _sort_by_digest(digest: Any, shift: int, first: Ints, order: Ints, arranged: Any) -> None:
+    """Fill in the order of digests, and the digests in this order; ``first`` has an entry for every bucket, and one."""
+    for p in range(digest.size):
+        first[np.int64(digest[p] >> np.uint64(shift)) + 1] += 1
+    for bucket in range(1, first.size):
+        first[bucket] += first[bucket - 1]
+    for p in range(digest.size):
+        here = np.int64(digest[p] >> np.uint64(shift))
+        order[first[here]], arranged[first[here]] = p, digest[p]
+        first[here] += 1
+    for k in range(1, digest.size):  # by insertion: only neighbours of one bucket are out of order
+        to, value, page = k, arranged[k], order[k]
+        while to > 0 and arranged[to - 1] > value:
+            order[to], arranged[to] = order[to - 1], arranged[to - 1]
+            to -= 1
+        order[to], arranged[to] = page, value
+
+
+@kernel
+def _sort_by_query(order: Ints, query: Ints, first: Ints, result: Ints) -> None:
+    """Fill in the order by query, and within a query the given order; ``first`` has the place of each query."""
+    for p in order:
+        result[first[query[p]]] = p
+        first[query[p]] += 1
+
+
+@kernel
+def _find_equal(digest: Any, query: Ints, starts: Ints, item: Any, position: Any, click: Any, same: Ints) -> None:
+    """Fill in, for every page, the first page that is equal to it."""
+    for p in range(query.size):
+        before = p - 1
+        while before >= 0 and digest[before] == digest[p] and query[before] == query[p]:
+            if _equal(before, p, starts, item, position, click):
+                same[p] = before
+            before -= 1
+
+
+@inner_kernel
+def _equal(p: int, q: int, starts: Ints, item: Any, position: Any, click: Any) -> bool:
+    if starts[p + 1] - starts[p] != starts[q + 1] - starts[q]:
+        return False
+    for k in range(starts[p + 1] - starts[p]):
+        a, b = starts[p] + k, starts[q] + k
+        if item[a] != item[b] or position[a] != position[b] or click[a] != click[b]:
+            return False
+    return True
+
+
+@kernel
+def _move_results(
+    first: int, stop: int, order: Ints, old: Ints, new: Ints,
+    item: Any, position: Any, click: Any, items: Any, positions: Any, clicks: Any,
+) -> None:  # fmt: skip
+    for p in range(first, stop):
+        start, to = old[order[p]], new[p]
+        for k in range(new[p + 1] - to):
+            items[to + k] = item[start + k]
+            positions[to + k] = position[start + k]
+            clicks[to + k] = click[start + k]

@@ -12,7 +12,7 @@ from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 from .parts.examined_counts import ExaminedCounts, make_examined_counts, record_to_first_click
-from .parts.placement import sort_largest
+from .parts.placement import place_largest
 from .parts.settings import number
 
 __all__ = ["CascadeUcb"]
@@ -90,10 +90,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         state.bounds[i] = math.inf
         if examined[i] > 0.0:
             state.bounds[i] = clicked[i] / examined[i] + math.sqrt(bonus / examined[i])
-    sort_largest(state.bounds, state.order, ranking.size, rng)
-    for k in range(ranking.size):
-        ranking[k] = state.order[k]
-        propensity[k] = math.nan
+    place_largest(state.bounds, state.order, rng, ranking, propensity)
 
 
 @learns(State)

@@ -12,7 +12,7 @@ from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 from .parts.examined_counts import ExaminedCounts, make_examined_counts, record_to_first_click
-from .parts.placement import sort_largest
+from .parts.placement import place_largest
 from .parts.settings import number
 
 __all__ = ["CascadeUcbV"]
@@ -83,10 +83,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         if examined[i] > 0.0:
             a = clicked[i] / examined[i]
             state.bounds[i] = a + math.sqrt(2.0 * a * (1.0 - a) * level / examined[i]) + 3.0 * level / examined[i]
-    sort_largest(state.bounds, state.order, ranking.size, rng)
-    for k in range(ranking.size):
-        ranking[k] = state.order[k]
-        propensity[k] = math.nan
+    place_largest(state.bounds, state.order, rng, ranking, propensity)
 
 
 @learns(State)

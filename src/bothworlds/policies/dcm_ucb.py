@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,10 +9,9 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
-from ..statistics.kl import kl_upper, round_level
 from .base import CompiledPolicy
-from .parts.examined_counts import ExaminedCounts, make_examined_counts, record_to_last_click
-from .parts.placement import sort_largest
+from .parts.examined_counts import ExaminedCounts, kl_bounds, make_examined_counts, record_to_last_click
+from .parts.placement import place_largest
 
 __all__ = ["DcmUcb"]
 
@@ -73,16 +71,8 @@ class DcmUcb(CompiledPolicy):
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    examined, clicked = state.counts.examined, state.counts.clicked
-    level = round_level(state.counts.rounds[0] + 1.0)
-    for i in range(examined.size):
-        state.bounds[i] = 1.0
-        if examined[i] > 0.0:
-            state.bounds[i] = kl_upper(clicked[i] / examined[i], examined[i], level)
-    sort_largest(state.bounds, state.order, ranking.size, rng)
-    for k in range(ranking.size):
-        ranking[k] = state.order[k]
-        propensity[k] = math.nan
+    kl_bounds(state.counts, state.bounds)
+    place_largest(state.bounds, state.order, rng, ranking, propensity)
 
 
 @learns(State)

@@ -4,7 +4,7 @@ A world from another package is registered through the entry point group ``bothw
 object wherever a name is accepted.
 """
 
-from .attacks import Attack, Attacked
+from .attacks import Adversary, Attack, Attacked
 from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_of, matrix, stochastic
 from .best_list import BestList
 from .browsing_world import Browsing, browsing
@@ -15,6 +15,7 @@ from .named import describe, from_description, names, resolve, world
 from .schedule import Changing
 
 __all__ = [
+    "Adversary",
     "Attack",
     "Attacked",
     "BestList",

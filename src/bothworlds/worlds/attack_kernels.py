@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import Floats, Ints, kernel
+from ..kernels import Floats, Ints, inner_kernel, kernel
 
 __all__ = ["KINDS", "AttackState", "tamper"]
 
-KINDS = ("promote", "quit", "suppress", "demote", "mirror", "bribe", "random")
-PROMOTE, QUIT, SUPPRESS, DEMOTE, MIRROR, BRIBE, RANDOM = range(len(KINDS))
+KINDS = ("promote", "quit", "suppress", "threshold", "demote", "mirror", "bribe", "random")
+PROMOTE, QUIT, SUPPRESS, THRESHOLD, DEMOTE, MIRROR, BRIBE, RANDOM = range(len(KINDS))
 
 
 class AttackState(NamedTuple):
@@ -22,6 +22,9 @@ class AttackState(NamedTuple):
     outsider: Ints  # (n,) 1 for the items whose clicks are suppressed
     until: int  # rounds after which it stops
     rate: float  # the probability of a fake session (bribe), or that a click is flipped (random)
+    margin: float  # by how much the reported rate of an item must stay below that of the target (threshold)
+    shown: Floats  # (n, m) impressions so far, for threshold; otherwise empty
+    told: Floats  # (n, m) reported clicks so far, for threshold; otherwise empty
     left: Ints  # (1,) flips that the budget still allows
     round: Ints  # (1,)
 
@@ -51,6 +54,10 @@ def tamper(attack: AttackState, ranking: Ints, clicks: Floats, rng: np.random.Ge
         elif attack.kind == SUPPRESS:
             if attack.outsider[item] == 1:
                 wanted = 0.0
+        elif attack.kind == THRESHOLD:
+            limit = _reported_rate(attack, attack.target, j) - attack.margin
+            if attack.outsider[item] == 1 and _reported_rate(attack, item, j) > limit:
+                wanted = 0.0
         elif attack.kind == DEMOTE:
             if item == attack.target:
                 wanted = 0.0
@@ -66,4 +73,13 @@ def tamper(attack: AttackState, ranking: Ints, clicks: Floats, rng: np.random.Ge
             reported[j] = wanted
             attack.left[0] -= 1
             flips += 1
+        if attack.kind == THRESHOLD:
+            attack.shown[item, j] += 1.0
+            attack.told[item, j] += reported[j]
     return flips
+
+
+@inner_kernel
+def _reported_rate(attack: AttackState, item: int, j: int) -> float:
+    """The share of the impressions of an item at a position that were reported as clicked; 0 without impressions."""
+    return attack.told[item, j] / max(attack.shown[item, j], 1.0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bothworlds import policy
-from bothworlds.clicks import compare, evaluate, read
+from bothworlds.clicks import PageCounts, compare, evaluate, fit, read
 from bothworlds.clicks.offpolicy.result import ESTIMATOR_NAMES
 from tests.clicks.evaluation_logs import as_log, as_marginals, by_the_formulas, logging_policy, pages
 
@@ -465,3 +465,15 @@ def test_the_repr_is_a_short_table(rng):
     assert len(repr(found)) < 600
     assert len(repr(replace(found, target="item > " * 1000, warnings=("x" * 1000, "y")))) < 700
     assert repr(replace(found, warnings=("x", "y"))).endswith("\n  2 warnings, in .warnings>")
+
+
+def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(logged):
+    logging, ranking, clicks = logged
+    log, counted = as_log(ranking, clicks, logging.marginals), PageCounts.from_arrays(ranking, clicks)
+    without = evaluate(log, ["a", "b"])
+    for name, said in (("ubm", True), ("cascade", True), ("item-ctr", False), ("pbm", False)):
+        evaluation = evaluate(log, ["a", "b"], model=fit(counted, model=name) if name != "pbm" else fit(log))
+        assert any("a click depends on the rest of the page" in warning for warning in evaluation.warnings) is said
+        assert evaluation.estimates == without.estimates
+    with pytest.raises(ValueError, match="must be a fitted click model"):
+        evaluate(log, ["a", "b"], model="ubm")

@@ -9,8 +9,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import counts, generate
+from bothworlds.clicks import count_pages, counts, generate
 from bothworlds.clicks.reading import ray_counts
+from bothworlds.worlds import stochastic
 from tests.clicks.naive import same
 
 CASES = (
@@ -51,6 +52,47 @@ def test_two_machines_return_the_counts_of_one(tmp_path, cluster, monkeypatch):
         here, there = counts(path, **options), counts(path, engine="ray", **options)
         assert same(here, there), (name, layout, options)
         assert here.notes == there.notes
+
+
+def same_pages(one, other):
+    """Whether pages are equal to the last byte, with labels and notes."""
+    names = ("items", "queries", "positions", "origin", "notes")
+    arrays = ("query", "starts", "item", "position", "click", "count")
+    return all(getattr(one, name) == getattr(other, name) for name in names) and all(
+        getattr(one, name).dtype == getattr(other, name).dtype
+        and getattr(one, name).tobytes() == getattr(other, name).tobytes()
+        for name in arrays
+    )
+
+
+def test_two_machines_return_the_pages_of_one(tmp_path, cluster, monkeypatch):
+    monkeypatch.setattr(ray_counts, "SPAN", 20_000)
+    monkeypatch.setattr(ray_counts, "ROWS", 4_000)
+    users = stochastic([0.8, 0.5, 0.3, 0.1], [1.0, 0.6, 0.3])  # few lists, so that machines count equal pages
+    for k, (name, layout, options) in enumerate(CASES):
+        if layout in ("obd", "counts"):
+            continue
+        path = generate(tmp_path / f"{k}-{name}", users, 2000, format=layout, queries=3)
+        fewer = {**options, "top_items": 9} if "top_items" in options else options
+        here, there = count_pages(path, **fewer), count_pages(path, engine="ray", **fewer)
+        assert same_pages(here, there), (name, layout, fewer)
+        assert len(here) < here.pages
+        assert not same_pages(here, there.with_counts(there.count + (there.count == there.count.max())))
+
+
+def test_two_machines_refuse_and_skip_the_pages_that_one_does(tmp_path, cluster):
+    rows = "".join(f"{k},1,a,0\n{k},2,b,{k % 2}\n" for k in range(50))
+    path = tmp_path / "log.csv"
+    path.write_text(f"event,position,item,click\n{rows}7,3,a,0\n8,2,c,0\n9,9,d,1\n")
+    messages = []
+    for engine in ("duckdb", "ray"):
+        with pytest.raises(ValueError, match="twice") as caught:
+            count_pages(path, engine=engine)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    here, there = count_pages(path, skip_bad=True), count_pages(path, skip_bad=True, engine="ray")
+    assert same_pages(here, there)
+    assert here.pages == 48
 
 
 def test_two_machines_give_the_labels_that_one_gives(tmp_path, cluster):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bothworlds.clicks import PageCounts, count_pages, counts, generate
-from bothworlds.clicks.page_counts import sorted_pages
+from bothworlds.clicks.page_counts import different_keys, sorted_pages
 from tests.clicks.naive import same
 from tests.clicks.real import real_file
 
@@ -119,6 +119,55 @@ def test_the_order_of_pages_does_not_depend_on_the_order_of_rows(table):
     np.testing.assert_array_equal(again.count, one.count)
 
 
+@pytest.fixture(scope="module")
+def long_table():
+    """Pages with up to 40 of 90 positions, which begin at 0 and have gaps, of 3,000 items."""
+    rng = np.random.default_rng(2)
+    columns = {name: [] for name in ("event", "query", "position", "item", "click")}
+    for event in range(60):
+        size, query = int(rng.integers(1, 40)), str(rng.integers(3))
+        places, shown = np.sort(rng.choice(90, size, replace=False)), rng.choice(3_000, size, replace=False)
+        for position, item in zip(places.tolist(), shown.tolist()):
+            for copy in range(2):  # every page occurs twice
+                row = (f"{event}-{copy}", query, position, f"item {item}", (item + event) % 2)
+                for name, value in zip(columns, row):
+                    columns[name].append(value)
+    return columns
+
+
+@pytest.mark.parametrize("most_words", [0, 1, 2, 3, 16, 100])
+def test_long_pages_have_the_counts_by_hand_as_words_and_as_lists(long_table, table, monkeypatch, most_words):
+    monkeypatch.setattr("bothworlds.clicks.reading.duckdb_pages.MOST_WORDS", most_words)
+    for given, number in ((long_table, 120), (table, 300)):
+        pages = count_pages(given)
+        assert as_counter(pages) == by_hand(given)
+        assert pages.pages == number
+
+
+@pytest.mark.parametrize("most_words", [0, 100])
+@pytest.mark.parametrize("role", ["position", "item"])
+def test_what_a_page_has_twice_is_noticed_in_words_and_in_lists(long_table, monkeypatch, most_words, role):
+    monkeypatch.setattr("bothworlds.clicks.reading.duckdb_pages.MOST_WORDS", most_words)
+    other = {"position": "item", "item": "position"}[role]
+    twice = {name: [*values, values[0]] for name, values in long_table.items()}
+    twice[other][-1] = "another" if other == "item" else 90
+    with pytest.raises(ValueError, match=f"{role} .*twice"):
+        count_pages(twice)
+    assert count_pages(twice, skip_bad=True).pages == 119
+
+
+def test_pages_that_are_cut_are_checked_as_a_whole(table):
+    columns = {name: list(values) for name, values in table.items()}
+    for name, value in {"event": 0, "query": 9, "position": 1, "item": 7, "click": 0}.items():
+        columns[name].append(value)
+    for position in (3, 3):
+        for name, value in {"event": 0, "query": 9, "position": position, "item": position + 1, "click": 0}.items():
+            columns[name].append(value)
+    with pytest.raises(ValueError, match="twice"):
+        count_pages(columns, positions=2)
+    assert same(count_pages(columns, positions=2, skip_bad=True).counts(), counts(columns, positions=2, skip_bad=True))
+
+
 def test_pages_that_never_occurred_are_left_out(table):
     pages = count_pages(table)
     half = pages.with_counts(np.where(np.arange(len(pages)) % 2, pages.count, 0))
@@ -141,9 +190,9 @@ def test_bad_pages_are_refused_or_skipped(table):
     assert count_pages(twice, skip_bad=True).pages == 299
 
 
-def test_the_engine_ray_counts_no_pages(table):
-    with pytest.raises(ValueError, match="engine duckdb only"):
-        count_pages(table, engine="ray")
+def test_an_unknown_engine_is_refused(table):
+    with pytest.raises(ValueError, match="there is no engine 'spark'"):
+        count_pages(table, engine="spark")
 
 
 def test_options_of_reading_are_for_logs(table):
@@ -156,3 +205,24 @@ def test_arrays_are_checked():
         PageCounts.from_arrays([["a", "b"]], [[1]])
     with pytest.raises(ValueError, match="0 or 1"):
         PageCounts.from_arrays([["a", "b"]], [[1, 2]])
+
+
+@pytest.mark.parametrize("collide", [False, True])
+def test_equal_pages_are_counted_together_also_if_hashes_of_different_pages_are_equal(table, monkeypatch, collide):
+    if collide:
+        monkeypatch.setattr("bothworlds.clicks.page_counts._fill_digests", lambda *given: given[-1].fill(7))
+    pages = count_pages(table)
+    twice = PageCounts(
+        pages.items, pages.queries, pages.positions, np.tile(pages.query, 2),
+        np.concatenate([pages.starts, pages.starts[1:] + pages.starts[-1]]), np.tile(pages.item, 2),
+        np.tile(pages.position, 2), np.tile(pages.click, 2), np.concatenate([pages.count, 10 * pages.count]),
+    )  # fmt: skip
+    assert as_counter(sorted_pages(twice)) == {page: 11 * count for page, count in by_hand(table).items()}
+
+
+def test_keys_are_coded_alike_whether_they_are_sorted_or_not():
+    keys = np.random.default_rng(0).integers(0, 50, 200)
+    for bound in (50, 10**9):
+        found, place = different_keys(keys, bound)
+        np.testing.assert_array_equal(found, np.unique(keys))
+        np.testing.assert_array_equal(found[place], keys)

@@ -8,6 +8,7 @@ from ...statistics.browsing import columns_of, ranks_of_column
 from ..click_counts import Counts
 from ..model.click_model import ClickModel, Estimates
 from ..model.model import Model
+from ..page_counts import different_keys
 from .optimiser import Settings
 from .page_rows import PageRows
 from .rank_one_fit import fit_rank_one
@@ -23,7 +24,8 @@ def column_counts(rows: PageRows) -> Counts:
     column = np.empty(rows.row.size, np.int64)
     columns_of(pages.starts, pages.position, pages.click, column)
     page = pages.of_page()
-    cells, place = np.unique((pages.query[page] * n + pages.item) * columns + column, return_inverse=True)
+    keys = (pages.query[page] * n + pages.item) * columns + column
+    cells, place = different_keys(keys, len(pages.queries) * n * columns)
     weight = pages.count[page]
     shown, clicked = (np.bincount(place, part, cells.size) for part in (weight, weight * pages.click))
     codes = cells // (n * columns), cells // columns % n, cells % columns

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...kernels import Ints
-from ..page_counts import PageCounts
+from ..page_counts import PageCounts, different_keys
 
 __all__ = ["PageRows", "rows_of"]
 
@@ -33,7 +33,7 @@ def rows_of(pages: PageCounts) -> PageRows:
     if not len(pages):
         raise ValueError(f"there is nothing to fit: no pages{f' in {pages.origin}' if pages.origin else ''}")
     page, n = pages.of_page(), len(pages.items)
-    pairs, row = np.unique(pages.query[page] * n + pages.item, return_inverse=True)
+    pairs, row = different_keys(pages.query[page] * n + pages.item, len(pages.queries) * n)
     weight = pages.count[page]
     counts = np.array([np.bincount(row, part, pairs.size) for part in (weight, weight * pages.click)])
     return PageRows(
@@ -41,6 +41,6 @@ def rows_of(pages: PageCounts) -> PageRows:
         items=tuple(pages.items[k] for k in (pairs % n).tolist()),
         queries=tuple(pages.queries[k] for k in (pairs // n).tolist()),
         firsts=np.searchsorted(pairs // n, np.arange(len(pages.queries) + 1)).astype(np.int64),
-        row=row.astype(np.int64),
+        row=row,
         counts=counts.astype(np.int64),
     )

@@ -11,6 +11,8 @@ import numpy as np
 
 from ...kernels import Floats
 from ...worlds.settings import whole
+from ..model.click_model import ClickModel
+from ..model.model import Model, Models
 from ..reading.duckdb_relations import report_progress
 from .direct_method import Rates, fit_cell_rates, rate_variances
 from .importance_weighting import weighted_estimates
@@ -18,7 +20,7 @@ from .impressions import CellCounts, Impressions, cell_counts, fold_shares, open
 from .policy_training import from_policy, is_policy
 from .result import Estimate, Evaluation, make_estimate
 from .targets import Target, from_marginals, from_ranking
-from .warnings import disagreement_warnings, log_notes, model_warnings, support_warnings
+from .warnings import dependence_warnings, disagreement_warnings, log_notes, model_warnings, support_warnings
 
 __all__ = ["compare", "evaluate"]
 
@@ -31,9 +33,14 @@ def evaluate(
     seed: int = 0,
     draws: int | None = None,
     label: str = "",
+    model: Model | Models | ClickModel | None = None,
     progress: bool | None = None,
 ) -> Evaluation:
     r"""Estimate the clicks per page that a ranking, a random ranking or a policy would have had.
+
+    Estimates weight single placements, and assume that a click depends on its own item and position only. If it also
+    depends on the rest of the page, as in the models ``ubm``, ``cascade``, ``dcm``, ``sdbn``, ``dbn`` and ``ccm``, they
+    are biased, by an amount that their intervals do not include. :func:`bothworlds.clicks.compare_models` tests it.
 
     Parameters
     ----------
@@ -51,6 +58,9 @@ def evaluate(
         The seed of a policy's decisions, and how many decisions are averaged.
     label
         The name of the target.
+    model
+        A click model that was fitted to the log. It does not change the estimates; if clicks depend on each other in
+        it, there is a warning.
     progress
         Whether to show progress bars on standard error; by default if it is a terminal.
 
@@ -85,7 +95,7 @@ def evaluate(
     ()
     """
     options: dict[str, Any] = {"clip_weights": clip_weights, "seed": seed, "draws": draws, "progress": progress}
-    return compare(log, [target], labels=[label], **options)[0]
+    return compare(log, [target], labels=[label], model=model, **options)[0]
 
 
 def compare(
@@ -96,6 +106,7 @@ def compare(
     seed: int = 0,
     draws: int | None = None,
     labels: Sequence[str] | None = None,
+    model: Model | Models | ClickModel | None = None,
     progress: bool | None = None,
 ) -> list[Evaluation]:
     """Evaluate several targets on one log, which is read once; the other arguments are those of :func:`evaluate`."""
@@ -107,6 +118,8 @@ def compare(
     whole(seed, "seed", 0)
     if draws is not None:
         draws = whole(draws, "draws", 1)
+    if model is not None and not isinstance(model, (Model, Models, ClickModel)):
+        raise ValueError(f"model must be a fitted click model, as fit and load_model return it; got {model!r}")
     given = list(targets)
     if labels is not None and len(labels) != len(given):
         raise ValueError(f"{len(given)} targets need as many labels; got {len(labels)}")
@@ -115,6 +128,7 @@ def compare(
         if not all(fold.shown.sum() for fold in cells):
             raise ValueError("the log has too few pages to split it into two halves")
         models = fit_cell_rates(cells[0]), fit_cell_rates(cells[1])
+        dependence = dependence_warnings(model)
         evaluations: list[Evaluation] = []
         for one, label in zip(given, labels or [""] * len(given)):
             target = _target(one, impressions, seed, draws, progress)
@@ -122,7 +136,7 @@ def compare(
             with report_progress(
                 impressions.connection, f"evaluating {len(evaluations) + 1} of {len(given)}", progress
             ):
-                evaluations.append(_evaluate_target(impressions, cells, models, target, clip_weights))
+                evaluations.append(_evaluate_target(impressions, cells, models, target, clip_weights, dependence))
         return evaluations
 
 
@@ -143,6 +157,7 @@ def _evaluate_target(
     models: tuple[Rates, Rates],
     target: Target,
     clip_weights: float | None,
+    dependence: list[str],
 ) -> Evaluation:
     weighable = (cells[0].weighable + cells[1].weighable).sum(axis=0)
     fewest = weighable.min(initial=np.inf, where=weighable > 0.0) if impressions.weighable else 1.0
@@ -174,7 +189,7 @@ def _evaluate_target(
         clip_weights=clip if impressions.weighable else None,
         pages=impressions.pages,
         notes=(*log_notes(impressions), *target.notes),
-        warnings=tuple(warnings),
+        warnings=(*dependence, *warnings),
     )
 
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...kernels import Floats
+from ..model.click_model import ClickModel
+from ..model.names import model_named
 from .impressions import Impressions
 from .result import Estimate, Support
 
-__all__ = ["disagreement_warnings", "log_notes", "model_warnings", "support_warnings"]
+__all__ = ["dependence_warnings", "disagreement_warnings", "log_notes", "model_warnings", "support_warnings"]
 
 FEWEST_IMPRESSIONS = 100  # effective, per position
 FEWEST_CLICKS = 30  # effective, on the whole page; below, the normal approximation of the interval is poor too
@@ -132,6 +134,17 @@ def model_warnings(impressions: Impressions, unknown: Floats) -> list[str]:
     return [
         f"The log does not determine the model's click rates for part of the target: {listed}. The direct method "
         "counts no clicks there and is too low."
+    ]
+
+
+def dependence_warnings(fitted: object) -> list[str]:
+    """Return a warning if ``fitted``, a model of the log, is one in which the clicks of a page depend on each other."""
+    if not isinstance(fitted, ClickModel) or not model_named(fitted.model).dependent:
+        return []
+    return [
+        f"In the given {fitted.title} a click depends on the rest of the page. The estimates assume that it depends on "
+        "its own item and position only; if the model is right, all of them but that of the log itself are biased, by "
+        "an amount that their intervals do not include. Evaluate lists in the world of the model instead."
     ]
 
 

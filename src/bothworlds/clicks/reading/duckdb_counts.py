@@ -12,11 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ...extras import import_extra
 from ..click_counts import Counts
-from ..page_counts import PageCounts, sorted_pages
 from .bad_input import MAX_EXAMPLES
 from .duckdb_relations import checked_rows_sql, in_list, literal, run
 from .layouts import TextLayout
@@ -27,10 +23,11 @@ from .text_kernels import REGIONS
 __all__ = [
     "KeptPages",
     "Selection",
+    "TableCounts",
     "apply_selection",
     "count_rows",
+    "count_selected",
     "count_table",
-    "count_table_pages",
     "labelled_counts",
     "nothing_left",
     "position_gap_notes",
@@ -39,6 +36,7 @@ __all__ = [
     "select",
     "select_pages",
     "selected_rows",
+    "selection_sql",
     "surface_notes",
     "whole_log_suffix",
 ]
@@ -72,14 +70,20 @@ class TableCounts:
     notes: tuple[str, ...]
 
 
-def _count_selected(connection: Any, log: LogSpec, progress: bool | None = False) -> TableCounts:
-    """Check the rows and pages of a table, apply the filters, and count."""
+def count_selected(
+    connection: Any, log: LogSpec, progress: bool | None = False, check_pages: bool = True
+) -> TableCounts:
+    """Check the rows and pages of a table, apply the filters, and count.
+
+    Without ``check_pages``, a page with a position or an item twice is not noticed, and the filter by the most frequent
+    items is not applied. Raises ValueError for bad rows and pages, unless they are to be skipped.
+    """
     rows = checked_rows_sql(connection, log)
     counted = count_rows(connection, log, rows, progress=progress)
     notes = report_bad_rows(connection, log, counted, rejected_lines(connection, log))
     selection = select(connection, log, counted)
     pages = None
-    if log.has_pages:
+    if log.has_pages and check_pages:
         pages = select_pages(connection, log, rows, selection, progress=progress)
         if pages.table is not None:
             counted = count_rows(connection, log, rows, pages=pages.table, progress=progress)
@@ -91,58 +95,15 @@ def _count_selected(connection: Any, log: LogSpec, progress: bool | None = False
 
 def count_table(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
     """Count a log that is a table. Raises ValueError for bad rows and pages, unless they are to be skipped."""
-    counted = _count_selected(connection, log, progress)
+    counted = count_selected(connection, log, progress)
     pages = None if counted.pages is None else counted.pages.kept
     return labelled_counts(connection, log, counted.table, pages, counted.notes)
 
 
 def selected_rows(log: LogSpec, connection: Any, progress: bool | None = False) -> tuple[Any, tuple[str, ...]]:
     """Return a relation of the rows that pass the checks and the filters, and notes. See :meth:`Log.rows`."""
-    counted = _count_selected(connection, log, progress)
+    counted = count_selected(connection, log, progress)
     return connection.sql(_selected_sql(connection, log, counted)), counted.notes
-
-
-def count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> PageCounts:
-    """Count the different pages of a log that is a table, with the checks and filters of :func:`count_table`.
-
-    A result is one number, its position, item and click, so that the sorted list of a page can be a key.
-    """
-    counted = _count_selected(connection, log, progress)
-    counts = labelled_counts(connection, log, counted.table, None, counted.notes)
-    # Labels are joined as they are in the rows; only different ones are converted to text.
-    for name, text in (("item", "item::VARCHAR"), ("query", "coalesce(query::VARCHAR, '')")):
-        run(
-            connection,
-            f"CREATE OR REPLACE TEMP TABLE raw_{name} AS SELECT raw, code FROM (SELECT DISTINCT {name} AS raw, {text} "
-            f"AS {name} FROM {counted.table} WHERE reason IS NULL) JOIN codes_{name} USING ({name})",
-        )
-    joins = "JOIN raw_item i ON rows.item = i.raw JOIN raw_query q ON rows.query IS NOT DISTINCT FROM q.raw"
-    run(
-        connection,
-        "CREATE OR REPLACE TEMP TABLE page_lists AS SELECT query, results, count(*) AS number FROM (SELECT q.code AS "
-        "query, list_sort(list((position::BIGINT << 40) | (i.code << 1) | click::BIGINT)) AS results "
-        f"FROM {_selection_sql(connection, log, counted, joins)} "
-        "GROUP BY event, q.code) GROUP BY 1, 2",
-        "counting pages",
-        progress,
-    )
-    # The only way to read Arrow that all supported releases of DuckDB share.
-    pages = import_extra("pyarrow").RecordBatchReader.from_stream(connection.sql("FROM page_lists")).read_all()
-    lists = pages.column("results").combine_chunks()
-    packed = lists.flatten().to_numpy()
-    names: dict[str, Any] = {name: getattr(counts, name) for name in ("items", "queries", "positions", "notes")}
-    return sorted_pages(
-        PageCounts(
-            **names,
-            query=pages.column("query").to_numpy().astype(np.int64),
-            starts=np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy())]).astype(np.int64),
-            item=((packed >> 1) & ((1 << 39) - 1)).astype(np.int32),
-            position=np.searchsorted(counts.positions, (packed >> 40).astype(np.int16)).astype(np.int16),
-            click=(packed & 1).astype(np.uint8),
-            count=pages.column("number").to_numpy().astype(np.int64),
-            origin=log.origin,
-        )
-    )
 
 
 def _selected_sql(connection: Any, log: LogSpec, counted: TableCounts) -> str:
@@ -151,13 +112,13 @@ def _selected_sql(connection: Any, log: LogSpec, counted: TableCounts) -> str:
     return (
         "SELECT event::VARCHAR AS event, coalesce(query::VARCHAR, '') AS query, item::VARCHAR AS item, "
         f"position::INTEGER AS position, click::TINYINT AS click, ({propensity})::DOUBLE AS propensity, timestamp "
-        f"FROM {_selection_sql(connection, log, counted)}"
+        f"FROM {selection_sql(connection, log, counted)}"
     )
 
 
-def _selection_sql(connection: Any, log: LogSpec, counted: TableCounts, joins: str = "") -> str:
-    """SQL after FROM for the rows that pass the checks and the filters, with further ``joins``."""
-    wanted = [_query_condition(log), "reason IS NULL"]
+def selection_sql(connection: Any, log: LogSpec, counted: TableCounts, joins: str = "", where: str = "true") -> str:
+    """SQL after FROM for the rows that pass the checks and the filters, with further ``joins`` and a condition."""
+    wanted = [_query_condition(log), "reason IS NULL", where]
     if counted.selection.positions is not None:
         wanted.append(f"position IN {in_list(counted.selection.positions)}")
     if counted.selection.items is not None and not log.has_pages:

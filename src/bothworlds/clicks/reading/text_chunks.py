@@ -46,8 +46,9 @@ __all__ = [
     "Scanner",
     "Span",
     "chunks",
-    "page_lists",
+    "merged_lists",
     "partial_counts",
+    "partial_pages",
     "query_key",
     "scan_all",
     "spans",
@@ -264,14 +265,21 @@ def partial_counts(span: Span, layout: TextLayout, filters: ScanFilters) -> tupl
     return sum_summaries(summaries), partial
 
 
-def page_lists(scanners: list[Scanner]) -> ListTable:
-    """Return the different pages that all scanners have counted."""
-    table = scanners[0].lists
-    for scanner in scanners[1:]:
-        entries, lists = scanner.lists.fill.tolist()
-        table = make_room(table, entries, lists)
-        merge_lists(scanner.lists, table)
-    return table
+def partial_pages(span: Span, layout: TextLayout, filters: ScanFilters) -> tuple[ScanSummary, ListTable]:
+    """Scan one span, in one thread, and return its summary and its different pages: the work of one Ray task."""
+    scanner = Scanner(layout, filters, pages=True)
+    texts = chunks(span, layout.last_boundary)
+    summary = sum_summaries(scan_all(texts, layout, filters, lambda counts: None, scanners=[scanner]))
+    used = int(scanner.lists.fill[0])
+    return summary, scanner.lists._replace(book=scanner.lists.book[:used].copy(), index=make_list_table().index)
+
+
+def merged_lists(pages: ListTable, more: ListTable) -> ListTable:
+    """Return the different pages of two tables, of which the first must not be used any more."""
+    entries, lists = more.fill[:2].tolist()
+    pages = make_room(pages, entries, lists)
+    merge_lists(more, pages)
+    return pages
 
 
 def sum_summaries(summaries: Iterable[ScanSummary]) -> ScanSummary:

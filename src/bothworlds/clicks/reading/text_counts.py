@@ -8,14 +8,11 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...extras import import_extra
-from ...kernels import Ints
 from ...progress import progress_bar
+from ...statistics.list_counts import ListTable
 from ..click_counts import Counts
-from ..page_counts import PageCounts, sorted_pages
+from ..page_counts import PageCounts
 from .bad_input import Example, bad_input_error
 from .duckdb_counts import labelled_counts, nothing_left, whole_log_suffix
 from .duckdb_relations import run
@@ -28,12 +25,11 @@ from .text_chunks import (
     ScanSummary,
     Span,
     chunks,
-    page_lists,
     query_key,
     scan_all,
     sum_summaries,
 )
-from .text_kernels import REGIONS, UnpackedPages, unpacked_pages
+from .text_pages import sorted_text_pages
 
 __all__ = [
     "append_partial",
@@ -41,6 +37,7 @@ __all__ = [
     "count_text",
     "count_text_pages",
     "create_partial_table",
+    "labelled_pages",
     "scan_filters",
     "scan_notes",
     "top_items",
@@ -69,41 +66,14 @@ def count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> Pa
     assert isinstance(log.form, TextLayout)
     scanners = [Scanner(log.form, filters, pages=True) for _ in range(os.cpu_count() or 1)]
     summary = _scan_text(connection, log, filters, progress, scanners)
-    table = page_lists(scanners)
-    if not table.fill[1]:
+    return labelled_pages(log, [scanner.lists for scanner in scanners], scan_notes(log, summary))
+
+
+def labelled_pages(log: LogSpec, tables: Sequence[ListTable], notes: tuple[str, ...]) -> PageCounts:
+    """Return the pages that scanners have counted; raises ValueError if there are none."""
+    if not any(table.fill[1] for table in tables):
         raise ValueError(nothing_left(log))
-    pages = unpacked_pages(table.book[: table.fill[0]], int(table.fill[1]))
-    return _labelled_pages(log, pages, scan_notes(log, summary))
-
-
-def _labelled_pages(log: LogSpec, pages: UnpackedPages, notes: tuple[str, ...]) -> PageCounts:
-    """Pages with labels in the order of their numbers."""
-    (urls, item), (keys, place) = _coded(pages.url), _coded(pages.key)
-    return sorted_pages(
-        PageCounts(
-            items=tuple(map(str, urls.tolist())),
-            queries=tuple(f"{name // REGIONS}_{name % REGIONS}" for name in keys.tolist()),
-            positions=tuple(range(1, int(np.diff(pages.starts).max()) + 1)),
-            query=place.astype(np.int64),
-            starts=pages.starts,
-            item=item,
-            position=pages.position,
-            click=pages.click,
-            count=pages.number,
-            origin=log.origin,
-            notes=notes,
-        )
-    )
-
-
-def _coded(values: Ints) -> tuple[Ints, NDArray[np.int32]]:
-    """The sorted different values, and the index of each value among them; by hashing, since sorting all is slow."""
-    encoded = import_extra("pyarrow").array(values).dictionary_encode()
-    names = encoded.dictionary.to_numpy()
-    order = np.argsort(names)
-    place = np.empty(order.size, np.int32)
-    place[order] = np.arange(order.size, dtype=np.int32)
-    return names[order], place[encoded.indices.to_numpy()]
+    return sorted_text_pages(tables, log.origin, notes)
 
 
 def _scan_text(

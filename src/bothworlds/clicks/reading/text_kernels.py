@@ -15,13 +15,12 @@ query key and, for every result, its url times 2, plus 1 if it was clicked.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels import Ints, inline_kernel, inner_kernel, kernel
-from ...statistics.list_counts import HEADER, close_list
+from ...kernels import inline_kernel, inner_kernel, kernel
+from ...statistics.list_counts import close_list, next_values, settle
 from .row_checks import LAST_POSITION
 
 __all__ = [
@@ -39,11 +38,9 @@ __all__ = [
     "STRAY",
     "TOO_LARGE",
     "TWICE",
-    "UnpackedPages",
     "count_separators",
     "scan_pages",
     "scan_sessions",
-    "unpacked_pages",
 ]
 
 TAB, NEWLINE, RETURN, SPACE, COMMA, COLON, SEMICOLON, UNDERSCORE = 9, 10, 13, 32, 44, 58, 59, 95
@@ -158,7 +155,7 @@ def _count_page(
     totals[STRAY] += stray
     totals[TWICE] += _repeats(urls, start, stop)
     if lists.book.size > 0:
-        at = lists.fill[0] + HEADER
+        at = next_values(lists)
         lists.book[at] = query
         for k in range(start, stop):
             lists.book[at + 1 + k - start] = 2 * urls[k] + hits[k]
@@ -298,6 +295,7 @@ def scan_sessions(
         if reason != 0:
             _note_bad(start, totals[LINES], reason, bad, totals)
     _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals, lists)
+    settle(lists)
 
 
 @inline_kernel
@@ -374,6 +372,7 @@ def scan_pages(
         if stop < text.size and text[stop] == NEWLINE:
             totals[LINES] += 1
         at = stop + 1
+    settle(lists)
 
 
 @kernel
@@ -383,44 +382,3 @@ def count_separators(text: Any) -> int:
     for byte in text:
         n += (byte == TAB) + (byte == COMMA)
     return n
-
-
-class UnpackedPages(NamedTuple):
-    """The pages in the ``book`` of a table of lists: those of page p are results ``starts[p]`` to ``starts[p + 1]``."""
-
-    key: Ints  # (P,) query keys
-    starts: Ints  # (P + 1,)
-    number: Ints  # (P,) how often each occurred
-    url: Ints  # (K,)
-    position: NDArray[np.int16]  # (K,) from 0
-    click: NDArray[np.uint8]  # (K,)
-
-
-def unpacked_pages(book: Ints, pages: int) -> UnpackedPages:
-    """Return the pages in the ``book`` of a table of lists."""
-    results = book.size - (HEADER + 1) * pages
-    unpacked = UnpackedPages(
-        np.empty(pages, np.int64),
-        np.zeros(pages + 1, np.int64),
-        np.empty(pages, np.int64),
-        np.empty(results, np.int64),
-        np.empty(results, np.int16),
-        np.empty(results, np.uint8),
-    )
-    _unpack(book, unpacked)
-    return unpacked
-
-
-@kernel
-def _unpack(book: Ints, pages: UnpackedPages) -> None:
-    at, to = 0, 0
-    for p in range(pages.key.size):
-        length = book[at] - 1
-        pages.number[p], pages.key[p] = book[at + 1], book[at + HEADER]
-        at += HEADER + 1
-        for k in range(length):
-            packed = book[at + k]
-            pages.url[to + k], pages.position[to + k], pages.click[to + k] = packed >> 1, k, packed & 1
-        at += length
-        to += length
-        pages.starts[p + 1] = to

@@ -1,4 +1,4 @@
-"""Impressions and clicks of items, as far down the list as the user is known to have read.
+"""Impressions and clicks of items, as far down the list as the user is known to have read, and bounds from them.
 
 In the cascade model the user reads down to the first click; in the dependent click model at least down to the last one.
 A list without a click was read to the end in both.
@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...kernels import Floats, Ints, inner_kernel
+from ...statistics.kl import kl_upper, round_level
 
-__all__ = ["ExaminedCounts", "make_examined_counts", "record_to_first_click", "record_to_last_click"]
+__all__ = ["ExaminedCounts", "kl_bounds", "make_examined_counts", "record_to_first_click", "record_to_last_click"]
 
 
 class ExaminedCounts(NamedTuple):
@@ -53,3 +54,13 @@ def record_to_last_click(counts: ExaminedCounts, ranking: Ints, clicks: Floats) 
         counts.examined[ranking[k]] += 1.0
         if clicks[k] > 0.5:
             counts.clicked[ranking[k]] += 1.0
+
+
+@inner_kernel
+def kl_bounds(counts: ExaminedCounts, bounds: Floats) -> None:
+    """Fill in the Kullback-Leibler upper bound of every item in the next round; 1 for items that were not examined."""
+    level = round_level(counts.rounds[0] + 1.0)
+    for i in range(bounds.size):
+        bounds[i] = 1.0
+        if counts.examined[i] > 0.0:
+            bounds[i] = kl_upper(counts.clicked[i] / counts.examined[i], counts.examined[i], level)

@@ -13,7 +13,7 @@ from ...kernels import Floats, Ints, inner_kernel
 from .random_stream import uniform
 from .samplers import shuffle
 
-__all__ = ["PlacementWork", "make_placement_work", "place_best", "place_in_order", "sort_largest"]
+__all__ = ["PlacementWork", "make_placement_work", "place_best", "place_in_order", "place_largest", "sort_largest"]
 
 
 class PlacementWork(NamedTuple):
@@ -69,6 +69,18 @@ def place_in_order(attraction: Floats, examination: Floats, source: Any, ranking
     sort_largest(attraction, items, m, source)
     for k in range(m):
         ranking[positions[k]] = items[k]
+
+
+@inner_kernel
+def place_largest(values: Floats, order: Ints, source: Any, ranking: Ints, propensity: Floats) -> None:
+    """Fill in the list of the largest values, in descending order; its propensities are unknown, NaN.
+
+    ``order`` (n,) is a work array.
+    """
+    sort_largest(values, order, ranking.size, source)
+    for k in range(ranking.size):
+        ranking[k] = order[k]
+        propensity[k] = math.nan
 
 
 @inner_kernel

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...kernels import Floats, Ints, kernel
-from ..list_counts import HEADER, ListTable, close_list, make_list_table, make_room
+from ..list_counts import HEADER, ListTable, close_list, make_list_table, make_room, next_values, settle
 
 __all__ = ["CoreHessian", "PageStatistics", "core_gradient", "core_hessian", "core_value", "page_statistics"]
 
@@ -93,7 +93,7 @@ def _collect(
         if last + 1 < starts[p + 1]:
             if key >= 0:
                 endings[2, key] += n
-            at = table.fill[0] + HEADER
+            at = next_values(table)
             table.book[at] = key
             for k in range(last + 1, starts[p + 1]):
                 table.book[at + k - last] = row[k]
@@ -101,6 +101,7 @@ def _collect(
                 if key < 0:
                     totals[3, row[k]] += n
             close_list(table, starts[p + 1] - last, n)
+    settle(table)
 
 
 class CoreHessian(NamedTuple):
