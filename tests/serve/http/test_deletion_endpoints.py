@@ -50,11 +50,14 @@ def test_only_administrators_delete(call, store, path, role):
 def test_an_export_says_what_is_missing(call, engine):
     engine.rows = [row()]
     answer = call("GET", "/v1/surfaces/home/export")
-    assert not [name for name in answer.headers if name.startswith("bothworlds-")]
+    assert [name for name in answer.headers if name.startswith("bothworlds-")] == ["bothworlds-not-exported"]
+    assert answer.headers["bothworlds-not-exported"].startswith("visitors, predicted losses, ")
     engine.retention = {"days": 90.0, "deleted": 59, "until": 1_700_000_000_000}
     answer = call("GET", "/v1/surfaces/home/export")
     assert answer.headers["bothworlds-deleted-events"] == "59"
     assert answer.headers["bothworlds-deleted-until"] == "2023-11-14T22:13:20.000Z"
     parquet = pytest.importorskip("pyarrow.parquet")
     answer = call("GET", "/v1/surfaces/home/export?format=parquet")
-    assert parquet.read_schema(io.BytesIO(answer.content)).metadata[b"bothworlds-deleted-events"] == b"59"
+    metadata = parquet.read_schema(io.BytesIO(answer.content)).metadata
+    assert metadata[b"bothworlds-deleted-events"] == b"59"
+    assert b"visitors" in metadata[b"bothworlds-not-exported"]
