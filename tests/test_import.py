@@ -111,3 +111,16 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_every_public_name_of_a_package_exists():
     for room in (bothworlds.arena, bothworlds.core, bothworlds.geometry, bothworlds.policies, bothworlds.worlds):
         assert all(hasattr(room, name) for name in room.__all__)
+
+
+def test_the_engine_names_the_extra_that_it_needs():
+    code = """
+import json, sys
+sys.modules["msgspec"] = None
+import bothworlds
+try:
+    bothworlds.serve.Engine
+except ImportError as error:
+    print(json.dumps(str(error)))
+"""
+    assert in_a_fresh_interpreter(code) == "Engine needs msgspec: pip install 'bothworlds[service]'"

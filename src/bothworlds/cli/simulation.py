@@ -249,7 +249,7 @@ def list_worlds() -> None:
     for name in worlds.names():
         sentence, settings = worlds.describe(name)
         table.add_row(
-            name, sentence.replace("``", ""), ", ".join(f"{key}={value!r}" for key, value in settings.items()) or "-"
+            name, sentence.replace("``", "`"), ", ".join(f"{key}={value!r}" for key, value in settings.items()) or "-"
         )
     console().print(table)
 

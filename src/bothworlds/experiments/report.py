@@ -142,7 +142,7 @@ def _counts(verdicts: Sequence[Verdict]) -> str:
         f'<span class="outcome">{words}</span></li>'
         for outcome, words in (("holds", "hold"), ("fails", "fail"), ("cannot be decided", "cannot be decided"))
     ]
-    counted = f"Of {len(of_paper)} statements of the paper (those that say \u201cours\u201d are not counted):"
+    counted = f"Of {len(of_paper)} statements of the paper (those with the source \u201cours\u201d are not counted):"
     return f'<p>{counted}</p><ul class="count">{"".join(entries)}</ul>'
 
 
@@ -153,7 +153,8 @@ def _verdict(verdict: Verdict) -> str:
     return (
         f'<section class="verdict {CLASSES[verdict.outcome]}"><span class="outcome">{verdict.outcome}</span>'
         f"<h3>{escape(verdict.statement)}</h3><p>{escape(measured)}.</p>{remark}"
-        f'<p class="quiet"><small>{escape(verdict.source)}. Counts as true if {escape(verdict.rule)}.{link}</small></p>'
+        f'<p class="quiet"><small>Source: {escape(verdict.source)}. '
+        f"Counts as true if {escape(verdict.rule)}.{link}</small></p>"
         "</section>"
     )
 

@@ -20,7 +20,10 @@ _MODULES = {"AsyncClient": ".client.client", "Client": ".client.client", "Engine
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return getattr(import_module(_MODULES[name], __name__), name)
+        try:
+            return getattr(import_module(_MODULES[name], __name__), name)
+        except ModuleNotFoundError as error:
+            raise ImportError(f"{name} needs {error.name}: pip install 'bothworlds[service]'") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

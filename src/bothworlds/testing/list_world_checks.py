@@ -135,7 +135,7 @@ def _check_spans(world: Any, resolved: ListWorld, lists: NDArray[np.int64], roun
         require(0 <= like <= done, world, f"first_round_like must be a round up to {done}; got {like}")
         for t in (like, end - 1):
             same = np.array_equal(resolved.expected_rewards(done, lists), resolved.expected_rewards(t, lists))
-            require(same, world, f"users of rounds {done} and {t} must be the same, by spans and first_round_like")
+            require(same, world, f"rounds {done} and {t} have the same users by spans, but rewards differ")
         done = end
     require(done == rounds, world, f"spans must cover the rounds up to {rounds}; they end at {done}")
 

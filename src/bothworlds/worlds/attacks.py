@@ -232,7 +232,7 @@ def attack_promote(target: int = 9, budget: int = 2_000) -> World:
 
 
 def attack_quit(target: int = 9, rounds: int = 2_000) -> World:
-    """In the first ``rounds`` rounds only clicks on the ``target`` are reported; then the adversary is gone."""
+    """Only clicks on the ``target`` are reported in the first ``rounds``; then the adversary is gone."""
     return _attacked("quit", target, until=rounds)
 
 
