@@ -177,6 +177,9 @@ def test_the_chain_contains_the_items_that_were_shown():
         assert set(state.rows.item[: state.rows.own[0]].tolist()) == shown
     resumed = made.resumed(Ledger(30, state.counts.shown, state.counts.shown, state.counts.clicked))
     assert set(resumed.rows.item[: resumed.rows.own[0]].tolist()) == shown
+    lists = made.sample_rankings(resumed, 40, rng)
+    assert all(len(set(ranking)) == M for ranking in lists.tolist())
+    assert not set(lists.ravel().tolist()) <= shown
 
 
 def test_with_another_prior_or_few_items_the_chain_contains_all():
