@@ -51,6 +51,7 @@ SLOW_TESTS = frozenset(
         # clicks that depend on each other, and adversaries
         "test_regret_flattens_in_the_cascade_model",
         "test_the_figure_of_attacks_is_drawn",
+        "test_the_model_of_a_world_whose_clicks_depend_on_each_other_is_chosen",
         # deletion
         "test_checkpoints_agree_with_blocks_of_any_age",
         "test_each_event_is_counted_once_though_it_is_deleted_while_clicks_arrive",
