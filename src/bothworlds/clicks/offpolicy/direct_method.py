@@ -16,7 +16,7 @@ from ...kernels import Floats
 from ...statistics.rank_one.fit import components, fit_newton
 from .impressions import CellCounts
 
-__all__ = ["Rates", "fit_cell_rates", "rate_variances"]
+__all__ = ["Rates", "fit_rates", "rate_variances"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,14 +28,14 @@ class Rates:
     shown: Floats
 
 
-def fit_cell_rates(cells: CellCounts) -> Rates:
+def fit_rates(cells: CellCounts) -> Rates:
     """Return the most likely products of attraction and examination, fitted separately in each connected component.
 
     Items and positions without clicks connect nothing. If they were shown with positions or items that have clicks,
     their rate is 0 everywhere.
 
     >>> shown, clicked = np.array([[9.0, 0.0], [9.0, 9.0], [0.0, 9.0]]), np.array([[3.0, 0.0], [0.0, 0.0], [0.0, 6.0]])
-    >>> fit_cell_rates(CellCounts(shown, clicked, shown)).known.tolist()
+    >>> fit_rates(CellCounts(shown, clicked, shown)).known.tolist()
     [[True, False], [True, True], [False, True]]
     """
     seen = cells.shown > 0.0
@@ -59,7 +59,7 @@ def rate_variances(rates: Rates, weights: Floats) -> Floats:
     :math:`W_{ij} = N_{ij} p_{ij} / (1 - p_{ij})`; attraction is eliminated first, so that the cost is linear in items.
     Items without clicks have rate 0 and contribute nothing, so that the variance is too small where they matter.
 
-    >>> rates = fit_cell_rates(CellCounts(np.array([[400.0], [100.0]]), np.array([[200.0], [20.0]]), np.zeros((2, 1))))
+    >>> rates = fit_rates(CellCounts(np.array([[400.0], [100.0]]), np.array([[200.0], [20.0]]), np.zeros((2, 1))))
     >>> rate_variances(rates, np.array([[[1.0], [0.0]], [[0.0], [1.0]]])).round(6).tolist()   # p (1 - p) / N
     [0.000625, 0.0016]
     """

@@ -12,7 +12,7 @@ import numpy as np
 from ...kernels import Floats
 from ...worlds.settings import whole
 from ..reading.duckdb_relations import report_progress
-from .direct_method import Rates, fit_cell_rates, rate_variances
+from .direct_method import Rates, fit_rates, rate_variances
 from .importance_weighting import weighted_estimates
 from .impressions import CellCounts, Impressions, cell_counts, fold_shares, open_impressions, page_length_variance
 from .policy_training import from_policy, is_policy
@@ -114,7 +114,7 @@ def compare(
         cells = cell_counts(impressions, 0), cell_counts(impressions, 1)
         if not all(fold.shown.sum() for fold in cells):
             raise ValueError("the log has too few pages to split it into two halves")
-        models = fit_cell_rates(cells[0]), fit_cell_rates(cells[1])
+        models = fit_rates(cells[0]), fit_rates(cells[1])
         evaluations: list[Evaluation] = []
         for one, label in zip(given, labels or [""] * len(given)):
             target = _target(one, impressions, seed, draws, progress)
