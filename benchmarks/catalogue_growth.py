@@ -91,7 +91,7 @@ def relation_bytes(name: str, n: int) -> int:
 def period(name: str, phase: str, n: int) -> int:
     """Return after how many rounds the work of a policy repeats itself: its next leader, or its next fit."""
     if phase == SHOWN and name == "pbm-ucb-mle":
-        return n // 50 + 1  # it fits again when the number of rounds, n so far, has grown by 2%
+        return n // 45 + 1  # it fits again when the number of rounds, n to 1.1 n, has grown by 2%
     return int(getattr(make_policy(name), "every", 1))
 
 

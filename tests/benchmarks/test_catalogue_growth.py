@@ -81,5 +81,5 @@ def test_policies_are_played_in_turn_with_the_reference_beside_them(monkeypatch)
 
 def test_rounds_are_whole_intervals_between_leaders_and_fits():
     assert period("ftrl-pbm:every=100", FIRST, 1_000) == 100
-    assert period("pbm-ucb-mle", SHOWN, 1_000) == 21
+    assert period("pbm-ucb-mle", SHOWN, 1_000) == 23
     assert period("gibbs-ts", SHOWN, 1_000) == 1

@@ -118,7 +118,7 @@ class GibbsTs(Detecting):
         number(self, "prior", above=0.0)
 
     def start(self, shape: Shape, sharing: bool | None = None) -> State:
-        """Return the initial state; ``sharing`` is whether the chain leaves out items that were never shown."""
+        """Return the initial state; ``sharing`` leaves out items that were never shown, for a uniform prior."""
         n, m = shape
         if sharing is None:
             sharing = worth_sharing(n) and self.prior == 1.0
