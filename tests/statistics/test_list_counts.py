@@ -8,16 +8,37 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bothworlds.statistics.list_counts import HEADER, add_lists, make_list_table, make_room, merge_lists
+from bothworlds.kernels import kernel
+from bothworlds.statistics.list_counts import (
+    HEADER,
+    close_list,
+    make_list_table,
+    make_room,
+    merge_lists,
+    next_values,
+    settle,
+)
 
 LISTS = st.lists(st.lists(st.integers(-3, 3), min_size=0, max_size=4), min_size=1, max_size=60)
+
+
+@kernel
+def add_lists(starts, values, table):
+    """Add the lists ``values[starts[p] : starts[p + 1]]``, as those who count pages do."""
+    for p in range(starts.size - 1):
+        length = starts[p + 1] - starts[p]
+        at = next_values(table)
+        for k in range(length):
+            table.book[at + k] = values[starts[p] + k]
+        close_list(table, length, 1)
+    settle(table)
 
 
 def filled(lists):
     starts = np.concatenate([[0], np.cumsum([len(one) for one in lists])]).astype(np.int64)
     values = np.array([value for one in lists for value in one], np.int64)
     table = make_room(make_list_table(16), values.size, len(lists))
-    add_lists(starts, values, np.ones(len(lists), np.int64), table)
+    add_lists(starts, values, table)
     return table
 
 

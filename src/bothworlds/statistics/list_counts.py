@@ -21,7 +21,6 @@ from ..kernels import Ints, inner_kernel, kernel
 __all__ = [
     "HEADER",
     "ListTable",
-    "add_lists",
     "close_list",
     "make_list_table",
     "make_room",
@@ -164,18 +163,6 @@ def _count_list(table: ListTable, at: int, mixed: Any) -> None:
             book[to + k] = book[at + k]
     fill[USED] = to + HEADER + length
     fill[LISTS] += 1
-
-
-@kernel
-def add_lists(starts: Any, values: Any, weights: Any, table: ListTable) -> None:
-    """Add the lists ``values[starts[p] : starts[p + 1]]`` with their weights."""
-    for p in range(starts.size - 1):
-        length = starts[p + 1] - starts[p]
-        at = next_values(table)
-        for k in range(length):
-            table.book[at + k] = values[starts[p] + k]
-        close_list(table, length, weights[p])
-    settle(table)
 
 
 @kernel

@@ -92,8 +92,8 @@ def resolve(given: str | World) -> World:
     return _ExternalWorld(given)
 
 
-class _ExternalWorld(World):
-    """A World around an object that only has the three members every world has; it checks what they return."""
+class _External:
+    """What a world takes from an object that is not a World: its name, shape, first change and class."""
 
     def __init__(self, given: Any) -> None:
         self._given = given
@@ -106,6 +106,18 @@ class _ExternalWorld(World):
     @property
     def n_positions(self) -> int:
         return int(self._given.n_positions)
+
+    def first_change(self) -> int | None:
+        first_change = getattr(self._given, "first_change", None)
+        return first_change() if callable(first_change) else None
+
+    def numbers(self) -> dict[str, Any]:
+        given = type(self._given)
+        return {"class": f"{given.__module__}.{given.__qualname__}"}
+
+
+class _ExternalWorld(_External, World):
+    """A World around an object that only has the three members every world has; it checks what they return."""
 
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
         checked = Matrix(self._given.click_probabilities(t))
@@ -116,29 +128,9 @@ class _ExternalWorld(World):
             )
         return checked.click_probabilities(t)
 
-    def first_change(self) -> int | None:
-        first_change = getattr(self._given, "first_change", None)
-        return first_change() if callable(first_change) else None
 
-    def numbers(self) -> dict[str, Any]:
-        given = type(self._given)
-        return {"class": f"{given.__module__}.{given.__qualname__}"}
-
-
-class _ExternalListWorld(ListWorld):
+class _ExternalListWorld(_External, ListWorld):
     """A ListWorld around an object with ``click`` and ``expected_reward``; it checks what they return."""
-
-    def __init__(self, given: Any) -> None:
-        self._given = given
-        self.name = str(getattr(given, "name", "") or type(given).__name__)
-
-    @property
-    def n_items(self) -> int:
-        return int(self._given.n_items)
-
-    @property
-    def n_positions(self) -> int:
-        return int(self._given.n_positions)
 
     def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
         clicks = np.asarray(self._given.click(t, ranking, rng), np.float64)
@@ -148,14 +140,6 @@ class _ExternalListWorld(ListWorld):
 
     def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
         return float(self._given.expected_reward(t, ranking))
-
-    def first_change(self) -> int | None:
-        first_change = getattr(self._given, "first_change", None)
-        return first_change() if callable(first_change) else None
-
-    def numbers(self) -> dict[str, Any]:
-        given = type(self._given)
-        return {"class": f"{given.__module__}.{given.__qualname__}"}
 
 
 @cache
