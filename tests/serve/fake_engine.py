@@ -283,10 +283,10 @@ class FakeEngine:
         count = known.settings.slots
         if len(free) + len(pins) < count or any(slot >= count for slot in pins):
             raise NotEnough(f"{count} slots need {count} items; {len(free) + len(pins)} eligible", "/exclude")
-        slots = [
+        slots = tuple(
             PlacedItem(k, pins[k], 1.0, True, False) if k in pins else PlacedItem(k, free.pop(0), 0.5, False, True)
             for k in range(count)
-        ]
+        )
         self.events.setdefault(event_id, event_of(event_id, surface, segment))
         return Ranking(event_id, surface, "learner", "p1", NOW, sign(event_id), slots, segment)
 

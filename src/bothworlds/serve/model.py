@@ -281,7 +281,7 @@ class Eligibility(msgspec.Struct, frozen=True, array_like=True):
 ALL_ELIGIBLE = Eligibility()
 
 
-class EventPrediction(msgspec.Struct, frozen=True, array_like=True):
+class EventPrediction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The predicted losses of an event's placements, in units of 1/256; see ``prediction_versions``.
 
     ``used`` is b' of every slot, from the version in force; ``expected`` is b, with which two mixed learners are
@@ -294,7 +294,7 @@ class EventPrediction(msgspec.Struct, frozen=True, array_like=True):
     difference: float
 
 
-class Event(msgspec.Struct, kw_only=True):
+class Event(msgspec.Struct, kw_only=True, gc=False):
     """One decision and its outcome. A settled event never becomes open again."""
 
     id: bytes  # 16 bytes

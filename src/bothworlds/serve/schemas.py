@@ -113,7 +113,7 @@ class RankRequest(Struct, frozen=True, forbid_unknown_fields=True):
     visitor: VisitorId = ""
 
 
-class PlacedItem(Struct, frozen=True):
+class PlacedItem(Struct, frozen=True, gc=False):
     """The item to show at one slot, its propensity, and whether its clicks are learned from."""
 
     slot: SlotNumber
@@ -123,7 +123,7 @@ class PlacedItem(Struct, frozen=True):
     learn: bool
 
 
-class Ranking(Struct, frozen=True):
+class Ranking(Struct, frozen=True, gc=False):
     """A list of items; feedback on it must carry its event_id and its token."""
 
     event_id: EventId
@@ -132,7 +132,7 @@ class Ranking(Struct, frozen=True):
     policy_id: str
     expires_at: Milliseconds
     token: Token
-    slots: list[PlacedItem]
+    slots: tuple[PlacedItem, ...]
     segment: Annotated[str, Meta(description="the segment used: the default one if the requested one was not admitted")]
 
 

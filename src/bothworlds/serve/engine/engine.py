@@ -9,7 +9,7 @@ when it is durable. The collaborators: ``writer`` and ``refresher`` are threads,
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -101,7 +101,7 @@ class Engine(EngineProtocol):
         telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self._store, self._clock, self._shared = store, clock, shared
-        self._recent: dict[bytes, Ranking] = {}
+        self._recent: OrderedDict[bytes, Ranking] = OrderedDict()
         self._ranked = 0  # rankings made in this process
         self.secrets = SecretCache(store, on_forget=self.clear_recent)
         self.refresher = Refresher(
@@ -248,7 +248,7 @@ class Engine(EngineProtocol):
         event_id: bytes,
         seed: bytes,
         visitor: bytes | None,
-    ) -> tuple[Event, list[PlacedItem]]:
+    ) -> tuple[Event, tuple[PlacedItem, ...]]:
         """Draws the list of an event."""
         now, arm_surface, held_out = self._clock(), served.arms.get(arm, served), arm == BASELINE_ARM
         if (served_segment := arm_surface.segments.get(segment)) is not None:
@@ -326,7 +326,7 @@ class Engine(EngineProtocol):
         served = self._admin.served(surface)
         return len(served.segments) >= served.surface.settings.max_segments
 
-    def _ranking(self, served: ServedSurface, event: Event, slots: list[PlacedItem]) -> Ranking:
+    def _ranking(self, served: ServedSurface, event: Event, slots: tuple[PlacedItem, ...]) -> Ranking:
         # Read before signing: if the secret is forgotten meanwhile, the ranking goes into the discarded dictionary.
         recent = self._recent
         ranking = Ranking(
@@ -342,12 +342,12 @@ class Engine(EngineProtocol):
         recent[event.id] = ranking
         self._ranked += 1
         if len(recent) > RECENT_RANKINGS:
-            del recent[next(iter(recent))]
+            recent.popitem(last=False)  # of a dict, finding the oldest takes longer and longer
         return ranking
 
     def clear_recent(self) -> None:
         """Forgets the rankings in memory; repeated requests are answered from the store."""
-        self._recent = {}
+        self._recent = OrderedDict()
 
     async def _earlier_ranking(self, served: ServedSurface, event_id: bytes) -> Ranking | None:
         """Returns an earlier ranking of the same request; None if there is none at the time when this returns.
@@ -367,7 +367,7 @@ class Engine(EngineProtocol):
             if self._unanswered_since(recent, ranked, event_id):
                 return None
 
-    def _unanswered_since(self, recent: dict[bytes, Ranking], ranked: int, event_id: bytes) -> bool:
+    def _unanswered_since(self, recent: Mapping[bytes, Ranking], ranked: int, event_id: bytes) -> bool:
         """Returns whether no ranking of an event was made since ``_recent`` and ``_ranked`` had these values.
 
         Then all rankings made since are in ``_recent``: it was not replaced, and too few were made to evict any.
@@ -710,9 +710,9 @@ class Engine(EngineProtocol):
         return max(0.0, (self._clock() - max(made)) / 1000.0) if made else 0.0
 
 
-def _slots_of(surface: Surface, event: Event) -> list[PlacedItem]:
+def _slots_of(surface: Surface, event: Event) -> tuple[PlacedItem, ...]:
     """Returns the slots of a stored decision."""
-    return [
+    return tuple(
         PlacedItem(slot, surface.items[item].name, p, bool(event.pinned >> slot & 1), bool(event.learn >> slot & 1))
         for slot, (item, p) in enumerate(zip(event.items, event.p))
-    ]
+    )

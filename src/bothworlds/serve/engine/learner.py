@@ -96,7 +96,7 @@ def blocks_of(blocks: Sequence[TimeBlock], items: Sequence[int], slots: Sequence
     """Returns blocks of time as arrays, with one row for each of these items and one column for each of the slots."""
     largest = max((int(block.cells[:, :2].max()) for block in blocks if block.cells.size), default=0)
     rows, columns = np.full((2, max([largest, *items, *slots]) + 1), -1)
-    rows[list(items)], columns[list(slots)] = np.arange(len(items)), np.arange(len(slots))
+    rows[list(items)], columns[slots] = np.arange(len(items)), np.arange(len(slots))
     made = []
     for block in blocks:
         row, column = rows[block.cells[:, 0]], columns[block.cells[:, 1]]
@@ -130,7 +130,7 @@ class DrawnList(NamedTuple):
 
     items: tuple[int, ...]
     p: tuple[float, ...]
-    slots: list[PlacedItem]
+    slots: tuple[PlacedItem, ...]
     mixture: tuple[float, ...] = ()  # of an event
     prediction: EventPrediction | None = None  # of an event
 
@@ -222,10 +222,10 @@ class ServingPolicy:
         items, p, slots, weights = zip(*cells)
         mixture = () if self._share is None else (self._share, *weights)
         if self._predicted is None:
-            return DrawnList(items, p, list(slots), mixture)
+            return DrawnList(items, p, slots, mixture)
         version, used, expected, difference = self._predicted
         prediction = EventPrediction(version, _entries(used, rows), _entries(expected, rows), difference)
-        return DrawnList(items, p, list(slots), mixture, prediction)
+        return DrawnList(items, p, slots, mixture, prediction)
 
     def _cell(self, k: int, row: int) -> tuple[int, float, PlacedItem, float]:
         item, p, weight = self.eligible[row], float(self.marginals[row, k]), float(self._weights[row, k])
@@ -353,8 +353,8 @@ def baseline_list(surface: Surface, eligible: Sequence[Item], pins: Mapping[int,
     order = sorted(eligible, key=lambda item: (place.get(item.name, math.inf), item.index))
     rest = iter(order)
     shown = [pins.get(slot) or next(rest) for slot in range(surface.settings.slots)]
-    slots = [PlacedItem(slot, item.name, CERTAIN, slot in pins, False) for slot, item in enumerate(shown)]
-    return DrawnList(tuple(item.index for item in shown), (CERTAIN,) * len(shown), slots)
+    slots = (PlacedItem(slot, item.name, CERTAIN, slot in pins, False) for slot, item in enumerate(shown))
+    return DrawnList(tuple(item.index for item in shown), (CERTAIN,) * len(shown), tuple(slots))
 
 
 def policy_record(policy: ServingPolicy) -> dict[str, Any]:

@@ -22,8 +22,9 @@ PROBE = "last probe"  # a fact that is written to find out whether a store that 
 BATCH = 512  # pieces of feedback or decisions in one transaction
 BACKLOG = 20_000  # pending ones before more is refused
 FEEDBACK_WAIT = 0.002  # seconds that feedback waits for more of it, to share a transaction
+GROUP_WAIT = 0.008  # the same, if the last batch was a group: few large transactions leave more time for requests
 DECISION_WAIT = 0.001  # seconds that decisions wait, if the last batch was a group
-MIN_GROUP = 3  # decisions in a batch that make it a group
+MIN_GROUP = 3  # decisions, or calls with feedback, in a batch that make it a group
 DECISION_DELAY = 0.05  # maximum seconds before a decision is written for which nobody waits
 SETTLE_SECONDS = 0.25  # between two searches for events past their deadline
 COUNT_SECONDS = 5.0  # between two counts of open events
@@ -64,6 +65,7 @@ class Writer(threading.Thread):
         self._stopping = False
         self._decisions_written_at = self._settled_at = self._counted_at = 0.0
         self._group_size = 0  # decisions in the last batch
+        self._feedback_calls = 0  # in the last batch
         self._more_overdue = False  # whether more events are overdue than fit into a batch
         self._write_began = math.inf  # when the current write began; infinite if there is none
         self.open_events = 0
@@ -191,7 +193,7 @@ class Writer(threading.Thread):
     def _wait_for_more(self) -> None:
         """Lets more requests join: a transaction costs the same for many as for one. A single visitor does not wait."""
         if self._feedback and len(self._feedback) < BATCH // 8:
-            time.sleep(FEEDBACK_WAIT)
+            time.sleep(GROUP_WAIT if self._feedback_calls >= MIN_GROUP else FEEDBACK_WAIT)
         elif self._group_size >= MIN_GROUP and len(self._decisions) < self._group_size:
             time.sleep(DECISION_WAIT)
 
@@ -240,6 +242,7 @@ class Writer(threading.Thread):
             size += len(batch[-1][0])
         if not batch:
             return False
+        self._feedback_calls = len(batch)
         try:
             with self._telemetry.span("write feedback", batch_size=size):
                 statuses = iter(self._store.apply_feedback([one for given, _ in batch for one in given], self._clock()))

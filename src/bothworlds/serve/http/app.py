@@ -27,20 +27,19 @@ from .descriptors import check_free_descriptor
 from .key_endpoints import KeyEndpoints
 from .log_endpoints import LogEndpoints
 from .openapi import describe
+from .paths import FEEDBACK, page_route, ranked_surface
 from .problems import Problem
 from .rank_feedback import RankFeedbackEndpoints, Reply
 from .read_endpoints import ReadEndpoints
 from .request_body import ClientDisconnected, header
 from .responses import JSON, ResponseRecorder, json_response, logged_problem, send_problem, send_response
-from .routing import API_PATHS, Handler, api_routes, not_found, percent_decoded
+from .routing import API_PATHS, Handler, api_routes, not_found
 from .sessions import Sessions
 from .surface_endpoints import SurfaceEndpoints
 from .surface_forms import SurfaceForms
 
 __all__ = ["Service"]
 
-FEEDBACK = "/v1/feedback"
-RANK_PREFIX, RANK_SUFFIX = "/v1/surfaces/", "/rank"
 METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}  # in metrics; all others are "other"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 PUBLIC_PAGES = ("/static/", "/sign-in", "/sign-out")
@@ -136,10 +135,7 @@ class Service:
         started = time.perf_counter()
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else quote(scope["path"])
         method = scope["method"] if scope["method"] in METHODS else "other"
-        if path.startswith(RANK_PREFIX) and path.endswith(RANK_SUFFIX) and path.count("/") == 4:
-            route = RANK
-        else:
-            route = FEEDBACK if path == FEEDBACK else ""
+        route = page_route(path)
         if route and method == "POST":
             if self.metrics.telemetry.enabled:
                 status, size = await self._answer_traced(scope, receive, send, route, path)
@@ -183,8 +179,7 @@ class Service:
         self._check_keyless_request(scope, cors_endpoint=True)
         if route == FEEDBACK:
             return await self._rank_feedback.feedback(scope, receive)
-        surface = percent_decoded(path[len(RANK_PREFIX) : -len(RANK_SUFFIX)])
-        return await self._rank_feedback.rank(scope, receive, surface)
+        return await self._rank_feedback.rank(scope, receive, ranked_surface(path))
 
     async def _answer_other(self, scope: Scope, receive: Receive, send: Send, path: str) -> tuple[int, int]:
         """Answer any other request; return the status and the size of the request."""
@@ -208,7 +203,7 @@ class Service:
 
     async def _answer_api(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         is_preflight = scope["method"] == "OPTIONS" and header(scope, b"access-control-request-method")
-        if is_preflight and (path == FEEDBACK or path.endswith(RANK_SUFFIX)):
+        if is_preflight and page_route(path):
             scope["bothworlds.route"] = "preflight"
             await send_response(send, 204, b"", JSON, self._cors.preflight(scope))
         else:

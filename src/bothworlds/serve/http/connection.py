@@ -10,14 +10,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ..config import Limits
 from ..observability.logs import warn_throttled
 from ..observability.metrics import Metrics
 from .buffered_transport import BufferedTransport, WriteTimeout
 from .descriptors import descriptor_ceiling
+from .eager_exchange import EagerExchange
+from .paths import page_route
 from .problems import Problem
 from .responses import closing_response
 
@@ -34,6 +37,9 @@ class Connection(HttpToolsProtocol):
     The parser receives at most ``PIECE_BYTES`` at a time, and nothing while a complete request waits for its response.
     Until then the received bytes stay unparsed and the transport is paused. Every pipelined request therefore takes at
     least one turn of the event loop, in which other connections are served.
+
+    A rank or feedback request that arrives whole is answered by an ``EagerExchange``. All others, and those whose body
+    is still to come when all received bytes are parsed, are answered by Uvicorn, each in a task.
 
     A head larger than ``limits.head_bytes`` (rounded up to a piece) gets a 431. A head that is not complete
     ``limits.head_seconds`` after its first byte gets a 408; the time for the first head starts with the connection. A
@@ -53,6 +59,9 @@ class Connection(HttpToolsProtocol):
         self._limits, self._metrics = limits, metrics
         self._ceiling = descriptor_ceiling(limits.reserved_descriptors)
         self._unparsed = NO_BYTES
+        self._answered = False  # since ``_parse`` was called
+        self._exchange: EagerExchange | None = None  # a request that may be answered eagerly, until it has arrived
+        self._exchange_scope: Scope = {}
         self._paused = False
         self._in_head = True
         self._pending_bytes = 0  # received since the last complete head or piece of a body
@@ -84,7 +93,35 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._stop_head_timer()
         self._in_head, self._pending_bytes = False, 0
-        super().on_headers_complete()
+        if self._may_be_eager():
+            self._start_exchange()
+        else:
+            super().on_headers_complete()
+
+    def _may_be_eager(self) -> bool:
+        """Whether the request is of the kind that is most of the load, with nothing unusual about it."""
+        return (
+            page_route(self.url.decode("latin-1")) != ""
+            and self.parser.get_method() == b"POST"
+            and not self.expect_100_continue
+            and not self.parser.should_upgrade()
+            and b"%" not in self.url
+            and (self.cycle is None or self.cycle.response_complete)
+            and not self._metrics.telemetry.enabled  # the span of a request belongs to a task
+        )
+
+    def _start_exchange(self) -> None:
+        version = self.parser.get_http_version()
+        keep_alive = version != "1.0" and self.parser.should_keep_alive()
+        path = self.url.decode("latin-1")
+        cast(Scope, self.scope).update(
+            method="POST", http_version=version, path=path, raw_path=self.url, query_string=b""
+        )
+        self._exchange_scope = cast(Scope, self.scope)  # the next request may be parsed before this one is answered
+        self._exchange = EagerExchange(
+            self.transport, self.flow, self.server_state.default_headers, keep_alive, self.on_response_complete
+        )
+        self.cycle = cast(RequestResponseCycle, self._exchange)
 
     def on_body(self, body: bytes) -> None:
         self._pending_bytes = 0
@@ -95,6 +132,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        self._answered = True
         super().on_response_complete()
         self._parse_later()
 
@@ -104,9 +142,12 @@ class Connection(HttpToolsProtocol):
 
     def _parse(self) -> None:
         """Parse the received bytes as far as requests can be handled; pause the transport while some are left."""
-        while self._unparsed and not self._blocked():
+        self._answered = False
+        while self._unparsed and not self._answered and not self._blocked():
             piece, self._unparsed = self._unparsed[:PIECE_BYTES], self._unparsed[PIECE_BYTES:]
             self._parse_piece(piece)
+        if self._exchange is not None and not self.transport.is_closing():
+            self._wait_for_body()
         if self._paused != bool(self._unparsed) and not self.transport.is_closing():
             self._paused = not self._paused
             (self.transport.pause_reading if self._paused else self.transport.resume_reading)()
@@ -119,11 +160,34 @@ class Connection(HttpToolsProtocol):
     def _parse_piece(self, piece: memoryview) -> None:
         self._pending_bytes += len(piece)
         super().data_received(cast(bytes, piece))
+        if self._exchange is not None and not self._exchange.more_body:
+            self._answer_eagerly()
         if self._pending_bytes > self._limits.head_bytes:
             detail = f"the request line and headers may have {self._limits.head_bytes} bytes at most"
             self._refuse(Problem(431, detail), "head_too_large")
-        elif self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
+        elif self._head_timer is None and self._is_receiving():
             self._start_head_timer()
+
+    def _is_receiving(self) -> bool:
+        """Whether part of a head, or of a body that nobody reads, has arrived while no request is being answered."""
+        answered = self.cycle is None or self.cycle.response_complete
+        return answered and (self._pending_bytes > 0 or not self._in_head)
+
+    def _answer_eagerly(self) -> None:
+        exchange, self._exchange = cast(EagerExchange, self._exchange), None
+        task = exchange.start(cast(ASGIApp, self.app), self._exchange_scope, self.loop)
+        if task is not None:
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    def _wait_for_body(self) -> None:
+        """Let Uvicorn go on with a request whose body has not arrived whole."""
+        body, self._exchange = cast(EagerExchange, self._exchange).body, None
+        self.cycle = cast(RequestResponseCycle, None)
+        super().on_headers_complete()
+        self.cycle.body += body
+        if body:
+            self.cycle.message_event.set()
 
     def _start_head_timer(self) -> None:
         self._head_timer = self.loop.call_later(self._limits.head_seconds, self._head_timed_out)

@@ -13,13 +13,14 @@ from starlette.types import Receive, Scope
 from ..config import Limits
 from .problems import Problem, decoding_problem
 
-__all__ = ["ClientDisconnected", "check_count", "decode", "header", "media_type", "read_body", "stream_body"]
+__all__ = ["ARRIVED", "ClientDisconnected", "check_count", "decode", "header", "media_type", "read_body", "stream_body"]
 
 # Many clients send the whole body before they read the response. The rest of a body that is too large is therefore read
 # and discarded, up to so many bytes and seconds.
 LINGER_BYTES, LINGER_SECONDS = 32 << 20, 5.0
 SILENCE_SECONDS = 1.0  # a client that sends nothing for so long is waiting for the response
 CLOSE = {"connection": "close"}  # the rest of the body is not read
+ARRIVED = "bothworlds.arrived"  # in a scope: the whole body has arrived, so that receiving it does not wait
 
 
 class ClientDisconnected(Exception):
@@ -53,8 +54,12 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
 
     Raises a 413 over ``limits.body_bytes``, a 408 after ``limits.body_seconds``, and ClientDisconnected.
     """
-    await _check_length(scope, receive, limits.body_bytes)
+    arrived = ARRIVED in scope
+    if not arrived:
+        await _check_length(scope, receive, limits.body_bytes)
     try:
+        if arrived:
+            return (await _read_piece(receive, limits.body_bytes))[0]
         async with asyncio.timeout(limits.body_seconds):
             return await _read_all(receive, limits.body_bytes)
     except TimeoutError:
@@ -118,8 +123,14 @@ async def _check_length(scope: Scope, receive: Receive, max_bytes: int) -> None:
 
 
 async def _too_large(receive: Receive, max_bytes: int, more: bool) -> Problem:
-    """Discard the rest of the body, then return the 413."""
-    left = LINGER_BYTES
+    """Discard the rest of the body, if there is more, then return the 413."""
+    if more:
+        await _discard(receive)
+    return Problem(413, f"the body may have {max_bytes} bytes at most", headers=CLOSE)
+
+
+async def _discard(receive: Receive) -> None:
+    left, more = LINGER_BYTES, True
     with suppress(TimeoutError):
         # Not wait_for: on Python 3.11 it swallows an enclosing timeout that expires just as its awaitable completes.
         async with asyncio.timeout(LINGER_SECONDS):
@@ -127,7 +138,6 @@ async def _too_large(receive: Receive, max_bytes: int, more: bool) -> Problem:
                 async with asyncio.timeout(SILENCE_SECONDS):
                     message = await receive()
                 more, left = message.get("more_body", False), left - len(message.get("body", b""))
-    return Problem(413, f"the body may have {max_bytes} bytes at most", headers=CLOSE)
 
 
 def _timed_out(seconds: float) -> Problem:

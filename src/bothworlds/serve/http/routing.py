@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NoReturn
-from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,9 +12,10 @@ from starlette.types import Receive, Scope, Send
 
 from ..schemas import Role
 from .operations import OPERATIONS, Operation
+from .paths import percent_decoded
 from .problems import Problem
 
-__all__ = ["API_PATHS", "Handler", "api_routes", "not_found", "percent_decoded"]
+__all__ = ["API_PATHS", "Handler", "api_routes", "not_found"]
 
 Handler = Callable[[Request, str], Awaitable[Response]]  # called with the request and the actor
 Authorise = Callable[[Scope, Role], Awaitable[str]]  # returns the actor, or raises
@@ -56,18 +56,6 @@ def api_routes(handlers: Mapping[str, Handler], authorise: Authorise) -> list[Ro
     paths = dict.fromkeys(operation.path for operation in OPERATIONS)
     grouped = {path: [operation for operation in OPERATIONS if operation.path == path] for path in paths}
     return [Route(path, PathEndpoint(operations, handlers, authorise)) for path, operations in grouped.items()]
-
-
-def percent_decoded(part: str | bytes) -> str:
-    """Decode a segment of a path; an encoded slash is part of the name.
-
-    >>> percent_decoded("menu%2Fleft")
-    'menu/left'
-    """
-    try:
-        return unquote_to_bytes(part).decode()
-    except UnicodeDecodeError:
-        raise Problem(404, "names in a path are percent-encoded UTF-8") from None
 
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> NoReturn:

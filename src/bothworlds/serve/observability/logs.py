@@ -85,6 +85,7 @@ def warn_throttled(event: str, **fields: Any) -> None:
 
 
 _last_warnings: dict[tuple[str, Any], float] = {}
+_Line = tuple[str, str, int, float, int, int]  # method, route, status, seconds, bytes of the request, time in ms
 
 
 class RequestLog:
@@ -96,7 +97,7 @@ class RequestLog:
     def __init__(self, enabled: bool, json: bool, clock: Callable[[], int], stream: TextIO | None = None) -> None:
         self._enabled, self._json, self._clock = enabled, json, clock
         self._stream = stream
-        self._lines: list[dict[str, Any]] = []
+        self._lines: list[_Line] = []
 
     @property
     def pending(self) -> int:
@@ -107,8 +108,7 @@ class RequestLog:
         """Buffer one request; ``size`` is that of the request in bytes."""
         if not self._enabled:
             return
-        entry = {"event": "request", "method": method, "route": route, "status": status}
-        self._lines.append({**entry, "ms": round(seconds * 1000, 3), "bytes": size, "at": self._clock()})
+        self._lines.append((method, route, status, seconds, size, self._clock()))
         if len(self._lines) >= MAX_BUFFERED_LINES:
             self.flush()
 
@@ -117,13 +117,12 @@ class RequestLog:
         lines, self._lines = self._lines, []
         stream = LossyStream(self._stream or sys.stderr)
         if lines:
-            stream.write("".join(self._formatted(line) for line in lines))
+            stream.write("".join([self._formatted(*line) for line in lines]))
             stream.flush()
 
-    def _formatted(self, line: dict[str, Any]) -> str:
-        timestamp = rfc3339(line.pop("at"))
-        if self._json:
-            return msgspec.json.encode({**line, "level": "info", "timestamp": timestamp}).decode() + "\n"
-        return (
-            f"{timestamp} {line['status']} {line['method']:6} {line['route']} {line['ms']} ms {line['bytes']} bytes\n"
-        )
+    def _formatted(self, method: str, route: str, status: int, seconds: float, size: int, at: int) -> str:
+        timestamp, ms = rfc3339(at), round(seconds * 1000, 3)
+        if not self._json:
+            return f"{timestamp} {status} {method:6} {route} {ms} ms {size} bytes\n"
+        entry = {"event": "request", "method": method, "route": route, "status": status, "ms": ms, "bytes": size}
+        return msgspec.json.encode({**entry, "level": "info", "timestamp": timestamp}).decode() + "\n"
