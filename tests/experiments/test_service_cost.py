@@ -27,7 +27,7 @@ from bothworlds.experiments.service_cost import (
 def test_the_question_is_played_on_request_only(tmp_path, monkeypatch):
     assert "service" in ON_REQUEST
     assert "service" not in QUESTIONS
-    monkeypatch.setitem(service_cost.LENGTHS, "quick", Lengths(300, 2, 60, 2, 2, 2))
+    monkeypatch.setitem(service_cost.LENGTHS, "quick", Lengths(300, 2, 60, 2, 2, 50, 2, 2))
     games = ServiceCost().games(SIZES["quick"])
     assert len({game_key(game.policy, game.world, game.rounds) for game in games}) == len(games)
     with pytest.warns(UnchangedWorldWarning):  # 300 rounds are fewer than a phase

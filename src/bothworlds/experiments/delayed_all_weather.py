@@ -78,6 +78,7 @@ class State:
     clicked: Floats  # (n_items, n_positions)
     mixture: Mixture | None = None
     expected: Floats | None = None  # (n_items, n_positions) predicted losses, b; None: predictions are not used now
+    difference: float = 0.0  # that b predicts for the two learners
     versions: list[Version] = field(default_factory=list)
     decided: int = 0
     settled: int = 0
@@ -170,8 +171,7 @@ class DelayedAllWeather(Policy):
             return None
         cells = ranking, np.arange(ranking.size)
         used = state.versions[-1].used[cells] / PREDICTION_UNITS
-        difference = 0.0 if state.mixture is None else state.mixture.expected_difference(state.expected)
-        return PagePrediction(tuple(used.tolist()), tuple(state.expected[cells].tolist()), difference)
+        return PagePrediction(tuple(used.tolist()), tuple(state.expected[cells].tolist()), state.difference)
 
     def _settle(self, state: State, page: Page) -> None:
         """Add a page to the sums, and to the block of the second in which it was decided."""
@@ -267,8 +267,11 @@ class DelayedAllWeather(Policy):
             renew_at = next_renewal(rounds, predictions.memory)
             known = Version(in_units(predictions.used), rounds, renew_at, state.changed_at)
             state.versions.append(known)
-        usable = not exceeds_limit(known.used, predictions)
-        state.expected = in_units(predictions.expected) / PREDICTION_UNITS if usable else None
+        state.expected, state.difference = None, 0.0
+        if not exceeds_limit(known.used, predictions):
+            state.expected = in_units(predictions.expected) / PREDICTION_UNITS
+            if state.mixture is not None:
+                state.difference = state.mixture.expected_difference(state.expected)
 
 
 def merged_blocks(blocks: Sequence[Block], now: int, boundaries: Sequence[int]) -> list[Block]:

@@ -23,16 +23,17 @@ from .verdict import Estimate, Verdict, estimate, judge
 __all__ = ["ServiceCost", "all_weather_variants", "newcomers", "variants"]
 
 WORLDS = ("paper/stochastic", "yandex/stochastic", "paper/periodic-items")
+PHASE = 5_000  # rounds
 DELAYS = (1, 10, 100, 1000)
 FLOORS = (0.0, 0.005, 0.01, 0.02, 0.05)
 DEFAULT = DelayedFtrl(refresh=100, delay=100, floor=0.005, fixed_point=True)  # the defaults of the service
 PLAIN = "ftrl-pbm"
 ALL_WEATHER = "all-weather"
 ALL_WEATHER_DEFAULT = DelayedAllWeather(refresh=100, delay=100, floor=0.005, fixed_point=True)
-ALL_WEATHER_DELAYS = (10, 100, 1000)
-ALL_WEATHER_FLOORS = (0.005, 0.02)
 ALL_WEATHER_LOSS = 0.002  # per round
-DELAY_ALONE, JUDGED = "delay 100, refresh 10", "all defaults but the floor"
+FAR = 5.0  # times the median cost
+JUDGED = "all defaults but the floor"  # refresh and delay of 100 rounds, in fixed point
+DELAY_ALONE = "delay 100, refresh 10"
 FIRST_ROUNDS = 200  # with a refresh and a delay of 100 rounds, no click is known before
 PARTS = ALL, FIRST, LAST = "all rounds", f"first {FIRST_ROUNDS} rounds", "last half"  # of a game
 STARTED = (DEFAULT, ALL_WEATHER_DEFAULT)  # from the page's own order
@@ -46,12 +47,14 @@ class Lengths(NamedTuple):
     served_rounds: int  # of all-weather, and of starts from the page's own order
     served_seeds: int  # of all-weather
     judged_seeds: int  # of the variant of all-weather that statements are about
+    first_rounds: int  # of games that show the first rounds of all-weather
+    first_seeds: int
     start_seeds: int  # of FTRL-PBM with a start from the page's own order, which varies more
 
 
 LENGTHS = {
-    "quick": Lengths(100_000, 20, 20_000, 10, 30, 100),
-    "paper": Lengths(1_000_000, 40, 200_000, 20, 40, 200),
+    "quick": Lengths(100_000, 20, 20_000, 10, 25, 1_000, 50, 100),
+    "paper": Lengths(1_000_000, 40, 200_000, 20, 40, 1_000, 100, 200),
 }
 LENGTHS["long"] = LENGTHS["paper"]
 
@@ -69,15 +72,11 @@ def variants() -> dict[str, DelayedFtrl]:
 def all_weather_variants() -> dict[str, DelayedAllWeather]:
     """Return policies that differ from all-weather as the service does: all of them compute it from sums."""
     return {
-        **{f"refresh and delay {k}": DelayedAllWeather(refresh=k, delay=k) for k in ALL_WEATHER_DELAYS},
+        **{f"refresh and delay {k}": DelayedAllWeather(refresh=k, delay=k) for k in (10, 1000)},
         DELAY_ALONE: DelayedAllWeather(refresh=10, delay=100),
         JUDGED: replace(ALL_WEATHER_DEFAULT, floor=0.0),
-        **{_floor_name(floor): replace(ALL_WEATHER_DEFAULT, floor=floor) for floor in ALL_WEATHER_FLOORS},
+        "all defaults": ALL_WEATHER_DEFAULT,
     }
-
-
-def _floor_name(floor: float) -> str:
-    return "all defaults" if floor == ALL_WEATHER_DEFAULT.floor else f"all defaults, floor {floor:g}"
 
 
 def newcomers(n_items: int, rounds: int) -> dict[str, DelayedFtrl]:
@@ -101,6 +100,15 @@ class ServiceCost(Question):
         "service computes it from sums over blocks of time, with predictions that stay in force for many rounds. "
         f"Both are also started from an order that the page had, which they leave in {BASELINE_ROUNDS:,} rounds."
     )
+    of_paper = False
+
+    def played(self, size: Size) -> str:
+        """Return how much is played, in words."""
+        lengths = LENGTHS[size.name]
+        return (
+            f"{lengths.rounds:,} rounds and {lengths.seeds} replications of FTRL-PBM, {lengths.served_rounds:,} rounds "
+            f"and {lengths.served_seeds} to {lengths.judged_seeds} replications of all-weather, phases of {PHASE:,}"
+        )
 
     def games(self, size: Size) -> list[Game]:
         """Return both policies and their variants in every world, and added items in the steady worlds."""
@@ -116,6 +124,11 @@ class ServiceCost(Question):
         others = [one for one in all_weather_variants().values() if one not in judged]
         games += [Game(one, world, rounds, lengths.judged_seeds) for world in worlds for one in judged]
         games += [Game(one, world, rounds, seeds) for world in worlds for one in others]
+        games += [
+            Game(one, world, lengths.first_rounds, lengths.first_seeds)
+            for world in worlds[:2]
+            for one in (*judged, all_weather_variants()[DELAY_ALONE])
+        ]
         starts: dict[Served, int] = {DEFAULT: lengths.start_seeds, ALL_WEATHER_DEFAULT: seeds}
         games += [Game(DEFAULT, world, rounds, lengths.start_seeds) for world in worlds[:2]]
         return games + baseline_games(starts, worlds[:2], rounds)
@@ -170,7 +183,8 @@ class ServiceCost(Question):
         lost, lost_late = (
             {world.name: lost_per_round(served, world, part)[JUDGED] for world in _worlds()} for part in (ALL, LAST)
         )
-        by_delay = {world.name: lost_by_delay(served, world) for world in _worlds()}
+        first = results.of_length(lengths.first_rounds)
+        by_delay = {world.name: lost_by_delay(first, world) for world in _worlds()[:2]}
         results = results.of_length(lengths.rounds)
         added = {world.name: added_regret(results, world) for world in _worlds()}
         stale = {name: rows["refresh and delay 100"] for name, rows in added.items()}
@@ -225,7 +239,7 @@ class ServiceCost(Question):
                 judge(by_delay.values()),
                 f"clicks lost with the delay alone, minus half of all that are lost: {_listed(by_delay)}",
                 f"with clicks that are 100 rounds late and a refresh after every 10, more than half is lost in the "
-                f"{FIRST}, in every world",
+                f"{FIRST}, in both worlds",
                 "service-all-weather",
                 "This statement was added after the one about all rounds had been measured.",
             ),
@@ -268,20 +282,29 @@ def _baseline_verdicts(results: Results) -> tuple[Verdict, Verdict]:
 
 
 def _worlds() -> list[World]:
-    return [named_world(name, phase=5_000) if "periodic" in name else named_world(name) for name in WORLDS]
+    return [named_world(name, phase=PHASE) if "periodic" in name else named_world(name) for name in WORLDS]
 
 
 def _draw(folder: str, stem: str, costs: dict[str, dict[str, Estimate]], xlabel: str) -> None:
-    """Draw the costs of variants in every world, one row per variant."""
+    """Draw the costs of variants in every world, one row per variant.
+
+    A variant that costs many times more than most is named at the edge, so that the others can be told apart.
+    """
     for path, narrow in figure_files(folder, stem).items():
         with drawing(path, len(costs), narrow=narrow) as panels:
-            for panel, (title, rows) in zip(panels[0], costs.items()):
+            for panel, (title, rows) in zip(panels.flat, costs.items()):
                 spots = np.arange(len(rows))[::-1]
+                far = FAR * float(np.median([max(abs(cost.low), abs(cost.high)) for cost in rows.values()]))
                 panel.axvline(0.0, color="0.6", lw=0.8)
                 for spot, cost in zip(spots, rows.values()):
+                    if cost.mean > far:
+                        text = f"{cost.mean:.3g} \N{RIGHTWARDS ARROW}"
+                        panel.text(1.0, spot, text, ha="right", va="center", transform=panel.get_yaxis_transform())
+                        continue
                     panel.plot([cost.low, cost.high], [spot, spot], color=PALETTE[0])
                     panel.plot(cost.mean, spot, "o", ms=3, color=PALETTE[0])
-                panel.set(xlabel=xlabel, title=title)
+                panel.set(xlabel=xlabel)
+                panel.set_title(title, loc="right" if narrow else "center")
                 panel.set_yticks(spots, list(rows) if narrow or panel is panels[0, 0] else [""] * len(rows))
 
 
@@ -314,8 +337,9 @@ def lost_by(results: Results, served: DelayedAllWeather, world: World, part: str
 def lost_by_delay(results: Results, world: World) -> Estimate:
     """Estimate how many clicks late clicks alone cost in the first rounds, minus half of what serving costs there."""
     variants = all_weather_variants()
-    delay, all_together = (lost_by(results, variants[name], world, FIRST) for name in (DELAY_ALONE, JUDGED))
-    return estimate(results[ALL_WEATHER, world].rounds[-1] * (delay - 0.5 * all_together[: delay.size]))
+    delay, served = (lost_by(results, variants[name], world, FIRST) for name in (DELAY_ALONE, JUDGED))
+    rounds = int(results[policy(ALL_WEATHER), world].rounds[-1])
+    return estimate(rounds * (delay - 0.5 * served))
 
 
 def earned_per_round(result: Result, part: str) -> NDArray[np.float64]:
