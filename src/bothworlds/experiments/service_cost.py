@@ -151,7 +151,9 @@ class ServiceCost(Question):
         _draw(folder, "service", added, "regret added, share of FTRL-PBM's")
         _draw(folder, "service-baseline", starts, "regret added")
         _draw(folder, "service-all-weather", lost, "lost per round")
-        intervals = "mean and 95% interval of {} replications with the same users."
+        intervals = (
+            "mean and 95% interval of {} replications with the same users. A number with an arrow is a mean outside."
+        )
         return [
             Figure(
                 "service",
