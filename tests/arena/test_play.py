@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import threading
 
+import numba
 import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds import play, policy
+from bothworlds import compete, play, policy
+from bothworlds.arena import sweep
 from bothworlds.worlds import World, matrix, periodic, stochastic
 from tests.policies.compiled import Popular
 from tests.policies.plain import Diary, EpsilonGreedy, FixedList, Interpreted, Patient, Stranger, called
@@ -481,3 +484,20 @@ def test_a_progress_bar_changes_nothing(player, capsys):
 def test_without_a_terminal_there_is_no_progress_bar(capsys):
     play("uniform", EASY, 50, seeds=3)
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled here")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_progress_counts_a_round_in_plain_python_as_several_compiled_ones(jobs, monkeypatch):
+    bars = []
+
+    @contextlib.contextmanager
+    def bar(title, total, progress, **_):
+        amounts = []
+        bars.append((total, amounts))
+        yield amounts.append
+
+    monkeypatch.setattr(sweep, "progress_bar", bar)
+    compete(["uniform", EpsilonGreedy()], [EASY], 50, seeds=3, jobs=jobs)
+    ((total, amounts),) = bars
+    assert total == sum(amounts) == 3 * 50 * (1 + sweep.INTERPRETED)

@@ -32,8 +32,7 @@ class ShownOnly(DelayedAllWeather):
 
     def _settle(self, state, page):
         super()._settle(state, page)
-        for version in state.versions:
-            version.settled = 0
+        state.predicted[:] = 0
 
 
 async def distance_from_service(policy, pages):

@@ -11,7 +11,7 @@ import pytest
 import bothworlds
 from bothworlds import Ranker, play
 from bothworlds.arena.loop import advance_compiled
-from bothworlds.core import Decision, copy_state, streams
+from bothworlds.core import Decision, Ledger, copy_state, streams
 from bothworlds.geometry import sampling
 from bothworlds.policies import all_weather, ftrl_va, policy
 from bothworlds.worlds import matrix, periodic, stochastic
@@ -181,6 +181,25 @@ def test_it_agrees_when_the_sampler_sleeps_and_clicks_are_no_product():
 @pytest.mark.parametrize("wrong", [{"q": 0.05}, {"sampler_width": 1.4}, {"grace": 4000.0}, {"pool": 15}, {"sweeps": 1}])
 def test_another_setting_is_noticed_by_that_comparison(wrong):
     assert agrees_with_the_twin(PRODUCT, 300, **wrong) is None
+
+
+@pytest.mark.parametrize("recall", [0, 2])
+def test_it_recalls_earlier_habits_if_it_is_told_to(recall):
+    made = policy("all-weather", recall=recall)
+    state, rng = made.init(PRODUCT.n_items, PRODUCT.n_positions), np.random.default_rng(1)
+    for k in range(1600):
+        rates = (TURNED if k // 400 % 2 else PRODUCT).click_probabilities(0)
+        decision = made.decide(state, rng)
+        chances = rates[decision.ranking, np.arange(PRODUCT.n_positions)]
+        made.learn(state, decision, (rng.random(chances.size) < chances).astype(float))
+    assert state.detector.changes[0] == 3
+    assert state.regimes.recalls[0] == (2 if recall else 0)
+    assert (state.counts.rounds[0] > 600) == bool(recall)  # of both phases of the same habits
+
+
+def test_earlier_habits_cannot_be_recalled_from_sums():
+    with pytest.raises(ValueError, match=r"all-weather\(recall=2\) cannot be computed from sums"):
+        policy("all-weather", recall=2).resumed(Ledger(0, *np.zeros((3, 4, 2))))
 
 
 def test_with_many_pairs_the_leader_has_a_smaller_share():

@@ -7,16 +7,18 @@ the two engines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..progress import ReportProgress
 from .loop import Score, Simulation
 
-__all__ = ["Cell", "Engine", "ScoredGame"]
+__all__ = ["Cell", "Engine", "ReportRounds", "ScoredGame"]
+
+#: Called with the index of a game, and the number of its rounds that were played since the last call.
+ReportRounds = Callable[[int, int], None]
 
 
 class ScoredGame(NamedTuple):
@@ -41,10 +43,10 @@ class Engine(Protocol):
         """Do what has to be done once before the games, such as compiling; called before there is a progress bar."""
 
     def play(
-        self, games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportProgress
+        self, games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportRounds
     ) -> Iterator[tuple[Cell, Score | Exception]]:
         """Play the cells and yield each with its score, or with the exception that it raised, when it has ended.
 
-        The cells are started in the given order. ``report`` is called with the number of rounds played since its last
-        call; if it raises, nothing more is started, and the exception is passed on.
+        The cells are started in the given order. If ``report`` raises, nothing more is started, and the exception is
+        passed on.
         """

@@ -9,11 +9,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ..core import cores
-from ..progress import ReportProgress, interrupted, progress_bar
-from .cells import Cell, ScoredGame
+from ..progress import interrupted, progress_bar
+from .cells import Cell, ReportRounds, ScoredGame
 from .loop import Score, Simulation, users_class
 
 __all__ = ["LocalEngine", "compile_ahead"]
@@ -37,7 +38,7 @@ class LocalEngine:
         compile_ahead(list(loops.values()), self.jobs, progress)
 
     def play(
-        self, games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportProgress
+        self, games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportRounds
     ) -> Iterator[tuple[Cell, Score | Exception]]:
         """Play the cells, interpreted policies first; ``report`` is called from any thread."""
         workers = min(self.jobs, len(cells))
@@ -54,32 +55,33 @@ class LocalEngine:
 
 
 def _one_by_one(
-    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportProgress
+    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportRounds
 ) -> Iterator[tuple[Cell, Score | Exception]]:
     for cell in cells:
-        yield cell, _outcome(games[cell.game], seed, cell.replication, report)
+        yield cell, _outcome(games, cell, seed, report)
 
 
-def _outcome(game: ScoredGame, seed: int, replication: int, report: ReportProgress) -> Score | Exception:
-    """The score of a replication, or the exception that it raised."""
+def _outcome(games: Sequence[ScoredGame], cell: Cell, seed: int, report: ReportRounds) -> Score | Exception:
+    """The score of a cell, or the exception that it raised."""
+    game = games[cell.game]
     try:
-        return game.simulation.replicate(game.marks, seed, replication, report)
+        return game.simulation.replicate(game.marks, seed, cell.replication, partial(report, cell.game))
     except Exception as error:
         return error
 
 
 def _in_threads(
-    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, workers: int, report: ReportProgress
+    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, workers: int, report: ReportRounds
 ) -> Iterator[tuple[Cell, Score | Exception]]:
     stopped = threading.Event()
 
-    def report_unless_stopped(rounds: int) -> None:
+    def report_unless_stopped(game: int, rounds: int) -> None:
         if stopped.is_set():
             raise KeyboardInterrupt
-        report(rounds)
+        report(game, rounds)
 
     def play(cell: Cell) -> Score | Exception:
-        return _outcome(games[cell.game], seed, cell.replication, report_unless_stopped)
+        return _outcome(games, cell, seed, report_unless_stopped)
 
     with _closing_pool(ThreadPoolExecutor(workers), stopped.set) as pool:
         futures = {pool.submit(play, cell): cell for cell in cells}
@@ -92,7 +94,7 @@ _inherited: dict[str, Any] = {}
 
 
 def _in_processes(
-    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, workers: int, report: ReportProgress
+    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, workers: int, report: ReportRounds
 ) -> Iterator[tuple[Cell, Score | Exception]]:
     if not cells:
         return
@@ -105,7 +107,7 @@ def _in_processes(
             futures = {pool.submit(_play_inherited, cell): cell for cell in cells}
             for future in as_completed(futures):
                 cell = futures[future]
-                report(games[cell.game].simulation.rounds)
+                report(cell.game, games[cell.game].simulation.rounds)
                 yield cell, future.result()
     finally:
         _inherited.clear()
@@ -113,7 +115,7 @@ def _in_processes(
 
 def _play_inherited(cell: Cell) -> Score | Exception:
     games, seed = _inherited["task"]
-    return _outcome(games[cell.game], seed, cell.replication, lambda rounds: None)
+    return _outcome(games, cell, seed, lambda game, rounds: None)
 
 
 def compile_ahead(simulations: Sequence[Simulation], jobs: int | None = None, progress: bool | None = None) -> None:

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..extras import import_extra, ray_connection
-from ..progress import ReportProgress
-from .cells import Cell, ScoredGame
+from .cells import Cell, ReportRounds, ScoredGame
 from .loop import Score, Simulation
 from .replication_cache import sources_digest
 
@@ -56,7 +55,7 @@ class RayEngine:
         import_extra("ray", "ray")
 
     def play(
-        self, games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportProgress
+        self, games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportRounds
     ) -> Iterator[tuple[Cell, Score | Exception]]:
         """Play the cells; ``report`` is called in this thread when a cell has ended. Raises ConnectionError."""
         if not cells:
@@ -72,10 +71,10 @@ class RayEngine:
                         cell = waiting.popleft()
                         running[task.remote(shared[cell.game], seed, cell.replication, sources_digest())] = cell
                     ended, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
-                    report(0)
+                    report(cells[0].game, 0)
                     for reference in ended:
                         cell = running.pop(reference)
-                        report(games[cell.game].simulation.rounds)
+                        report(cell.game, games[cell.game].simulation.rounds)
                         yield cell, _outcome(ray, reference)
             finally:
                 for reference in running:

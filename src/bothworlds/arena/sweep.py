@@ -21,6 +21,7 @@ from .result import Result
 __all__ = ["engine_named", "play_games"]
 
 NAMED_FAILURES = 5  # failed cells that an error names
+INTERPRETED = 30  # compiled rounds that take about as long as one in plain Python
 
 
 def engine_named(name: str, address: str | None = None, jobs: int | None = None) -> Engine:
@@ -76,9 +77,10 @@ def play_games(
         if not left[g]:
             complete(g)
     engine.prepare([games[g] for g in sorted(left)], progress)
-    total = sum(games[cell.game].simulation.rounds for cell in todo)
+    work = {g: _work_per_round(games[g]) for g in left}
+    total = sum(work[cell.game] * games[cell.game].simulation.rounds for cell in todo)
     with progress_bar(_title(games, len(todo), len(everything)), total, progress) as report:
-        for cell, outcome in engine.play(games, todo, seed, report):
+        for cell, outcome in engine.play(games, todo, seed, lambda g, rounds: report(work[g] * rounds)):
             game = games[cell.game]
             if isinstance(outcome, Exception):
                 if cache is None:
@@ -95,6 +97,14 @@ def play_games(
     if failures:
         _raise(failures, games, len(scores), cells)
     return [results[g] for g in range(len(games))]
+
+
+def _work_per_round(game: ScoredGame) -> int:
+    """Return how long a round takes, in compiled rounds: otherwise the estimated time left would be far off."""
+    try:
+        return 1 if game.simulation.compiled() else INTERPRETED
+    except Exception:  # raised again when it is played
+        return 1
 
 
 def _title(games: Sequence[ScoredGame], todo: int, total: int) -> str:

@@ -332,9 +332,7 @@ def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
     from rich.table import Table
 
     colours = {"holds": "green", "fails": "red", "cannot be decided": "yellow"}
-    table = Table(
-        "statement", "verdict", "measured", title="Claims of the paper", title_justify="left", show_lines=True
-    )
+    table = Table("statement", "verdict", "measured", title="Verdicts", title_justify="left", show_lines=True)
     for verdict in verdicts:
         colour = colours[verdict.outcome]
         table.add_row(verdict.statement, f"[{colour}]{verdict.outcome}", verdict.measured)

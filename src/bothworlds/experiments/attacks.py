@@ -48,6 +48,11 @@ class Attacks(Question):
         "the first 2% of the rounds, clicks on the worst of ten items and on nothing else. The second one deletes, in "
         "these rounds, all clicks on the best item. Then they are gone. Users are steady, and click as before."
     )
+    of_paper = False
+
+    def played(self, size: Size) -> str:
+        """Return how much is played, in words."""
+        return f"{size.rounds:,} rounds, {size.seeds} replications"
 
     def games(self, size: Size) -> list[Game]:
         """Return every policy in both worlds."""

@@ -63,7 +63,6 @@ class Version:
     made_at: int  # number of settled rounds
     renew_at: int
     changed_at: int | None  # the last change that was known
-    settled: int = 0
 
 
 @dataclass
@@ -73,9 +72,13 @@ class State:
     shape: Shape
     marginals: Floats  # (n_items, n_positions) served, floor included
     urn: Urn
-    loss: Floats  # (n_items, n_positions)
+    loss: Floats  # (n_items, n_positions) without what was predicted
+    predicted: NDArray[np.int64]  # (n_items, n_positions) losses, in units
+    shown: Floats  # (n_items, n_positions)
+    clicked: Floats  # (n_items, n_positions)
     mixture: Mixture | None = None
     expected: Floats | None = None  # (n_items, n_positions) predicted losses, b; None: predictions are not used now
+    difference: float = 0.0  # that b predicts for the two learners
     versions: list[Version] = field(default_factory=list)
     decided: int = 0
     settled: int = 0
@@ -133,7 +136,8 @@ class DelayedAllWeather(Policy):
     def init(self, n_items: int, n_positions: int) -> State:
         """Return the initial state; raises ValueError for an impossible shape."""
         shape = check_shape(n_items, n_positions)
-        state = State(shape, np.zeros(shape), make_urn(*shape), np.zeros(shape))
+        loss, shown, clicked = np.zeros((3, *shape))
+        state = State(shape, np.zeros(shape), make_urn(*shape), loss, np.zeros(shape, np.int64), shown, clicked)
         self._serve(state)
         return state
 
@@ -167,27 +171,26 @@ class DelayedAllWeather(Policy):
             return None
         cells = ranking, np.arange(ranking.size)
         used = state.versions[-1].used[cells] / PREDICTION_UNITS
-        difference = 0.0 if state.mixture is None else state.mixture.expected_difference(state.expected)
-        return PagePrediction(tuple(used.tolist()), tuple(state.expected[cells].tolist()), difference)
+        return PagePrediction(tuple(used.tolist()), tuple(state.expected[cells].tolist()), state.difference)
 
     def _settle(self, state: State, page: Page) -> None:
         """Add a page to the sums, and to the block of the second in which it was decided."""
         second = state.settled // self.pages_per_second
         if not state.blocks or state.blocks[-1].until <= second:
             state.blocks.append(Block(second, second + 1, 0, np.zeros(state.shape), np.zeros(state.shape)))
-        block, slots = state.blocks[-1], np.arange(page.ranking.size)
-        block.shown[page.ranking, slots] += 1.0
-        block.clicked[page.ranking, slots] += page.clicks
+        block, cells = state.blocks[-1], (page.ranking, np.arange(page.ranking.size))
+        for counts in (block, state):
+            counts.shown[cells] += 1.0
+            counts.clicked[cells] += page.clicks
         used: Any = 0.0
         if page.prediction is not None:
             used = np.array(page.prediction.used)
-            state.versions[page.version].settled += 1
-        state.loss[page.ranking, slots] += self._rounded((1.0 - page.clicks - used) / page.propensity)
+            state.predicted += state.versions[page.version].used
+        losses = (1.0 - page.clicks - used) / page.propensity
+        state.loss[cells] += [self._rounded(loss) for loss in losses.tolist()]
         share, *weights = page.mixture or (1.0, *[0.0] * page.ranking.size)
         placements = zip(weights, page.clicks.tolist(), strict=True)
-        spread, difference, variance = comparison_sums(
-            share, placements, lambda value: float(self._rounded(value)), page.prediction
-        )
+        spread, difference, variance = comparison_sums(share, placements, self._rounded, page.prediction)
         state.blocks[-1] = block._replace(
             rounds=block.rounds + 1,
             spread=block.spread + spread,
@@ -196,8 +199,8 @@ class DelayedAllWeather(Policy):
         )
         state.settled += 1
 
-    def _rounded(self, values: Any) -> Any:
-        return np.round(UNITS * values) / UNITS if self.fixed_point else values
+    def _rounded(self, value: float) -> float:
+        return round(UNITS * value) / UNITS if self.fixed_point else value
 
     def _refresh(self, state: State) -> None:
         """Merge blocks, look for a change, compare the learners, and compute what is served."""
@@ -230,13 +233,12 @@ class DelayedAllWeather(Policy):
     def _serve(self, state: State) -> None:
         """Compute the state of all-weather from the sums, and serve its marginals with the floor."""
         policy = AllWeather()
-        shown, clicked = (sum((getattr(b, name) for b in state.blocks), np.zeros(state.shape)) for name in SUMS)
-        loss = state.loss + sum(version.settled * (version.used / PREDICTION_UNITS) for version in state.versions)
+        loss = state.loss + state.predicted / PREDICTION_UNITS
         ledger = Ledger(
             state.settled,
             loss - loss.min(axis=0),
-            shown,
-            clicked,
+            state.shown,
+            state.clicked,
             tuple(state.blocks),
             state.changed_at,
             state.compared_at,
@@ -265,11 +267,11 @@ class DelayedAllWeather(Policy):
             renew_at = next_renewal(rounds, predictions.memory)
             known = Version(in_units(predictions.used), rounds, renew_at, state.changed_at)
             state.versions.append(known)
-        usable = not exceeds_limit(known.used, predictions)
-        state.expected = in_units(predictions.expected) / PREDICTION_UNITS if usable else None
-
-
-SUMS = ("shown", "clicked")
+        state.expected, state.difference = None, 0.0
+        if not exceeds_limit(known.used, predictions):
+            state.expected = in_units(predictions.expected) / PREDICTION_UNITS
+            if state.mixture is not None:
+                state.difference = state.mixture.expected_difference(state.expected)
 
 
 def merged_blocks(blocks: Sequence[Block], now: int, boundaries: Sequence[int]) -> list[Block]:

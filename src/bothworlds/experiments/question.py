@@ -67,12 +67,20 @@ class Question(ABC):
     """One experiment: what is played, the figures, and the verdicts. Each question has its own file.
 
     A question has no state. ``name`` is its name on the command line, ``title`` and ``about`` are its heading and its
-    introduction in the report.
+    introduction in the report. ``of_paper`` is whether it tests statements of the paper.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     about: ClassVar[str]
+    of_paper: ClassVar[bool] = True
+
+    def played(self, size: Size) -> str:
+        """Return how much is played, in words."""
+        return (
+            f"{size.rounds:,} rounds, phases of {size.phase:,}, {size.seeds} replications "
+            f"({size.few_seeds} beyond the paper's own comparison)"
+        )
 
     @abstractmethod
     def games(self, size: Size) -> list[Game]:

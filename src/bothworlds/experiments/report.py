@@ -51,9 +51,12 @@ a { color: inherit; }
 .warning { color: var(--fails); font-weight: 600; }
 """
 CLASSES = {"holds": "holds", "fails": "fails", "cannot be decided": "open"}
-ABOUT = """
+PAPER = """
 This page puts <i>Simultaneously Learning Stochastic and Adversarial Bandits under the Position-Based Model</i>
-(Chen, Zhao, Li; AAAI 2022) to the test. Every statement below is measured in simulation, with expected rewards, the
+(Chen, Zhao, Li; AAAI 2022) to the test.
+"""
+ABOUT = """
+Every statement below is measured in simulation, with expected rewards, the
 same users for every policy and shuffled item labels. What counts as true is written beside each statement; intervals
 are 95%, over replications; a statement about several policies or panels fails only if one of them violates it with an
 interval that allows for their number. A verdict is about the runs of this report, and about nothing else.
@@ -85,21 +88,23 @@ def write_report(
     warnings
         Sentences that are shown above the verdicts.
     """
+    of_paper = any(question.of_paper for question in questions)
+    title = "What holds of the paper" if of_paper else questions[0].title
     parts = [
-        f"<h1>What holds of the paper{escape(_fitted_world_suffix(size))}</h1>",
-        f"<p>{ABOUT}</p>",
+        f"<h1>{escape(title + _fitted_world_suffix(size))}</h1>",
+        f"<p>{PAPER if of_paper else ''}{ABOUT}</p>",
         _fitted_world_note(size),
         *(f'<p class="warning">Warning: {escape(warning)}.</p>' for warning in warnings),
         _counts(verdicts),
         *map(_verdict, verdicts),
         *(_question(question, figures[question.name], folder) for question in questions),
         _cost_table(costs),
-        _provenance(size, provenance),
+        _provenance(size, questions, provenance),
     ]
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>bothworlds: what holds of the paper</title><style>{STYLE}</style></head>"
+        f"<title>bothworlds: {escape(title)}</title><style>{STYLE}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
     path = folder / "report.html"
@@ -121,15 +126,16 @@ def _fitted_world_note(size: Size) -> str:
     )
 
 
-def write_verdicts(folder: Path, size: Size, verdicts: Sequence[Verdict], warnings: Sequence[str] = ()) -> Path:
+def write_verdicts(
+    folder: Path, size: Size, questions: Sequence[Question], verdicts: Sequence[Verdict], warnings: Sequence[str] = ()
+) -> Path:
     """Write the verdicts as a Markdown table, ``verdicts.md``, into a folder and return its path."""
     lines = ["| statement | verdict | measured |", "| --- | --- | --- |"]
     lines += [f"| {one.statement} | **{one.outcome}** | {one.measured.replace('|', ',')} |" for one in verdicts]
-    about = f"Size `{size.name}`: {size.rounds:,} rounds, phases of {size.phase:,}, {size.seeds} replications"
-    about += _fitted_world_suffix(size)
+    about = f"Size `{size.name}`{_fitted_world_suffix(size)}: {questions[0].played(size)}"
     lines += [part for warning in warnings for part in ("", f"Warning: {warning}.")]
     path = folder / "verdicts.md"
-    path.write_text("\n".join([f"{about} ({size.few_seeds} beyond the paper's own comparison):", "", *lines, ""]))
+    path.write_text("\n".join([f"{about}.", "", *lines, ""]))
     return path
 
 
@@ -209,16 +215,18 @@ def _source(provenance: Mapping[str, Any]) -> str:
     return f"Version <code>{escape(provenance['versions']['bothworlds'])}</code>, commit unknown"
 
 
-def _provenance(size: Size, provenance: Mapping[str, Any]) -> str:
+def _provenance(size: Size, questions: Sequence[Question], provenance: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in provenance["versions"].items() if version)
     settings = {play["policy"]: play["settings"] for play in provenance["plays"]}
     listed = "\n".join(f"{name}: {given}" for name, given in sorted(settings.items()))
+    unstated = (
+        "The paper states phases of 100,000 rounds, and neither the horizon nor the settings of the policies it "
+        "compares with; those used here are below. "
+    )
     return (
         "<h2>How this was made</h2>"
-        f"<p>Size <code>{escape(size.name)}</code>: {size.rounds:,} rounds in the panels, phases of {size.phase:,}, "
-        f"{size.seeds} replications ({size.few_seeds} beyond the paper's own comparison). The paper states phases of "
-        "100,000 rounds, and neither the horizon nor the settings of the policies it compares with; those used here "
-        f"are below. {_source(provenance)}; {escape(versions)}.</p>"
+        f"<p>Size <code>{escape(size.name)}</code>: {escape(questions[0].played(size))}. "
+        f"{unstated if questions[0].of_paper else ''}{_source(provenance)}; {escape(versions)}.</p>"
         "<p>All numbers are in <code>results.parquet</code>, one row for every policy, world, replication and "
         f"checkpoint.</p><pre>{escape(listed)}</pre>"
     )

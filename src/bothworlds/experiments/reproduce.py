@@ -112,7 +112,7 @@ def reproduce(
         scale = scale._replace(fitted=as_search_log(resolve(world)))
     questions = [known[only]] if only else list(QUESTIONS.values())
     folder = Path(out)
-    announce(f"testing the claims of the paper, size {size}; results go to {folder}")
+    announce(f"{'testing the claims of the paper' if only is None else only}, size {size}; results go to {folder}")
     games = _without_repeats([game for question in questions for game in question.games(scale)])
     played = play_all(games, folder / "cells", seed=seed, jobs=jobs, engine=engine, address=address, progress=progress)
     # The report of one question must not overwrite the report of all.
@@ -127,7 +127,7 @@ def reproduce(
         verdicts += question.verdicts(results, scale)
     (folder / "verdicts.json").write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=1) + "\n")
     warnings = changes_not_shown(results.all)
-    write_verdicts(folder, scale, verdicts, warnings)
+    write_verdicts(folder, scale, questions, verdicts, warnings)
     report = write_report(folder, scale, questions, figures, verdicts, costs(results.all), provenance(played), warnings)
     return Reproduction(verdicts, report)
 

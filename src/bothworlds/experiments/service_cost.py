@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +23,40 @@ from .verdict import Estimate, Verdict, estimate, judge
 __all__ = ["ServiceCost", "all_weather_variants", "newcomers", "variants"]
 
 WORLDS = ("paper/stochastic", "yandex/stochastic", "paper/periodic-items")
+PHASE = 5_000  # rounds
 DELAYS = (1, 10, 100, 1000)
 FLOORS = (0.0, 0.005, 0.01, 0.02, 0.05)
 DEFAULT = DelayedFtrl(refresh=100, delay=100, floor=0.005, fixed_point=True)  # the defaults of the service
 PLAIN = "ftrl-pbm"
-ROUNDS = {"quick": 100_000, "paper": 1_000_000}
-SEEDS = {"quick": 20, "paper": 40}
 ALL_WEATHER = "all-weather"
 ALL_WEATHER_DEFAULT = DelayedAllWeather(refresh=100, delay=100, floor=0.005, fixed_point=True)
-ALL_WEATHER_ROUNDS = {"quick": 20_000, "paper": 200_000}  # fewer: the variants are not compiled
-ALL_WEATHER_SEEDS = {"quick": 10, "paper": 20}
 ALL_WEATHER_LOSS = 0.002  # per round
+FAR = 5.0  # times the median cost
+JUDGED = "all defaults but the floor"  # refresh and delay of 100 rounds, in fixed point
+DELAY_ALONE = "delay 100, refresh 10"
+FIRST_ROUNDS = 200  # with a refresh and a delay of 100 rounds, no click is known before
+PARTS = ALL, FIRST, LAST = "all rounds", f"first {FIRST_ROUNDS} rounds", "last half"  # of a game
 STARTED = (DEFAULT, ALL_WEATHER_DEFAULT)  # from the page's own order
-START_SEEDS = {"quick": 100, "paper": 200}  # of FTRL-PBM, which is compiled and varies more
+
+
+class Lengths(NamedTuple):
+    """Rounds and replications of FTRL-PBM and of all-weather, whose variants are not compiled."""
+
+    rounds: int
+    seeds: int
+    served_rounds: int  # of all-weather, and of starts from the page's own order
+    served_seeds: int  # of all-weather
+    judged_seeds: int  # of the variant of all-weather that statements are about
+    first_rounds: int  # of games that show the first rounds of all-weather
+    first_seeds: int
+    start_seeds: int  # of FTRL-PBM with a start from the page's own order, which varies more
+
+
+LENGTHS = {
+    "quick": Lengths(100_000, 20, 20_000, 10, 25, 1_000, 50, 100),
+    "paper": Lengths(1_000_000, 40, 200_000, 20, 40, 1_000, 100, 200),
+}
+LENGTHS["long"] = LENGTHS["paper"]
 
 
 def variants() -> dict[str, DelayedFtrl]:
@@ -48,15 +70,11 @@ def variants() -> dict[str, DelayedFtrl]:
 
 
 def all_weather_variants() -> dict[str, DelayedAllWeather]:
-    """Return policies that differ from all-weather as the service does: all of them compute it from sums.
-
-    Those with a floor or in fixed point are refreshed every 10 rounds, with clicks that are 10 rounds late.
-    """
+    """Return policies that differ from all-weather as the service does: all of them compute it from sums."""
     return {
-        **{f"refresh and delay {k}": DelayedAllWeather(refresh=k, delay=k) for k in DELAYS},
-        **{f"floor {floor:g}": DelayedAllWeather(refresh=10, delay=10, floor=floor) for floor in FLOORS if floor},
-        "fixed point": DelayedAllWeather(refresh=10, delay=10, fixed_point=True),
-        "all defaults but the floor": replace(ALL_WEATHER_DEFAULT, floor=0.0),
+        **{f"refresh and delay {k}": DelayedAllWeather(refresh=k, delay=k) for k in (10, 1000)},
+        DELAY_ALONE: DelayedAllWeather(refresh=10, delay=100),
+        JUDGED: replace(ALL_WEATHER_DEFAULT, floor=0.0),
         "all defaults": ALL_WEATHER_DEFAULT,
     }
 
@@ -82,69 +100,98 @@ class ServiceCost(Question):
         "service computes it from sums over blocks of time, with predictions that stay in force for many rounds. "
         f"Both are also started from an order that the page had, which they leave in {BASELINE_ROUNDS:,} rounds."
     )
+    of_paper = False
+
+    def played(self, size: Size) -> str:
+        """Return how much is played, in words."""
+        lengths = LENGTHS[size.name]
+        return (
+            f"{lengths.rounds:,} rounds and {lengths.seeds} replications of FTRL-PBM, {lengths.served_rounds:,} rounds "
+            f"and {lengths.served_seeds} to {lengths.judged_seeds} replications of all-weather, phases of {PHASE:,}"
+        )
 
     def games(self, size: Size) -> list[Game]:
         """Return both policies and their variants in every world, and added items in the steady worlds."""
-        rounds, seeds, worlds = ROUNDS[size.name], SEEDS[size.name], _worlds()
-        plain = [Game(policy(PLAIN), world, rounds, seeds) for world in worlds]
-        changed = [Game(one, world, rounds, seeds) for world in worlds for one in variants().values()]
-        added = [
+        lengths, worlds = LENGTHS[size.name], _worlds()
+        rounds, seeds = lengths.rounds, lengths.seeds
+        compared = [policy(PLAIN), *variants().values()]
+        games = [Game(one, world, rounds, seeds) for world in worlds for one in compared]
+        games += [
             Game(one, world, rounds, seeds) for world in worlds[:2] for one in newcomers(world.n_items, rounds).values()
         ]
-        rounds, seeds = ALL_WEATHER_ROUNDS[size.name], ALL_WEATHER_SEEDS[size.name]
-        served = [policy(ALL_WEATHER), *all_weather_variants().values()]
-        games = plain + changed + added + [Game(one, world, rounds, seeds) for world in worlds for one in served]
-        starts: dict[Served, int] = {DEFAULT: START_SEEDS[size.name], ALL_WEATHER_DEFAULT: seeds}
-        games += [Game(DEFAULT, world, rounds, starts[DEFAULT]) for world in worlds[:2]]
+        rounds, seeds = lengths.served_rounds, lengths.served_seeds
+        judged = (policy(ALL_WEATHER), all_weather_variants()[JUDGED])
+        others = [one for one in all_weather_variants().values() if one not in judged]
+        games += [Game(one, world, rounds, lengths.judged_seeds) for world in worlds for one in judged]
+        games += [Game(one, world, rounds, seeds) for world in worlds for one in others]
+        games += [
+            Game(one, world, lengths.first_rounds, lengths.first_seeds)
+            for world in worlds[:2]
+            for one in (*judged, all_weather_variants()[DELAY_ALONE])
+        ]
+        starts: dict[Served, int] = {DEFAULT: lengths.start_seeds, ALL_WEATHER_DEFAULT: seeds}
+        games += [Game(DEFAULT, world, rounds, lengths.start_seeds) for world in worlds[:2]]
         return games + baseline_games(starts, worlds[:2], rounds)
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw the regret that every variant adds to FTRL-PBM, and what every variant of all-weather loses."""
-        ftrl, served = (results.of_length(length[size.name]) for length in (ROUNDS, ALL_WEATHER_ROUNDS))
+        lengths = LENGTHS[size.name]
+        ftrl, served = results.of_length(lengths.rounds), results.of_length(lengths.served_rounds)
         added = {world.name: added_regret(ftrl, world) for world in _worlds()}
-        lost = {world.name: lost_per_round(served, world) for world in _worlds()}
+        lost = {
+            world.name: {
+                **lost_per_round(served, world),
+                **{f"{JUDGED}, {part}": lost_per_round(served, world, part)[JUDGED] for part in PARTS[1:]},
+            }
+            for world in _worlds()
+        }
         starts = {
             f"{world.name}, {one.name}": table_rows(served, one, world) for world in _worlds()[:2] for one in STARTED
         }
         _draw(folder, "service", added, "regret added, share of FTRL-PBM's")
         _draw(folder, "service-baseline", starts, "regret added")
         _draw(folder, "service-all-weather", lost, "lost per round")
-        intervals = "mean and 95% interval of {} replications with the same users."
+        intervals = (
+            "mean and 95% interval of {} replications with the same users. A number with an arrow is a mean outside."
+        )
         return [
             Figure(
                 "service",
                 self.title,
-                f"Regret added to that of FTRL-PBM after {ROUNDS[size.name]:,} rounds, as a share of it: "
-                + intervals.format(SEEDS[size.name]),
+                f"Regret added to that of FTRL-PBM after {lengths.rounds:,} rounds, as a share of it: "
+                + intervals.format(lengths.seeds),
             ),
             Figure(
                 "service-all-weather",
                 "What serving costs all-weather",
-                f"Reward per round that is lost against all-weather itself in {ALL_WEATHER_ROUNDS[size.name]:,} "
-                "rounds: " + intervals.format(ALL_WEATHER_SEEDS[size.name]),
+                f"Reward per round that is lost against all-weather itself in {lengths.served_rounds:,} rounds: "
+                + intervals.format(f"{lengths.served_seeds} ({JUDGED}: {lengths.judged_seeds})")
+                + f" What is lost in the {FIRST} is divided by all rounds.",
             ),
             Figure(
                 "service-baseline",
                 "Starting from the page's own order",
                 f"Regret that the start adds in the first {BASELINE_ROUNDS:,} rounds, and in all "
-                f"{ALL_WEATHER_ROUNDS[size.name]:,}: "
-                + intervals.format(f"{START_SEEDS[size.name]} (FTRL-PBM) and {ALL_WEATHER_SEEDS[size.name]}"),
+                f"{lengths.served_rounds:,}: "
+                + intervals.format(f"{lengths.start_seeds} (FTRL-PBM) and {lengths.served_seeds}"),
             ),
         ]
 
     def verdicts(self, results: Results, size: Size) -> list[Verdict]:
         """Judge whether a stale state and fixed-point sums cost little, and which start suits an added item."""
-        served = results.of_length(ALL_WEATHER_ROUNDS[size.name])
+        lengths = LENGTHS[size.name]
+        served = results.of_length(lengths.served_rounds)
         saved_early, kept = _baseline_verdicts(served)
         lost, lost_late = (
-            {world.name: lost_per_round(served, world, late=late)["all defaults but the floor"] for world in _worlds()}
-            for late in (False, True)
+            {world.name: lost_per_round(served, world, part)[JUDGED] for world in _worlds()} for part in (ALL, LAST)
         )
-        results = results.of_length(ROUNDS[size.name])
+        first = results.of_length(lengths.first_rounds)
+        by_delay = {world.name: lost_by_delay(first, world) for world in _worlds()[:2]}
+        results = results.of_length(lengths.rounds)
         added = {world.name: added_regret(results, world) for world in _worlds()}
         stale = {name: rows["refresh and delay 100"] for name, rows in added.items()}
         rounded = {name: rows["fixed point"] for name, rows in added.items()}
-        saved = {world.name: regret_saved_by_median(results, world, size) for world in _worlds()[:2]}
+        saved = {world.name: regret_saved_by_median(results, world, lengths.rounds) for world in _worlds()[:2]}
         return [
             Verdict(
                 "A leader that is 100 rounds old, from clicks that are 100 rounds late, is as good as a fresh one.",
@@ -177,6 +224,7 @@ class ServiceCost(Question):
                 f"lost per round: {_listed(lost)}",
                 f"at most {ALL_WEATHER_LOSS} per round is lost in every world",
                 "service-all-weather",
+                f"With a refresh and a delay of 100 rounds, no click is known in the {FIRST}.",
             ),
             Verdict(
                 "In the last half of the rounds, all-weather served like that earns what all-weather itself earns.",
@@ -184,6 +232,16 @@ class ServiceCost(Question):
                 judge([-one for one in lost_late.values()], -ALL_WEATHER_LOSS),
                 f"lost per round: {_listed(lost_late)}",
                 f"at most {ALL_WEATHER_LOSS} per round is lost in every world",
+                "service-all-weather",
+                "This statement was added after the one about all rounds had been measured.",
+            ),
+            Verdict(
+                f"Most of what all-weather served like that loses in the {FIRST} is lost because clicks are late.",
+                "ours",
+                judge(by_delay.values()),
+                f"clicks lost with the delay alone, minus half of all that are lost: {_listed(by_delay)}",
+                f"with clicks that are 100 rounds late and a refresh after every 10, more than half is lost in the "
+                f"{FIRST}, in both worlds",
                 "service-all-weather",
                 "This statement was added after the one about all rounds had been measured.",
             ),
@@ -226,20 +284,29 @@ def _baseline_verdicts(results: Results) -> tuple[Verdict, Verdict]:
 
 
 def _worlds() -> list[World]:
-    return [named_world(name, phase=5_000) if "periodic" in name else named_world(name) for name in WORLDS]
+    return [named_world(name, phase=PHASE) if "periodic" in name else named_world(name) for name in WORLDS]
 
 
 def _draw(folder: str, stem: str, costs: dict[str, dict[str, Estimate]], xlabel: str) -> None:
-    """Draw the costs of variants in every world, one row per variant."""
+    """Draw the costs of variants in every world, one row per variant.
+
+    A variant that costs many times more than most is named at the edge, so that the others can be told apart.
+    """
     for path, narrow in figure_files(folder, stem).items():
         with drawing(path, len(costs), narrow=narrow) as panels:
-            for panel, (title, rows) in zip(panels[0], costs.items()):
+            for panel, (title, rows) in zip(panels.flat, costs.items()):
                 spots = np.arange(len(rows))[::-1]
+                far = FAR * float(np.median([max(abs(cost.low), abs(cost.high)) for cost in rows.values()]))
                 panel.axvline(0.0, color="0.6", lw=0.8)
                 for spot, cost in zip(spots, rows.values()):
+                    if cost.mean > far:
+                        text = f"{cost.mean:.3g} \N{RIGHTWARDS ARROW}"
+                        panel.text(1.0, spot, text, ha="right", va="center", transform=panel.get_yaxis_transform())
+                        continue
                     panel.plot([cost.low, cost.high], [spot, spot], color=PALETTE[0])
                     panel.plot(cost.mean, spot, "o", ms=3, color=PALETTE[0])
-                panel.set(xlabel=xlabel, title=title)
+                panel.set(xlabel=xlabel)
+                panel.set_title(title, loc="right" if narrow else "center")
                 panel.set_yticks(spots, list(rows) if narrow or panel is panels[0, 0] else [""] * len(rows))
 
 
@@ -255,28 +322,51 @@ def added_regret(results: Results, world: World) -> dict[str, Estimate]:
     }
 
 
-def lost_per_round(results: Results, world: World, *, late: bool = False) -> dict[str, Estimate]:
-    """Estimate how much less every served variant earns per round than all-weather itself; ``late``: in the last half.
+def lost_per_round(results: Results, world: World, part: str = ALL) -> dict[str, Estimate]:
+    """Estimate how much less every served variant earns per round than all-weather itself, in a part of the rounds.
 
     Replications that both have are compared, with the same users.
     """
-    plain = earned_per_round(results[policy(ALL_WEATHER), world], late)
-    served = {name: earned_per_round(results[one, world], late) for name, one in all_weather_variants().items()}
-    return {name: estimate(plain[: own.size] - own[: plain.size]) for name, own in served.items()}
+    return {name: estimate(lost_by(results, one, world, part)) for name, one in all_weather_variants().items()}
 
 
-def earned_per_round(result: Result, late: bool) -> NDArray[np.float64]:
-    """Return the average reward per round of every replication, in all rounds or in the last half of them."""
+def lost_by(results: Results, served: DelayedAllWeather, world: World, part: str) -> NDArray[np.float64]:
+    """Return how much less a variant earns per round than all-weather itself, for the replications that both have."""
+    plain, own = (earned_per_round(results[one, world], part) for one in (policy(ALL_WEATHER), served))
+    return plain[: own.size] - own[: plain.size]
+
+
+def lost_by_delay(results: Results, world: World) -> Estimate:
+    """Estimate how many clicks late clicks alone cost in the first rounds, minus half of what serving costs there."""
+    variants = all_weather_variants()
+    delay, served = (lost_by(results, variants[name], world, FIRST) for name in (DELAY_ALONE, JUDGED))
+    rounds = int(results[policy(ALL_WEATHER), world].rounds[-1])
+    return estimate(rounds * (delay - 0.5 * served))
+
+
+def earned_per_round(result: Result, part: str) -> NDArray[np.float64]:
+    """Return the average reward per round of every replication: in all rounds, or in the last half of them.
+
+    Of the first rounds, the reward is divided by the number of all rounds.
+    """
     reward, rounds = result.reward, result.rounds
-    if not late:
+    if part == ALL:
         return reward[:, -1] / rounds[-1]
+    if part == FIRST:
+        return reward_until(result, min(FIRST_ROUNDS, int(rounds[-1]))) / rounds[-1]
     middle = int(np.searchsorted(rounds, rounds[-1] // 2))
     return (reward[:, -1] - reward[:, middle]) / (rounds[-1] - rounds[middle])
 
 
-def regret_saved_by_median(results: Results, world: World, size: Size) -> Estimate:
+def reward_until(result: Result, last: int) -> NDArray[np.float64]:
+    """Return the reward of every replication until a round, interpolated between the rounds that were recorded."""
+    rounds, reward = np.append(0, result.rounds), np.pad(result.reward, ((0, 0), (1, 0)))
+    return np.array([np.interp(last, rounds, own) for own in reward])
+
+
+def regret_saved_by_median(results: Results, world: World, rounds: int) -> Estimate:
     """Estimate how much less regret there is if the worst item starts at the median instead of zero."""
-    added = newcomers(world.n_items, ROUNDS[size.name])
+    added = newcomers(world.n_items, rounds)
     zero, median = (
         results[added[f"worst item starts at {start}"], world].regret()[:, -1] for start in ("zero", "median")
     )

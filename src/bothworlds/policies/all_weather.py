@@ -25,6 +25,7 @@ from .parts.counts import Counts, make_counts, record, remembered
 from .parts.ledgers import check_blocks
 from .parts.placement import PlacementWork, make_placement_work, place_best, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream
+from .parts.regime_memory import RegimeMemory, keep_counts, make_regime_memory, recall_regime
 from .parts.samplers import beta
 from .parts.settings import number, whole
 from .predictions import Predictions
@@ -84,6 +85,7 @@ class State(NamedTuple):
     plan: Plan
     counts: Counts  # since the last change
     detector: ChangeDetector
+    regimes: RegimeMemory
     sampler: Sampler  # S
     loss: Floats  # (n_items, n_positions) cumulative loss estimates of A
     spread: Floats  # (1,) inverse square of the learning rate of A, R
@@ -157,6 +159,9 @@ class AllWeather(CompiledPolicy):
         Number of lists of S.
     sweeps
         Number of sweeps of the Gibbs sampler for every new list.
+    recall
+        Number of earlier habits of the users that S keeps: after a change, it recalls one that fits the clicks since,
+        see ``parts/regime_memory.py``. 0: it forgets them all. The service does not serve it.
     tolerance
         The largest violation of the optimality conditions of A before its point is made feasible.
 
@@ -181,6 +186,7 @@ class AllWeather(CompiledPolicy):
     grace: float = 5000.0
     pool: int = 16
     sweeps: int = 2
+    recall: int = 0
     tolerance: float = 1e-6
 
     name = "all-weather"
@@ -194,6 +200,7 @@ class AllWeather(CompiledPolicy):
         number(self, "grace", above=0.0)
         whole(self, "pool", 1)
         whole(self, "sweeps", 1)
+        whole(self, "recall", 0)
         number(self, "tolerance", above=0.0)
 
     def start(self, shape: Shape) -> State:
@@ -205,6 +212,7 @@ class AllWeather(CompiledPolicy):
             plan=plan,
             counts=make_counts(*shape),
             detector=make_change_detector(*shape),
+            regimes=make_regime_memory(*shape, int(self.recall)),
             sampler=make_sampler(*shape, int(self.pool)),
             loss=np.zeros(shape),
             spread=np.ones(1),
@@ -237,8 +245,10 @@ class AllWeather(CompiledPolicy):
         Predictions stay in force for many events there. Of an event without predictions, A adds
         :math:`[\text{shown}] (1 - \text{click}) / p` to its losses and 4/w to R, and the comparison predicts a loss of
         1/2 everywhere. All of this is unbiased. The chain of S starts at the maximum-likelihood fit, and all of its
-        lists are new.
+        lists are new. Raises ValueError with ``recall``: the sums do not tell earlier habits apart.
         """
+        if self.recall:
+            raise ValueError(f"{self.label} cannot be computed from sums: they do not tell earlier habits apart")
         state = self.start(Shape(*ledger.shown.shape))
         if not ledger.rounds:
             return state
@@ -318,7 +328,12 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         compare(state, ranking, propensity, clicks)
     record(counts, ranking, clicks)
     absorb(state.sampler.stream, ranking)
+    recalls = state.regimes.rounds.size > 0
+    if recalls and state.detector.filled[0] == state.detector.bucket - 1:
+        keep_counts(state.regimes, counts)
     if detect_change(state.detector, counts, ranking, clicks):
+        if recalls:
+            recall_regime(state.regimes, counts)
         state.sampler.due[0] = 0
         if counts.learned[0] - state.comparison.began[0] >= counts.learned[0] / RECENT:
             begin_comparison(state)
