@@ -15,6 +15,7 @@ from ..model.click_model import ClickModel
 from ..model.model import Model
 from ..model.names import MODELS
 from ..model.scores import Score
+from .item_order import ItemOrder
 
 __all__ = ["Comparison", "Difference", "Entry"]
 
@@ -54,6 +55,7 @@ class Comparison:
     positions: tuple[int, ...]
     origin: str
     notes: tuple[str, ...]
+    order: ItemOrder | None  # of the best model and the reference; None if they are one model, or one has no items
 
     @property
     def best(self) -> Entry:
@@ -119,7 +121,7 @@ class Comparison:
         )
 
     def sentence(self) -> str:
-        """Return which model describes these users, by how much, and what the reference misses."""
+        """Return which model describes these users, by how much, what the reference misses, and what it matters."""
         best, base = self.best, self[self.reference]
         if best.model == base.model:
             return self._nothing_better()
@@ -140,6 +142,7 @@ class Comparison:
             f"clicks above, perplexity is {best.score.conditional_perplexity:.4f} instead of "
             f"{base.score.conditional_perplexity:.4f} ({_change(fall)}); without them it is "
             f"{best.score.perplexity:.4f} instead of {base.score.perplexity:.4f} ({_change(level)})."
+            f"{f' {self.order.sentence()}' if self.order is not None else ''}"
         )
 
     def _nothing_better(self) -> str:
@@ -180,6 +183,7 @@ class Comparison:
             "priors": list(self.priors),
             "models": [_without_nan(row) for row in self.table()],
             "by_rank": [_without_nan(row) for row in self.by_rank()],
+            "item_order": None if self.order is None else _without_nan(self.order._asdict()),
         }
 
     def save(self, path: str | Path) -> Path:
