@@ -90,8 +90,10 @@ def test_the_order_is_right_for_many_lists():
 def test_slots_without_sorting_are_out_of_order(monkeypatch):
     """The broken twin: the slots of an index as they are."""
 
-    def unsorted(index, digests, order):
-        order[:] = (index[index > 0] & list_counts.NUMBER) - np.uint64(1)
+    def unsorted(index, digests, head):
+        slots = index[index > 0]
+        index[: slots.size] = (slots & list_counts.NUMBER) - np.uint64(1)
+        return slots.size
 
     table = extended(make_list_table(), np.random.default_rng(0).integers(0, 100, (5_000, 3)).tolist())
     monkeypatch.setattr(list_counts, "_sort_slots", unsorted)

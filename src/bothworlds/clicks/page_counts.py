@@ -14,7 +14,7 @@ from ..core import cores
 from ..kernels import Ints, inner_kernel, kernel
 from .click_counts import Counts
 
-__all__ = ["PageCounts", "alike", "different_keys", "merge_neighbours", "page_order", "sorted_pages"]
+__all__ = ["PageCounts", "alike", "different_keys", "in_threads", "merge_neighbours", "page_order", "sorted_pages"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +142,11 @@ def sorted_pages(pages: PageCounts) -> PageCounts:
     """
     digest = np.empty(len(pages), np.uint64)
     results = pages.item, pages.position, pages.click
-    _in_threads(len(pages), lambda first, stop: _fill_digests(first, stop, pages.starts, *results, digest))
+    in_threads(len(pages), lambda first, stop: _fill_digests(first, stop, pages.starts, *results, digest))
     order = page_order(pages.query, digest, len(pages.queries))
     starts = np.concatenate([[0], np.cumsum(np.diff(pages.starts)[order])]).astype(np.int64)
     moved = np.empty_like(pages.item), np.empty_like(pages.position), np.empty_like(pages.click)
-    _in_threads(
+    in_threads(
         len(pages), lambda first, stop: _move_results(first, stop, order, pages.starts, starts, *results, *moved)
     )
     item, position, click = moved
@@ -185,7 +185,7 @@ def merge_neighbours(pages: PageCounts, same_digest: NDArray[np.bool_]) -> PageC
     return pages.with_counts(np.bincount(same, pages.count, len(pages)).astype(np.int64))
 
 
-def _in_threads(size: int, work: Callable[[int, int], Any]) -> None:
+def in_threads(size: int, work: Callable[[int, int], Any]) -> None:
     """Call ``work`` with ranges (start, stop) that together are the range from 0 to ``size``, each in a thread."""
     parts = min(cores(), 1 + size // 10_000)
     cuts = [size * k // parts for k in range(parts + 1)]

@@ -212,27 +212,34 @@ def _equal(values: Any, start: int, stop: int, other: int, other_stop: int) -> b
 
 
 def digest_order(table: ListTable) -> Ints:
-    """Return the numbers of all lists in the order of their digests; no list may wait."""
-    order = np.empty(list_count(table), np.uint64)
-    _sort_slots(table.index, table.digests, order)
-    return order.view(np.int64)
+    """Return the numbers of all lists in the order of their digests; no list may wait.
+
+    They take the place of the index, so that the table can then only be read.
+    """
+    index, head = table.index, 0
+    while head < index.size and index[head] > 0:
+        head += 1
+    return index[: _sort_slots(index, table.digests, index[:head].copy())].view(np.int64)
 
 
 @kernel
-def _sort_slots(index: Any, digests: Any, order: Any) -> None:
-    """Fill in the numbers of the lists in the order of their digests."""
-    filled, head = 0, 0
+def _sort_slots(index: Any, digests: Any, head: Any) -> int:
+    """Make the index the numbers of its lists, in the order of their digests, and return how many they are.
+
+    ``head`` is a copy of the slots before the first empty one: some may have found no slot before the end of the index.
+    """
+    filled = 0
     for place in range(index.size):
         if index[place] > 0 and _place(index[place], index) <= place:
-            _insert(index[place], digests, order, filled)
+            _insert(index[place], digests, index, filled)
             filled += 1
-    while head < index.size and index[head] > 0:  # lists that found no slot before the end of the index
-        if _place(index[head], index) > head:
-            _insert(index[head], digests, order, filled)
+    for place in range(head.size):
+        if _place(head[place], index) > place:
+            _insert(head[place], digests, index, filled)
             filled += 1
-        head += 1
     for k in range(filled):
-        order[k] = (order[k] & NUMBER) - np.uint64(1)
+        index[k] = (index[k] & NUMBER) - np.uint64(1)
+    return filled
 
 
 @inline_kernel

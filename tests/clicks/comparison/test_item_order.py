@@ -37,8 +37,8 @@ def by_hand(reference, model, pages):
 
 
 def test_shares_are_those_by_hand(pages):
-    reference, model = fit(pages, model="dcm"), fit(pages, model="item-ctr")
-    rates = fit(pages, model="pbm")
+    reference, model = fit(pages, model="dcm"), fit(pages.counts(), model="item-ctr")
+    rates = fit(pages.counts(), model="pbm")
     found = compare_orders(rates, reference, ("pbm", "dcm"), pages, 0)
     assert (found.pairs, found.first) == pytest.approx(by_hand(rates, reference, pages))
     assert compare_orders(model, reference, ("item-ctr", "dcm"), pages, 0).pairs < 0.5
@@ -46,15 +46,15 @@ def test_shares_are_those_by_hand(pages):
 
 def test_the_clicks_of_users_who_leave_do_not_depend_on_the_order(pages):
     model = fit(pages, model="cascade")
-    found = compare_orders(fit(pages, model="pbm"), model, ("pbm", "cascade"), pages, 0)
+    found = compare_orders(fit(pages.counts(), model="pbm"), model, ("pbm", "cascade"), pages, 0)
     assert found.by_model == pytest.approx(found.by_reference) == pytest.approx(found.shown)
     assert "hardly matters" in found.sentence()
 
 
 def test_an_order_that_is_reversed_has_all_pairs_and_fewer_clicks(pages):
     """The broken twin: a model that holds the worst items for the best."""
-    model = fit(pages, model="pbm")
-    found = compare_orders(fit(reversed_items(pages), model="pbm"), model, ("ubm", "pbm"), pages, 0)
+    model = fit(pages.counts(), model="pbm")
+    found = compare_orders(fit(reversed_items(pages).counts(), model="pbm"), model, ("ubm", "pbm"), pages, 0)
     assert found.pairs > 0.8
     assert found.first > 0.8
     assert found.by_reference < found.shown < found.by_model
@@ -68,9 +68,9 @@ def reversed_items(pages):
 
 
 def test_one_model_and_models_without_items_have_no_orders_to_compare(pages):
-    model = fit(pages, model="pbm")
+    model = fit(pages.counts(), model="pbm")
     assert compare_orders(model, model, ("pbm", "pbm"), pages, 0) is None
-    assert compare_orders(fit(pages, model="rank-ctr"), model, ("rank-ctr", "pbm"), pages, 0) is None
+    assert compare_orders(fit(pages.counts(), model="rank-ctr"), model, ("rank-ctr", "pbm"), pages, 0) is None
 
 
 def test_a_comparison_says_what_it_matters_for_the_order(pages):

@@ -2,7 +2,7 @@
 
 Memory is slow where it is not read in order, and where it is used for the first time. So the lists of a table are read
 in the order of their digests, which is nearly the order of the result, and what is not needed any more is released
-before the results are unpacked.
+before more is allocated: while results are moved to their places, items and clicks are still one number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from ...kernels import Ints, kernel
 from ...statistics.list_counts import ListTable, digest_order, list_count
-from ..page_counts import PageCounts, alike, merge_neighbours, page_order
+from ..page_counts import PageCounts, alike, in_threads, merge_neighbours, page_order
 from .label_codes import known_labels
 from .page_table import PageTable
 from .text_kernels import REGIONS
@@ -56,15 +56,12 @@ def sorted_text_pages(tables: list[PageTable], origin: str, notes: tuple[str, ..
         query, count, offset = pages.query[order].astype(np.int64), pages.number[order], pages.offset[order]
         same_digest, longest = alike(pages.query, pages.digest, order), int(pages.results.max())
         del pages, order
-        item, position, click = (np.empty(starts[-1], kind) for kind in (np.int32, np.int16, np.uint8))
-        list(
-            pool.map(
-                lambda some, codes, base, end: _unpack(
-                    some, codes, base, end, offset, starts, item, position, click
-                ),
-                values, url_codes, bases[:-1], bases[1:],
-            )
-        )  # fmt: skip
+        item = np.empty(starts[-1], np.int32)
+        shared = ([array] * len(values) for array in (offset, starts, item))
+        list(pool.map(_move, values, url_codes, bases[:-1], bases[1:], *shared))
+    del values, offset, shared
+    position, click = np.empty(item.size, np.int16), np.empty(item.size, np.uint8)
+    in_threads(count.size, lambda first, stop: _unpack(first, stop, starts, item, position, click))
     counted = PageCounts(
         items=tuple(map(str, urls.tolist())),
         queries=tuple(f"{name // REGIONS}_{name % REGIONS}" for name in keys.tolist()),
@@ -94,7 +91,7 @@ def _describe(table: PageTable, query_codes: Any, base: int, first: int, pages: 
 
 @kernel
 def _read_lists(lists: ListTable, order: Ints, query_codes: Any, base: int, first: int, pages: _Pages) -> int:
-    """Fill in the lists of a table in a given order; blocks are read twice, as in :func:`_unpack`."""
+    """Fill in the lists of a table in a given order; blocks are read twice, as in :func:`_move`."""
     starts, values, touched = lists.starts, lists.values, 0
     for block in range(0, order.size, BLOCK):
         stop = min(block + BLOCK, order.size)
@@ -112,13 +109,12 @@ def _read_lists(lists: ListTable, order: Ints, query_codes: Any, base: int, firs
 
 
 @kernel
-def _unpack(
-    values: Any, url_codes: Any, base: int, end: int, offset: Ints, starts: Ints, item: Any, position: Any, click: Any
-) -> int:
-    """Fill in the results of the pages with offsets from ``base`` to ``end``, which are those of one table.
+def _move(values: Any, url_codes: Any, base: int, end: int, offset: Ints, starts: Ints, packed: Any) -> int:
+    """Move the results of the pages with offsets from ``base`` to ``end``, those of one table, to where they belong.
 
-    The results of a block of pages are read before they are needed, because a processor waits for many places of memory
-    at the same time, but not while it decodes. What is returned only keeps the compiler from removing these reads.
+    A result is twice the code of its url, plus 1 if it was clicked; it gets the codes of the sorted urls. The results
+    of a block of pages are read before they are needed, because a processor waits for many places of memory at the
+    same time, but not while it decodes. What is returned only keeps the compiler from removing these reads.
     """
     touched = 0
     for block in range(0, offset.size, BLOCK):
@@ -130,8 +126,15 @@ def _unpack(
             if base < offset[p] < end:
                 to, at = starts[p], offset[p] - base
                 for k in range(starts[p + 1] - to):
-                    packed = values[at + k]
-                    item[to + k] = url_codes[packed >> 1]
-                    position[to + k] = k
-                    click[to + k] = packed & 1
+                    result = values[at + k]
+                    packed[to + k] = 2 * url_codes[result >> 1] + (result & 1)
     return touched
+
+
+@kernel
+def _unpack(first: int, stop: int, starts: Ints, item: Any, position: Any, click: Any) -> None:
+    """Split the results of pages from ``first`` to ``stop`` into items and clicks, and fill in their positions."""
+    for p in range(first, stop):
+        for k in range(starts[p], starts[p + 1]):
+            click[k], position[k] = item[k] & 1, k - starts[p]
+            item[k] >>= 1
