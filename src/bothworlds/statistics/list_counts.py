@@ -21,6 +21,7 @@ import numpy as np
 from ..kernels import Ints, inline_kernel, inner_kernel, kernel
 
 __all__ = [
+    "EMPTY_DIGEST",
     "ListTable",
     "close_list",
     "digest_of",
@@ -37,6 +38,7 @@ __all__ = [
 GROUP = 32  # lists that wait, at most
 NUMBER = np.uint64((1 << 32) - 1)  # the half of a slot with the number of a list
 HALF = np.uint64(32)
+EMPTY_DIGEST = np.uint64(0x9E3779B97F4A7C15)  # of a list without values
 
 # Entries of ``fill``: the number of lists, and of those that wait.
 LISTS, WAITING = range(2)
@@ -121,15 +123,15 @@ def _place(digest: Any, index: Any) -> Any:
 
 @inline_kernel
 def digest_with(digest: Any, value: int) -> Any:
-    """Return the digest of a list with one more value; that of an empty list is 0."""
-    mixed = (digest ^ np.uint64(value) ^ np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xD6E8FEB86659FD93)
+    """Return the digest of a list with one more value."""
+    mixed = (digest ^ np.uint64(value)) * np.uint64(0xD6E8FEB86659FD93)
     return mixed ^ (mixed >> HALF)
 
 
 @inner_kernel
 def digest_of(values: Any, start: int, stop: int) -> Any:
     """Return the digest of some of the values."""
-    digest = np.uint64(0)
+    digest = EMPTY_DIGEST
     for k in range(start, stop):
         digest = digest_with(digest, values[k])
     return digest

@@ -42,6 +42,7 @@ class ItemOrder(NamedTuple):
         gain = self.by_model - self.by_reference
         limits = f"; 95% interval {self.low:+.4f} to {self.high:+.4f} if other queries had been seen"
         judged = "hardly matters" if abs(gain) < SMALL * self.by_reference else "matters"
+        judged = "may matter" if judged == "matters" and not self.low > 0.0 else judged
         return (
             f"For the order of items this {judged}: sorted by attraction, {self.model} orders {self.pairs:.1%} of the "
             f"pairs of items of a page in another way than {self.reference}, and has another first item on "

@@ -1,18 +1,17 @@
 """Tables of the different pages that scanners of text have met.
 
 A page is the list of the code of its query key and, for every result, twice the code of its url, plus 1 if it was
-clicked. Codes belong to one table. The digest of a page is that of its query key and, for every result, twice its url,
-plus 1 if it was clicked, so that a page has the same digest in every table.
+clicked. Codes belong to one table. The digest of a page is that of its results, each twice its url, plus 1 if it was
+clicked, so that a page has the same digest in every table.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...kernels import Ints, inner_kernel, kernel
 from ...statistics.list_counts import (
+    EMPTY_DIGEST,
     ListTable,
     close_list,
     digest_with,
@@ -59,7 +58,7 @@ def add_page(table: PageTable, query: int, urls: Any, hits: Any, start: int, sto
     lists = table.lists
     at = next_value(lists)
     lists.values[at] = code_of(table.queries, query)
-    digest = digest_with(np.uint64(0), query)
+    digest = EMPTY_DIGEST
     for k in range(start, stop):
         lists.values[at + 1 + k - start] = 2 * code_of(table.urls, urls[k]) + hits[k]
         digest = digest_with(digest, 2 * urls[k] + hits[k])
