@@ -52,6 +52,8 @@ SLOW_TESTS = frozenset(
         "test_regret_flattens_in_the_cascade_model",
         "test_the_figure_of_attacks_is_drawn",
         "test_the_model_of_a_world_whose_clicks_depend_on_each_other_is_chosen",
+        "test_a_statistic_that_takes_expected_clicks_from_the_same_pages_is_caught",
+        "test_standard_errors_are_right_if_users_differ",
         # deletion
         "test_checkpoints_agree_with_blocks_of_any_age",
         "test_each_event_is_counted_once_though_it_is_deleted_while_clicks_arrive",

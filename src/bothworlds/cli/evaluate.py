@@ -60,7 +60,8 @@ def evaluate(
     model: Annotated[
         Path | None,
         typer.Option(
-            help="A click model that was fitted to this log, .json: warns if clicks depend on each other in it."
+            help="A click model that was fitted to this log, .json: warns if clicks depend on each other in it, "
+            "and the log itself is not tested."
         ),
     ] = None,
     skip_bad: SkipBad = False,
@@ -71,7 +72,7 @@ def evaluate(
     """Estimate the clicks that rankings and policies would have had on a click log.
 
     The log must have propensities: the probability of every item at the position where it was shown.
-    A click must depend on its own item and position only; otherwise estimates are biased: see the command compare.
+    A click must depend on its own item and position only; otherwise estimates are biased, and there is a warning.
     Several targets are compared.
     A policy is trained on one half of the log and evaluated on the other half, and vice versa.
 

@@ -14,7 +14,7 @@ from ..core import cores
 from ..kernels import Ints, inner_kernel, kernel
 from .click_counts import Counts
 
-__all__ = ["PageCounts", "different_keys", "merge_neighbours", "page_order", "sorted_pages"]
+__all__ = ["PageCounts", "alike", "different_keys", "in_threads", "merge_neighbours", "page_order", "sorted_pages"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,17 +142,17 @@ def sorted_pages(pages: PageCounts) -> PageCounts:
     """
     digest = np.empty(len(pages), np.uint64)
     results = pages.item, pages.position, pages.click
-    _in_threads(len(pages), lambda first, stop: _fill_digests(first, stop, pages.starts, *results, digest))
+    in_threads(len(pages), lambda first, stop: _fill_digests(first, stop, pages.starts, *results, digest))
     order = page_order(pages.query, digest, len(pages.queries))
     starts = np.concatenate([[0], np.cumsum(np.diff(pages.starts)[order])]).astype(np.int64)
     moved = np.empty_like(pages.item), np.empty_like(pages.position), np.empty_like(pages.click)
-    _in_threads(
+    in_threads(
         len(pages), lambda first, stop: _move_results(first, stop, order, pages.starts, starts, *results, *moved)
     )
     item, position, click = moved
     query, count = pages.query[order], pages.count[order]
     arranged = replace(pages, query=query, starts=starts, item=item, position=position, click=click, count=count)
-    return merge_neighbours(arranged, digest[order])
+    return merge_neighbours(arranged, alike(pages.query, digest, order))
 
 
 def page_order(query: Ints, digest: NDArray[np.uint64], queries: int) -> Ints:
@@ -169,16 +169,23 @@ def page_order(query: Ints, digest: NDArray[np.uint64], queries: int) -> Ints:
     return order
 
 
-def merge_neighbours(pages: PageCounts, digest: NDArray[np.uint64]) -> PageCounts:
-    """Count equal pages together. They have one digest, and pages are sorted by query and digest."""
-    same = np.arange(len(pages))
-    _find_equal(digest, pages.query, pages.starts, pages.item, pages.position, pages.click, same)
-    if (same == np.arange(len(pages))).all():
+def alike(query: Ints, digest: NDArray[np.uint64], order: Ints) -> NDArray[np.bool_]:
+    """Return which pages, in a given order, have the query and the digest of the one before."""
+    found = np.zeros(order.size, np.bool_)
+    _mark_alike(query, digest, order, found)
+    return found
+
+
+def merge_neighbours(pages: PageCounts, same_digest: NDArray[np.bool_]) -> PageCounts:
+    """Count equal pages together; ``same_digest`` says which pages may be equal to the one before, as in `alike`."""
+    if not same_digest.any():
         return pages
+    same = np.arange(len(pages))
+    _find_equal(same_digest, pages.starts, pages.item, pages.position, pages.click, same)
     return pages.with_counts(np.bincount(same, pages.count, len(pages)).astype(np.int64))
 
 
-def _in_threads(size: int, work: Callable[[int, int], Any]) -> None:
+def in_threads(size: int, work: Callable[[int, int], Any]) -> None:
     """Call ``work`` with ranges (start, stop) that together are the range from 0 to ``size``, each in a thread."""
     parts = min(cores(), 1 + size // 10_000)
     cuts = [size * k // parts for k in range(parts + 1)]
@@ -228,14 +235,21 @@ def _sort_by_query(order: Ints, query: Ints, first: Ints, result: Ints) -> None:
 
 
 @kernel
-def _find_equal(digest: Any, query: Ints, starts: Ints, item: Any, position: Any, click: Any, same: Ints) -> None:
-    """Fill in, for every page, the first page that is equal to it."""
-    for p in range(query.size):
-        before = p - 1
-        while before >= 0 and digest[before] == digest[p] and query[before] == query[p]:
+def _mark_alike(query: Ints, digest: Any, order: Ints, found: Any) -> None:
+    for k in range(1, order.size):
+        p, q = order[k - 1], order[k]
+        found[k] = digest[p] == digest[q] and query[p] == query[q]
+
+
+@kernel
+def _find_equal(alike: Any, starts: Ints, item: Any, position: Any, click: Any, same: Ints) -> None:
+    """Fill in, for every page, the first page that is equal to it; only pages in a row that are alike can be."""
+    for p in range(alike.size):
+        before = p
+        while alike[before]:
+            before -= 1
             if _equal(before, p, starts, item, position, click):
                 same[p] = before
-            before -= 1
 
 
 @inner_kernel

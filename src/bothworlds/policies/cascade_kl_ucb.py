@@ -38,8 +38,9 @@ class CascadeKlUcb(CompiledPolicy):
 
     Requires: the order of positions.
     Guarantee: :math:`O\left(\sum_i \frac{\Delta_i}{kl(\alpha_i, \alpha^*)} \log\frac{1}{\Delta_i} \log T\right)` in the
-    cascade model, with steady users.
-    Known failure: as CascadeUCB1; and in the worst case it loses more than CascadeUCB-V does, by Vial et al. (2022).
+    cascade model, with steady users; and :math:`\tilde O(\sqrt{n T})` whatever the gaps, as for CascadeUCB-V (Vial et
+    al.).
+    Known failure: as CascadeUCB1.
 
     Examples
     --------
@@ -53,6 +54,7 @@ class CascadeKlUcb(CompiledPolicy):
     References
     ----------
     Kveton, Szepesvari, Wen, Ashkan: Cascading bandits: learning to rank in the cascade model, ICML 2015.
+    Vial, Sanghavi, Shakkottai, Srikant: Minimax regret for cascading bandits, NeurIPS 2022.
     """
 
     name = "cascade-kl-ucb"

@@ -40,14 +40,23 @@ class CascadeUcbV(CompiledPolicy):
 
     The items with the m largest bounds are shown in falling order. Items that were never examined come first.
 
+    Where the constants come from: by the empirical Bernstein inequality, the mean of s variables between 0 and 1, with
+    empirical variance v, is further than :math:`\sqrt{2 v x / s} + 3 x / s` from its expectation with a probability of
+    at most :math:`3 e^{-x}` (Audibert et al., Theorem 1). Here :math:`x = \zeta \log t`. With the default of 2, a
+    bound fails with a probability of at most :math:`3 / t^2` for each number of times that the item was examined, and
+    is :math:`\sqrt{4 v \log t / s} + 6 \log t / s`. A public implementation, that of a study of attacks on
+    combinatorial bandits, has the same two constants for CascadeUCB-V. It also cuts bounds at 1; here they are not cut,
+    which makes a difference only between items whose bounds are above 1. t is the number of rounds played.
+
     Requires: the order of positions.
-    Guarantee: :math:`\tilde O(\sqrt{n T})` in the cascade model, which no policy can improve, whatever the gaps.
+    Guarantee: :math:`\tilde O(\sqrt{n T})` in the cascade model, whatever the gaps, which no policy can improve but
+    for logarithms. Of CascadeUCB1, whose bounds are those of Hoeffding, it is not true (Vial et al.).
     Known failure: as CascadeUCB1; the last term makes it explore long where there are few pages for each item.
 
     Parameters
     ----------
     zeta
-        The factor of the bonus. With 2 it is :math:`\sqrt{4 \hat v \log t / N} + 6 \log t / N`.
+        The factor of the logarithm. Audibert et al. need more than 1 for logarithmic regret of a single item.
 
     Examples
     --------

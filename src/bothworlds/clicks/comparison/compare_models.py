@@ -16,6 +16,7 @@ from ..log import count_pages
 from ..model.names import MODELS, model_named
 from ..model.scores import score
 from ..page_counts import PageCounts
+from .item_order import compare_orders
 from .result import Comparison, Difference, Entry
 from .split import Split, split_pages
 
@@ -113,6 +114,7 @@ def compare_models(
         positions=pages.positions,
         origin=pages.origin,
         notes=pages.notes,
+        order=compare_orders(base.fitted, entries[0].fitted, (base.model, entries[0].model), split.test, seed),
     )
 
 

@@ -15,6 +15,7 @@ from ..model.click_model import ClickModel
 from ..model.model import Model
 from ..model.names import MODELS
 from ..model.scores import Score
+from .item_order import ItemOrder
 
 __all__ = ["Comparison", "Difference", "Entry"]
 
@@ -54,6 +55,7 @@ class Comparison:
     positions: tuple[int, ...]
     origin: str
     notes: tuple[str, ...]
+    order: ItemOrder | None  # of the best model and the reference; None if they are one model, or one has no items
 
     @property
     def best(self) -> Entry:
@@ -119,28 +121,35 @@ class Comparison:
         )
 
     def sentence(self) -> str:
-        """Return which model describes these users, by how much, and what the reference misses."""
+        """Return which model describes these users, by how much, what the reference misses, and what it matters."""
+        return " ".join(self.findings())
+
+    def findings(self) -> list[str]:
+        """Return the parts of the sentence: the best model, what the reference misses, and the order of items."""
         best, base = self.best, self[self.reference]
         if best.model == base.model:
-            return self._nothing_better()
+            return [self._nothing_better()]
         gap = self.differences[best.model]
         if gap.pages[0] <= 0.0:
-            return (
+            return [
                 f"No model describes these users better than {base.model} beyond what chance explains; the best of the "
                 f"others is {best.model}, by {gap.mean:.4f} nats per page (95% interval {_interval(gap.pages)})."
-            )
+            ]
         others = f"; {_interval(gap.queries)} if other queries had been seen" if np.isfinite(gap.queries[0]) else ""
         ties = self._ties()
         fall = base.score.conditional_perplexity - best.score.conditional_perplexity
         level = base.score.perplexity - best.score.perplexity
-        return (
+        return [
+            f"{'These users are not quite position-based. ' if base.model == 'pbm' else ''}"
             f"The {MODELS[best.model].title} ({best.model}) describes these users best: {gap.mean:.4f} nats per page "
             f"more than {base.model} (95% interval {_interval(gap.pages)}{others})"
-            f"{f'; {_listed(ties)} cannot be distinguished' if ties else ''}. What {base.model} misses: given the "
-            f"clicks above, perplexity is {best.score.conditional_perplexity:.4f} instead of "
+            f"{f'; {_listed(ties)} cannot be distinguished' if ties else ''}.",
+            f"What {base.model} misses: given the clicks above, perplexity is "
+            f"{best.score.conditional_perplexity:.4f} instead of "
             f"{base.score.conditional_perplexity:.4f} ({_change(fall)}); without them it is "
-            f"{best.score.perplexity:.4f} instead of {base.score.perplexity:.4f} ({_change(level)})."
-        )
+            f"{best.score.perplexity:.4f} instead of {base.score.perplexity:.4f} ({_change(level)}).",
+            *([self.order.sentence()] if self.order is not None else []),
+        ]
 
     def _nothing_better(self) -> str:
         start = f"The {MODELS[self.best.model].title} ({self.best.model}) describes these users best"
@@ -180,6 +189,7 @@ class Comparison:
             "priors": list(self.priors),
             "models": [_without_nan(row) for row in self.table()],
             "by_rank": [_without_nan(row) for row in self.by_rank()],
+            "item_order": None if self.order is None else _without_nan(self.order._asdict()),
         }
 
     def save(self, path: str | Path) -> Path:

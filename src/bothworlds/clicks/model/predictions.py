@@ -15,7 +15,7 @@ from ..page_counts import PageCounts
 from .click_model import ClickModel
 from .model import Model
 
-__all__ = ["CHAINS", "Prediction", "predict"]
+__all__ = ["CHAINS", "Prediction", "attraction_of_results", "predict"]
 
 CHAINS: dict[str, ChainFamily] = {family.name: family for family in (DCM, SDBN, DBN, CCM)}
 
@@ -50,6 +50,18 @@ def predict(model: Model | ClickModel, pages: PageCounts) -> Prediction:
         return Prediction(*_chain(model, pages, row, rank), ~unseen)
     p = _independent(model, row, rank)
     return Prediction(p, p, ~unseen)
+
+
+def attraction_of_results(model: Model | ClickModel, pages: PageCounts) -> Floats:
+    """Return the attraction of every result of some pages (K,), or its click rate for ``item-ctr``.
+
+    An item that the model has not seen has the mean. Raises ValueError for ``rank-ctr``, which knows no items.
+    """
+    if isinstance(model, ClickModel) and model.model == "item-ctr":
+        values = model.item_parameters["rate"].values
+    else:
+        values = model.attraction
+    return _filled(values, model.item_counts[0].astype(float))[_rows(model, pages)]
 
 
 def _rows(model: Model | ClickModel, pages: PageCounts) -> Ints:

@@ -17,10 +17,18 @@ from ..reading.duckdb_relations import report_progress
 from .direct_method import Rates, fit_cell_rates, rate_variances
 from .importance_weighting import weighted_estimates
 from .impressions import CellCounts, Impressions, cell_counts, fold_shares, open_impressions, page_length_variance
+from .list_dependence import list_dependence
 from .policy_training import from_policy, is_policy
 from .result import Estimate, Evaluation, make_estimate
 from .targets import Target, from_marginals, from_ranking
-from .warnings import dependence_warnings, disagreement_warnings, log_notes, model_warnings, support_warnings
+from .warnings import (
+    dependence_warnings,
+    disagreement_warnings,
+    log_notes,
+    model_warnings,
+    rest_of_page_warnings,
+    support_warnings,
+)
 
 __all__ = ["compare", "evaluate"]
 
@@ -40,7 +48,9 @@ def evaluate(
 
     Estimates weight single placements, and assume that a click depends on its own item and position only. If it also
     depends on the rest of the page, as in the models ``ubm``, ``cascade``, ``dcm``, ``sdbn``, ``dbn`` and ``ccm``, they
-    are biased, by an amount that their intervals do not include. :func:`bothworlds.clicks.compare_models` tests it.
+    are biased, by an amount that their intervals do not include. If the log groups impressions into pages, it is tested
+    whether clicks depend on the items above, and there is a warning if they do;
+    :func:`bothworlds.clicks.compare_models` says which model fits.
 
     Parameters
     ----------
@@ -60,7 +70,7 @@ def evaluate(
         The name of the target.
     model
         A click model that was fitted to the log. It does not change the estimates; if clicks depend on each other in
-        it, there is a warning.
+        it, there is a warning, and the log itself is not tested.
     progress
         Whether to show progress bars on standard error; by default if it is a terminal.
 
@@ -128,7 +138,7 @@ def compare(
         if not all(fold.shown.sum() for fold in cells):
             raise ValueError("the log has too few pages to split it into two halves")
         models = fit_cell_rates(cells[0]), fit_cell_rates(cells[1])
-        dependence = dependence_warnings(model)
+        dependence = dependence_warnings(model) or rest_of_page_warnings(list_dependence(impressions))
         evaluations: list[Evaluation] = []
         for one, label in zip(given, labels or [""] * len(given)):
             target = _target(one, impressions, seed, draws, progress)

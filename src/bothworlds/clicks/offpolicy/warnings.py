@@ -10,9 +10,17 @@ from ...kernels import Floats
 from ..model.click_model import ClickModel
 from ..model.names import model_named
 from .impressions import Impressions
+from .list_dependence import Dependence
 from .result import Estimate, Support
 
-__all__ = ["dependence_warnings", "disagreement_warnings", "log_notes", "model_warnings", "support_warnings"]
+__all__ = [
+    "dependence_warnings",
+    "disagreement_warnings",
+    "log_notes",
+    "model_warnings",
+    "rest_of_page_warnings",
+    "support_warnings",
+]
 
 FEWEST_IMPRESSIONS = 100  # effective, per position
 FEWEST_CLICKS = 30  # effective, on the whole page; below, the normal approximation of the interval is poor too
@@ -145,6 +153,23 @@ def dependence_warnings(fitted: object) -> list[str]:
         f"In the given {fitted.title} a click depends on the rest of the page. The estimates assume that it depends on "
         "its own item and position only; if the model is right, all of them but that of the log itself are biased, by "
         "an amount that their intervals do not include. Evaluate lists in the world of the model instead."
+    ]
+
+
+def rest_of_page_warnings(found: Dependence | None) -> list[str]:
+    """Return a warning if clicks at the same item and position depend on the items above by more than chance."""
+    if found is None or found.effective_pages < FEWEST_IMPRESSIONS or found.far < FAR:
+        return []
+    per_tenth = 0.1 * found.slope / found.rate
+    low, high = sorted(abs(per_tenth + side * 0.196 * found.error / found.rate) for side in (-1.0, 1.0))
+    return [
+        f"Clicks of this log depend on the rest of the page: at the same position, an item is clicked "
+        f"{'more' if found.slope > 0.0 else 'less'} often below items that are clicked more, by {abs(per_tenth):.1%} "
+        f"for every 0.1 clicks expected {found.of} (95% interval {low:.1%} to {high:.1%}). The estimates assume that a "
+        "click depends on its own item and position only; all of them but that of the log itself may be biased, by an "
+        "amount that their intervals do not include. The command compare says which model fits, and lists can be "
+        "evaluated in the world of that model. Rankings that were made for each user, or that changed while the users "
+        "did, also cause this."
     ]
 
 

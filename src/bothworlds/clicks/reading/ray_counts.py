@@ -19,7 +19,6 @@ import numpy as np
 
 from ...extras import import_extra, ray_connection
 from ...progress import progress_bar
-from ...statistics.list_counts import ListTable, make_list_table
 from ..click_counts import Counts
 from ..page_counts import PageCounts, sorted_pages
 from .duckdb_counts import (
@@ -41,13 +40,13 @@ from .duckdb_relations import checked_rows_sql, connect, run
 from .file_format import LogSource
 from .layouts import LAYOUTS, TextLayout
 from .log_spec import LogSpec
+from .page_table import PageTable, make_page_table, merged_tables
 from .row_errors import RejectedLines, merge_rejected, rejected_lines
 from .text_chunks import (
     PartialCounts,
     ScanFilters,
     ScanSummary,
     Span,
-    merged_lists,
     partial_counts,
     partial_pages,
     spans,
@@ -134,11 +133,11 @@ def _count_text(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
 
 
 def _count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> PageCounts:
-    pages = make_list_table()
+    pages = make_page_table()
 
-    def take(table: ListTable) -> None:
+    def take(table: PageTable) -> None:
         nonlocal pages
-        pages = merged_lists(pages, table)
+        pages = merged_tables(pages, table)
 
     filters = _all_filters(connection, log, progress)
     summary = _scan_spans(log, filters, partial_pages, take, progress)

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from ...extras import import_extra
 from ...kernels import Ints
 from ...progress import ReportProgress
-from ...statistics.list_counts import ListTable, make_list_table, make_room, merge_lists
 from .bad_input import MAX_EXAMPLES
 from .file_format import BOM, decompression_errors
 from .layouts import TextLayout
+from .page_table import PageTable, make_page_room, make_page_table, packed_table
 from .text_kernels import (
     BAD,
     EARLY,
@@ -46,7 +46,6 @@ __all__ = [
     "Scanner",
     "Span",
     "chunks",
-    "merged_lists",
     "partial_counts",
     "partial_pages",
     "query_key",
@@ -57,6 +56,7 @@ __all__ = [
 
 CHUNK = 1 << 22  # bytes scanned at a time
 SLOTS = 1 << 20  # initial size of a hash table
+MOST_GROWTH = 256.0  # room that a table of pages reserves, relative to what it needs
 PartialCounts = NDArray[np.int64]  # (K, 5): query, item, position, shown, clicked
 
 
@@ -157,15 +157,22 @@ def _boundary_before(file: Any, offset: int, cut: Callable[[bytes], int]) -> int
 
 
 class Scanner:
-    """The hash table and work arrays of one thread. With ``pages``, different pages are counted instead of triples."""
+    """The hash table and work arrays of one thread.
 
-    def __init__(self, layout: TextLayout, filters: ScanFilters, pages: bool = False) -> None:
+    With ``pages``, different pages are counted instead of triples. ``expected`` is how many bytes it will scan, if that
+    is known: a table of pages that is moved gets room for the pages that they will have.
+    """
+
+    def __init__(
+        self, layout: TextLayout, filters: ScanFilters, pages: bool = False, expected: float | None = None
+    ) -> None:
         self.layout = layout
+        self.expected, self.scanned = expected, 0
         self.queries, self.items = np.array(filters.queries, np.int64), np.array(filters.items, np.int64)
         self.cut = filters.positions if filters.positions is not None else 1 << 40
         self.totals, self.bad = np.zeros(N_TOTALS, np.int64), np.zeros((MAX_EXAMPLES, 3), np.int64)
         self.capacity = 0  # results that the work arrays can hold
-        self.lists = make_list_table(SLOTS if pages else 0)
+        self.with_pages, self.pages = pages, make_page_table()
         self._grow(0 if pages else SLOTS)
 
     def _grow(self, slots: int) -> None:
@@ -176,9 +183,9 @@ class Scanner:
         array = np.frombuffer(text, np.uint8)
         most = count_separators(array) + 2  # results of this chunk
         drained = None
-        if self.lists.book.size:
+        if self.with_pages:
             pages = text.count(b"\n") + text.count(b";") + 1  # at most
-            self.lists = make_room(self.lists, most + pages, pages)
+            self.pages = make_page_room(self.pages, pages, most, self._growth(len(text)))
         elif self.totals[FILLED] + most > 0.6 * len(self.used):
             drained = self.drain()
             while most > 0.6 * len(self.used):
@@ -190,10 +197,17 @@ class Scanner:
         self.totals[LINES:] = 0
         self.layout.scan(
             array, self.queries, self.items, self.cut, self.urls, self.hits, self.starts, self.keys, self.strays,
-            self.slots, self.used, self.totals, self.bad, self.lists,
+            self.slots, self.used, self.totals, self.bad, self.pages,
         )  # fmt: skip
         numbers = (int(self.totals[k]) for k in (LINES, PAGES, STRAY, EARLY, TWICE, BAD))
         return ScanSummary._make([*numbers, self._examples(text)]), drained
+
+    def _growth(self, size: int) -> float:
+        """The factor by which a table of pages grows if this text, of some size, needs more room than it has."""
+        self.scanned += size
+        if self.expected is None:
+            return 2.0
+        return float(np.clip(1.2 * self.expected / self.scanned, 1.2, MOST_GROWTH))
 
     def _examples(self, text: bytes) -> tuple[tuple[int, str], ...]:
         """Line and problem of the first bad records of the chunk that was scanned last."""
@@ -265,21 +279,13 @@ def partial_counts(span: Span, layout: TextLayout, filters: ScanFilters) -> tupl
     return sum_summaries(summaries), partial
 
 
-def partial_pages(span: Span, layout: TextLayout, filters: ScanFilters) -> tuple[ScanSummary, ListTable]:
+def partial_pages(span: Span, layout: TextLayout, filters: ScanFilters) -> tuple[ScanSummary, PageTable]:
     """Scan one span, in one thread, and return its summary and its different pages: the work of one Ray task."""
-    scanner = Scanner(layout, filters, pages=True)
+    expected = None if span.stop is None else span.stop - span.start
+    scanner = Scanner(layout, filters, pages=True, expected=expected)
     texts = chunks(span, layout.last_boundary)
     summary = sum_summaries(scan_all(texts, layout, filters, lambda counts: None, scanners=[scanner]))
-    used = int(scanner.lists.fill[0])
-    return summary, scanner.lists._replace(book=scanner.lists.book[:used].copy(), index=make_list_table().index)
-
-
-def merged_lists(pages: ListTable, more: ListTable) -> ListTable:
-    """Return the different pages of two tables, of which the first must not be used any more."""
-    entries, lists = more.fill[:2].tolist()
-    pages = make_room(pages, entries, lists)
-    merge_lists(more, pages)
-    return pages
+    return summary, packed_table(scanner.pages)
 
 
 def sum_summaries(summaries: Iterable[ScanSummary]) -> ScanSummary:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...extras import import_extra
 from ...progress import progress_bar
-from ...statistics.list_counts import ListTable
+from ...statistics.list_counts import list_count
 from ..click_counts import Counts
 from ..page_counts import PageCounts
 from .bad_input import Example, bad_input_error
@@ -18,6 +18,7 @@ from .duckdb_counts import labelled_counts, nothing_left, whole_log_suffix
 from .duckdb_relations import run
 from .layouts import TextLayout
 from .log_spec import LogSpec
+from .page_table import PageTable
 from .text_chunks import (
     PartialCounts,
     ScanFilters,
@@ -64,14 +65,19 @@ def count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> Pa
         _scan_text(connection, log, filters, progress)
         filters = replace(filters, items=top_items(connection, log.top_items))
     assert isinstance(log.form, TextLayout)
-    scanners = [Scanner(log.form, filters, pages=True) for _ in range(os.cpu_count() or 1)]
+    threads = os.cpu_count() or 1
+    compressed = any(source.compression for source in log.sources)
+    expected = None if compressed else sum(source.path.stat().st_size for source in log.sources) / threads
+    scanners = [Scanner(log.form, filters, pages=True, expected=expected) for _ in range(threads)]
     summary = _scan_text(connection, log, filters, progress, scanners)
-    return labelled_pages(log, [scanner.lists for scanner in scanners], scan_notes(log, summary))
+    tables = [scanner.pages for scanner in scanners]
+    del scanners  # so that nothing else holds the tables
+    return labelled_pages(log, tables, scan_notes(log, summary))
 
 
-def labelled_pages(log: LogSpec, tables: Sequence[ListTable], notes: tuple[str, ...]) -> PageCounts:
-    """Return the pages that scanners have counted; raises ValueError if there are none."""
-    if not any(table.fill[1] for table in tables):
+def labelled_pages(log: LogSpec, tables: list[PageTable], notes: tuple[str, ...]) -> PageCounts:
+    """Return the pages that scanners have counted, and empty the list; raises ValueError if there are none."""
+    if not any(list_count(table.lists) for table in tables):
         raise ValueError(nothing_left(log))
     return sorted_text_pages(tables, log.origin, notes)
 

@@ -9,8 +9,7 @@ clicked; ``starts``, ``keys`` and ``strays`` its pages: where their results star
 urls that no page of the session shows; ``used`` the indices of filled slots; ``totals`` the counters below; ``bad`` the
 first bad records. ``queries``, ``items`` (sorted, empty for all) and ``cut`` (positions to keep) are the filters.
 
-``lists`` is a table of lists. If it has room, different pages are counted there instead: a page is the list of its
-query key and, for every result, its url times 2, plus 1 if it was clicked.
+``table`` is a table of pages. If it has room, different pages are counted there instead.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from ...kernels import inline_kernel, inner_kernel, kernel
-from ...statistics.list_counts import close_list, next_values, settle
+from ...statistics.list_counts import settle
+from .page_table import add_page
 from .row_checks import LAST_POSITION
 
 __all__ = [
@@ -141,7 +141,7 @@ def _note_bad(at: int, line: int, reason: int, bad: Any, totals: Any) -> None:
 @inner_kernel
 def _count_page(
     query: int, urls: Any, hits: Any, start: int, stop: int, stray: int, queries: Any, items: Any, cut: int,
-    slots: Any, used: Any, totals: Any, lists: Any,
+    slots: Any, used: Any, totals: Any, table: Any,
 ) -> None:  # fmt: skip
     """Count a page if it is of a requested query and, after the cut, made only of requested items."""
     if queries.size > 0 and not _contains(queries, query):
@@ -154,12 +154,8 @@ def _count_page(
     totals[PAGES] += 1
     totals[STRAY] += stray
     totals[TWICE] += _repeats(urls, start, stop)
-    if lists.book.size > 0:
-        at = next_values(lists)
-        lists.book[at] = query
-        for k in range(start, stop):
-            lists.book[at + 1 + k - start] = 2 * urls[k] + hits[k]
-        close_list(lists, 1 + stop - start, 1)
+    if table.lists.index.size > 0:
+        add_page(table, query, urls, hits, start, stop)
         return
     for k in range(start, stop):
         _add(query, urls[k], k - start + 1, hits[k], slots, used, totals)
@@ -252,12 +248,12 @@ def _read_line(
 @inner_kernel
 def _count_session(
     urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, pages: int, queries: Any, items: Any, cut: int,
-    slots: Any, used: Any, totals: Any, lists: Any,
+    slots: Any, used: Any, totals: Any, table: Any,
 ) -> None:  # fmt: skip
     """Count the pages of a session, after all its clicks have been read."""
     for p in range(pages):
         _count_page(
-            keys[p], urls, hits, starts[p], starts[p + 1], strays[p], queries, items, cut, slots, used, totals, lists
+            keys[p], urls, hits, starts[p], starts[p + 1], strays[p], queries, items, cut, slots, used, totals, table
         )  # fmt: skip
 
 
@@ -265,7 +261,7 @@ def _count_session(
 def scan_sessions(
     text: Any, queries: Any, items: Any, cut: int,
     urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, totals: Any, bad: Any,
-    lists: Any,
+    table: Any,
 ) -> None:  # fmt: skip
     """Scan complete sessions of the Relevance Prediction Challenge; bad lines are skipped and recorded in ``bad``.
 
@@ -284,7 +280,7 @@ def scan_sessions(
             continue
         session, here, reason = _start_of_line(text, start, stop)
         if reason == 0 and session != current:
-            _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals, lists)
+            _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals, table)
             current, pages, starts[0] = session, 0, 0
         if reason == 0:
             pages, stray, reason = _read_line(text, here, stop, urls, hits, starts, keys, strays, pages)
@@ -294,8 +290,8 @@ def scan_sessions(
                 totals[EARLY] += stray
         if reason != 0:
             _note_bad(start, totals[LINES], reason, bad, totals)
-    _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals, lists)
-    settle(lists)
+    _count_session(urls, hits, starts, keys, strays, pages, queries, items, cut, slots, used, totals, table)
+    settle(table.lists)
 
 
 @inline_kernel
@@ -346,7 +342,7 @@ def _read_clicks(text: Any, at: int, stop: int, urls: Any, hits: Any, starts: An
 def scan_pages(
     text: Any, queries: Any, items: Any, cut: int,
     urls: Any, hits: Any, starts: Any, keys: Any, strays: Any, slots: Any, used: Any, totals: Any, bad: Any,
-    lists: Any,
+    table: Any,
 ) -> None:  # fmt: skip
     """Scan records of the native Yandex format; bad ones are skipped and recorded, as in :func:`scan_sessions`."""
     at = 0
@@ -366,13 +362,13 @@ def scan_pages(
                 starts[0], starts[1] = 0, n
                 stray, reason = _read_clicks(text, here, stop, urls, hits, starts)
             if reason == 0:
-                _count_page(key, urls, hits, 0, n, stray, queries, items, cut, slots, used, totals, lists)
+                _count_page(key, urls, hits, 0, n, stray, queries, items, cut, slots, used, totals, table)
             else:
                 _note_bad(start, totals[LINES] + 1, reason, bad, totals)
         if stop < text.size and text[stop] == NEWLINE:
             totals[LINES] += 1
         at = stop + 1
-    settle(lists)
+    settle(table.lists)
 
 
 @kernel

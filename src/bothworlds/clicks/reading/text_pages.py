@@ -1,9 +1,8 @@
 """The pages that scanners of text have counted, as page counts with sorted labels.
 
-A scanner has a table of lists, in which a page is its query key and, for every result, twice its url, plus 1 if it was
-clicked. Pages are put into their final order while they are unpacked, because memory is slow where it is not read in
-order: the lists of a table are read once in the order in which they were added, for their hashes and urls, and once in
-the order of the result.
+Memory is slow where it is not read in order, and where it is used for the first time. So the lists of a table are read
+in the order of their digests, which is nearly the order of the result, and what is not needed any more is released
+before more is allocated: while results are moved to their places, items and clicks are still one number.
 """
 
 from __future__ import annotations
@@ -14,187 +13,128 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...extras import import_extra
 from ...kernels import Ints, kernel
-from ...statistics.list_counts import HEADER, ListTable
-from ..page_counts import PageCounts, merge_neighbours, page_order
+from ...statistics.list_counts import ListTable, digest_order, list_count
+from ..page_counts import PageCounts, alike, in_threads, merge_neighbours, page_order
+from .label_codes import known_labels
+from .page_table import PageTable
 from .text_kernels import REGIONS
 
 __all__ = ["sorted_text_pages"]
 
-SLOTS = 1 << 12  # of a hash table of urls, at first
 BLOCK = 64  # pages that are read before they are decoded
 
 
-class _Lists(NamedTuple):
-    """The lists of all tables, in the order in which they were added."""
+class _Pages(NamedTuple):
+    """The pages of all tables, one table after the other, and those of a table in the order of their digests."""
 
-    offset: Ints  # (P,) of their first value in the book
-    results: Ints  # (P,)
-    key: Ints  # (P,) query keys
+    offset: Ints  # (P,) of the first result, if the values of all tables were in one array
+    results: Any  # (P,) int32
+    query: Any  # (P,) int32, indices into the sorted query keys
     number: Ints  # (P,) how often each occurred
-    digest: Any  # (P,) uint64, of the query key and the results
+    digest: Any  # (P,) uint64
 
 
-def sorted_text_pages(tables: Sequence[ListTable], origin: str, notes: tuple[str, ...]) -> PageCounts:
+def sorted_text_pages(tables: list[PageTable], origin: str, notes: tuple[str, ...]) -> PageCounts:
     """Return the pages of tables with at least one page, with labels in the order of their numbers.
 
-    A page may be in several tables. Each table has a thread.
+    A page may be in several tables. Each table has a thread. The list of tables is emptied.
     """
-    books = [table.book[: table.fill[0]] for table in tables]
-    firsts = np.cumsum([0, *(table.fill[1] for table in tables)]).tolist()
-    offset, results, key, number = (np.empty(firsts[-1], np.int64) for _ in range(4))
-    digest = np.empty(firsts[-1], np.uint64)
-    lists = _Lists(offset, results, key, number, digest)
+    keys, query_codes = _sorted_labels([known_labels(table.queries) for table in tables])
+    urls, url_codes = _sorted_labels([known_labels(table.urls) for table in tables])
+    firsts = np.cumsum([0, *(list_count(table.lists) for table in tables)]).tolist()
+    values = [table.lists.values for table in tables]
+    bases = np.cumsum([0, *(some.size for some in values)]).tolist()
+    kinds = np.int64, np.int32, np.int32, np.int64, np.uint64
+    pages = _Pages(*(np.empty(firsts[-1], kind) for kind in kinds))
     with ThreadPoolExecutor(len(tables)) as pool:
-        list(pool.map(lambda book, first: _walk(book, first, lists), books, firsts[:-1]))
-        urls = np.unique(np.concatenate(list(pool.map(_different_urls, books))))
-        keys, query = _coded(key)
-        order = page_order(query, digest, keys.size)
-        starts = np.concatenate([[0], np.cumsum(results[order])]).astype(np.int64)
-        filled = (
-            np.empty(starts[-1], np.int32),
-            np.empty(starts[-1], np.int16),
-            np.empty(starts[-1], np.uint8),
-        )
-        codes = _codes(urls)
-        list(
-            pool.map(
-                lambda book, first, stop: _unpack(book, first, stop, order, offset, starts, codes, *filled),
-                books, firsts[:-1], firsts[1:],
-            )
-        )  # fmt: skip
-    item, position, click = filled
-    pages = PageCounts(
+        list(pool.map(_describe, tables, query_codes, bases[:-1], firsts[:-1], [pages] * len(tables)))
+        tables.clear()
+        order = page_order(pages.query, pages.digest, keys.size)
+        starts = np.zeros(firsts[-1] + 1, np.int64)
+        np.cumsum(pages.results[order], out=starts[1:])
+        query, count, offset = pages.query[order].astype(np.int64), pages.number[order], pages.offset[order]
+        same_digest, longest = alike(pages.query, pages.digest, order), int(pages.results.max())
+        del pages, order
+        item = np.empty(starts[-1], np.int32)
+        shared = ([array] * len(values) for array in (offset, starts, item))
+        list(pool.map(_move, values, url_codes, bases[:-1], bases[1:], *shared))
+    del values, offset, shared
+    position, click = np.empty(item.size, np.int16), np.empty(item.size, np.uint8)
+    in_threads(count.size, lambda first, stop: _unpack(first, stop, starts, item, position, click))
+    counted = PageCounts(
         items=tuple(map(str, urls.tolist())),
         queries=tuple(f"{name // REGIONS}_{name % REGIONS}" for name in keys.tolist()),
-        positions=tuple(range(1, int(results.max()) + 1)),
-        query=query[order],
+        positions=tuple(range(1, longest + 1)),
+        query=query,
         starts=starts,
         item=item,
         position=position,
         click=click,
-        count=number[order],
+        count=count,
         origin=origin,
         notes=notes,
     )
-    return merge_neighbours(pages, digest[order])
+    return merge_neighbours(counted, same_digest)
 
 
-def _coded(key: Ints) -> tuple[Ints, Ints]:
-    """The different keys in increasing order, and the index of every key among them; without sorting all of them."""
-    encoded = import_extra("pyarrow").array(key).dictionary_encode()
-    different = encoded.dictionary.to_numpy()
-    keys = np.sort(different)
-    return keys, np.searchsorted(keys, different)[encoded.indices.to_numpy()]
+def _sorted_labels(labels: Sequence[Ints]) -> tuple[Ints, list[Any]]:
+    """The labels of all tables in increasing order, and for every table their indices there, by code."""
+    every = np.unique(np.concatenate(labels))
+    return every, [np.searchsorted(every, some).astype(np.int32) for some in labels]
 
 
-@kernel
-def _walk(book: Ints, p: int, lists: _Lists) -> None:
-    """Fill in the lists of a book, from page p on."""
-    at = 0
-    while at < book.size:
-        lists.results[p], lists.number[p], lists.key[p] = book[at] - 1, book[at + 1], book[at + HEADER]
-        at += HEADER + 1
-        lists.offset[p] = at
-        mixed = np.uint64(0x9E3779B97F4A7C15)
-        for k in range(at, at + lists.results[p]):
-            mixed = (mixed ^ np.uint64(book[k])) * np.uint64(0xD6E8FEB86659FD93)
-            mixed ^= mixed >> np.uint64(32)
-        lists.digest[p] = mixed
-        at += lists.results[p]
-        p += 1
-
-
-def _different_urls(book: Ints) -> Ints:
-    """The different urls of a book, by a hash table that grows; an empty slot is -1."""
-    at, slots, filled = 0, np.full(SLOTS, -1), 0
-    while True:
-        at, filled = _add_urls(book, at, slots, filled)
-        used = slots[slots >= 0]
-        if at == book.size:
-            return used
-        slots = np.full(4 * slots.size, -1)
-        _refill(used, slots)
+def _describe(table: PageTable, query_codes: Any, base: int, first: int, pages: _Pages) -> None:
+    """Fill in the pages of a table, from page ``first`` on; its values have offsets from ``base`` on."""
+    _read_lists(table.lists, digest_order(table.lists), query_codes, base, first, pages)
 
 
 @kernel
-def _add_urls(book: Ints, at: int, slots: Ints, filled: int) -> Any:
-    """Add the urls of lists from an offset on; return the offset of the first list that may find no room, and fill."""
-    while at < book.size and 2 * (filled + book[at]) <= slots.size:
-        end = at + HEADER + book[at]
-        for k in range(at + HEADER + 1, end):
-            url = book[k] >> 1
-            s = _slot(slots, url)
-            if slots[s] < 0:
-                slots[s] = url
-                filled += 1
-        at = end
-    return at, filled
+def _read_lists(lists: ListTable, order: Ints, query_codes: Any, base: int, first: int, pages: _Pages) -> int:
+    """Fill in the lists of a table in a given order; blocks are read twice, as in :func:`_move`."""
+    starts, values, touched = lists.starts, lists.values, 0
+    for block in range(0, order.size, BLOCK):
+        stop = min(block + BLOCK, order.size)
+        for k in range(block, stop):
+            touched += starts[order[k]] + lists.weights[order[k]] + np.int64(lists.digests[order[k]])
+        for k in range(block, stop):
+            touched += values[starts[order[k]]]
+        for k in range(block, stop):
+            number, p = order[k], first + k
+            start = starts[number]
+            pages.offset[p], pages.results[p] = base + start + 1, starts[number + 1] - start - 1
+            pages.query[p], pages.number[p] = query_codes[values[start]], lists.weights[number]
+            pages.digest[p] = lists.digests[number]
+    return touched
 
 
 @kernel
-def _refill(urls: Ints, slots: Ints) -> None:
-    for url in urls:
-        slots[_slot(slots, url)] = url
+def _move(values: Any, url_codes: Any, base: int, end: int, offset: Ints, starts: Ints, packed: Any) -> int:
+    """Move the results of the pages with offsets from ``base`` to ``end``, those of one table, to where they belong.
 
-
-@kernel
-def _slot(slots: Ints, url: int) -> Any:
-    """The slot of a url in a hash table with room: the one that holds it, or else an empty one."""
-    mask = slots.size - 1
-    s = np.int64((np.uint64(url) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
-    while slots[s] >= 0 and slots[s] != url:
-        s = (s + 1) & mask
-    return s
-
-
-class _Codes(NamedTuple):
-    """The indices of urls, by hash."""
-
-    slots: Ints
-    code: Any  # int32, by slot
-
-
-def _codes(urls: Ints) -> _Codes:
-    """The indices of sorted urls."""
-    size = 1 << max(4, (2 * urls.size).bit_length())
-    codes = _Codes(np.full(size, -1), np.zeros(size, np.int32))
-    _fill_codes(urls, codes)
-    return codes
-
-
-@kernel
-def _fill_codes(urls: Ints, codes: _Codes) -> None:
-    for k in range(urls.size):
-        s = _slot(codes.slots, urls[k])
-        codes.slots[s], codes.code[s] = urls[k], k
-
-
-@kernel
-def _unpack(
-    book: Ints, first: int, stop: int, order: Ints, offset: Ints, starts: Ints, codes: _Codes,
-    item: Any, position: Any, click: Any,
-) -> int:  # fmt: skip
-    """Fill in the results of the pages from ``first`` to ``stop``, which are those of the book, where they belong.
-
-    The results of a block of pages are read before they are needed, because a processor waits for many places of memory
-    at the same time, but not while it decodes. What is returned only keeps the compiler from removing these reads.
+    A result is twice the code of its url, plus 1 if it was clicked; it gets the codes of the sorted urls. The results
+    of a block of pages are read before they are needed, because a processor waits for many places of memory at the
+    same time, but not while it decodes. What is returned only keeps the compiler from removing these reads.
     """
     touched = 0
-    for block in range(0, order.size, BLOCK):
-        end = min(block + BLOCK, order.size)
-        for place in range(block, end):
-            p = order[place]
-            if first <= p < stop:
-                touched += book[offset[p]] + book[offset[p] + starts[place + 1] - starts[place] - 1]
-        for place in range(block, end):
-            p = order[place]
-            if first <= p < stop:
-                to, at = starts[place], offset[p]
-                for k in range(starts[place + 1] - to):
-                    packed = book[at + k]
-                    item[to + k] = codes.code[_slot(codes.slots, packed >> 1)]
-                    position[to + k] = k
-                    click[to + k] = packed & 1
+    for block in range(0, offset.size, BLOCK):
+        stop = min(block + BLOCK, offset.size)
+        for p in range(block, stop):
+            if base < offset[p] < end:
+                touched += values[offset[p] - base] + values[offset[p] - base + starts[p + 1] - starts[p] - 1]
+        for p in range(block, stop):
+            if base < offset[p] < end:
+                to, at = starts[p], offset[p] - base
+                for k in range(starts[p + 1] - to):
+                    result = values[at + k]
+                    packed[to + k] = 2 * url_codes[result >> 1] + (result & 1)
     return touched
+
+
+@kernel
+def _unpack(first: int, stop: int, starts: Ints, item: Any, position: Any, click: Any) -> None:
+    """Split the results of pages from ``first`` to ``stop`` into items and clicks, and fill in their positions."""
+    for p in range(first, stop):
+        for k in range(starts[p], starts[p + 1]):
+            click[k], position[k] = item[k] & 1, k - starts[p]
+            item[k] >>= 1

@@ -24,7 +24,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...kernels import Floats, Ints, kernel
-from ..list_counts import HEADER, ListTable, close_list, make_list_table, make_room, next_values, settle
+from ..list_counts import (
+    ListTable,
+    close_list,
+    digest_of,
+    make_list_table,
+    make_room,
+    next_value,
+    settle,
+    without_index,
+)
 
 __all__ = ["CoreHessian", "PageStatistics", "core_gradient", "core_hessian", "core_value", "page_statistics"]
 
@@ -38,7 +47,7 @@ class PageStatistics(NamedTuple):
     last: Floats  # last clicks, by index of kappa
     ended: Floats  # last clicks with results below them, by index of kappa
     passed: float  # all skips above last clicks
-    tails: Ints  # lists of (index of kappa or -1, rows below) as in the book of a table of lists
+    tails: ListTable  # lists of the index of kappa, or -1, and the rows below
     below: Floats  # (R,) results in tails
     silent: Floats  # (R,) results on pages without clicks
     longest: int
@@ -52,14 +61,14 @@ def page_statistics(
     size = ranks if by_rank else rows
     totals, endings = np.zeros((4, rows)), np.zeros((3, size))
     passed = np.zeros(1)
-    table = make_room(make_list_table(16), row.size + count.size, count.size)
+    table = make_room(make_list_table(), row.size + count.size, count.size, growth=1.0)
     _collect(starts, row, rank, click, count, by_rank, totals, endings, passed, table)
     longest = int(np.diff(starts).max(initial=1))
-    tails = table.book[: table.fill[0]].copy()
     continued, last, ended = endings
     return PageStatistics(
-        totals[0], totals[1], continued, last, ended, float(passed[0]), tails, totals[2], totals[3], longest, by_rank
-    )
+        totals[0], totals[1], continued, last, ended, float(passed[0]), without_index(table), totals[2], totals[3],
+        longest, by_rank,
+    )  # fmt: skip
 
 
 @kernel
@@ -93,14 +102,15 @@ def _collect(
         if last + 1 < starts[p + 1]:
             if key >= 0:
                 endings[2, key] += n
-            at = next_values(table)
-            table.book[at] = key
+            at = next_value(table)
+            table.values[at] = key
             for k in range(last + 1, starts[p + 1]):
-                table.book[at + k - last] = row[k]
+                table.values[at + k - last] = row[k]
                 totals[2, row[k]] += n
                 if key < 0:
                     totals[3, row[k]] += n
-            close_list(table, starts[p + 1] - last, n)
+            length = starts[p + 1] - last
+            close_list(table, length, n, digest_of(table.values, at, at + length))
     settle(table)
 
 
@@ -181,31 +191,39 @@ def _log_sum(weight: Floats, probability: Floats) -> float:
 
 
 @kernel
-def _tails_value(tails: Ints, alpha: Floats, kappa: Floats, g: float, N: Floats) -> float:
-    total, at = 0.0, 0
-    while at < tails.size:
-        t, n, key, first = tails[at] - 1, tails[at + 1], tails[at + HEADER], at + HEADER + 1
+def _tails_value(tails: ListTable, alpha: Floats, kappa: Floats, g: float, N: Floats) -> float:
+    total, values = 0.0, tails.values
+    for number in range(tails.weights.size):
+        first, n = tails.starts[number] + 1, tails.weights[number]
+        t, key = tails.starts[number + 1] - first, values[first - 1]
         N[t] = 1.0
         for k in range(t - 1, -1, -1):
-            N[k] = (1.0 - alpha[tails[first + k]]) * (1.0 - g + g * N[k + 1])
+            N[k] = (1.0 - alpha[values[first + k]]) * (1.0 - g + g * N[k + 1])
         goes_on = kappa[key] if key >= 0 else 1.0
         T = 1.0 - goes_on + goes_on * N[0]
         total += n * (math.log(T) if T > 0.0 else -math.inf)
-        at = first + t
     return total
 
 
 @kernel
 def _tails_gradient(
-    tails: Ints, alpha: Floats, kappa: Floats, g: float, work: Floats, d_alpha: Floats, d_kappa: Floats, d_g: Floats
+    tails: ListTable,
+    alpha: Floats,
+    kappa: Floats,
+    g: float,
+    work: Floats,
+    d_alpha: Floats,
+    d_kappa: Floats,
+    d_g: Floats,
 ) -> float:
     N, dN = work[0], work[1]
-    total, at = 0.0, 0
-    while at < tails.size:
-        t, n, key, first = tails[at] - 1, tails[at + 1], tails[at + HEADER], at + HEADER + 1
+    total, values = 0.0, tails.values
+    for number in range(tails.weights.size):
+        first, n = tails.starts[number] + 1, tails.weights[number]
+        t, key = tails.starts[number + 1] - first, values[first - 1]
         N[t], dN[t] = 1.0, 0.0
         for k in range(t - 1, -1, -1):
-            miss = 1.0 - alpha[tails[first + k]]
+            miss = 1.0 - alpha[values[first + k]]
             N[k] = miss * (1.0 - g + g * N[k + 1])
             dN[k] = miss * (N[k + 1] - 1.0 + g * dN[k + 1])
         goes_on = kappa[key] if key >= 0 else 1.0
@@ -216,16 +234,15 @@ def _tails_gradient(
         d_g[0] += n * goes_on * dN[0] / T
         F = goes_on
         for k in range(t):
-            row = tails[first + k]
+            row = values[first + k]
             d_alpha[row] -= n * F * (1.0 - g + g * N[k + 1]) / T
             F *= (1.0 - alpha[row]) * g
-        at = first + t
     return total
 
 
 @kernel
 def _tails_hessian(
-    tails: Ints,
+    tails: ListTable,
     alpha: Floats,
     kappa: Floats,
     g: float,
@@ -241,37 +258,38 @@ def _tails_hessian(
     blocks, corner = result.blocks, result.corner
     border, border_kappa = result.alpha_border, result.kappa_border
     G = corner.shape[0] - 1  # the place of g in the border
-    at = 0
-    while at < tails.size:
-        t, n, key, first = tails[at] - 1, tails[at + 1], tails[at + HEADER], at + HEADER + 1
+    values = tails.values
+    for number in range(tails.weights.size):
+        first, n = tails.starts[number] + 1, tails.weights[number]
+        t, key = tails.starts[number + 1] - first, values[first - 1]
         N[t], dN[t], ddN[t] = 1.0, 0.0, 0.0
         for k in range(t - 1, -1, -1):
-            miss = 1.0 - alpha[tails[first + k]]
+            miss = 1.0 - alpha[values[first + k]]
             M[k], dM[k] = 1.0 - g + g * N[k + 1], N[k + 1] - 1.0 + g * dN[k + 1]
             N[k], dN[k], ddN[k] = miss * M[k], miss * dM[k], miss * (2.0 * dN[k + 1] + g * ddN[k + 1])
         goes_on = kappa[key] if key >= 0 else 1.0
         T = 1.0 - goes_on + goes_on * N[0]
         F[0], dF[0] = 1.0, 0.0
         for k in range(t):
-            miss = 1.0 - alpha[tails[first + k]]
+            miss = 1.0 - alpha[values[first + k]]
             F[k + 1], dF[k + 1] = F[k] * miss * g, (dF[k] * g + F[k]) * miss
             dT[k] = -goes_on * F[k] * M[k] / T
         dT_kappa, dT_g = (N[0] - 1.0) / T, goes_on * dN[0] / T
-        q = of_row[tails[first]]
+        q = of_row[values[first]]
         w, base = width[q], result.offset[q]
         corner[G, G] += n * (goes_on * ddN[0] / T - dT_g * dT_g)
         for j in range(t):
-            row = tails[first + j]
+            row = values[first + j]
             r = place[row]
             blocks[base + r * w + r] -= n * dT[j] * dT[j]
             border[row, G] -= n * (goes_on * (dF[j] * M[j] + F[j] * dM[j]) / T + dT[j] * dT_g)
             between = g
             for k in range(j + 1, t):
-                r2 = place[tails[first + k]]
+                r2 = place[values[first + k]]
                 second = n * (goes_on * F[j] * between * M[k] / T - dT[j] * dT[k])
                 blocks[base + r * w + r2] += second
                 blocks[base + r2 * w + r] += second
-                between *= (1.0 - alpha[tails[first + k]]) * g
+                between *= (1.0 - alpha[values[first + k]]) * g
             if key >= 0:
                 second = -n * (F[j] * M[j] / T + dT[j] * dT_kappa)
                 if by_rank:
@@ -290,4 +308,3 @@ def _tails_hessian(
                 r2 = sizes[q] + place[key]
                 blocks[base + r2 * w + r2] -= n * dT_kappa * dT_kappa
                 border_kappa[key, G] += second_g
-        at = first + t

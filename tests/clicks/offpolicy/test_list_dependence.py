@@ -1,0 +1,105 @@
+"""The test of dependence on the rest of the page: silent where clicks are only correlated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bothworlds.clicks import evaluate, fit, generate
+from bothworlds.clicks.offpolicy import list_dependence as module
+from bothworlds.clicks.offpolicy.impressions import open_impressions
+from bothworlds.clicks.offpolicy.list_dependence import list_dependence
+from tests.clicks.evaluation_logs import as_log, logging_policy, pages
+
+RATES = np.array([0.5, 0.4, 0.3, 0.2, 0.1])[:, None] * np.array([1.0, 0.7, 0.5])
+RANKED = ["a", "b", "c"]
+
+
+def dependence_in(log):
+    with open_impressions(log) as impressions:
+        return list_dependence(impressions)
+
+
+def warned(log, **options):
+    return [one for one in evaluate(log, RANKED, **options).warnings if "rest of the page" in one]
+
+
+def position_based(seed, count=4_000, mood=0.0):
+    rng = np.random.default_rng(seed)
+    logging = logging_policy(5, 3, rng)
+    return as_log(*pages(rng, logging, RATES, count, mood), logging.marginals)
+
+
+def cascading(seed, count=4_000):
+    """Users who leave with their first click."""
+    rng = np.random.default_rng(seed)
+    logging = logging_policy(5, 3, rng)
+    ranking, clicks = pages(rng, logging, RATES, count)
+    return as_log(ranking, clicks * (np.cumsum(clicks, axis=1) == 1), logging.marginals)
+
+
+def test_users_who_leave_with_their_first_click_are_noticed():
+    (warning,) = warned(cascading(0))
+    assert "clicked less often below items that are clicked more" in warning
+    found = dependence_in(cascading(0))
+    assert found.slope == pytest.approx(-found.rate, rel=0.5)  # a certain click above leaves no clicks
+
+
+@pytest.mark.parametrize("mood", [0.0, 0.9])
+def test_users_who_click_more_or_less_than_others_are_not_reported(mood):
+    """Their clicks go together, yet do not depend on what else is shown: estimates are right."""
+    log = position_based(1, mood=mood)
+    assert warned(log) == []
+    clicks = np.asarray(log["click"]).reshape(-1, 3)
+    assert (np.corrcoef(clicks.T)[0, 1] > 0.1) is np.bool_(mood > 0.0)
+
+
+def test_standard_errors_are_right_if_users_differ():
+    """200 logs with few pages for each item and position: the larger of two statistics has a mean square below 2."""
+    z = [found.slope / found.error for found in (dependence_in(position_based(s, 300, mood=0.9)) for s in range(200))]
+    error = np.sqrt(2.0 / len(z))
+    assert abs(np.mean(z)) < 4.0 * error
+    assert 1.0 - 4.0 * error < np.mean(np.square(z)) < 2.0 + 4.0 * error
+
+
+def test_a_statistic_that_takes_expected_clicks_from_the_same_pages_is_caught(monkeypatch):
+    """The broken twin: with the click rates of the same half, clicks of one page enter both factors."""
+    monkeypatch.setattr(module, "CENTRED", module.CENTRED.replace("c.fold = 1 - i.fold", "c.fold = i.fold"))
+    with pytest.raises(AssertionError):
+        test_standard_errors_are_right_if_users_differ()
+
+
+@pytest.mark.parametrize("world", ["dcm/yandex", "ubm/yandex", "dbn/yandex"])
+def test_dependent_worlds_are_noticed(world, tmp_path):
+    assert dependence_in(generate(tmp_path / "log.parquet", world, 20_000)).far > 4.0
+
+
+def test_logs_without_pages_and_pages_of_one_result_are_not_dependence_in():
+    rng = np.random.default_rng(0)
+    logging = logging_policy(5, 3)
+    ranking, clicks = pages(rng, logging, RATES, 200)
+    assert dependence_in(as_log(ranking, clicks, logging.marginals, paged=False)) is None
+    assert dependence_in(as_log(ranking[:, :1], clicks[:, :1], logging.marginals)) is None
+
+
+def test_few_pages_and_logs_without_clicks_say_nothing():
+    assert warned(cascading(2, count=40)) == []
+    rng = np.random.default_rng(0)
+    logging = logging_policy(5, 3)
+    ranking, clicks = pages(rng, logging, RATES, 200)
+    assert dependence_in(as_log(ranking, 0 * clicks, logging.marginals)) is None
+
+
+def test_of_a_large_log_some_pages_are_dependence_in(monkeypatch):
+    monkeypatch.setattr(module, "MOST_PAGES", 1_000)
+    some = dependence_in(position_based(3))
+    monkeypatch.undo()
+    every = dependence_in(position_based(3))
+    assert 1.5 * every.error < some.error < 3.0 * every.error
+
+
+def test_with_a_model_of_dependent_clicks_only_the_model_is_named():
+    log = cascading(0)
+    warnings = warned(log, model=fit(log, model="cascade"))
+    assert len(warnings) == 1
+    assert "In the given" in warnings[0]
