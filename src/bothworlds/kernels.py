@@ -79,7 +79,7 @@ def kernel(function: F) -> F:
     >>> total.py_func([1, 2])   # the same source, interpreted
     3.0
     """
-    return _compiled(function, no_cpython_wrapper=False)
+    return _with_inner_twin(_compiled(function, no_cpython_wrapper=False))
 
 
 def locked_kernel(function: F) -> F:
@@ -88,7 +88,7 @@ def locked_kernel(function: F) -> F:
     A kernel without the lock has to get it back at its end, and may wait for another thread for much longer than it
     takes itself.
     """
-    return _compiled(function, no_cpython_wrapper=False, nogil=False)
+    return _with_inner_twin(_compiled(function, no_cpython_wrapper=False, nogil=False))
 
 
 def inner_kernel(function: F) -> F:
@@ -112,6 +112,20 @@ def spliced_kernel(function: F) -> F:
     return _without_python_calls(
         cast(F, numba.njit(inline="always", nogil=True, error_model="numpy", _nrt=False)(function))
     )
+
+
+def _with_inner_twin(compiled: F) -> F:
+    """Make kernels call an inner kernel of the same function: machine code is made only for calls from Python."""
+
+    @cache
+    def twin() -> Any:
+        return inner_kernel(dispatcher.py_func)
+
+    dispatcher: Any = compiled
+    if hasattr(dispatcher, "overloads"):
+        dispatcher.get_call_template = lambda types, named: twin().get_call_template(types, named)
+        dispatcher.get_overload = lambda signature: twin().get_overload(signature)
+    return compiled
 
 
 def _without_python_calls(compiled: F) -> F:
@@ -138,6 +152,7 @@ def _compiled(function: F, **options: Any) -> F:
         # Without a writable folder for the cache, every process compiles again.
         with contextlib.suppress(RuntimeError):
             compiled._cache = _SourceAwareCache(function)
+            compiled._cache.is_inner = options.get("pipeline_class") is _InnerCompiler
     return cast(F, compiled)
 
 
@@ -245,6 +260,7 @@ class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
     """Numba's function cache, with a hash of every source that the function can reach as its key."""
 
     _impl_class = _CompileResultCache
+    is_inner = False  # a kernel for Python and its inner twin share a file
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         return super().load_overload(sig, target_context) if self._is_cacheable(sig) else None
@@ -259,7 +275,12 @@ class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
         return all(_has_source(owner) for owner in _classes_in(sig))
 
     def _index_key(self, sig: Any, codegen: Any) -> str:
-        parts = [str(sig), str(codegen.magic_tuple()), self._py_func.__code__.co_code.hex()]
+        parts = [
+            str(sig),
+            str(codegen.magic_tuple()),
+            self._py_func.__code__.co_code.hex(),
+            INNER if self.is_inner else "object",
+        ]
         parts += [source_digest(module) for module in sorted(_modules_behind(sig))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
