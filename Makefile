@@ -66,7 +66,7 @@ $(VENV)/.python:
 
 # Python compiles the modules that it imports; pip would compile all of them first, which takes ten seconds more.
 $(VENV)/.run: $(VENV)/.python pyproject.toml
-	@echo "installing bothworlds and what it needs into $(VENV), once: half a minute"
+	@echo "installing bothworlds and what it needs into $(VENV), once"
 	@$(INSTALL) --no-compile -e '.[figures,parquet]'
 	@touch $@
 
