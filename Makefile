@@ -35,7 +35,7 @@ lint: $(VENV)/.dev ## check style, format, types and the layers between the room
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.run ## measure speed
+bench: $(VENV)/.bench ## measure speed
 	$(BIN)/python -m benchmarks $(ARGS)
 
 bench-serve: $(VENV)/.dev ## measure the service under load, on SQLite and on PostgreSQL
@@ -60,17 +60,24 @@ $(VENV)/.python:
 		echo "bothworlds needs Python 3.11 to 3.14, but '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1);" \
 			"try: make PYTHON=python3.11" >&2; \
 		exit 1; }
-	"$(PYTHON)" -m venv $(VENV)
+	@echo "making $(VENV) with $(PYTHON)"
+	@"$(PYTHON)" -m venv $(VENV)
 	@touch $@
 
+# Python compiles the modules that it imports; pip would compile all of them first, which takes ten seconds more.
 $(VENV)/.run: $(VENV)/.python pyproject.toml
-	$(INSTALL) -e '.[figures,parquet,clicks]'
+	@echo "installing bothworlds and what it needs into $(VENV), once"
+	@$(INSTALL) --no-compile -e '.[figures,parquet]'
 	@touch $@
+
+$(VENV)/.bench: $(VENV)/.python pyproject.toml
+	$(INSTALL) -e '.[figures,parquet,clicks]'
+	@touch $@ $(VENV)/.run
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml
 	$(INSTALL) -e '.[dev]'
-	@touch $@ $(VENV)/.run
+	@touch $@ $(VENV)/.run $(VENV)/.bench
 
 $(VENV)/.docs: $(VENV)/.python pyproject.toml
 	$(INSTALL) -e '.[docs]'
-	@touch $@ $(VENV)/.run
+	@touch $@ $(VENV)/.run $(VENV)/.bench

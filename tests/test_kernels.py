@@ -90,6 +90,9 @@ class Project:
         os.utime(self.folder / "policy.py", (1e9 + self.edits, 1e9 + self.edits))
 
     def run(self) -> float:
+        return float(self.run_text())
+
+    def run_text(self) -> str:
         hidden = ("NUMBA_DISABLE_JIT", "NUMBA_CACHE_DIR", "PYTHONDONTWRITEBYTECODE")
         environment = {k: v for k, v in os.environ.items() if k not in hidden}
         environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
@@ -97,7 +100,7 @@ class Project:
             [sys.executable, "main.py"], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-        return float(done.stdout)
+        return done.stdout
 
     def compiled_files(self) -> dict[str, int]:
         """Every file of the cache and when it was written."""
@@ -279,3 +282,53 @@ def test_a_verb_reaches_the_implementation_for_its_first_argument():
 def test_a_verb_without_an_implementation_does_not_compile():
     with pytest.raises(TypingError if COMPILED else KeyError):
         twice_the_area(Blob(1.0))
+
+
+# Two inner kernels, and one that Python calls.
+INNER = """
+    import warnings
+
+    import numpy as np
+    from bothworlds.kernels import inner_kernel, kernel
+
+    @inner_kernel
+    def checked(x):
+        if x < 0.0:
+            raise ValueError("negative")
+        return np.sqrt(x)
+
+    @inner_kernel
+    def total(values):
+        s = 0.0
+        for v in values:
+            s += checked(v)
+        return s
+
+    @kernel
+    def doubled(values):
+        return 2.0 * total(values)
+
+    warnings.simplefilter("error")
+    print(doubled(np.array([1.0, 4.0])))
+    try:
+        doubled(np.array([1.0, -4.0]))
+    except ValueError as error:
+        print(error.args)
+    print(sum(doubled.stats.cache_hits.values()), [len(k.overloads) for k in (checked, total)])
+    for k in (checked, total):
+        for result in k.overloads.values():
+            print(result.library._compiled_object)
+"""
+
+
+@pytest.mark.skipif(not COMPILED, reason="without compilation there is no cache")
+def test_inner_kernels_have_no_machine_code_and_raise_like_others_compiled_and_from_the_cache(tmp_path):
+    project = Project(tmp_path, OURS)
+    project.write("main", INNER)
+    answer = "6.0\n('negative',)\n"
+    assert project.run_text() == answer + "0 [1, 1]\nNone\nNone\n"
+    before = project.compiled_files()
+    assert project.run_text() == answer + "1 [0, 0]\n"  # the outermost kernel has all code of the inner ones
+    assert project.compiled_files() == before
+    project.write("main", INNER.replace("2.0 * total", "4.0 / 2.0 * total"))  # another caller of the same kernels
+    assert project.run_text().startswith(answer)

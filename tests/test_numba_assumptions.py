@@ -15,8 +15,10 @@ import numba
 import numpy as np
 import pytest
 from numba.core.caching import FunctionCache, _Cache
+from numba.core.codegen import JITCodeLibrary
 from numba.extending import overload
 
+from bothworlds import kernels
 from bothworlds.kernels import inner_kernel, kernel, name_apart
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="without compilation there is no dispatcher")
@@ -91,6 +93,45 @@ def test_the_function_cache_stores_the_function_and_a_source_stamp():
     cache = FunctionCache(double)
     assert cache._py_func is double
     assert hasattr(cache._cache_file, "_source_stamp")
+
+
+def test_a_compiler_asks_the_library_that_it_is_given():
+    """This is how inner kernels are compiled without machine code."""
+    for name in ("finalize", "get_pointer_to_function", "serialize_using_object_code", "_get_module_for_linking"):
+        assert callable(getattr(JITCodeLibrary, name))
+    dispatcher = inner_kernel(double)
+    dispatcher.compile((numba.float64,))
+    (result,) = dispatcher.overloads.values()
+    assert isinstance(result.library, kernels._InnerLibrary)
+    assert result.library.get_pointer_to_function(result.fndesc.llvm_func_name) == 0
+
+
+def test_a_compile_result_is_reduced_to_the_fields_that_the_cache_restores():
+    numbers = numba.njit(double)
+    numbers(1.0)
+    (result,) = numbers.overloads.values()
+    _, *fields = result._reduce()
+    restored = dict(zip(kernels.REDUCED_FIELDS, fields, strict=True))
+    assert restored["fndesc"] is result.fndesc
+    assert restored["signature"] == result.signature
+    assert restored["lifted"] == result.lifted
+
+
+def test_a_kernel_that_kernels_call_is_asked_for_its_template_and_its_overload():
+    """This is how kernels call the inner twin of a kernel that Python calls as well."""
+
+    @kernel
+    def halved(x):
+        return 0.5 * x
+
+    @kernel
+    def caller(x):
+        return halved(x) + 1.0
+
+    assert caller(3.0) == 2.5
+    assert not halved.overloads
+    assert halved(3.0) == 1.5
+    assert len(halved.overloads) == 1
 
 
 def test_the_type_of_a_named_tuple_holds_its_class_and_the_types_of_its_fields():

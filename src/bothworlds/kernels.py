@@ -23,7 +23,10 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-from numba.core.caching import FunctionCache
+from llvmlite import binding as llvm
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, compile_result
 from numpy.typing import NDArray
 
 __all__ = [
@@ -44,6 +47,19 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 F = TypeVar("F", bound=Callable[..., Any])
 
+INNER = "inner"  # the kind of a library in the cache, beside Numba's "object"
+# What ``CompileResult._reduce`` returns after the library.
+REDUCED_FIELDS = (
+    "fndesc",
+    "environment",
+    "signature",
+    "objectmode",
+    "lifted",
+    "type_annotation",
+    "reload_init",
+    "referenced_envs",
+)
+
 
 def kernel(function: F) -> F:
     """Compile a function of arrays and scalars; cached on disk, without the interpreter lock, in IEEE arithmetic.
@@ -63,7 +79,7 @@ def kernel(function: F) -> F:
     >>> total.py_func([1, 2])   # the same source, interpreted
     3.0
     """
-    return _compiled(function, no_cpython_wrapper=False)
+    return _with_inner_twin(_compiled(function, no_cpython_wrapper=False))
 
 
 def locked_kernel(function: F) -> F:
@@ -72,28 +88,44 @@ def locked_kernel(function: F) -> F:
     A kernel without the lock has to get it back at its end, and may wait for another thread for much longer than it
     takes itself.
     """
-    return _compiled(function, no_cpython_wrapper=False, nogil=False)
+    return _with_inner_twin(_compiled(function, no_cpython_wrapper=False, nogil=False))
 
 
 def inner_kernel(function: F) -> F:
-    """Compile a kernel that only other kernels call; without an entry point for Python it compiles twice as fast."""
-    return _without_python_calls(_compiled(function, no_cpython_wrapper=True))
+    """Compile a kernel that only other kernels call, without machine code of its own: it compiles twice as fast."""
+    return _without_python_calls(_compiled(function, no_cpython_wrapper=True, pipeline_class=_InnerCompiler))
 
 
 def inline_kernel(function: F) -> F:
     """Compile an inner kernel that LLVM inlines in its callers; for kernels in which the call itself is measurable."""
-    return _without_python_calls(_compiled(function, no_cpython_wrapper=True, forceinline=True))
+    return _without_python_calls(
+        _compiled(function, no_cpython_wrapper=True, forceinline=True, pipeline_class=_InnerCompiler)
+    )
 
 
 def spliced_kernel(function: F) -> F:
     """Compile a kernel as part of its caller, before type inference; for short kernels that call large ones.
 
-    Every kernel between the loop and a large kernel is one more LLVM module in which the large kernel is optimised. A
-    spliced kernel has no module of its own.
+    Every kernel with an entry point is one more LLVM module in which the kernels that it calls are optimised. A spliced
+    kernel has no module of its own.
     """
     return _without_python_calls(
         cast(F, numba.njit(inline="always", nogil=True, error_model="numpy", _nrt=False)(function))
     )
+
+
+def _with_inner_twin(compiled: F) -> F:
+    """Make kernels call an inner kernel of the same function: machine code is made only for calls from Python."""
+
+    @cache
+    def twin() -> Any:
+        return inner_kernel(dispatcher.py_func)
+
+    dispatcher: Any = compiled
+    if hasattr(dispatcher, "overloads"):
+        dispatcher.get_call_template = lambda types, named: twin().get_call_template(types, named)
+        dispatcher.get_overload = lambda signature: twin().get_overload(signature)
+    return compiled
 
 
 def _without_python_calls(compiled: F) -> F:
@@ -113,13 +145,14 @@ def _without_python_calls(compiled: F) -> F:
     return compiled
 
 
-def _compiled(function: F, **options: bool) -> F:
+def _compiled(function: F, **options: Any) -> F:
     options = {"nogil": True, **options}
     compiled = numba.njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)(function)
     if hasattr(compiled, "_cache"):  # with NUMBA_DISABLE_JIT it is a plain function
         # Without a writable folder for the cache, every process compiles again.
         with contextlib.suppress(RuntimeError):
             compiled._cache = _SourceAwareCache(function)
+            compiled._cache.is_inner = options.get("pipeline_class") is _InnerCompiler
     return cast(F, compiled)
 
 
@@ -137,7 +170,8 @@ def register_kernels(verb: Callable[..., Any], implementations: dict[type, Calla
         chosen = implementations.get(getattr(first, "instance_class", object))
         return getattr(chosen, "py_func", chosen)
 
-    overload(verb, strict=False)(choose)  # strict also compares annotations
+    inner = {"pipeline_class": _InnerCompiler, "no_cfunc_wrapper": True}
+    overload(verb, strict=False, jit_options=inner)(choose)  # strict also compares annotations
 
 
 def name_apart(state_class: type) -> None:
@@ -157,8 +191,76 @@ _unique_names: dict[str, type] = {}
 _implementations: list[dict[type, Callable[..., Any]]] = []
 
 
+class _InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The LLVM code of a kernel that only kernels call, without machine code.
+
+    Numba optimises every kernel together with all kernels that it calls, and makes machine code of all of them, which
+    nobody calls. Code in this library is linked into that of the callers, and optimised once for each outermost kernel.
+    """
+
+    def finalize(self) -> None:
+        """Add the code of the kernels that this one calls."""
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return 0: there is no machine code."""
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self) -> _InnerLibrary:
+        """This object, for its ``set_env``."""
+        return self
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Do nothing: an environment has Python objects, which kernels do not use."""
+
+    def serialize_using_object_code(self) -> tuple[str, str, bytes]:
+        """Return what the cache keeps: LLVM code."""
+        return self.name, INNER, self._get_module_for_linking().as_bitcode()
+
+
+class _InnerCompiler(Compiler):  # type: ignore[misc]
+    """Numba's compiler, which writes to an inner library."""
+
+    def define_pipelines(self) -> Any:
+        state = self.state
+        if state.library is None:
+            state.library = _InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+            state.library.enable_object_caching()
+        return super().define_pipelines()
+
+
+class _CompileResultCache(CompileResultCacheImpl):  # type: ignore[misc]
+    """What is kept of compiled kernels; an inner kernel is loaded without making machine code."""
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """Return what ``CompileResult._reduce`` was called with."""
+        name, kind, code = payload[0]
+        if kind != INNER:
+            return super().rebuild(target_context, payload)
+        kept = dict(zip(REDUCED_FIELDS, payload[1:], strict=True))
+        library = _InnerLibrary(target_context.codegen(), name)
+        library._final_module = library._shared_module = llvm.parse_bitcode(code)
+        library._finalized = True
+        return compile_result(
+            target_context=target_context,
+            typing_context=target_context.typing_context,
+            library=library,
+            entry_point=target_context.get_executable(library, kept["fndesc"], kept["environment"]),
+            **kept,
+        )
+
+
 class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
     """Numba's function cache, with a hash of every source that the function can reach as its key."""
+
+    _impl_class = _CompileResultCache
+    is_inner = False  # a kernel for Python and its inner twin share a file
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         return super().load_overload(sig, target_context) if self._is_cacheable(sig) else None
@@ -173,7 +275,12 @@ class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
         return all(_has_source(owner) for owner in _classes_in(sig))
 
     def _index_key(self, sig: Any, codegen: Any) -> str:
-        parts = [str(sig), str(codegen.magic_tuple()), self._py_func.__code__.co_code.hex()]
+        parts = [
+            str(sig),
+            str(codegen.magic_tuple()),
+            self._py_func.__code__.co_code.hex(),
+            INNER if self.is_inner else "object",
+        ]
         parts += [source_digest(module) for module in sorted(_modules_behind(sig))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

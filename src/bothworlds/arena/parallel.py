@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core import cores
-from ..progress import interrupted, progress_bar
+from ..progress import announce, interrupted, progress_bar
 from .cells import Cell, ReportRounds, ScoredGame
 from .loop import Score, Simulation, users_class
 
-__all__ = ["LocalEngine", "compile_ahead"]
+__all__ = ["LocalEngine", "compile_ahead", "in_forked_processes"]
+
+T = TypeVar("T")
+WORTH_SAYING = 1.0  # seconds of compiling; reading the cache takes less
 
 
 class LocalEngine:
@@ -122,29 +127,63 @@ def compile_ahead(simulations: Sequence[Simulation], jobs: int | None = None, pr
     """Compile the loops of several simulations in parallel processes; one process compiles one kernel at a time.
 
     The processes fill the kernel cache on disk and end. Returns at once with fewer than two workers, where the system
-    cannot fork, or where other threads run.
+    cannot fork, or where other threads run. A terminal shows which policies were compiled, unless ``progress`` is
+    False.
     """
     workers = min(len(simulations), jobs or cores())
-    if workers < 2 or "fork" not in multiprocessing.get_all_start_methods() or threading.active_count() > 1:
+    if workers < 2 or not _may_fork():
         return
-    _inherited["simulations"] = list(simulations)
     title = f"compiling {len(simulations)} policies, once for every install"
+    done = in_forked_processes(lambda k: _compile(simulations[k]), len(simulations), workers, title, progress)
+    for k, seconds in done:
+        if seconds >= WORTH_SAYING and progress is not False:
+            announce(f"compiled {simulations[k].policy_name} in {seconds:.0f} seconds")
+
+
+def _compile(simulation: Simulation) -> float:
+    """Compile a loop, and return how many seconds that took."""
+    started = time.monotonic()
+    # A policy that cannot play in this world raises again when it is played.
+    with contextlib.suppress(ValueError):
+        simulation.compile()
+    return time.monotonic() - started
+
+
+def in_forked_processes(
+    work: Callable[[int], T], count: int, workers: int, title: str, progress: bool | None = None
+) -> Iterator[tuple[int, T]]:
+    """Yield k and ``work(k)`` for k = 0, ..., count - 1 as they are finished, each computed in a forked process.
+
+    The processes have copies of all objects of this one; only what ``work`` returns comes back. An exception of
+    ``work`` is raised here. Without forks, or with one worker, all is done in this thread, in order. ``title`` is that
+    of the progress bar.
+    """
+    if workers < 2 or count < 2 or not _may_fork():
+        with progress_bar(title, count, progress, first="") as report:
+            for k in range(count):
+                yield k, work(k)
+                report(1)
+        return
+    _inherited["work"] = work
     try:
-        with _forked_pool(workers) as pool:
-            compiled = pool.map(_compile_inherited, range(len(simulations)))
+        with _forked_pool(min(workers, count)) as pool:
+            futures = {pool.submit(_work_inherited, k): k for k in range(count)}
             # After the workers are forked: a bar has a thread of its own.
-            with progress_bar(title, len(simulations), progress, first="") as report:
-                for _ in compiled:
+            with progress_bar(title, count, progress, first="") as report:
+                for future in as_completed(futures):
+                    yield futures[future], future.result()
                     report(1)
     finally:
         _inherited.clear()
 
 
-def _compile_inherited(k: int) -> None:
-    simulation: Simulation = _inherited["simulations"][k]
-    # A policy that cannot play in this world raises again when it is played.
-    with contextlib.suppress(ValueError):
-        simulation.compile()
+def _work_inherited(k: int) -> Any:
+    return _inherited["work"](k)
+
+
+def _may_fork() -> bool:
+    """Whether the system can fork, and no other thread holds a lock that a child would wait for."""
+    return "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
 
 
 @contextmanager
@@ -154,8 +193,7 @@ def _forked_pool(workers: int) -> Iterator[Executor]:
     Ctrl+C at a terminal reaches every process of its group. The workers ignore it: the parent ends them.
     """
     context = multiprocessing.get_context("fork")
-    ignore = (signal.SIGINT, signal.SIG_IGN)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=signal.signal, initargs=ignore)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
 
     def terminate() -> None:
         for process in list((pool._processes or {}).values()):
@@ -163,6 +201,11 @@ def _forked_pool(workers: int) -> Iterator[Executor]:
 
     with _closing_pool(pool, terminate):
         yield pool
+
+
+def _begin_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # the garbage collector need not look at what the parent has made
 
 
 @contextmanager

@@ -110,7 +110,7 @@ def _work_per_round(game: ScoredGame) -> int:
 def _title(games: Sequence[ScoredGame], todo: int, total: int) -> str:
     if len(games) == 1:
         return games[0].simulation.title
-    return f"{len(games)} games" if todo == total else f"{todo} of {total} replications"
+    return f"playing {len(games)} games" if todo == total else f"playing {todo} of {total} replications"
 
 
 def _name(game: ScoredGame, cell: Cell) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 from ..arena import Result, load_results, save_results
+from ..arena.parallel import in_forked_processes
 from ..arena.result import changes_not_shown
 from ..arena.storage import commit, provenance
+from ..core import cores
 from ..extras import check_figures, check_parquet
 from ..progress import announce
 from ..worlds import World, resolve
@@ -120,16 +123,26 @@ def reproduce(
     table = save_results(played, folder / "results.parquet")
     # Figures and verdicts are made from the file alone, so that they can be made again from it.
     results = Results(load_results(table))
-    figures: dict[str, list[Figure]] = {}
-    verdicts: list[Verdict] = []
-    for question in questions:
-        figures[question.name] = question.figures(results, scale, str(folder / "figures"))
-        verdicts += question.verdicts(results, scale)
+    figures = _draw(questions, results, scale, folder / "figures", jobs, progress)
+    verdicts = [verdict for question in questions for verdict in question.verdicts(results, scale)]
     (folder / "verdicts.json").write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=1) + "\n")
     warnings = changes_not_shown(results.all)
     write_verdicts(folder, scale, questions, verdicts, warnings)
     report = write_report(folder, scale, questions, figures, verdicts, costs(results.all), provenance(played), warnings)
     return Reproduction(verdicts, report)
+
+
+def _draw(
+    questions: Sequence[Question], results: Results, size: Size, folder: Path, jobs: int | None, progress: bool | None
+) -> dict[str, list[Figure]]:
+    """Draw the figures of the questions, several questions at a time, and return them by the names of the questions."""
+    import matplotlib.font_manager  # noqa: F401 - once, before processes are forked; makes its cache of fonts
+
+    def draw(k: int) -> list[Figure]:
+        return questions[k].figures(results, size, str(folder))
+
+    drawn = dict(in_forked_processes(draw, len(questions), jobs or cores(), "drawing the figures", progress))
+    return {question.name: drawn[k] for k, question in enumerate(questions)}
 
 
 def _without_repeats(games: list[Game]) -> list[Game]:
