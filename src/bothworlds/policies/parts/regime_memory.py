@@ -68,7 +68,7 @@ def misfit(regime: Floats, shown: Floats, clicked: Floats) -> float:
 
     >>> regime, shown = np.array([[[100.0]], [[50.0]]]), np.array([[40.0]])
     >>> misfit(regime, shown, np.array([[20.0]])), round(misfit(regime, shown, np.array([[30.0]])), 3)
-    (0.0, 0.955)
+    (0.0, 0.95)
     """
     n, m = shown.shape
     distance, pairs, known, total = 0.0, 0.0, 0.0, 0.0
