@@ -201,7 +201,8 @@ class _InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
     def finalize(self) -> None:
         """Add the code of the kernels that this one calls."""
         for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
+            if hasattr(library, "_reload_init"):  # not in early releases
+                self._reload_init.update(library._reload_init)
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalize_dynamic_globals()
         self._finalized = True
