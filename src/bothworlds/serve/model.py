@@ -294,7 +294,7 @@ class EventPrediction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     difference: float
 
 
-class Event(msgspec.Struct, kw_only=True, gc=False):
+class Event(msgspec.Struct, kw_only=True, gc=False):  # many wait to be written, in no cycles
     """One decision and its outcome. A settled event never becomes open again."""
 
     id: bytes  # 16 bytes

@@ -113,6 +113,9 @@ class RankRequest(Struct, frozen=True, forbid_unknown_fields=True):
     visitor: VisitorId = ""
 
 
+# gc=False: thousands are kept for repeated requests, in no cycles, and the garbage collector would visit all of them.
+
+
 class PlacedItem(Struct, frozen=True, gc=False):
     """The item to show at one slot, its propensity, and whether its clicks are learned from."""
 

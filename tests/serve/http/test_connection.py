@@ -354,8 +354,22 @@ def test_uvicorn_announces_an_asgi_version_in_which_receive_reports_disconnects(
 
 def test_uvicorn_has_the_attributes_that_are_read():
     cycle = inspect.getsource(RequestResponseCycle.__init__)
-    assert not [name for name in ("more_body", "response_complete") if f"self.{name} = " not in cycle]
+    names = ("body", "disconnected", "keep_alive", "message_event", "more_body", "response_complete")
+    assert not [name for name in names if f"self.{name} = " not in cycle]
     protocol = inspect.getsource(HttpToolsProtocol)
-    assert not [name for name in ("cycle", "flow", "transport", "loop", "parser") if f"self.{name}" not in protocol]
+    names = [
+        "app",
+        "cycle",
+        "expect_100_continue",
+        "flow",
+        "loop",
+        "parser",
+        "scope",
+        "server_state",
+        "tasks",
+        "transport",
+        "url",
+    ]
+    assert not [name for name in names if f"self.{name}" not in protocol]
     assert "flow=self.flow" in protocol
     assert FlowControl(None).read_paused is False

@@ -54,12 +54,10 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
 
     Raises a 413 over ``limits.body_bytes``, a 408 after ``limits.body_seconds``, and ClientDisconnected.
     """
-    arrived = ARRIVED in scope
-    if not arrived:
-        await _check_length(scope, receive, limits.body_bytes)
     try:
-        if arrived:
+        if ARRIVED in scope:
             return (await _read_piece(receive, limits.body_bytes))[0]
+        await _check_length(scope, receive, limits.body_bytes)
         async with asyncio.timeout(limits.body_seconds):
             return await _read_all(receive, limits.body_bytes)
     except TimeoutError:
