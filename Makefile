@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test lint bench bench-serve docs clean
+.PHONY: help run check test lint bench bench-serve docs package release lowest clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | \
@@ -45,8 +45,31 @@ docs: $(VENV)/.docs ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
+package: $(VENV)/.package ## build wheel and sdist, install the wheel into an empty environment and use it; check deploy/
+	rm -rf dist build/package
+	$(BIN)/python -m build -q
+	$(BIN)/twine check --strict dist/*
+	"$(PYTHON)" -m venv build/package
+	build/package/bin/python -m pip install -q --disable-pip-version-check dist/*.whl
+	build/package/bin/python -I tests/packaging/smoke.py
+	build/package/bin/python -m pip install -q --disable-pip-version-check "$$(ls dist/*.whl)[service]"
+	build/package/bin/python -I tests/packaging/smoke.py service
+	$(BIN)/python tests/packaging/image.py
+	$(BIN)/check-jsonschema -q --builtin-schema vendor.compose-spec deploy/compose.yaml
+	$(BIN)/check-jsonschema -q --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes.yaml
+
+release: package ## check that this commit can be released, build it, and print what to push
+	@$(BIN)/python tests/packaging/release.py
+
+lowest: ## run the quick tests with the lowest versions of all dependencies, in .venv-lowest
+	"$(PYTHON)" -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install -q --disable-pip-version-check uv
+	.venv-lowest/bin/uv pip install -q --python .venv-lowest/bin/python --resolution lowest-direct -e '.[dev]'
+	.venv-lowest/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -q -m "not slow" $(ARGS)
+
 clean: ## remove .venv, caches, results and the built documentation
-	rm -rf $(VENV) $(OUT) build dist docs/_build
+	rm -rf $(VENV) .venv-lowest $(OUT) build dist docs/_build
 	rm -rf .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -77,6 +100,10 @@ $(VENV)/.bench: $(VENV)/.python pyproject.toml
 $(VENV)/.dev: $(VENV)/.python pyproject.toml
 	$(INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.run $(VENV)/.bench
+
+$(VENV)/.package: $(VENV)/.python pyproject.toml
+	$(INSTALL) build check-jsonschema kubernetes-validate twine
+	@touch $@
 
 $(VENV)/.docs: $(VENV)/.python pyproject.toml
 	$(INSTALL) -e '.[docs]'
