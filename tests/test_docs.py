@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -79,6 +80,14 @@ def test_links_lead_to_files(page: str) -> None:
     links += re.findall(r'<(?:img|source)\s[^>]*?(?:src|srcset)="([^"]+)"', path.read_text())
     local = {link for link in links if not link.startswith(("http", "policies/", "../policies/"))}
     assert not (gone := missing(local, path.parent)), f"{page} links to files that do not exist: {gone}"
+
+
+def test_the_page_of_the_service_shows_the_items_of_the_surface_that_it_creates() -> None:
+    text = (ROOT / "docs" / "service.md").read_text()
+    section = text[text.index("## Your page") : text.index("## Five minutes")]
+    created = json.loads(re.search(r"-d '(\{.*\})'", section)[1])  # type: ignore[index]
+    assert re.findall(r'data-bw-item="(.*?)"', section) == created["items"]
+    assert len(created["items"]) > created["slots"]
 
 
 def test_the_checks_of_paths_can_fail() -> None:

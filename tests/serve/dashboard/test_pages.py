@@ -62,6 +62,35 @@ def test_a_forged_host_does_not_get_into_the_commands():
     assert "evil" not in answer.text
 
 
+def shown_on_a_page(surface):
+    """The HTML to copy from the page of a surface, as a page of its own."""
+    page = read(PageClient(FakeEngine([surface])), f"/surfaces/{surface.name}")
+    html = Markup(page.text[page.text.index('<ul id="ranked">') : page.text.index("2. Allow the page's origin")])
+    html.items = [attributes["data-bw-item"] for tag, attributes in html.tags if tag == "li"]
+    return html
+
+
+def test_the_page_of_a_surface_has_its_html_and_says_which_origin_to_allow():
+    page = dashboard()
+    assert "BOTHWORLDS_ALLOWED_ORIGINS=" in page.text
+    html = shown_on_a_page(surface_of(states={NAMES[1]: "paused"}))
+    assert html.items == [NAMES[0], *NAMES[2:]]
+    assert 'url: "http://127.0.0.1:8080", surface: "home"' in html.text
+    # The page to copy to may have what the dashboard may not: the script of the service, and one of its own.
+    assert html.faults == ["src points to another host: http://127.0.0.1:8080/static/bothworlds.js", "inline <script>"]
+
+
+def test_names_in_the_html_to_copy_are_escaped_for_it():
+    html = shown_on_a_page(surface_of(names=(EVIL, "a & b", "c", "d")))
+    assert html.items == [EVIL, "a & b", "c", "d"]
+    assert html.count("script") == 2
+
+
+def test_the_html_to_copy_lists_fifty_items_and_counts_the_others():
+    html = shown_on_a_page(surface_of(names=tuple(f"item {i}" for i in range(60))))
+    assert len(html.items) == 50
+
+
 def test_the_first_page_lists_surfaces_with_their_headline():
     page = read(PageClient(FakeEngine([surface_of(), surface_of(name="menu")])), "/")
     assert page.count("a", href="/surfaces/menu") == 1
