@@ -7,6 +7,7 @@ import math
 import re
 
 import httpx
+import msgspec
 import pytest
 from starlette.applications import Starlette
 
@@ -84,6 +85,13 @@ def test_names_in_the_html_to_copy_are_escaped_for_it():
     html = shown_on_a_page(surface_of(names=(EVIL, "a & b", "c", "d")))
     assert html.items == [EVIL, "a & b", "c", "d"]
     assert html.count("script") == 2
+
+
+def test_the_html_to_copy_of_a_surface_with_rewards_reports_no_clicks():
+    surface = surface_of()
+    settings = msgspec.structs.replace(surface.settings, objective="rewards")
+    html = shown_on_a_page(msgspec.structs.replace(surface, settings=settings))
+    assert 'surface: "home", objective: "rewards"' in html.text
 
 
 def test_the_html_to_copy_lists_fifty_items_and_counts_the_others():
