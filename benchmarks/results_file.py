@@ -23,8 +23,8 @@ FOLDER = Path(__file__).parent
 SECTIONS = ("contenders", "growth")  # in the order of the page
 HEAD = """# Results
 
-`make bench` writes all sections, and each section names the command that writes it alone. [README.md](README.md) says
-what is measured and why it is fair.
+`make bench` writes all sections, and each section names the command that writes it alone.
+[docs/research/performance.md](../docs/research/performance.md) says what is measured and why it is fair.
 
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "bothworlds"
 HOUSE = ROOT / "docs" / "house.md"
+# Every page but those that `make docs` writes from the registry.
+DOCS = sorted({*ROOT.glob("docs/*.md"), *ROOT.glob("docs/research/*.md")})
 # A path in code style or in a figure: letters, slashes, and a known ending or a slash at the end.
 PATH = re.compile(r"(?:[\w.-]+/)*[\w.-]+(?:\.(?:py|md|sql|html|js|css|svg|toml|txt|yaml)|/)|[\w.-]+/")
 
@@ -41,7 +44,7 @@ def missing(paths: set[str] | list[str], *places: Path) -> list[str]:
 
 def test_every_path_on_the_page_about_the_layout_exists() -> None:
     text = HOUSE.read_text()
-    assert len(paths_in(text)) > 30
+    assert len(paths_in(text)) > 20
     assert not (gone := missing(paths_in(text), PACKAGE, ROOT)), f"docs/house.md names paths that do not exist: {gone}"
     assert not (gone := missing(tree_in(text), ROOT)), f"the tree in docs/house.md has paths that do not exist: {gone}"
 
@@ -54,6 +57,11 @@ def test_the_tree_shows_every_package() -> None:
     assert not hidden, f"the tree in docs/house.md leaves out packages or modules: {hidden}"
 
 
+def test_the_tree_is_shown_once() -> None:
+    tree = re.compile(r"^```\w*\nsrc/bothworlds/", re.MULTILINE)
+    assert [path for path in DOCS if tree.search(path.read_text())] == [HOUSE]
+
+
 @pytest.mark.parametrize("name", ["flow-simulation", "flow-service"])
 def test_every_path_in_a_figure_exists(name: str) -> None:
     drawing = (ROOT / "docs" / "figures" / f"{name}.svg").read_text()
@@ -63,7 +71,7 @@ def test_every_path_in_a_figure_exists(name: str) -> None:
     assert not (gone := missing(paths, PACKAGE)), f"docs/figures/{name}.svg names paths that do not exist: {gone}"
 
 
-PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
+PAGES = ["README.md", "CONTRIBUTING.md", "benchmarks/README.md", *(str(path.relative_to(ROOT)) for path in DOCS)]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -71,8 +79,16 @@ def test_links_lead_to_files(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())
     links += re.findall(r'<(?:img|source)\s[^>]*?(?:src|srcset)="([^"]+)"', path.read_text())
-    local = {link for link in links if not link.startswith(("http", "policies/"))}
+    local = {link for link in links if not link.startswith(("http", "policies/", "../policies/"))}
     assert not (gone := missing(local, path.parent)), f"{page} links to files that do not exist: {gone}"
+
+
+def test_the_page_of_the_service_shows_the_items_of_the_surface_that_it_creates() -> None:
+    text = (ROOT / "docs" / "service.md").read_text()
+    section = text[text.index("## Your page") : text.index("## Five minutes")]
+    created = json.loads(re.search(r"-d '(\{.*\})'", section)[1])  # type: ignore[index]
+    assert re.findall(r'data-bw-item="(.*?)"', section) == created["items"]
+    assert len(created["items"]) > created["slots"]
 
 
 def test_the_checks_of_paths_can_fail() -> None:

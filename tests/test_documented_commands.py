@@ -11,7 +11,12 @@ import pytest
 from tests.commands import command_faults
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "deploy").glob("*"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "research").glob("*.md")),
+    *sorted((ROOT / "deploy").glob("*")),
+]
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # A command at the start of a line, in a comment, or in the container that runs it.
 COMMAND = re.compile(r"^[#$ ]*(?:docker .* )?(?:\S*/)?(bothworlds (?!bothworlds)[a-z][^\n]*)$", re.MULTILINE)
@@ -28,7 +33,7 @@ def written_in(path):
     return commands_in(path.read_text(), path.suffix)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_written_commands_exist(path):
     assert [fault for words in written_in(path) for fault in command_faults(words)] == []
 

@@ -1,4 +1,4 @@
-"""The bounds of ftrl-va and all-weather: every inequality of the proof in docs/theory.md, checked numerically."""
+"""The bounds of ftrl-va and all-weather: every inequality of docs/research/theory.md, checked numerically."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Hybrid(Restarting):
         The largest violation of the optimality conditions before the point is made feasible.
     every
         Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
-        divided by its probabilities, so they stay unbiased. What this costs in regret is in docs/policies.md.
+        divided by its probabilities, so they stay unbiased. Its cost in regret: docs/research/performance.md.
     restart
         Number of rounds after which everything is forgotten; None for never.
 

@@ -50,7 +50,7 @@ class Lbinf(Planning):
         The largest violation of the optimality conditions before the point is made feasible.
     every
         Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
-        divided by its probabilities, so they stay unbiased. What this costs in regret is in docs/policies.md.
+        divided by its probabilities, so they stay unbiased. Its cost in regret: docs/research/performance.md.
     horizon
         Number of rounds to plan for; ``play`` fills it in. None for the doubling trick, which starts with 1024.
     restart

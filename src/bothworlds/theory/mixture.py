@@ -1,4 +1,4 @@
-r"""Regret bounds of ``ftrl-va`` and ``all-weather``, with constants; the proofs are in docs/theory.md.
+r"""Regret bounds of ``ftrl-va`` and ``all-weather``, with constants; the proofs are in docs/research/theory.md.
 
 ``all-weather`` plays a mixture of two learners: a leader with share :math:`w_t`, and a pool of lists with the rest. The
 regret of the mixture is at most the regret of the leader plus what the pool earns less than the leader.

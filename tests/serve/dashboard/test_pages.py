@@ -7,6 +7,7 @@ import math
 import re
 
 import httpx
+import msgspec
 import pytest
 from starlette.applications import Starlette
 
@@ -60,6 +61,42 @@ def test_without_a_surface_the_first_page_shows_how_to_create_one():
 def test_a_forged_host_does_not_get_into_the_commands():
     answer = PageClient(FakeEngine([])).get("/", headers={"Host": "evil;rm -rf"})
     assert "evil" not in answer.text
+
+
+def shown_on_a_page(surface):
+    """The HTML to copy from the page of a surface, as a page of its own."""
+    page = read(PageClient(FakeEngine([surface])), f"/surfaces/{surface.name}")
+    html = Markup(page.text[page.text.index('<ul id="ranked">') : page.text.index("2. Allow the page's origin")])
+    html.items = [attributes["data-bw-item"] for tag, attributes in html.tags if tag == "li"]
+    return html
+
+
+def test_the_page_of_a_surface_has_its_html_and_says_which_origin_to_allow():
+    page = dashboard()
+    assert "BOTHWORLDS_ALLOWED_ORIGINS=" in page.text
+    html = shown_on_a_page(surface_of(states={NAMES[1]: "paused"}))
+    assert html.items == [NAMES[0], *NAMES[2:]]
+    assert 'url: "http://127.0.0.1:8080", surface: "home"' in html.text
+    # The page to copy to may have what the dashboard may not: the script of the service, and one of its own.
+    assert html.faults == ["src points to another host: http://127.0.0.1:8080/static/bothworlds.js", "inline <script>"]
+
+
+def test_names_in_the_html_to_copy_are_escaped_for_it():
+    html = shown_on_a_page(surface_of(names=(EVIL, "a & b", "c", "d")))
+    assert html.items == [EVIL, "a & b", "c", "d"]
+    assert html.count("script") == 2
+
+
+def test_the_html_to_copy_of_a_surface_with_rewards_reports_no_clicks():
+    surface = surface_of()
+    settings = msgspec.structs.replace(surface.settings, objective="rewards")
+    html = shown_on_a_page(msgspec.structs.replace(surface, settings=settings))
+    assert 'surface: "home", objective: "rewards"' in html.text
+
+
+def test_the_html_to_copy_lists_fifty_items_and_counts_the_others():
+    html = shown_on_a_page(surface_of(names=tuple(f"item {i}" for i in range(60))))
+    assert len(html.items) == 50
 
 
 def test_the_first_page_lists_surfaces_with_their_headline():

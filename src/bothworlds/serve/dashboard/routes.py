@@ -100,7 +100,8 @@ async def surfaces_page(sources: Sources, request: Request) -> Response:
 
 async def surface_page(sources: Sources, request: Request) -> Response:
     """The page of one surface."""
-    return page(request, "surface.html", **await _surface_context(sources, request))
+    address = service_address(request)
+    return page(request, "surface.html", address=address, **await _surface_context(sources, request))
 
 
 async def surface_live(sources: Sources, request: Request) -> Response:
