@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 __all__ = ["NARROWEST_AT", "Estimate", "difference", "half_width", "interval", "log_ratio", "standard_errors"]
 
-NARROWEST_AT = 5000.0  # units
+NARROWEST_AT = 50_000.0  # units
 
 
 class Estimate(NamedTuple):

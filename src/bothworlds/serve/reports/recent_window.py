@@ -87,6 +87,7 @@ def recent_window(store: Store, history: ArmHistory, request: WindowRequest) -> 
     def last(length: int) -> WindowTotals:
         since = window_start(length, until)
         alpha = window_alpha(length, since, surface.compared_since) * segment_alpha(surface, segment)
+        since = max(since, surface.compared_since)
         return WindowTotals(since, until, history.totals(store, surface, segment, since, until), alpha)
 
     def is_recent(window: WindowTotals) -> bool:
