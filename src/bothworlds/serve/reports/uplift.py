@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...statistics.confidence_sequence import Estimate, half_width, interval, log_ratio
+from ...statistics.confidence_sequence import NARROWEST_AT, Estimate, half_width, interval, log_ratio
 from ..model import LOSS_UNIT
 from ..schemas import Pages, Shift, Uplift
 from .visitor_buckets import ENOUGH_VISITORS, VisitorTotals, repetition
@@ -22,6 +22,7 @@ __all__ = [
     "GUARD_ALPHA",
     "RECENT_ALPHA",
     "SHIFT_ALPHA",
+    "SHORT",
     "UNTRUSTED",
     "WHOLE_ALPHA",
     "Z95",
@@ -42,11 +43,12 @@ ALPHA = 0.05  # of all comparisons of learner and holdout together
 WHOLE_ALPHA, RECENT_ALPHA, GUARD_ALPHA = 0.02, 0.02, 0.01  # since the start, in recent windows, of the guard
 ARMS_ALPHA = 0.02  # of all comparisons of arms with the first one
 SHIFT_ALPHA = 0.01  # of all alarms that visitors have changed
+# Pages at which short sequences are narrowest: recent windows, the guard, which must see a large loss soon, and alarms.
+SHORT = 5000.0
 ENOUGH_CLICKS = 30  # of each arm, before they are compared
 UNTRUSTED = "pages or feedback of some arms are missing"
 ALARM_PAGES = 200  # at least, both recently and before
 ALARM_CLICKS = 50  # expected at least in the recent pages
-ALARM_NARROWEST_AT = 5000.0  # pages: an hour or two, and the same hours of earlier days
 
 
 class PageTotals(NamedTuple):
@@ -131,9 +133,14 @@ class PageTotals(NamedTuple):
         >>> PageTotals(100, 12, 12).missing("the holdout"), PageTotals(100, 40, 40).missing("the holdout")
         ('the holdout has 12 of the 30 clicks needed', '')
         """
+        if self.clicks < ENOUGH_CLICKS:
+            of = f"{self.clicks:.1f} of the reward of" if self.reward_rows else f"{self.clicks} of the"
+            return f"{name} has {of} {ENOUGH_CLICKS}{'' if self.reward_rows else ' clicks'} needed"
         if self.effective_clicks < ENOUGH_CLICKS:
-            what = "reward (by its squared deviations, if these are fewer)" if self.reward_rows else "clicks"
-            return f"{name} has {math.floor(self.effective_clicks)} of the {ENOUGH_CLICKS} {what} needed"
+            return (
+                f"the rewards of {name} vary little: their squared deviations from the mean add up to "
+                f"{self.effective_clicks:.1f} of the {ENOUGH_CLICKS} needed"
+            )
         if not self.has_enough_visitors:
             visitors = math.floor(self.effective_visitors)
             return (
@@ -220,13 +227,15 @@ def uplift_of(
     alpha: float,
     since: int,
     names: tuple[str, str] = ("the learned order", "the holdout"),
+    narrowest_at: float = NARROWEST_AT,
 ) -> Uplift:
     """Return by what fraction the learner gets more clicks per page than the holdout, as a confidence sequence.
 
     It is that of the logarithm of the ratio. Without enough clicks and visitors in both arms of any stratum, there is
-    an estimate without an interval, and ``missing`` says what the arms, called ``names``, still need.
+    an estimate without an interval, and ``missing`` says what the arms, called ``names``, still need. The sequence is
+    narrowest at ``narrowest_at`` pages.
 
-    >>> uplift = uplift_of([(PageTotals(9000, 5400, 5400), PageTotals(9000, 4500, 4500))], 0.05, 0)
+    >>> uplift = uplift_of([(PageTotals(4000, 2400, 2400), PageTotals(4000, 2000, 2000))], 0.05, 0)
     >>> round(uplift["relative"], 3), uplift["enough"], uplift["low"] > 0.0
     (0.2, True, True)
     >>> few = uplift_of([(PageTotals(2000, 1200, 1200), PageTotals(20, 10, 10))], 0.05, 0)
@@ -251,7 +260,7 @@ def uplift_of(
         ratio = last[0].rate / last[1].rate if last[1].clicks else None
         return unknown if ratio is None else {**unknown, "relative": ratio - 1.0}
     estimate = log_ratio(*counted)
-    low, high = (math.exp(min(max(end, -50.0), 50.0)) - 1.0 for end in interval(estimate, alpha))
+    low, high = (math.exp(min(max(end, -50.0), 50.0)) - 1.0 for end in interval(estimate, alpha, narrowest_at))
     return {**unknown, "relative": math.exp(estimate.value) - 1.0, "low": low, "high": high, "enough": True}
 
 
@@ -284,7 +293,7 @@ def shift_between(recent: PageTotals, before: PageTotals, alpha: float) -> Shift
     # With visitors it includes that pages of one visitor are alike.
     variance = before.variance * (1.0 + before.pages / recent.pages)
     change = Estimate(recent.rate - before.rate, variance, float(recent.pages + before.pages))
-    alarm = abs(change.value) > half_width(change, alpha, ALARM_NARROWEST_AT)
+    alarm = abs(change.value) > half_width(change, alpha, SHORT)
     way = "more" if change.value > 0.0 else "less"
     what = "pages earn" if before.reward_rows else "visitors click"
     note = f"{what} {way} than at the same hours of earlier days" if alarm else f"{what} as before"
