@@ -70,7 +70,8 @@ class WeekStore:
             for at in range(first - first % step, until, step)
             for arm, row in zip(ARMS, self.sums(max(at, first), min(at + step, until)).tolist())
         ]
-        return [{"at": at, "segment": "", "arm": arm, **dict(zip(COLUMNS, row))} for at, arm, row in buckets if row[0]]
+        named = [{"at": at, "segment": "", "arm": arm, **dict(zip(COLUMNS, row))} for at, arm, row in buckets]
+        return [row | {"late": 0} for row in named if row["events"]]
 
     def visitor_sums(self, surface_id: int, segment: str | None, since: int, until: int) -> VisitorSums:
         pages = self.pages(*(-(-at // HOUR) * HOUR for at in (since, until)))
@@ -177,10 +178,11 @@ def simple_week(
     changes: tuple[tuple[int, float, float], ...] = (),
     steady: bool = True,
     answered: tuple[float, float] = (0.97, 0.97),
+    per_minute: float = 10.0,
 ) -> Week:
     """Return a week in which pages are independent."""
     minutes = np.arange(WEEK)
-    pages = rng.poisson(traffic(10.0))
+    pages = rng.poisson(traffic(per_minute))
     held = rng.binomial(pages, share(minutes) if callable(share) else share)
     rates = np.broadcast_to(rate, WEEK)
     arms = [
@@ -258,9 +260,11 @@ def unequal_visitors(rng: Any) -> Week:
     return repeated_visitors(rng, by_visitor=True, identified=True, counts=unequal_counts(rng, 20_000))
 
 
-def seasonal(rng: Any) -> Week:
-    """Clicks per page rise and fall by 30% every day."""
-    return simple_week(rng, rate=0.36 * (1.0 + 0.3 * np.sin(2.0 * np.pi * np.arange(WEEK) / 1440.0)))
+def seasonal(rng: Any, since: int = WEEK, factor: float = 1.0) -> Week:
+    """Clicks per page rise and fall by 30% every day; from a minute on, they are multiplied by a factor."""
+    minutes = np.arange(WEEK)
+    rate = 0.36 * (1.0 + 0.3 * np.sin(2.0 * np.pi * minutes / 1440.0))
+    return simple_week(rng, rate=np.where(minutes < since, rate, factor * rate), per_minute=60.0)
 
 
 def identified_visitors(rng: Any) -> Week:

@@ -58,9 +58,9 @@ class VisitorTotals(NamedTuple):
 
         As for pages, the sum of squares is at least that of one click more or less.
 
-        >>> one = visitor_totals({0: (20, 20, 20), 1: (20, 0, 0)}, 0, 0, 0)
-        >>> round(one.rate, 3), round(one.page_variance / 40, 3)
-        (0.5, 0.126)
+        >>> one = visitor_totals({bucket: (20, 20 * (bucket % 2), 0) for bucket in range(BUCKETS)}, 0, 0, 0)
+        >>> one.rate, round(BUCKETS * one.page_variance / one.all_pages, 2)  # of a bucket
+        (0.5, 0.25)
         """
         pages, rate = self.all_pages, self.rate
         if pages < 2:
