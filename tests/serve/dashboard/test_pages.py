@@ -112,8 +112,8 @@ def test_the_page_of_a_surface_starts_with_the_uplift_in_words():
     [
         ({"relative": 0.01, "low": -0.02, "high": 0.04, "enough": True}, "No clear difference"),
         ({"relative": -0.1, "low": -0.2, "high": -0.04, "enough": True}, "gets fewer clicks"),
-        ({"relative": 9.0, "low": 1.0, "high": 20.0, "enough": False, "missing": "the holdout has 9 of the 30 clicks needed"},
-         "Not enough data yet: the holdout has 9 of the 30 clicks needed since 21:13 UTC"),
+        ({"relative": 9.0, "low": 1.0, "high": 20.0, "enough": False, "missing": "the holdout has 9 of the 30 needed"},
+         "Not enough data yet: the holdout has 9 of the 30 needed since 21:13 UTC"),
         ({"relative": None, "low": None, "high": None, "enough": True}, "Not enough data yet"),
     ],
 )  # fmt: skip
@@ -316,7 +316,8 @@ def test_an_empty_report_is_explained():
         "headline": {"pages": 0, "clicks_per_page": None, "interval": None}, "holdout": None, "uplift": None,
         "items": [], "series": [], "marginals": {"items": [], "slots": 4, "x": []}, "marginals_history": [],
         "learning": {"entropy": None, "entropy_start": None, "policy_id": "", "policy_age_seconds": None, "rounds": 0,
-                     "exploration": None, "settled": False, "unsettled": "", "outstanding": 0, "late": 0, "duplicates": 0},
+                     "exploration": None, "settled": False, "unsettled": "", "outstanding": 0, "late": 0,
+                     "duplicates": 0},
         "shift": {"alarm": False, "recent": None, "long_run": None, "z": None, "note": ""},
     }  # fmt: skip
     page = dashboard(**empty)

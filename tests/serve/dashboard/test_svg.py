@@ -58,7 +58,7 @@ def test_a_band_of_visitors_is_as_much_wider_as_their_design_effect_says():
     alone, alike = point(1.0), point(9.0)
     assert (alike.high - alike.low) / (alone.high - alone.low) == pytest.approx(3.0, rel=0.01)
     assert alike.low < alike.rate == alone.rate < alike.high
-    unknown = series_of(minutes=3, holdout=False) + [{**series_of(1)[0], "at": 0, "design_effect": None}]
+    unknown = [*series_of(minutes=3, holdout=False), {**series_of(1)[0], "at": 0, "design_effect": None}]
     drawing = ET.fromstring(str(svg.rate_chart(unknown)))
     titles = [spot.find(f"{SVG}title").text for spot in drawing.iter(f"{SVG}circle")]
     assert ["too few visitors for an interval" in title for title in titles] == [True, False, False, False]

@@ -69,7 +69,8 @@ def test_signing_in_leads_back_to_the_page_that_was_asked_for(serving, store, en
 @pytest.mark.parametrize(
     "elsewhere",
     ["//example.org", "https://example.org", "/\\example.org", "\\\\example.org", "/\t/example.org", "/\n/example.org",
-     "javascript:alert(1)", "example.org", " //example.org", "/\r\nSet-Cookie: a=b", "/\x00//example.org", "/a\\b", "/\u2028"],
+     "javascript:alert(1)", "example.org", " //example.org", "/\r\nSet-Cookie: a=b", "/\x00//example.org", "/a\\b",
+     "/\u2028"],
 )  # fmt: skip
 def test_signing_in_leads_to_no_other_host(site, store, elsewhere):
     key = create_key(store, ["read"], "", 0)

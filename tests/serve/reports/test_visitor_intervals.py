@@ -1,4 +1,4 @@
-"""Where pages have visitors, the intervals of a report are those of visitors: they cover the truth, those of pages do not."""
+"""Where pages have visitors, the intervals of a report are those of visitors; those of pages would be too narrow."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def covers(interval):
 
 def bands(series, effect=None):
     """Whether the bands of the chart of the learner cover; with other design effects if given."""
-    points = svg.merge_points([point | ({"design_effect": effect} if effect else {}) for point in series], LEARNER_ARM, 20)
+    series = [point | ({"design_effect": effect} if effect else {}) for point in series]
+    points = svg.merge_points(series, LEARNER_ARM, 20)
     return [covers((point.low, point.high)) for point in points if point.low is not None]
 
 

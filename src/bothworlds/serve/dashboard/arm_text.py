@@ -75,7 +75,7 @@ def arm_verdict(report: ReportView) -> Verdict:
         meaning = "They are not compared with each other. To find out which is better, keep only these as arms."
         return Verdict("good", f"{_listed(ahead)} get more {what} than {arm_name(first['name'])}", meaning)
     if not others or len(compared) < len(others):
-        return Verdict("none", "Not enough data yet to compare all arms", "The table says what each of them still needs.")
+        return Verdict("none", "Not enough data yet to compare all arms", "The table says what each still needs.")
     if all(_ends(line)[1] < 0.0 for line in others):
         sentence = f"{_capitalised(arm_name(first['name']))} gets more {what} than {_listed(others)}"
         return Verdict("good", sentence, _how_to_promote(first, report))

@@ -217,8 +217,9 @@ def _takeover_mark(axes: Axes, takeover: LeaderTakeover) -> Markup:
 
 
 def _tooltip(arm: str, point: RatePoint, counted: str) -> str:
-    known = point.low is not None
-    interval = f"95% interval {number(point.low)} to {number(point.high)}" if known else "too few visitors for an interval"
+    interval = f"95% interval {number(point.low)} to {number(point.high)}"
+    if point.low is None:
+        interval = "too few visitors for an interval"
     when, pages = f"{timestamp(point.at)} UTC", plural(point.pages, "page")
     return f"{when}, {ARMS[arm]}: {number(point.rate)} {counted} per page, {interval}, {pages}"
 

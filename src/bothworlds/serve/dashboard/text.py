@@ -186,7 +186,7 @@ def surface_verdict(report: ReportView) -> Verdict:
     >>> few = uplift | {"enough": False, "missing": "the holdout has 9 of the 30 clicks needed"}
     >>> surface_verdict(report | {"recent": recent | {"uplift": few}}).sentence
     'Not enough data yet: the holdout has 9 of the 30 clicks needed since 22:13 UTC'
-    >>> young = report | {"learning": {"settled": False, "rounds": 500, "exploration": 0.16, "unsettled": "it costs 16%"}}
+    >>> young = report | {"learning": {"settled": False, "rounds": 500, "exploration": 0.16, "unsettled": "16%"}}
     >>> surface_verdict(young).sentence
     'Still learning; already +4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) since 22:13 UTC'
     >>> surface_verdict(young | {"recent": recent | {"uplift": uplift | {"low": -0.3}}}).sentence

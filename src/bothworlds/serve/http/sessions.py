@@ -99,7 +99,7 @@ class Sessions:
         return page(request, "sign-in.html", message="", next=_local_path(request.query_params.get("next", "")))
 
     async def sign_in(self, request: Request) -> Response:
-        """POST /sign-in: set the cookie for a valid key and redirect to the page that was asked for, or show the form."""
+        """POST /sign-in: set the cookie for a valid key and redirect to the local path ``next``, or show the form."""
         media_type(request.scope, [b"application/x-www-form-urlencoded"])
         body = await read_body(request.scope, request.receive, self._limits)
         form = parse_qs(body.decode("latin-1"))

@@ -4,8 +4,8 @@ When the share of the holdout changes, pages before and after it must not be add
 at a time with many clicks would seem better than it is. The audit log has the changes. Pages are counted per minute, so
 the minute of a change, in which both shares were in use, belongs to no stratum.
 
-Pages with visitors are also counted by buckets of visitors, per hour. The rates of a stratum are those of its own pages;
-their variance is that per page of all hours that the stratum touches.
+Pages with visitors are also counted by buckets of visitors, per hour. The rates of a stratum are those of its own
+pages; their variance is that per page of all hours that the stratum touches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .inputs import HOUR, MINUTE
 from .uplift import ArmPair, PageTotals, segment_rows, sum_rows
 from .visitor_buckets import VisitorTotals, visitor_totals
 
-__all__ = ["ArmHistory", "ArmTotals", "ShareChange", "Stratum", "pair_of", "share_changes_in", "range_totals"]
+__all__ = ["ArmHistory", "ArmTotals", "ShareChange", "Stratum", "pair_of", "range_totals", "share_changes_in"]
 
 ArmTotals = dict[Arm, PageTotals]  # of every arm that has pages
 
@@ -94,7 +94,10 @@ def range_totals(store: Store, surface_id: int, segment: str | None, since: int,
     if not sums:
         return totals
     hourly = _totals(store, surface_id, segment, first, last)
-    return {arm: total._replace(by_visitor=_by_visitor(sums.get(arm, {}), hourly.get(arm, total))) for arm, total in totals.items()}
+    return {
+        arm: total._replace(by_visitor=_by_visitor(sums.get(arm, {}), hourly.get(arm, total)))
+        for arm, total in totals.items()
+    }
 
 
 def _totals(store: Store, surface_id: int, segment: str | None, since: int, until: int) -> ArmTotals:
@@ -184,7 +187,8 @@ class ArmHistory:
             past = stratum._replace(until=min(stratum.until, max(frozen, stratum.since)))
             rest = stratum._replace(since=past.until)
             parts = [self._past_totals(store, surface.id, segment, past, now)] if past.since < past.until else []
-            parts += [range_totals(store, surface.id, segment, rest.since, rest.until)] if rest.since < rest.until else []
+            if rest.since < rest.until:
+                parts.append(range_totals(store, surface.id, segment, rest.since, rest.until))
             arms = dict.fromkeys(arm for part in parts for arm in part)
             found.append({arm: sum_of(part[arm] for part in parts if arm in part) for arm in arms})
         return found

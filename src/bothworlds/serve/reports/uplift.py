@@ -280,8 +280,8 @@ def shift_between(recent: PageTotals, before: PageTotals, alpha: float) -> Shift
         "recent": recent.rate if recent.pages else None,
         "long_run": before.rate if before.pages else None,
         "z": None,
-        "note": f"not enough data: {ALARM_PAGES} pages and {ALARM_CLICKS} clicks are needed in the last one to two hours, "
-        "and as many at the same hours of earlier days",
+        "note": f"not enough data: {ALARM_PAGES} pages and {ALARM_CLICKS} clicks are needed in the last one to two "
+        "hours, and as many at the same hours of earlier days",
     }
     expected = min(recent.pages, before.pages) * (before.effective_clicks / max(1, before.pages))
     if min(recent.pages, before.pages) < ALARM_PAGES or expected < ALARM_CLICKS:
