@@ -139,3 +139,4 @@ def test_without_a_click_the_cost_is_unknown_and_nothing_has_settled():
     assert exploration_cost([]) is None
     assert exploration_cost([segment_of(np.zeros((3, 2)), 5000)]) is None
     assert why_unsettled(5000, 0, None) == "there are no clicks yet"
+    assert why_unsettled(200, 300, 0.01).startswith("0 pages were learned from before the recent ones")

@@ -11,7 +11,7 @@ from bothworlds.serve.model import LOSS_UNIT, Surface
 from bothworlds.serve.reports.inputs import DAY, MINUTE
 from bothworlds.serve.reports.recent_window import window_alpha, window_start
 from bothworlds.serve.reports.strata import ArmHistory, share_changes_in
-from bothworlds.serve.reports.uplift import WHOLE_ALPHA, Z95, PageTotals, shift_between, sum_rows, uplift_of
+from bothworlds.serve.reports.uplift import SHORT, WHOLE_ALPHA, Z95, PageTotals, shift_between, sum_rows, uplift_of
 from bothworlds.serve.reports.visitor_buckets import visitor_totals
 from bothworlds.serve.visitors import BUCKETS
 from bothworlds.statistics.confidence_sequence import standard_errors
@@ -66,7 +66,7 @@ def is_claimed(surface):
     recent = surface[looks] - surface[first[looks]]
     for k in np.flatnonzero(abs(standardised(recent)) > 2):
         since = int(starts[looks[k]])
-        if claims(uplift_of([pair(recent[k])], window_alpha(DAY, since, 0), since)):
+        if claims(uplift_of([pair(recent[k])], window_alpha(DAY, since, 0), since, narrowest_at=SHORT)):
             return True
     return False
 

@@ -67,9 +67,10 @@ def why_unsettled(rounds: int, recent_pages: int, cost: float | None) -> str:
     >>> why_unsettled(4000, 3500, cost=0.03)
     '500 pages were learned from before the recent ones, and 1,000 are needed'
     """
-    early = rounds - recent_pages
-    reasons = [f"{early:,} pages were learned from before the recent ones, and {MIN_PAGES:,} are needed"]
-    reasons = reasons if early < MIN_PAGES else []
+    reasons = []
+    early = max(0, rounds - recent_pages)  # pages may be in the history before they are learned from
+    if early < MIN_PAGES:
+        reasons.append(f"{early:,} pages were learned from before the recent ones, and {MIN_PAGES:,} are needed")
     if cost is None:
         reasons.append("there are no clicks yet")
     elif cost > MAX_COST:
