@@ -87,7 +87,7 @@ def series_of(minutes: int = 90, holdout: bool = True, seed: int = 1) -> list[di
         for arm, pages, rate in (("learner", 900, 0.55 + 0.25 * step / minutes), ("holdout", 100, 0.56)):
             if arm == "learner" or holdout:
                 clicks = round(generator.gauss(pages * rate, math.sqrt(pages * rate)))
-                points.append({"at": at, "arm": arm, "pages": pages, "clicks": clicks})
+                points.append({"at": at, "arm": arm, "pages": pages, "clicks": clicks, "design_effect": 1.0})
     return points
 
 
@@ -95,7 +95,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
     """Return a whole report in which ``changes`` replace fields."""
     names, slots = [item.name for item in surface.items], surface.settings.slots
     states = {item.name: item.state for item in surface.items}
-    uplift = {"relative": 0.205, "low": 0.17, "high": 0.24, "enough": True, "needed_pages": 2000}
+    uplift = {"relative": 0.205, "low": 0.17, "high": 0.24, "enough": True, "needed_pages": 2000, "missing": ""}
     report: dict[str, Any] = {
         "surface": surface.name,
         "segment": segment,
@@ -140,6 +140,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
             "rounds": 810_000,
             "exploration": 0.013,
             "settled": True,
+            "unsettled": "",
             "outstanding": 37,
             "late": 12,
             "duplicates": 240,
@@ -485,7 +486,7 @@ class FakeEngine:
             "sample_ratio": report["sample_ratio"],
             "guard_since": report["guard"] and report["guard"]["active_since"],
             "objective": report["objective"],
-            **{key: report["learning"][key] for key in ("rounds", "exploration", "settled")},
+            **{key: report["learning"][key] for key in ("rounds", "exploration", "settled", "unsettled")},
         }
 
     def export(self, surface: str) -> Iterator[dict[str, Any]]:

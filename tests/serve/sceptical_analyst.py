@@ -64,8 +64,14 @@ class WeekStore:
         return self._sums[max(first, last)] - self._sums[first]
 
     def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]:
-        rows = self.sums(since - since % MINUTE, until).tolist()
-        return [{"at": since, "segment": "", "arm": arm, **dict(zip(COLUMNS, row))} for arm, row in zip(ARMS, rows)]
+        first, step = since - since % MINUTE, max(MINUTE, step - step % MINUTE)
+        buckets = [
+            (at, arm, row)
+            for at in range(first - first % step, until, step)
+            for arm, row in zip(ARMS, self.sums(max(at, first), min(at + step, until)).tolist())
+        ]
+        named = [{"at": at, "segment": "", "arm": arm, **dict(zip(COLUMNS, row))} for at, arm, row in buckets]
+        return [row | {"late": 0} for row in named if row["events"]]
 
     def visitor_sums(self, surface_id: int, segment: str | None, since: int, until: int) -> VisitorSums:
         pages = self.pages(*(-(-at // HOUR) * HOUR for at in (since, until)))
@@ -172,10 +178,11 @@ def simple_week(
     changes: tuple[tuple[int, float, float], ...] = (),
     steady: bool = True,
     answered: tuple[float, float] = (0.97, 0.97),
+    per_minute: float = 10.0,
 ) -> Week:
     """Return a week in which pages are independent."""
     minutes = np.arange(WEEK)
-    pages = rng.poisson(traffic(10.0))
+    pages = rng.poisson(traffic(per_minute))
     held = rng.binomial(pages, share(minutes) if callable(share) else share)
     rates = np.broadcast_to(rate, WEEK)
     arms = [
@@ -208,30 +215,56 @@ def changed_share(rng: Any) -> Week:
     )
 
 
-def repeated_visitors(rng: Any, by_visitor: bool = False, identified: bool = False) -> Week:
+def repeated_visitors(
+    rng: Any,
+    by_visitor: bool = False,
+    identified: bool = False,
+    counts: np.ndarray | None = None,
+    share: float = 0.1,
+) -> Week:
     """Visitors with very different habits see 20 pages each, without an id, so that every page draws its arm anew.
 
     With ``by_visitor``, all pages of a visitor have the same arm: pages are then not independent units. If they are
-    also ``identified``, the service knows which pages belong together.
+    also ``identified``, the service knows which pages belong together. ``counts`` are other numbers of pages.
     """
-    visitors, pages = 5000, 20
+    counts = np.full(5000, 20) if counts is None else counts
+    visitors, pages = len(counts), int(counts.sum())
+    who = np.repeat(np.arange(visitors), counts)
     start = rng.integers(0, WEEK - 30, visitors)
     habit = rng.beta(0.3, 1.2, visitors)
-    minute = (start[:, None] + rng.integers(0, 30, (visitors, pages))).ravel()
-    held = rng.random((visitors, 1 if by_visitor else pages)) < 0.1
-    arm = np.broadcast_to(held, (visitors, pages)).ravel().astype(int)
-    clicks = rng.binomial(3, np.repeat(habit, pages))
-    answered = rng.random(visitors * pages) < 0.97
+    minute = start[who] + rng.integers(0, 30, pages)
+    held = rng.random(visitors if by_visitor else pages) < share
+    arm = (held[who] if by_visitor else held).astype(int)
+    clicks = rng.binomial(3, habit[who])
+    answered = rng.random(pages) < 0.97
     columns = [np.ones_like(clicks), np.ones_like(clicks), clicks, clicks > 0, clicks**2, answered]
     cells = 2 * minute + arm
     sums = [np.bincount(cells, column, 2 * WEEK).astype(np.int64).reshape(WEEK, 2) for column in columns]
-    bucket = np.repeat(rng.integers(0, BUCKETS, visitors), pages)
-    first = np.zeros((visitors, pages), bool)
-    first[np.arange(visitors), minute.reshape(visitors, pages).argmin(axis=1)] = True
-    known = np.stack([minute, arm, bucket, clicks, first.ravel(), answered], axis=1)
+    bucket = rng.integers(0, BUCKETS, visitors)[who]
+    first = np.zeros(pages, bool)
+    in_order = np.lexsort((minute, who))
+    first[in_order[np.cumsum(counts) - counts]] = True
+    known = np.stack([minute, arm, bucket, clicks, first, answered], axis=1)
     known = known[np.argsort(minute, kind="stable")]
     # Without ids, bursts of few visitors cannot be told from visitors who have changed.
     return Week(np.stack(sums, axis=-1), (), 0.0, steady=identified, pages=known if identified else None)
+
+
+def unequal_counts(rng: Any, visitors: int) -> np.ndarray:
+    """Return numbers of pages of very unequal visitors: a Pareto distribution with exponent 1.2, at most 2,000."""
+    return np.minimum(np.floor(rng.random(visitors) ** (-1.0 / 1.2)), 2000.0).astype(int)
+
+
+def unequal_visitors(rng: Any) -> Week:
+    """Visitors with ids and very different habits see very different numbers of pages."""
+    return repeated_visitors(rng, by_visitor=True, identified=True, counts=unequal_counts(rng, 20_000))
+
+
+def seasonal(rng: Any, since: int = WEEK, factor: float = 1.0) -> Week:
+    """Clicks per page rise and fall by 30% every day; from a minute on, they are multiplied by a factor."""
+    minutes = np.arange(WEEK)
+    rate = 0.36 * (1.0 + 0.3 * np.sin(2.0 * np.pi * minutes / 1440.0))
+    return simple_week(rng, rate=np.where(minutes < since, rate, factor * rate), per_minute=60.0)
 
 
 def identified_visitors(rng: Any) -> Week:
@@ -253,6 +286,8 @@ SCENARIOS: dict[str, Callable[[Any], Week]] = {
     "changed share": changed_share,
     "repeated visitors": repeated_visitors,
     "identified visitors": identified_visitors,
+    "unequal visitors": unequal_visitors,
+    "seasonal": seasonal,
     "lost feedback": lost_feedback,
 }
 

@@ -23,6 +23,8 @@ from tests.serve.sceptical_analyst import (
     lost_feedback,
     repeated_visitors,
     same,
+    seasonal,
+    unequal_visitors,
 )
 
 pytestmark = pytest.mark.slow
@@ -82,6 +84,14 @@ def test_pages_of_one_visitor_in_one_arm_would_make_a_false_difference():
 def test_visitors_with_ids_who_stay_in_their_arm_make_no_difference():
     """The same visitors as before: the unit is the visitor."""
     assert looked_at(identified_visitors, 3, every=180).false() <= 1  # each with probability 5% at most
+
+
+def test_visitors_with_very_different_numbers_of_pages_make_no_difference():
+    assert looked_at(unequal_visitors, 3, every=180).false() <= 1
+
+
+def test_a_daily_season_is_no_change_of_visitors():
+    assert looked_at(seasonal, 2, every=15).false() == 0
 
 
 def test_lost_feedback_of_one_arm_is_found_within_a_day():

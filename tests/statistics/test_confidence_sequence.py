@@ -99,7 +99,7 @@ def test_without_data_the_interval_is_infinite():
     assert half_width(Estimate(0.0, 1.0, 0), 0.05) == math.inf
 
 
-def crossings(rng, multiplier, runs=2000, looks=400, step=50):
+def crossings(rng, multiplier, runs=2000, looks=400, step=500):
     """The share of Gaussian random walks that leave the boundary at some look."""
     n = step * np.arange(1, looks + 1)
     walks = rng.normal(0.0, math.sqrt(step), (runs, looks)).cumsum(axis=1)

@@ -385,6 +385,7 @@ class Uplift(TypedDict):
     enough: bool
     needed_pages: int  # holdout pages that a comparison needs
     since: Milliseconds
+    missing: str  # what the arms still need to be compared; empty if nothing
 
 
 class ArmFeedback(TypedDict):
@@ -474,9 +475,10 @@ class Headline(TypedDict):
     sample_ratio: SampleRatio | None
     objective: NotRequired[Objective]
     guard_since: Milliseconds | None  # since when the guard serves the baseline order
-    rounds: int  # these three as in ``Learning``
+    rounds: int  # these four as in ``Learning``
     exploration: float | None
     settled: bool
+    unsettled: str
 
 
 class ItemLine(TypedDict):
@@ -494,12 +496,17 @@ class ItemLine(TypedDict):
 
 
 class SeriesPoint(TypedDict):
-    """Settled pages and clicks, or reward, of one arm in the time bucket that starts at ``at``."""
+    """Settled pages and clicks, or reward, of one arm in the time bucket that starts at ``at``.
+
+    ``design_effect`` is how many times the variance of the clicks is that of a Poisson count, because pages of one
+    visitor are alike: 1 without visitors, null if there are too few of them to tell.
+    """
 
     at: Milliseconds
     arm: Arm
     pages: int
     clicks: int | float
+    design_effect: float | None
 
 
 class Marginals(TypedDict):
@@ -522,7 +529,8 @@ class Learning(TypedDict):
     """The progress of learning. Entropy starts at that of uniform lists (``entropy_start``) and falls.
 
     ``exploration`` is the estimated share of clicks that exploration costs now, None before the first click.
-    ``settled`` means that this share is small and that enough pages were learned from before the recent window.
+    ``settled`` means that this share is small and that enough pages were learned from before the recent window;
+    ``unsettled`` says what is missing, and is empty if nothing is.
     """
 
     entropy: float | None
@@ -532,13 +540,17 @@ class Learning(TypedDict):
     rounds: int
     exploration: float | None
     settled: bool
+    unsettled: str
     outstanding: int  # pages that are not settled yet
     late: int
     duplicates: int  # since this process started
 
 
 class Shift(TypedDict):
-    """Whether click behaviour has changed: clicks per page in the last one to two hours, and in the week before."""
+    """Whether click behaviour has changed: clicks per page in the last one to two hours, and before.
+
+    ``long_run`` is that of the same hours of up to seven days before. ``z`` is null if there are too few data.
+    """
 
     alarm: bool
     recent: float | None

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 __all__ = ["NARROWEST_AT", "Estimate", "difference", "half_width", "interval", "log_ratio", "standard_errors"]
 
-NARROWEST_AT = 5000.0  # units
+NARROWEST_AT = 50_000.0  # units
 
 
 class Estimate(NamedTuple):
@@ -45,8 +45,8 @@ Stratum = tuple[Estimate, Estimate]  # the means of both arms over a time in whi
 def standard_errors(units: float, alpha: float, narrowest_at: float = NARROWEST_AT) -> float:
     """Return the half width of the sequence in standard errors.
 
-    >>> round(standard_errors(5000.0, 0.05), 2), round(standard_errors(500_000.0, 0.05), 2)
-    (3.04, 3.56)
+    >>> [round(standard_errors(units, 0.05), 2) for units in (5000.0, 50_000.0, 500_000.0)]
+    [3.86, 3.04, 3.24]
     """
     spread = -2.0 * math.log(alpha)
     scale = units * (spread + math.log(spread + 1.0)) / narrowest_at  # n rho^2
@@ -64,7 +64,7 @@ def interval(estimate: Estimate, alpha: float, narrowest_at: float = NARROWEST_A
     """Return the ends of the sequence at an estimate.
 
     >>> interval(difference((Estimate(0.5, 1e-4, 2500), Estimate(0.4, 1e-4, 2500))), 0.05)
-    (0.05707..., 0.14292...)
+    (0.04548..., 0.15451...)
     """
     half = half_width(estimate, alpha, narrowest_at)
     return estimate.value - half, estimate.value + half

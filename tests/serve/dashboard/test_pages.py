@@ -17,7 +17,7 @@ from bothworlds.serve.model import Unavailable
 from tests.serve.fake_engine import NAMES, NOW, FakeEngine, audit, item_line, report_of, surface_of
 from tests.serve.markup import Markup, drawings
 
-UNSURE = {"relative": 0.205, "low": None, "high": None, "enough": False, "needed_pages": 2000}
+UNSURE = {"relative": 0.205, "low": None, "high": None, "enough": False, "needed_pages": 2000, "missing": ""}
 LOSS = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True}
 EVIL = '<script>alert("1")</script>'
 
@@ -147,21 +147,21 @@ def test_the_page_of_a_surface_starts_with_the_uplift_in_words():
 @pytest.mark.parametrize(
     ("uplift", "expected"),
     [
-        ({"relative": 0.01, "low": -0.02, "high": 0.04, "enough": True, "needed_pages": 2000}, "No clear difference"),
-        ({"relative": -0.1, "low": -0.2, "high": -0.04, "enough": True, "needed_pages": 2000}, "gets fewer clicks"),
-        ({"relative": 9.0, "low": 1.0, "high": 20.0, "enough": False, "needed_pages": 2000},
-         "Not enough data yet: 9,000 of about 2,000"),
-        ({"relative": None, "low": None, "high": None, "enough": True, "needed_pages": 2000}, "Not enough data yet"),
+        ({"relative": 0.01, "low": -0.02, "high": 0.04, "enough": True}, "No clear difference"),
+        ({"relative": -0.1, "low": -0.2, "high": -0.04, "enough": True}, "gets fewer clicks"),
+        ({"relative": 9.0, "low": 1.0, "high": 20.0, "enough": False, "missing": "the holdout has 9 of the 30 needed"},
+         "Not enough data yet: the holdout has 9 of the 30 needed since 21:13 UTC"),
+        ({"relative": None, "low": None, "high": None, "enough": True}, "Not enough data yet"),
     ],
 )  # fmt: skip
 def test_an_uplift_is_not_overstated(uplift, expected):
-    page = dashboard(uplift=uplift)
+    page = dashboard(uplift={"needed_pages": 2000, "missing": ""} | uplift)
     assert expected in page.text
     assert "+900" not in page.text
 
 
-UNSETTLED = {"rounds": 500, "exploration": 0.16, "settled": False}
-BEHIND = {"relative": -0.201, "low": -0.25, "high": -0.15, "enough": True, "needed_pages": 2000}
+UNSETTLED = {"rounds": 500, "exploration": 0.16, "settled": False, "unsettled": "it costs 16%"}
+BEHIND = {"relative": -0.201, "low": -0.25, "high": -0.15, "enough": True, "needed_pages": 2000, "missing": ""}
 
 
 def unsettled():
@@ -244,6 +244,24 @@ def test_every_part_of_the_report_is_on_the_page():
                  "The order has settled after 810,000 pages; exploration costs about 1% of the clicks",
                  "Visitors click as usual", "pause: Bar stool", "key 3f", "commit lag"):  # fmt: skip
         assert expected.lower() in page.text.lower()
+
+
+def test_the_health_has_five_lines_for_everyone_and_the_others_folded():
+    health = {f"figure_{k}": k for k in range(13)} | {"policy_age_seconds": 3.0, "open_events": 7}
+    engine = FakeEngine()
+    engine.health = lambda: {"ready": True, "reasons": [], **health}
+    page = read(PageClient(engine, latency=lambda: {"rank_p50_ms": 0.94, "rank_p99_ms": 4.2}), "/surfaces/home")
+    shown, folded = page.source.split("Health of the service")[1].split("</section>")[0].split("<details")
+    assert (shown.count("<dt>"), folded.count("<dt>")) == (5, 13)
+    assert "open" not in folded.split(">")[0]
+
+
+def test_an_order_that_has_not_settled_says_why():
+    unsettled = "640 pages were learned from before the recent ones, and 1,000 are needed"
+    learning = report_of(surface_of())["learning"] | {"rounds": 1500, "exploration": 0.02, "settled": False}
+    page = dashboard(learning=learning | {"unsettled": unsettled}, uplift=UNSURE)
+    assert "exploration costs about 2% of the clicks" in page.text
+    assert page.text.count(unsettled) == 2  # in the first sentences, and under "Is it learning?"
 
 
 def test_the_latency_of_http_is_shown_with_the_health():
@@ -335,7 +353,8 @@ def test_an_empty_report_is_explained():
         "headline": {"pages": 0, "clicks_per_page": None, "interval": None}, "holdout": None, "uplift": None,
         "items": [], "series": [], "marginals": {"items": [], "slots": 4, "x": []}, "marginals_history": [],
         "learning": {"entropy": None, "entropy_start": None, "policy_id": "", "policy_age_seconds": None, "rounds": 0,
-                     "exploration": None, "settled": False, "outstanding": 0, "late": 0, "duplicates": 0},
+                     "exploration": None, "settled": False, "unsettled": "", "outstanding": 0, "late": 0,
+                     "duplicates": 0},
         "shift": {"alarm": False, "recent": None, "long_run": None, "z": None, "note": ""},
     }  # fmt: skip
     page = dashboard(**empty)
@@ -360,8 +379,8 @@ def test_nan_and_infinity_are_shown_as_a_dash():
         "learning": report["learning"] | {"entropy": nan, "policy_age_seconds": nan},
         "shift": {"alarm": False, "recent": nan, "long_run": 0.0, "z": nan, "note": ""},
         "headline": {"pages": 3, "clicks_per_page": nan, "interval": (nan, nan)},
-        "series": [{"at": NOW, "arm": "learner", "pages": 0, "clicks": 0},
-                   {"at": NOW, "arm": "learner", "pages": 5, "clicks": 0}],
+        "series": [{"at": NOW, "arm": "learner", "pages": 0, "clicks": 0, "design_effect": 1.0},
+                   {"at": NOW, "arm": "learner", "pages": 5, "clicks": 0, "design_effect": 1.0}],
     }  # fmt: skip
     page = dashboard(**odd)
     assert "nan" not in re.sub("[^a-z]", " ", page.text.lower()).split()

@@ -14,8 +14,9 @@ from tests.serve.fake_engine import NOW, marginals, series_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 any_point = st.builds(
-    lambda at, arm, pages, clicks: {"at": at, "arm": arm, "pages": pages, "clicks": clicks},
+    lambda *fields: dict(zip(("at", "arm", "pages", "clicks", "design_effect"), fields)),
     st.integers(0, 4 * 10**12), st.sampled_from(["learner", "holdout"]), st.integers(0, 10**9), st.integers(0, 10**10),
+    st.none() | st.floats(1.0, 1e6),
 )  # fmt: skip
 
 
@@ -43,12 +44,26 @@ def test_merging_keeps_all_pages_and_clicks():
 def test_the_band_covers_a_poisson_rate_in_about_95_percent(rng):
     for rate, pages in ((0.3, 50), (0.02, 400), (1.5, 20)):
         clicks = rng.poisson(rate * pages, 4000)
-        points = [
-            svg.merge_points([{"at": 0, "arm": "learner", "pages": pages, "clicks": int(c)}], "learner")[0]
-            for c in clicks
-        ]
+        point = {"at": 0, "arm": "learner", "pages": pages, "design_effect": 1.0}
+        points = [svg.merge_points([{**point, "clicks": int(c)}], "learner")[0] for c in clicks]
         covered = sum(point.low <= rate <= point.high for point in points) / len(points)
         assert 0.92 < covered < 0.985
+
+
+def test_a_band_of_visitors_is_as_much_wider_as_their_design_effect_says():
+    def point(effect, clicks=4000):
+        series = [{"at": 0, "arm": "learner", "pages": 10_000, "clicks": clicks, "design_effect": effect}]
+        return svg.merge_points(series, "learner")[0]
+
+    alone, alike = point(1.0), point(9.0)
+    assert (alike.high - alike.low) / (alone.high - alone.low) == pytest.approx(3.0, rel=0.01)
+    assert alike.low < alike.rate == alone.rate < alike.high
+    unknown = [*series_of(minutes=3, holdout=False), {**series_of(1)[0], "at": 0, "design_effect": None}]
+    drawing = ET.fromstring(str(svg.rate_chart(unknown)))
+    titles = [spot.find(f"{SVG}title").text for spot in drawing.iter(f"{SVG}circle")]
+    assert ["too few visitors for an interval" in title for title in titles] == [True, False, False, False]
+    [band] = [polygon.get("points").split() for polygon in drawing.iter(f"{SVG}polygon")]
+    assert len(band) == 6
 
 
 def test_every_point_has_a_tooltip():
@@ -92,7 +107,7 @@ def test_a_long_history_is_thinned_and_the_latest_kept():
 
 
 def test_a_detected_change_is_a_line_at_its_time():
-    series = [{"at": at * 60_000, "arm": "learner", "pages": 10, "clicks": 4} for at in range(11)]
+    series = [{"at": at * 60_000, "arm": "learner", "pages": 10, "clicks": 4, "design_effect": 1.0} for at in range(11)]
     change = {"segment": "", "changed_at": 300_000, "detected_at": 420_000}
     outside = change | {"changed_at": 10**9}
     drawn = str(svg.rate_chart(series, 720, 260, [change, outside]))
@@ -113,7 +128,7 @@ def drawn_takeover(drawn):
 
 
 def test_a_takeover_is_a_line_where_it_began_and_a_bar_while_the_leader_plays_alone():
-    series = [{"at": at * 60_000, "arm": "learner", "pages": 10, "clicks": 4} for at in range(11)]
+    series = [{"at": at * 60_000, "arm": "learner", "pages": 10, "clicks": 4, "design_effect": 1.0} for at in range(11)]
     axes = svg.Axes(720, 260, 0, 600_000, 1.0)
     over = {"segment": "", "took_over_at": 180_000, "rounds": 300, "until_rounds": 450, "ended_at": 420_000}
     over |= {"alone": False}

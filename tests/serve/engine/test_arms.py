@@ -343,19 +343,19 @@ async def test_the_guard_replaces_the_arm_that_is_worse_and_no_other(engine, sto
 @with_engine(arms=[{"name": "good", **BEST, "share": 0.5}, {"name": "bad", **WORST, "share": 0.5}])
 async def test_arms_are_compared_in_reports_and_metrics(engine, store, clock):
     rng = np.random.default_rng(3)
-    await visits(engine, clock, rng, range(300))
+    await visits(engine, clock, rng, range(1200))
     report = await engine.report("home")
     assert report["uplift"] is report["guard"] is None  # without a holdout
     good, bad = report["arms"]
     assert (good["name"], good["policy"], good["share"], good["comparison"]) == ("good", "fixed", 0.5, None)
-    assert good["pages"] + bad["pages"] == report["headline"]["pages"] == 300
+    assert good["pages"] + bad["pages"] == report["headline"]["pages"] == 1200
     assert good["clicks_per_page"] == pytest.approx(1.5, abs=0.3)
     comparison = bad["comparison"]
     assert comparison["compared_with"] == "good"
     assert comparison["enough"]
     assert comparison["low"] < comparison["relative"] < comparison["high"] < 0.0
-    assert report["learning"]["rounds"] == 300
-    assert sum(line["shows"] for line in report["items"]) == 900
+    assert report["learning"]["rounds"] == 1200
+    assert sum(line["shows"] for line in report["items"]) == 3600
     health = engine.health()
     assert (health["arms"], health["arms_ahead"], health["arms_behind"]) == (2, 0, 1)
     metrics = Metrics()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
+from urllib.parse import urlencode
 
 import pytest
 from starlette.responses import HTMLResponse
@@ -47,6 +50,35 @@ def test_with_keys_pages_need_a_session(site, store):
     assert key.split("_", 2)[2].lower() not in said
     assert site("GET", "/", headers=cookie).text == "hello"
     assert site("GET", "/", headers={"authorization": f"Bearer {key}"}).text == "hello"
+
+
+def test_signing_in_leads_back_to_the_page_that_was_asked_for(serving, store, engine):
+    site = serving(pages=routes(engine))
+    key = create_key(store, ["read"], "", 0)
+    site.run(site.service.keyring.load())
+    asked = "/surfaces/a%2Fb?range=7d&segment=s%3Amobile"
+    location = site("GET", asked, headers=HTML).headers["location"]
+    assert location == "/sign-in?next=%2Fsurfaces%2Fa%252Fb%3Frange%3D7d%26segment%3Ds%253Amobile"
+    for form in (site("GET", location), site("POST", "/sign-in", data={"key": "wrong", "next": asked})):
+        following = html.unescape(re.search(r'name="next" value="([^"]*)"', form.text)[1])
+        assert following == asked
+    answer = site("POST", "/sign-in", data={"key": key, "next": following})
+    assert (answer.status_code, answer.headers["location"]) == (303, asked)
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    ["//example.org", "https://example.org", "/\\example.org", "\\\\example.org", "/\t/example.org", "/\n/example.org",
+     "javascript:alert(1)", "example.org", " //example.org", "/\r\nSet-Cookie: a=b", "/\x00//example.org", "/a\\b",
+     "/\u2028"],
+)  # fmt: skip
+def test_signing_in_leads_to_no_other_host(site, store, elsewhere):
+    key = create_key(store, ["read"], "", 0)
+    site.run(site.service.keyring.load())
+    answer = site("POST", "/sign-in", data={"key": key, "next": elsewhere})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    form = site("GET", "/sign-in?" + urlencode({"next": elsewhere}))
+    assert 'name="next" value="/"' in form.text
 
 
 def test_the_sign_in_page_has_the_style_and_headers_of_the_dashboard(serving, store, engine):

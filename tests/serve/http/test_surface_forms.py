@@ -506,7 +506,7 @@ def test_only_administrators_see_the_pages(client, home):
         or not Visitor(client, client.keys["serve"]).headers["cookie"]
     )
     stranger = Visitor(client)
-    assert stranger.get("/new-surface").headers["location"] == "/sign-in"
+    assert stranger.get("/new-surface").headers["location"] == "/sign-in?next=%2Fnew-surface"
     assert stranger.post("/new-surface", {"name": "x"}).headers["location"] == "/sign-in"
 
 
@@ -572,7 +572,7 @@ def test_another_process_refuses_a_session_that_was_signed_out(client):
     there.headers = visitor.headers
     assert there.token() == visitor.token()
     visitor.post("/sign-out", {})
-    assert there.get("/new-surface").headers["location"] == "/sign-in"
+    assert there.get("/new-surface").headers["location"] == "/sign-in?next=%2Fnew-surface"
     elsewhere.close()
 
 

@@ -8,10 +8,19 @@ import pytest
 
 from bothworlds.serve.model import Surface, SurfaceSettings
 from bothworlds.serve.reports.arm_comparison import arm_lines, compare_arms, direction_of
-from bothworlds.serve.reports.uplift import ARMS_ALPHA, PageTotals, comparable
-from bothworlds.serve.reports.visitor_buckets import visitor_totals
+from bothworlds.serve.reports.uplift import (
+    ARMS_ALPHA,
+    SHORT,
+    WHOLE_ALPHA,
+    PageTotals,
+    arm_summary,
+    comparable,
+    uplift_of,
+)
+from bothworlds.serve.reports.visitor_buckets import VisitorTotals, visitor_totals
 from bothworlds.serve.visitors import BUCKETS
-from bothworlds.statistics.confidence_sequence import standard_errors
+from bothworlds.statistics.confidence_sequence import interval, log_ratio, standard_errors
+from tests.serve.sceptical_analyst import unequal_counts
 
 ARMS, LOOKS, STEP = ("one", "two", "three"), 200, 150
 KINDS = np.array([0.68, 0.27, 0.05])  # pages with no, one and two clicks
@@ -124,6 +133,47 @@ def test_visitors_of_different_habits_make_no_difference_if_they_are_the_units_a
     assert sum(claims(*run, 20, by_visitor=False) for run in runs) >= 20
 
 
+def unequal_claims(rng, visitors=2000, step=100):
+    """Whether a difference between equal arms is claimed at some look, of visitors with very unequal page counts.
+
+    With at least 30 equally active visitors in each arm; and, the broken twin, with any 30.
+    """
+    counts, arm, bucket = unequal_counts(rng, visitors), rng.random(visitors) < 0.1, rng.integers(0, BUCKETS, visitors)
+    clicks = rng.binomial(counts, rng.beta(0.3, 1.2, visitors))
+    claimed = [False, False]
+    for seen in range(step, visitors + 1, step):
+        totals = []
+        for one in (False, True):
+            chosen = np.flatnonzero(arm[:seen] == one)
+            table = np.stack([np.bincount(bucket[chosen], w[chosen], BUCKETS) for w in (counts, clicks)], axis=1)
+            pages, clicked = (int(column) for column in table.sum(axis=0))
+            totals.append(PageTotals(pages, clicked, clicked, VisitorTotals(table)))
+        found = uplift_of([tuple(totals)], WHOLE_ALPHA, 0, narrowest_at=SHORT)
+        claimed[0] |= found["enough"] and not found["low"] <= 0.0 <= found["high"]
+        if min(np.count_nonzero(total.by_visitor.buckets[:, 0]) for total in totals) >= 30:
+            low, high = interval(log_ratio(tuple(total.estimate for total in totals)), WHOLE_ALPHA, SHORT)
+            claimed[1] |= not low <= 0.0 <= high
+    return claimed
+
+
+def test_visitors_of_very_unequal_activity_make_no_difference_once_they_count_as_thirty(rng):
+    required, any_thirty = np.mean([unequal_claims(rng) for _ in range(200)], axis=0)
+    assert required <= WHOLE_ALPHA
+    assert any_thirty > 0.04
+
+
+def test_what_the_visitors_of_an_arm_still_lack_is_said():
+    few = VisitorTotals(np.array([[2000.0, 700.0]] + [[20.0, 7.0]] * (BUCKETS - 1)))  # one visitor has a third
+    many = VisitorTotals(np.full((BUCKETS, 2), 30.0))
+    one, other = PageTotals(5980, 2093, 2093, few), PageTotals(6000, 6000, 6000, many)
+    found = uplift_of([(other, one)], 0.05, 0)
+    assert found["missing"] == (
+        "the pages of the holdout count as those of 8 equally active visitors, and 30 are needed"
+    )
+    assert arm_summary(one)["interval"] is None
+    assert arm_summary(other)["interval"] is not None
+
+
 def test_the_variance_between_buckets_is_that_of_visitors(rng):
     _, bucket, clicks, pages = habits(rng, 400, visitors=600)
     estimates = []
@@ -133,7 +183,8 @@ def test_the_variance_between_buckets_is_that_of_visitors(rng):
             for k, (n, total) in enumerate(zip(np.bincount(b, minlength=BUCKETS), np.bincount(b, c, BUCKETS)))
             if n
         }
-        estimates.append(visitor_totals(sums, 0, 0, 0).estimate)
+        totals = visitor_totals(sums, 0, 0, 0)
+        estimates.append(PageTotals(totals.all_pages, int(c.sum()), 0, totals).estimate)
     true = np.var([estimate.value for estimate in estimates])
     # The variance of 400 rates has a standard error of 7%.
     assert np.mean([estimate.variance for estimate in estimates]) == pytest.approx(true, rel=0.35)
@@ -160,10 +211,28 @@ def test_visitors_who_come_in_several_strata_are_not_counted_as_others(rng):
 
 
 def test_pages_without_visitors_are_units_of_their_own():
-    alone = visitor_totals({}, 1000, 400, 520).estimate
-    pages = PageTotals(1000, 400, 520).estimate
-    assert (alone.value, alone.units) == (pages.value, pages.units)
-    assert alone.variance == pytest.approx(pages.variance, rel=2e-3)
+    alone = visitor_totals({}, 1000, 400, 520)
+    pages = PageTotals(1000, 400, 520)
+    assert (alone.rate, alone.all_pages) == (pages.rate, pages.pages)
+    assert alone.page_variance / 1000 == pytest.approx(pages.variance, rel=2e-3)
+    assert alone.effective_visitors == 1000
     both = visitor_totals({3: (10, 4, 4)}, 990, 396, 516)
-    assert both.estimate.value == pages.value
-    assert both.units == 991
+    assert both.rate == pages.rate
+    assert both.effective_visitors == pytest.approx(1000**2 / (10**2 + 990))
+
+
+def test_pages_of_a_part_of_an_hour_have_the_variance_of_its_visitors(rng):
+    """Visitors see 20 pages within half an hour; a stratum begins at the half hour, and the sums are of the hour."""
+    values, variances, naive = [], [], []
+    for _ in range(400):
+        counts, habit = rng.multinomial(20, [0.5, 0.5], 600), rng.beta(0.3, 1.2, 600)
+        clicks = rng.binomial(counts, habit[:, None])
+        bucket = rng.integers(0, BUCKETS, 600)
+        table = np.stack([np.bincount(bucket, column.sum(axis=1), BUCKETS) for column in (counts, clicks)], axis=1)
+        pages, clicked = int(counts[:, 1].sum()), int(clicks[:, 1].sum())
+        part = PageTotals(pages, clicked, clicked, VisitorTotals(table))
+        values.append(part.rate)
+        variances.append(part.variance)
+        naive.append(part._replace(by_visitor=None).variance)
+    assert np.var(values) < 1.1 * np.mean(variances) < 3.0 * np.var(values)
+    assert np.mean(naive) < 0.5 * np.var(values)  # the broken twin: pages

@@ -14,7 +14,7 @@ from bothworlds.policies import policy
 from bothworlds.policies.marginals import known_marginals
 from bothworlds.serve.dashboard import text
 from bothworlds.serve.dashboard.view_model import most_likely_rows
-from bothworlds.serve.reports.exploration_cost import MAX_COST, exploration_cost, is_settled, shrunk_rates
+from bothworlds.serve.reports.exploration_cost import MAX_COST, exploration_cost, shrunk_rates, why_unsettled
 from bothworlds.serve.reports.inputs import MINUTE, SegmentState
 from tests.serve.running import ITEMS, answer, refreshed, with_engine
 
@@ -104,7 +104,7 @@ def test_items_with_equal_rates_cost_nothing_although_they_alternate():
     segment = segment_of(np.full((6, 3), 0.3), 5000)
     assert segment.entropy == pytest.approx(np.log(6))
     assert exploration_cost([segment]) == pytest.approx(0.0, abs=1e-9)
-    assert is_settled(5000, 100, exploration_cost([segment]))
+    assert why_unsettled(5000, 100, exploration_cost([segment])) == ""
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -131,11 +131,12 @@ def test_a_policy_that_hardly_shows_most_items_is_not_told_that_it_loses_much(se
 def test_an_order_with_a_high_floor_never_settles():
     floor = segment_of(CLEAR, 100_000, floor=0.2)
     assert exploration_cost([floor]) > MAX_COST
-    assert not is_settled(100_000, 100, exploration_cost([floor]))
-    assert is_settled(100_000, 100, exploration_cost([segment_of(CLEAR, 100_000)]))
+    assert "may cost at most 5%" in why_unsettled(100_000, 100, exploration_cost([floor]))
+    assert why_unsettled(100_000, 100, exploration_cost([segment_of(CLEAR, 100_000)])) == ""
 
 
 def test_without_a_click_the_cost_is_unknown_and_nothing_has_settled():
     assert exploration_cost([]) is None
     assert exploration_cost([segment_of(np.zeros((3, 2)), 5000)]) is None
-    assert not is_settled(5000, 0, None)
+    assert why_unsettled(5000, 0, None) == "there are no clicks yet"
+    assert why_unsettled(200, 300, 0.01).startswith("0 pages were learned from before the recent ones")

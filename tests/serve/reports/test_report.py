@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 
 from bothworlds.serve.model import COMPARED_AGAIN, LEADER_TOOK_OVER, Event, Invalid, Unknown
-from bothworlds.serve.reports.inputs import DAY, HOUR, ReportRequest, SegmentState, SurfaceState
+from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState
 from bothworlds.serve.reports.item_rates import weighted_rates
+from bothworlds.serve.reports.recent_window import window_start
 from bothworlds.serve.reports.report import policy_entries, shift, takeovers
-from bothworlds.serve.reports.uplift import PageTotals, arm_summary, uplift_of
-from tests.serve.fake_engine import NOW, surface_of
+from bothworlds.serve.reports.strata import range_totals
+from bothworlds.serve.reports.uplift import SHIFT_ALPHA, PageTotals, arm_summary, shift_between, spent, uplift_of
+from tests.serve.fake_engine import surface_of
 from tests.serve.running import ITEMS, answer, refreshed, visit, with_engine
+from tests.serve.sceptical_analyst import START, WEEK, WeekStore, seasonal, simple_week
 
 KEYS = {
     "headline": {"pages", "clicks_per_page", "interval"},
@@ -25,6 +29,7 @@ KEYS = {
         "rounds",
         "exploration",
         "settled",
+        "unsettled",
         "outstanding",
         "late",
         "duplicates",
@@ -114,6 +119,7 @@ def test_a_few_clicks_are_not_enough_for_an_uplift():
         "enough": False,
         "needed_pages": 1000,
         "since": 7,
+        "missing": "the learned order has 0 of the 30 clicks needed; the holdout has 0 of the 30 clicks needed",
     }
     assert arm_summary(PageTotals(1, 1, 1))["interval"] is None
 
@@ -173,26 +179,49 @@ def test_identical_pages_still_give_an_interval_of_positive_width():
     assert uplift_of([(PageTotals(200, 200, 200), PageTotals(200, 200, 200))], 0.05, 0)["low"] < 0.0
 
 
-class WeekAndHour:
-    """A history with these pages in the week before the recent pages, and recently."""
+def alarms(week, every=15, shifted=shift):
+    """The minutes of a simulated week in which the report says that visitors have changed."""
+    surface = msgspec.structs.replace(surface_of(), created_at=START)
+    store, found = WeekStore(week), []
+    for minute in range(every, WEEK, every):
+        store.now = START + minute * MINUTE
+        request = ReportRequest(SurfaceState(surface, [], {}), None, 0, 1, store.now)
+        if shifted(store, request)["alarm"]:
+            found.append(minute)
+    return found
 
-    def __init__(self, week, recent):
-        self.week, self.recent = week, recent
 
-    def history(self, surface_id, since, until, step):
-        pages = self.week if step > DAY else self.recent
-        row = {"at": since, "segment": "", "arm": "learner", "events": pages.pages, "settled": pages.pages}
-        return [{**row, "clicks": pages.clicks, "squares": pages.squares}]
+def shift_from_the_week(store, request):
+    """The broken twin: compares with the week before, whatever the time of day."""
+    start = window_start(HOUR, request.now)
+    week, recent = (
+        range_totals(store, 1, None, *ends).get("learner", PageTotals())
+        for ends in ((start - 7 * DAY, start), (start, request.now + MINUTE))
+    )
+    return shift_between(recent, week, 1e-6)
 
-    def visitor_sums(self, surface_id, segment, since, until):
-        return {}
+
+def test_a_daily_season_is_no_change_of_visitors_and_a_change_is(rng):
+    assert not any(alarms(seasonal(rng)) for _ in range(6))
+    assert alarms(seasonal(rng), 60, shift_from_the_week)
+    changed = 4 * 1440 + 600
+    assert changed < alarms(seasonal(rng, changed, 0.8))[0] < changed + 180
+
+
+def test_nothing_is_said_about_visitors_while_there_is_no_earlier_day(rng):
+    minutes = np.arange(WEEK)
+    week = simple_week(rng, rate=np.where(minutes < 700, 0.36, 0.1))
+    assert not [minute for minute in alarms(week) if minute < 1440]
+    store, surface = WeekStore(week), msgspec.structs.replace(surface_of(), created_at=START)
+    store.now = START + 20 * HOUR
+    said = shift(store, ReportRequest(SurfaceState(surface, [], {}), None, 0, 1, store.now))
+    assert (said["long_run"], said["z"]) == (None, None)
+    assert "same hours of earlier days" in said["note"]
 
 
 def test_the_shift_alarm_is_raised_when_clicks_per_page_change_and_not_before(rng):
-    request = ReportRequest(SurfaceState(surface_of(), [], {}), None, 0, 1, NOW + 10 * DAY)
-
     def shifted(rate, pages):
-        return shift(WeekAndHour(simulated_pages(rng, 0.5, 20_000), simulated_pages(rng, rate, pages)), request)
+        return shift_between(simulated_pages(rng, rate, pages), simulated_pages(rng, 0.5, 7 * pages), 1e-5)
 
     assert not any(shifted(0.5, 1000)["alarm"] for _ in range(200))
     changed = shifted(0.3, 1000)
@@ -204,24 +233,23 @@ def test_the_shift_alarm_is_raised_when_clicks_per_page_change_and_not_before(rn
 
 def test_the_shift_alarm_is_not_raised_however_often_one_looks(rng):
     """A week of looks at 250 pages an hour; the broken twin is a fixed threshold of four standard errors."""
-    alarms = {"sequence": 0, "fixed": 0}
-    request = ReportRequest(SurfaceState(surface_of(), [], {}), None, 0, 1, NOW)
-    for _ in range(30):
-        week = simulated_pages(rng, 0.2, 42_000)
-        found = dict.fromkeys(alarms, False)
+    found = {"sequence": 0, "fixed": 0}
+    for _ in range(60):
+        alarm = dict.fromkeys(found, False)
         for hour in range(168):
-            at = request._replace(now=NOW + hour * HOUR)
-            pages = rng.binomial(3, 0.2 / 3, (20, 25))
-            clicks, squares = pages.sum(axis=1).cumsum(), (pages**2).sum(axis=1).cumsum()
+            pages = rng.binomial(3, 0.2 / 3, (8, 20, 25))  # these hours, and those of seven days before
+            clicks, squares = pages.sum(axis=2).cumsum(axis=1), (pages**2).sum(axis=2).cumsum(axis=1)
             for look in range(7, 20):
-                recent = PageTotals(25 * (look + 1), int(clicks[look]), int(squares[look]))
-                found["sequence"] |= shift(WeekAndHour(week, recent), at)["alarm"]
-                z = (recent.rate - week.rate) / np.sqrt(recent.variance + week.variance)
-                found["fixed"] |= bool(abs(z) > 4.0)
-        for name in alarms:
-            alarms[name] += found[name]
-    assert alarms["sequence"] <= 1
-    assert alarms["fixed"] >= 2
+                n = 25 * (look + 1)
+                recent = PageTotals(n, int(clicks[0, look]), int(squares[0, look]))
+                before = PageTotals(7 * n, int(clicks[1:, look].sum()), int(squares[1:, look].sum()))
+                told = shift_between(recent, before, spent(SHIFT_ALPHA, hour + 1))
+                alarm["sequence"] |= told["alarm"]
+                alarm["fixed"] |= told["z"] is not None and abs(told["z"]) > 4.0
+        for name in found:
+            found[name] += alarm[name]
+    assert found["sequence"] <= 1
+    assert found["fixed"] >= 2
 
 
 def audited_takeovers(entries, segment=None, since=0, alone=()):

@@ -11,9 +11,10 @@ from bothworlds.serve.model import LOSS_UNIT, Surface
 from bothworlds.serve.reports.inputs import DAY, MINUTE
 from bothworlds.serve.reports.recent_window import window_alpha, window_start
 from bothworlds.serve.reports.strata import ArmHistory, share_changes_in
-from bothworlds.serve.reports.uplift import WHOLE_ALPHA, Z95, PageTotals, shift_between, sum_rows, uplift_of
+from bothworlds.serve.reports.uplift import SHORT, WHOLE_ALPHA, Z95, PageTotals, shift_between, sum_rows, uplift_of
 from bothworlds.serve.reports.visitor_buckets import visitor_totals
 from bothworlds.serve.visitors import BUCKETS
+from bothworlds.statistics.confidence_sequence import standard_errors
 from tests.serve.running import answer, with_engine
 
 RATE, SLOTS = 0.12, 3  # clicks per slot
@@ -65,7 +66,7 @@ def is_claimed(surface):
     recent = surface[looks] - surface[first[looks]]
     for k in np.flatnonzero(abs(standardised(recent)) > 2):
         since = int(starts[looks[k]])
-        if claims(uplift_of([pair(recent[k])], window_alpha(DAY, since, 0), since)):
+        if claims(uplift_of([pair(recent[k])], window_alpha(DAY, since, 0), since, narrowest_at=SHORT)):
             return True
     return False
 
@@ -85,6 +86,26 @@ def test_of_a_thousand_surfaces_without_a_difference_at_most_one_in_twenty_claim
 def test_a_real_difference_is_found(rng):
     found = [is_claimed(surface) for surface in watched(rng, 50, 0.1, uplift=0.2)]
     assert np.mean(found) > 0.9
+
+
+def test_a_small_difference_is_seen_sooner_than_if_the_sequence_were_narrowest_at_5000_pages(rng):
+    """Of a true 5% with a holdout of 10%: at a median of 105,500 pages instead of 128,500, of 300 surfaces."""
+    step, looks, surfaces = 2000, 150, 60
+    held = rng.binomial(step, 0.1, (surfaces, looks))
+    pages, clicked, squares = np.zeros((3, surfaces, looks, 2))
+    for arm, (count, rate) in enumerate(((step - held, 1.05 * RATE), (held, RATE))):
+        chances = [math.comb(SLOTS, k) * rate**k * (1.0 - rate) ** (SLOTS - k) for k in range(SLOTS + 1)]
+        kinds = rng.multinomial(count, chances)
+        for column, sums in ((pages, count), (clicked, kinds @ np.arange(4)), (squares, kinds @ np.arange(4) ** 2)):
+            column[:, :, arm] = sums.cumsum(axis=1)
+
+    def seen(**options):
+        """The pages until a difference is claimed, in the median."""
+        boundary = [standard_errors(step * (look + 1), WHOLE_ALPHA, **options) for look in range(looks)]
+        found = [(standardised(np.stack(one, axis=-1)) > boundary).tolist() for one in zip(pages, clicked, squares)]
+        return step * np.median([(*claimed, True).index(True) + 1 for claimed in found])
+
+    assert seen() < 0.9 * seen(narrowest_at=5000.0)
 
 
 def test_the_sequence_covers_a_real_difference_at_all_looks(rng):
@@ -239,4 +260,5 @@ def test_visitors_who_see_many_pages_do_not_look_like_a_change(rng):
     changed = [(pages_of_visitors(rng, 200, 3.0), pages_of_visitors(rng, 4000)) for _ in range(20)]
     assert all(shift_between(recent, week, 0.001)["alarm"] for recent, week in changed)
     few = shift_between(pages_of_visitors(rng, 25, 3.0), pages_of_visitors(rng, 4000), 0.001)
-    assert (few["alarm"], few["note"]) == (False, "not enough data: 30 visitors are needed recently and before")
+    assert not few["alarm"]
+    assert few["note"] == "not enough data: 30 equally active visitors are needed recently and before"

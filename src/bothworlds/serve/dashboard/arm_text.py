@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..schemas import ArmLine, ReportView
-from .text import CLICKS, Verdict, counted, is_number, percent, starting, timestamp
+from .text import CLICKS, Verdict, counted, is_number, not_compared, percent, starting, timestamp
 
 __all__ = ["arm_name", "arm_verdict", "compared_with_first", "is_compared"]
 
@@ -43,7 +43,7 @@ def compared_with_first(line: ArmLine, what: str = CLICKS) -> str:
     if comparison is None:
         said = "the others are compared with it"
     elif not is_compared(line):
-        said = "not enough data yet"
+        said = not_compared(comparison, "not enough data yet")
     else:
         relative, ends = percent(comparison["relative"], signed=True), [comparison["low"], comparison["high"]]
         said = f"{relative} {what} compared with {arm_name(comparison['compared_with'])}"
@@ -75,9 +75,7 @@ def arm_verdict(report: ReportView) -> Verdict:
         meaning = "They are not compared with each other. To find out which is better, keep only these as arms."
         return Verdict("good", f"{_listed(ahead)} get more {what} than {arm_name(first['name'])}", meaning)
     if not others or len(compared) < len(others):
-        enough = "30 clicks" if what == CLICKS else "a reward of 30 in all, with as large a sum of squared deviations"
-        meaning = f"Each arm needs at least {enough}, and with visitor ids 30 visitors."
-        return Verdict("none", "Not enough data yet to compare all arms", meaning)
+        return Verdict("none", "Not enough data yet to compare all arms", "The table says what each still needs.")
     if all(_ends(line)[1] < 0.0 for line in others):
         sentence = f"{_capitalised(arm_name(first['name']))} gets more {what} than {_listed(others)}"
         return Verdict("good", sentence, _how_to_promote(first, report))

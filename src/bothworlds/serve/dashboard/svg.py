@@ -26,12 +26,12 @@ ARMS = {"learner": "learned order", HOLDOUT: "holdout (the page's own order)"}
 
 
 class RatePoint(NamedTuple):
-    """Clicks per page in a bucket of time that starts at ``at``, with a 95% interval."""
+    """Clicks per page in a bucket of time that starts at ``at``, with a 95% interval if it is known."""
 
     at: int
     rate: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     pages: int
 
 
@@ -40,25 +40,31 @@ def merge_points(series: Iterable[SeriesPoint], arm: str, most: int = 48) -> lis
 
     Neighbouring buckets are merged until there are at most ``most``.
 
-    >>> series = [{"at": at, "arm": "learner", "pages": 10, "clicks": at} for at in range(4)]
+    >>> series = [{"at": at, "arm": "learner", "pages": 10, "clicks": at, "design_effect": 1.0} for at in range(4)]
     >>> [point.rate for point in merge_points(series, "learner", most=2)]
     [0.05, 0.25]
     """
-    sums: dict[int, tuple[int, float]] = {}
-    for point in series:
-        if (point["arm"] == HOLDOUT) == (arm == HOLDOUT):
-            pages, clicks = sums.get(point["at"], (0, 0))
-            sums[point["at"]] = pages + point["pages"], clicks + point["clicks"]
-    points = [(at, pages, clicks) for at, (pages, clicks) in sorted(sums.items()) if pages > 0]
-    size = math.ceil(len(points) / most) or 1
-    groups = [points[start : start + size] for start in range(0, len(points), size)]
-    return [_rate_point(group[0][0], sum(p[1] for p in group), sum(p[2] for p in group)) for group in groups]
+    points = [point for point in series if (point["arm"] == HOLDOUT) == (arm == HOLDOUT) and point["pages"] > 0]
+    times = sorted({point["at"] for point in points})
+    size = math.ceil(len(times) / most) or 1
+    group_of = {at: times[k - k % size] for k, at in enumerate(times)}
+    groups: dict[int, list[SeriesPoint]] = {at: [] for at in times[::size]}
+    for point in points:
+        groups[group_of[point["at"]]].append(point)
+    return [_rate_point(at, group) for at, group in groups.items()]
 
 
-def _rate_point(at: int, pages: int, clicks: float) -> RatePoint:
-    # The score interval of a Poisson count: assumes that the clicks of a page are independent.
-    middle, half = clicks + 1.92, 1.96 * math.sqrt(clicks + 0.96)
-    return RatePoint(at, clicks / pages, max(0.0, (middle - half) / pages), (middle + half) / pages, pages)
+def _rate_point(at: int, group: Sequence[SeriesPoint]) -> RatePoint:
+    pages, clicks = sum(point["pages"] for point in group), sum(point["clicks"] for point in group)
+    effects = [point["design_effect"] for point in group]
+    known = [effect for effect in effects if effect is not None]
+    if len(known) < len(effects):
+        return RatePoint(at, clicks / pages, None, None, pages)
+    # The score interval of a Poisson count: so many clicks and pages of independent visitors have the same variance.
+    effect = max(known)
+    middle, half = clicks / effect + 1.92, 1.96 * math.sqrt(clicks / effect + 0.96)
+    scale = effect / pages
+    return RatePoint(at, clicks / pages, max(0.0, scale * (middle - half)), scale * (middle + half), pages)
 
 
 def rate_chart(
@@ -80,7 +86,8 @@ def rate_chart(
     points = [point for curve in curves.values() for point in curve]
     first, last = min(p.at for p in points), max(p.at for p in points)
     # The axis ends at 1.5 times the highest rate: a very wide band is clipped instead of flattening the curves.
-    top = round_up(min(max(p.high for p in points), 1.5 * max(p.rate for p in points)) or 1.0)
+    highest = max(p.rate for p in points)
+    top = round_up(min(max(p.high or p.rate for p in points), 1.5 * highest) or 1.0)
     axes = Axes(width, height, first, last, top)
     elements = [_grid(axes), *(_band(axes, arm, curve) for arm, curve in curves.items())]
     elements += [_curve(axes, arm, curve, counted) for arm, curve in curves.items()]
@@ -162,10 +169,11 @@ def _grid(axes: Axes) -> Markup:
 
 
 def _band(axes: Axes, arm: str, curve: Sequence[RatePoint]) -> Markup:
+    known = [(axes.x(p.at), axes.y(p.low), axes.y(p.high)) for p in curve if p.low is not None and p.high is not None]
     # The band of a single point is given some width, or it would be invisible.
-    offsets = (-3, 3) if len(curve) == 1 else (0,)
-    upper = [(axes.x(p.at) + offset, axes.y(p.high)) for p in curve for offset in offsets]
-    lower = [(axes.x(p.at) + offset, axes.y(p.low)) for p in reversed(curve) for offset in reversed(offsets)]
+    offsets = (-3, 3) if len(known) == 1 else (0,)
+    upper = [(x + offset, high) for x, _, high in known for offset in offsets]
+    lower = [(x + offset, low) for x, low, _ in reversed(known) for offset in reversed(offsets)]
     return _tag("polygon", points=_coordinates(upper + lower), class_=f"band {arm}")
 
 
@@ -210,6 +218,8 @@ def _takeover_mark(axes: Axes, takeover: LeaderTakeover) -> Markup:
 
 def _tooltip(arm: str, point: RatePoint, counted: str) -> str:
     interval = f"95% interval {number(point.low)} to {number(point.high)}"
+    if point.low is None:
+        interval = "too few visitors for an interval"
     when, pages = f"{timestamp(point.at)} UTC", plural(point.pages, "page")
     return f"{when}, {ARMS[arm]}: {number(point.rate)} {counted} per page, {interval}, {pages}"
 

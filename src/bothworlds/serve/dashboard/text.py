@@ -38,9 +38,11 @@ __all__ = [
     "counted",
     "duration",
     "headline_verdict",
+    "health_lines",
     "is_number",
     "label_and_value",
     "learning_verdict",
+    "not_compared",
     "number",
     "percent",
     "plural",
@@ -173,7 +175,7 @@ def surface_verdict(report: ReportView) -> Verdict:
     """Return the first sentence of a surface's page: its uplift now, or that it is still learning.
 
     >>> pages = {"pages": 340, "clicks_per_page": 0.4, "interval": (0.3, 0.5)}
-    >>> uplift = {"relative": 0.041, "low": 0.012, "high": 0.07, "enough": True, "needed_pages": 2000}
+    >>> uplift = {"relative": 0.041, "low": 0.012, "high": 0.07, "enough": True, "missing": ""}
     >>> window = {"since": 1700000000000, "until": 1700003600000}
     >>> recent = {**window, "headline": pages, "holdout": pages, "uplift": uplift}
     >>> learning = {"settled": True, "rounds": 5000, "exploration": 0.02}
@@ -181,9 +183,10 @@ def surface_verdict(report: ReportView) -> Verdict:
     >>> report |= {"sample_ratio": None, "guard": None, "arms": []}
     >>> surface_verdict(report).sentence
     '+4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) since 22:13 UTC'
-    >>> surface_verdict(report | {"recent": recent | {"uplift": uplift | {"enough": False}}}).sentence
-    'Not enough data yet: 340 of about 2,000 holdout pages since 22:13 UTC'
-    >>> young = report | {"learning": {"settled": False, "rounds": 500, "exploration": 0.16}}
+    >>> few = uplift | {"enough": False, "missing": "the holdout has 9 of the 30 clicks needed"}
+    >>> surface_verdict(report | {"recent": recent | {"uplift": few}}).sentence
+    'Not enough data yet: the holdout has 9 of the 30 clicks needed since 22:13 UTC'
+    >>> young = report | {"learning": {"settled": False, "rounds": 500, "exploration": 0.16, "unsettled": "16%"}}
     >>> surface_verdict(young).sentence
     'Still learning; already +4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) since 22:13 UTC'
     >>> surface_verdict(young | {"recent": recent | {"uplift": uplift | {"low": -0.3}}}).sentence
@@ -202,9 +205,7 @@ def surface_verdict(report: ReportView) -> Verdict:
     if not learning["settled"]:
         return _still_learning(learning, recent, counted(report))
     if not _is_enough(uplift):
-        pages, needed = count(recent["holdout"]["pages"]), count(uplift["needed_pages"])
-        span = starting(recent["since"], recent["until"])
-        sentence = f"Not enough data yet: {pages} of about {needed} holdout pages {span}"
+        sentence = f"{not_compared(uplift)} {starting(recent['since'], recent['until'])}"
         return Verdict("none", sentence, "A difference now would mostly be due to chance.")
     return _compared(uplift, recent, learning["exploration"], counted(report))
 
@@ -264,7 +265,7 @@ def _still_learning(progress: Learning | Headline, recent: RecentWindow, counted
         span = starting(recent["since"], recent["until"])
         sentence = f"Still learning; already {compared_with_holdout(uplift, counted)} {span}"
         return Verdict("good", sentence, f"{exploring}.")
-    meaning = f"{exploring}. The uplift is shown once the order has settled."
+    meaning = f"{exploring}. The uplift is shown once the order has settled. It has not: {progress['unsettled']}."
     return Verdict("none", f"Still learning: {plural(progress['rounds'], 'page')} so far", meaning)
 
 
@@ -285,7 +286,7 @@ def _compared(uplift: Uplift, recent: RecentWindow, exploration: float | None, c
 def comparisons(report: ReportView) -> list[tuple[str, str]]:
     """Return the uplift in the recent window and since the start, each with a label; nothing without a holdout.
 
-    >>> uplift = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True, "needed_pages": 200, "since": 0}
+    >>> uplift = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True, "missing": "", "since": 0}
     >>> recent = {"since": 86_400_000, "until": 86_460_000, "uplift": uplift | {"enough": False}}
     >>> report = {"until": 86_460_000, "recent": recent, "uplift": uplift, "sample_ratio": None}
     >>> for line in comparisons(report):
@@ -320,10 +321,19 @@ _NO_HOLDOUT = (
 )
 
 
+def not_compared(uplift: Uplift, words: str = "Not enough data yet") -> str:
+    """Say why two arms are not compared.
+
+    >>> not_compared({"missing": "arm new has 9 of the 30 clicks needed"})
+    'Not enough data yet: arm new has 9 of the 30 clicks needed'
+    """
+    return f"{words}: {uplift['missing']}" if uplift["missing"] else words
+
+
 def compared_with_holdout(uplift: Uplift, counted: str = CLICKS) -> str:
-    """Format an uplift with its interval."""
+    """Format an uplift with its interval, or what is missing for one."""
     if not _is_enough(uplift):
-        return "not enough data yet"
+        return not_compared(uplift, "not enough data yet")
     relative, low, high = percent(uplift["relative"], signed=True), percent(uplift["low"]), percent(uplift["high"])
     return f"{relative} {counted} compared with the holdout (95% interval {low} to {high})"
 
@@ -345,8 +355,12 @@ def arm_rate(arm: Pages, counted: str = CLICKS) -> str:
 def learning_verdict(learning: Learning, counted: str = CLICKS) -> Verdict:
     """Return whether the order has settled, and the cost of exploration.
 
-    >>> learning_verdict({"rounds": 500, "exploration": 0.16, "settled": False}).sentence
-    'The order has not settled after 500 pages; exploration costs about 16% of the clicks'
+    >>> unsettled = "400 pages were learned from before the recent ones, and 1,000 are needed"
+    >>> for line in learning_verdict({"rounds": 500, "exploration": 0.02, "settled": False, "unsettled": unsettled}):
+    ...     print(line)
+    none
+    The order has not settled after 500 pages; exploration costs about 2% of the clicks
+    Not settled, because 400 pages were learned from before the recent ones, and 1,000 are needed.
     """
     rounds, cost = learning["rounds"], learning["exploration"]
     if not rounds:
@@ -358,7 +372,7 @@ def learning_verdict(learning: Learning, counted: str = CLICKS) -> Verdict:
         sentence += f"; exploration costs about {percent(cost, 0)} of the {counted}"
     if learning["settled"]:
         return Verdict("good", sentence, "The best items are shown most of the time; the others are tried rarely.")
-    return Verdict("none", sentence, "The service is trying out which item does well at which slot.")
+    return Verdict("none", sentence, f"Not settled, because {learning['unsettled']}.")
 
 
 def shift_verdict(shift: Shift, counted: str = CLICKS) -> Verdict:
@@ -368,9 +382,10 @@ def shift_verdict(shift: Shift, counted: str = CLICKS) -> Verdict:
     'bad'
     """
     note = sentence(shift["note"])
-    if not is_number(shift["recent"]) or not is_number(shift["long_run"]):
+    if not is_number(shift["z"]):
         return Verdict("none", "Too early to tell whether visitors have changed", note)
-    rates = f"{number(shift['recent'])} {counted} per page recently, {number(shift['long_run'])} in the week before"
+    rates = f"{number(shift['recent'])} {counted} per page in the last one to two hours, "
+    rates += f"{number(shift['long_run'])} at the same hours of earlier days"
     if shift["alarm"]:
         return Verdict("bad", f"Visitors have changed: {rates}", note)
     usual = "Visitors click as usual" if counted == CLICKS else "Pages earn as usual"
@@ -461,6 +476,18 @@ def label_and_value(key: str, value: Any) -> tuple[str, str]:
     return key.replace("_", " "), _format(value)
 
 
+def health_lines(health: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return labels and values of the health of the service: those for everyone, and the others.
+
+    >>> health_lines({"ready": True, "reasons": [], "solver_ms": 1.9})
+    ([('problems', '\u2013')], [('solver', '1.9 ms')])
+    """
+    lines = {key: label_and_value(key, value) for key, value in health.items() if key != "ready"}
+    first = [lines.pop(key) for key in _HEALTH if key in lines]
+    return first, list(lines.values())
+
+
+_HEALTH = ("reasons", "rank_p50_ms", "rank_p99_ms", "policy_age_seconds", "open_events")
 # Open events are counted over all surfaces and from time to time. Without the label, this number would seem to
 # contradict the pages waiting of the surface on the same page.
 _LABELS = {"open_events": "pages waiting on all surfaces (counted every 5 s)", "reasons": "problems"}

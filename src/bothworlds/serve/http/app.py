@@ -34,7 +34,7 @@ from .read_endpoints import ReadEndpoints
 from .request_body import ClientDisconnected, header
 from .responses import JSON, ResponseRecorder, json_response, logged_problem, send_problem, send_response
 from .routing import API_PATHS, Handler, api_routes, not_found
-from .sessions import Sessions
+from .sessions import Sessions, sign_in_path
 from .surface_endpoints import SurfaceEndpoints
 from .surface_forms import SurfaceForms
 
@@ -220,7 +220,7 @@ class Service:
             except Problem as problem:
                 if problem.status != 401 or b"text/html" not in header(scope, b"accept"):
                     raise
-                await RedirectResponse("/sign-in", 303)(scope, receive, send)
+                await RedirectResponse(sign_in_path(scope), 303)(scope, receive, send)
                 return
             scope[MAY_EDIT] = self.keyring.is_admin(actor)
         await self._pages(scope, receive, send)

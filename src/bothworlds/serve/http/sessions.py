@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import secrets
 import time
 from http.cookies import CookieError, SimpleCookie
 from typing import NamedTuple
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -33,10 +34,12 @@ from .problems import Problem
 from .request_body import header, media_type, read_body
 from .revoked_sessions import RevokedSessions
 
-__all__ = ["Editor", "Sessions"]
+__all__ = ["Editor", "Sessions", "sign_in_path"]
 
 LIFETIME_SECONDS = 12 * 3600
 MAX_EXPIRY_DIGITS = 12
+# A path of this service. A browser would take "//host" and "/\\host" for another host, and ignores control characters.
+LOCAL_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*")
 FORM_TOKEN = "form token of"
 WRONG_TOKEN = "this form is not from your session, or the session has ended; open the page again and fill it in there"
 WRONG_ORIGIN = (
@@ -92,19 +95,20 @@ class Sessions:
         return Editor(actor, await self._digest(f"{FORM_TOKEN} {subject}"))
 
     async def show_form(self, request: Request) -> Response:
-        """GET /sign-in."""
-        return page(request, "sign-in.html", message="")
+        """GET /sign-in; the form leads to the local path ``next``."""
+        return page(request, "sign-in.html", message="", next=_local_path(request.query_params.get("next", "")))
 
     async def sign_in(self, request: Request) -> Response:
-        """POST /sign-in: set the cookie for a valid key and redirect to the first page, or show the form again."""
+        """POST /sign-in: set the cookie for a valid key and redirect to the local path ``next``, or show the form."""
         media_type(request.scope, [b"application/x-www-form-urlencoded"])
         body = await read_body(request.scope, request.receive, self._limits)
-        key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
+        form = parse_qs(body.decode("latin-1"))
+        key, following = form.get("key", [""])[0].strip(), _local_path(form.get("next", [""])[0])
         try:
             key_id = await self._keyring.authenticate(key, "read") if self._keyring.needed else LOCAL
         except Problem as problem:
-            return page(request, "sign-in.html", problem.status, message=problem.detail)
-        response = RedirectResponse("/", 303)
+            return page(request, "sign-in.html", problem.status, message=problem.detail, next=following)
+        response = RedirectResponse(following, 303)
         secure = request.url.scheme == "https"
         session = _Session(key_id, int(time.time()) + LIFETIME_SECONDS, secrets.token_hex(8))
         value = await self._sign(session)
@@ -147,6 +151,24 @@ class Sessions:
             candidate = secrets.token_bytes(32)
             self._secret = await asyncio.to_thread(self._store.put, "session-secret", candidate, only_if_absent=True)
         return hmac.digest(self._secret, text.encode(), "sha256").hex()
+
+
+def sign_in_path(scope: Scope) -> str:
+    """Return the path of the sign-in page that leads back to the page that was requested."""
+    path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else quote(scope["path"])
+    query = scope["query_string"].decode("latin-1")
+    if scope["method"] != "GET" or path == "/":
+        return "/sign-in"
+    return "/sign-in?" + urlencode({"next": f"{path}?{query}" if query else path})
+
+
+def _local_path(text: str) -> str:
+    """Return a path of this service as it is, and the path of the first page instead of anything else.
+
+    >>> _local_path("/event?id=7"), _local_path("//example.org"), _local_path("https://example.org")
+    ('/event?id=7', '/', '/')
+    """
+    return text if LOCAL_PATH.fullmatch(text) else "/"
 
 
 def _cookie(scope: Scope) -> str:

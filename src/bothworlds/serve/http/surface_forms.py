@@ -33,7 +33,7 @@ from .problems import Problem
 from .request_body import header
 from .responses import logged_problem
 from .routing import Handler
-from .sessions import Editor, Sessions
+from .sessions import Editor, Sessions, sign_in_path
 from .surface_endpoints import SurfaceEndpoints
 
 __all__ = ["SurfaceForms"]
@@ -163,7 +163,7 @@ class SurfaceForms:
                 if problem.status == 401:
                     if b"text/html" not in header(request.scope, b"accept"):
                         raise
-                    return _redirect(request, "/sign-in")
+                    return _redirect(request, sign_in_path(request.scope))
                 shown = page(request, "problem.html", problem.status, title=problem.title, detail=problem.detail)
                 shown.headers.update(problem.headers)
                 return shown

@@ -12,7 +12,7 @@ from ..schemas import ArmComparison, ArmLine
 from ..stores.base import Store
 from .inputs import segment_alpha
 from .strata import ArmHistory, ArmTotals, pair_of, sum_of
-from .uplift import ARMS_ALPHA, arm_summary, uplift_of
+from .uplift import ARMS_ALPHA, UNTRUSTED, arm_summary, uplift_of
 
 __all__ = ["arm_lines", "compare_arms", "compared_arms"]
 
@@ -27,7 +27,12 @@ def compare_arms(surface: Surface, strata: Sequence[ArmTotals], segment: str | N
     alpha = ARMS_ALPHA * segment_alpha(surface, segment) / max(1, len(others))
     return {
         arm: {
-            **uplift_of([pair_of(totals, arm, first) for totals in strata], alpha, surface.compared_since),
+            **uplift_of(
+                [pair_of(totals, arm, first) for totals in strata],
+                alpha,
+                surface.compared_since,
+                (f"arm {arm}", f"arm {first}"),
+            ),
             "compared_with": first,
         }
         for arm in others
@@ -89,4 +94,4 @@ def _policies(surface: Surface) -> dict[Arm, tuple[str, dict[str, object]]]:
 
 
 def _without_figures(comparison: ArmComparison) -> ArmComparison:
-    return {**comparison, "relative": None, "low": None, "high": None, "enough": False}
+    return {**comparison, "relative": None, "low": None, "high": None, "enough": False, "missing": UNTRUSTED}

@@ -14,7 +14,7 @@ from ...geometry.assignment import best_ranking
 from ...kernels import Floats, Ints
 from .inputs import SegmentState
 
-__all__ = ["MAX_COST", "MIN_PAGES", "exploration_cost", "is_settled", "shrunk_rates"]
+__all__ = ["MAX_COST", "MIN_PAGES", "exploration_cost", "shrunk_rates", "why_unsettled"]
 
 MIN_PAGES = 1000
 MAX_COST = 0.05  # share of the clicks
@@ -57,10 +57,22 @@ def shrunk_rates(shown: Ints, clicked: Ints) -> Floats:
     return rates
 
 
-def is_settled(rounds: int, recent_pages: int, cost: float | None) -> bool:
-    """Return whether the order has settled, after ``rounds`` pages with ``recent_pages`` in the recent window.
+def why_unsettled(rounds: int, recent_pages: int, cost: float | None) -> str:
+    """Return why the order has not settled, after ``rounds`` pages with ``recent_pages`` in the recent window.
 
-    >>> is_settled(4000, 1500, cost=0.03), is_settled(4000, 1500, cost=0.2), is_settled(4000, 3500, cost=0.03)
-    (True, False, False)
+    Empty if it has settled.
+
+    >>> why_unsettled(4000, 1500, cost=0.03), why_unsettled(4000, 1500, cost=0.2)
+    ('', 'exploration costs 20%, and may cost at most 5%')
+    >>> why_unsettled(4000, 3500, cost=0.03)
+    '500 pages were learned from before the recent ones, and 1,000 are needed'
     """
-    return rounds - recent_pages >= MIN_PAGES and cost is not None and cost <= MAX_COST
+    reasons = []
+    early = max(0, rounds - recent_pages)  # pages may be in the history before they are learned from
+    if early < MIN_PAGES:
+        reasons.append(f"{early:,} pages were learned from before the recent ones, and {MIN_PAGES:,} are needed")
+    if cost is None:
+        reasons.append("there are no clicks yet")
+    elif cost > MAX_COST:
+        reasons.append(f"exploration costs {cost:.0%}, and may cost at most {MAX_COST:.0%}")
+    return "; ".join(reasons)

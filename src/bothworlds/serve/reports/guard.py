@@ -17,7 +17,7 @@ from ..schemas import Guard
 from ..stores.base import Store
 from .inputs import MINUTE
 from .strata import ArmHistory, pair_of
-from .uplift import GUARD_ALPHA, ArmPair, comparable
+from .uplift import GUARD_ALPHA, SHORT, ArmPair, comparable
 
 __all__ = [
     "guard_alpha",
@@ -76,7 +76,7 @@ def guarded_pairs(
 def learner_minus_holdout(strata: Sequence[ArmPair], alpha: float = GUARD_ALPHA) -> tuple[float, float] | None:
     """Return the confidence sequence for the difference of clicks per page; None without enough clicks."""
     counted = comparable(strata)
-    return interval(difference(*counted), alpha) if counted else None
+    return interval(difference(*counted), alpha, SHORT) if counted else None
 
 
 def is_worse(strata: Sequence[ArmPair], margin: float, alpha: float = GUARD_ALPHA) -> bool:

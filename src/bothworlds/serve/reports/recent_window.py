@@ -17,7 +17,7 @@ from ..schemas import RecentWindow
 from ..stores.base import Store
 from .inputs import DAY, HOUR, MINUTE, segment_alpha
 from .strata import ArmHistory, sum_of
-from .uplift import RECENT_ALPHA, ArmPair, PageTotals, arm_summary, comparable, spent, uplift_of
+from .uplift import RECENT_ALPHA, SHORT, ArmPair, PageTotals, arm_summary, comparable, spent, uplift_of
 
 __all__ = ["WindowRequest", "WindowTotals", "recent_window", "window_alpha", "window_start", "window_summary"]
 
@@ -87,6 +87,7 @@ def recent_window(store: Store, history: ArmHistory, request: WindowRequest) -> 
     def last(length: int) -> WindowTotals:
         since = window_start(length, until)
         alpha = window_alpha(length, since, surface.compared_since) * segment_alpha(surface, segment)
+        since = max(since, surface.compared_since)
         return WindowTotals(since, until, history.totals(store, surface, segment, since, until), alpha)
 
     def is_recent(window: WindowTotals) -> bool:
@@ -110,5 +111,5 @@ def window_summary(window: WindowTotals, has_holdout: bool) -> RecentWindow:
         "until": window.until,
         "headline": arm_summary(window.learner),
         "holdout": arm_summary(window.holdout) if has_holdout else None,
-        "uplift": uplift_of(window.strata, window.alpha, window.since) if has_holdout else None,
+        "uplift": uplift_of(window.strata, window.alpha, window.since, narrowest_at=SHORT) if has_holdout else None,
     }

@@ -16,7 +16,6 @@ import numpy as np
 
 from ...policies.marginals import most_shown_rows
 from ..model import (
-    BASELINE_ARM,
     CHANGE_DETECTED,
     COMPARED_AGAIN,
     LEADER_TOOK_OVER,
@@ -41,20 +40,21 @@ from ..schemas import (
 )
 from ..stores.base import Store
 from .arm_comparison import arm_lines
-from .exploration_cost import exploration_cost, is_settled
+from .exploration_cost import exploration_cost, why_unsettled
 from .guard import guard_view
 from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length, segment_alpha
 from .item_rates import ItemRateCache
 from .recent_window import WindowRequest, WindowTotals, recent_window, window_start, window_summary
 from .retention import missing_events_warning, retention_view
 from .sample_ratio import read_ratio, sample_ratio_view
-from .strata import ArmHistory, ArmTotals, Stratum, pair_of, stratum_totals
+from .strata import ArmHistory, ArmTotals, pair_of, range_totals, sum_of
 from .uplift import (
     SHIFT_ALPHA,
+    UNTRUSTED,
     WHOLE_ALPHA,
+    PageTotals,
     arm_summary,
-    arm_total,
-    learned_total,
+    design_effect,
     segment_rows,
     shift_between,
     spent,
@@ -65,7 +65,7 @@ from .uplift import (
 __all__ = ["ReportCache", "headline", "item_lines", "policy_entries", "shift", "surface_report", "takeovers"]
 
 SNAPSHOTS = 12  # of the marginals over time
-LONG_RUN = 7 * DAY
+LONG_RUN = 7  # days that recent pages are compared with
 AUDIT_ENTRIES = 500  # in which detected changes and takeovers are searched
 
 
@@ -80,6 +80,7 @@ class _Progress(TypedDict):
     rounds: int
     exploration: float | None
     settled: bool
+    unsettled: str
 
 
 def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> ReportView:
@@ -87,7 +88,8 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     state, surface = request.state, request.surface
     history = store.history(surface.id, request.since, request.until, bucket_length(request))
     rows = segment_rows(history, request.segment)
-    learner, holdout = learned_total(rows), arm_total(rows, BASELINE_ARM)
+    arms = range_totals(store, surface.id, request.segment, request.since, request.until)
+    learner, holdout = pair_of(arms)
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
     shown = _busiest_segment(state) if request.segment is None else request.segment
     segment = state.segments.get(shown)
@@ -112,7 +114,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "guard": guard_view(store, cache.history, surface, request.until) if has_holdout else None,
         "items": most_shown_lines(items),
         "items_total": len(items),
-        "series": _series(rows),
+        "series": _series(rows, arms, surface),
         "marginals": {**_marginals(segment, surface), "segment": shown},
         "marginals_history": _marginals_history(store, request, shown, segment),
         "learning": _learning(request, segment, rows, window),
@@ -129,16 +131,14 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
 def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) -> Headline:
     """Return the figures of the last day and of the recent window, without reading events; raises StoreError."""
     surface = state.surface
-    rows = store.history(surface.id, now - DAY, now + MINUTE, DAY)
-    learner, holdout = learned_total(rows), arm_total(rows, BASELINE_ARM)
-    day = arm_summary(learner)
+    learner, holdout = pair_of(range_totals(store, surface.id, None, now - DAY, now + MINUTE))
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
     window = _window(store, state, cache, None, now, has_holdout)
     ratio = _ratio(store, surface, has_holdout)
     strata = cache.history.arms_since_start(store, surface, None, now + 1, now) if has_holdout else []
     return {
-        "pages": day["pages"],
-        "clicks_per_page": day["clicks_per_page"],
+        "pages": learner.pages,
+        "clicks_per_page": learner.rate if learner.pages else None,
         "uplift": _trusted(_uplift(strata, surface, None) if has_holdout else None, ratio),
         "recent": _recent(window, ratio, has_holdout),
         "sample_ratio": ratio,
@@ -152,7 +152,7 @@ def _trusted(uplift: Uplift | None, ratio: SampleRatio | None) -> Uplift | None:
     """Return the uplift without its figures if pages or feedback of an arm are missing."""
     if uplift is None or ratio is None or not ratio["alarm"]:
         return uplift
-    return {**uplift, "relative": None, "low": None, "high": None, "enough": False}
+    return {**uplift, "relative": None, "low": None, "high": None, "enough": False, "missing": UNTRUSTED}
 
 
 def _ratio(store: Store, surface: Surface, has_holdout: bool) -> SampleRatio | None:
@@ -188,31 +188,46 @@ def _rounds(segments: Sequence[SegmentState]) -> int:
 
 def _progress(segments: Sequence[SegmentState], window: WindowTotals) -> _Progress:
     rounds, cost = _rounds(segments), exploration_cost(segments)
-    return {"rounds": rounds, "exploration": cost, "settled": is_settled(rounds, window.learner.pages, cost)}
+    unsettled = why_unsettled(rounds, window.learner.pages, cost)
+    return {"rounds": rounds, "exploration": cost, "settled": not unsettled, "unsettled": unsettled}
 
 
-def _series(rows: Sequence[Mapping[str, Any]]) -> list[SeriesPoint]:
+def _series(rows: Sequence[Mapping[str, Any]], arms: ArmTotals, surface: Surface) -> list[SeriesPoint]:
+    """Return the pages of every arm over time, with the design effect of its visitors in the whole range.
+
+    A visitor comes at most as often in a part of the range as in all of it, so that bands are rather too wide.
+    """
+    effects = {arm: design_effect(total) for arm, total in arms.items()}
     return [
-        {"at": at, "arm": arm, "pages": total.pages, "clicks": total.clicks}
+        {
+            "at": max(at, surface.created_at // MINUTE * MINUTE),
+            "arm": arm,
+            "pages": total.pages,
+            "clicks": total.clicks,
+            "design_effect": effects.get(arm, 1.0),
+        }
         for (at, arm), total in sorted(sum_rows(rows, "at", "arm").items())
     ]
 
 
 def shift(store: Store, request: ReportRequest) -> Shift:
-    """Return whether visitors click as before: the learner's pages since the last hour but one against the week before.
+    """Return whether visitors click as before: the learner's pages since the last hour but one, against those of the
+    same hours of the days before, so that the time of day makes no difference.
 
     Each hour starts a new sequence, and the error is divided between all hours since the surface was created. Where
     pages have visitors, the visitor is the unit.
     """
     surface, now = request.surface, request.now
     start = window_start(HOUR, now)
-    week, recent = (
-        pair_of(stratum_totals(store, surface.id, request.segment, Stratum(since, until, surface.share)))[0]
-        for since, until in ((start - LONG_RUN, start), (start, now + MINUTE))
-    )
+
+    def pages(days: int) -> PageTotals:
+        since, until = start - days * DAY, now + MINUTE - days * DAY
+        return pair_of(range_totals(store, surface.id, request.segment, since, until))[0]
+
+    before = [pages(days) for days in range(1, LONG_RUN + 1) if start - days * DAY >= surface.created_at]
     number = (start - window_start(HOUR, surface.created_at)) // HOUR + 1
     alpha = spent(SHIFT_ALPHA, max(1, number)) * segment_alpha(surface, request.segment)
-    return shift_between(recent, week, alpha)
+    return shift_between(pages(0), sum_of(before), alpha)
 
 
 def policy_entries(store: Store, request: ReportRequest) -> list[Mapping[str, Any]]:

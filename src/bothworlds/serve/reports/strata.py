@@ -4,8 +4,8 @@ When the share of the holdout changes, pages before and after it must not be add
 at a time with many clicks would seem better than it is. The audit log has the changes. Pages are counted per minute, so
 the minute of a change, in which both shares were in use, belongs to no stratum.
 
-Pages with visitors are also counted by buckets of visitors, per hour. An hour that begins before a stratum or ends
-after it belongs to it only if it has no pages outside of it.
+Pages with visitors are also counted by buckets of visitors, per hour. The rates of a stratum are those of its own
+pages; their variance is that per page of all hours that the stratum touches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .inputs import HOUR, MINUTE
 from .uplift import ArmPair, PageTotals, segment_rows, sum_rows
 from .visitor_buckets import VisitorTotals, visitor_totals
 
-__all__ = ["ArmHistory", "ArmTotals", "ShareChange", "Stratum", "pair_of", "share_changes_in", "stratum_totals"]
+__all__ = ["ArmHistory", "ArmTotals", "ShareChange", "Stratum", "pair_of", "range_totals", "share_changes_in"]
 
 ArmTotals = dict[Arm, PageTotals]  # of every arm that has pages
 
@@ -86,37 +86,23 @@ def strata_between(surface: Surface, changes: Sequence[ShareChange], since: int,
     return [stratum for stratum in strata if stratum.since < stratum.until]
 
 
-def stratum_totals(store: Store, surface_id: int, segment: str | None, stratum: Stratum) -> ArmTotals:
-    """Return the settled pages of every arm in a stratum; raises StoreError."""
-    since, until = stratum.since, stratum.until
+def range_totals(store: Store, surface_id: int, segment: str | None, since: int, until: int) -> ArmTotals:
+    """Return the settled pages of every arm in a range of time; raises StoreError."""
     totals = _totals(store, surface_id, segment, since, until)
-    sums = store.visitor_sums(surface_id, segment, _hour(since), until)
+    first, last = _hour(since), _hour(until + HOUR - 1)
+    sums = store.visitor_sums(surface_id, segment, first, last)
     if not sums:
         return totals
-    since, until = _whole_hours(store, surface_id, since, until)
-    sums = store.visitor_sums(surface_id, segment, since, until)
-    hourly = _totals(store, surface_id, segment, since, until)
+    hourly = _totals(store, surface_id, segment, first, last)
     return {
-        arm: total._replace(by_visitor=_by_visitor(sums.get(arm, {}), hourly.get(arm, PageTotals())))
+        arm: total._replace(by_visitor=_by_visitor(sums.get(arm, {}), hourly.get(arm, total)))
         for arm, total in totals.items()
     }
 
 
 def _totals(store: Store, surface_id: int, segment: str | None, since: int, until: int) -> ArmTotals:
-    if since >= until:
-        return {}
     rows = segment_rows(store.history(surface_id, since, until, until - since + MINUTE), segment)
     return {arm: total for (arm,), total in sum_rows(rows, "arm").items()}
-
-
-def _whole_hours(store: Store, surface_id: int, since: int, until: int) -> tuple[int, int]:
-    """Return the range in whole hours; one at its edge is left out if it has pages outside of the range."""
-    first, last = _hour(since), _hour(until + HOUR - 1)
-    if any(row["settled"] for row in store.history(surface_id, first, since, HOUR)):
-        first += HOUR
-    if any(row["settled"] for row in store.history(surface_id, until, last, HOUR)):
-        last -= HOUR
-    return first, last
 
 
 def _by_visitor(sums: Mapping[int, tuple[int, float, float]], total: PageTotals) -> VisitorTotals:
@@ -183,7 +169,7 @@ class ArmHistory:
     ) -> list[ArmTotals]:
         """Return the pages of every arm in every stratum of a range of time."""
         strata = self.strata(store, surface, since, until)
-        return [stratum_totals(store, surface.id, segment, stratum) for stratum in strata]
+        return [range_totals(store, surface.id, segment, stratum.since, stratum.until) for stratum in strata]
 
     def arms_since_start(
         self, store: Store, surface: Surface, segment: str | None, until: int, now: int
@@ -201,7 +187,8 @@ class ArmHistory:
             past = stratum._replace(until=min(stratum.until, max(frozen, stratum.since)))
             rest = stratum._replace(since=past.until)
             parts = [self._past_totals(store, surface.id, segment, past, now)] if past.since < past.until else []
-            parts += [stratum_totals(store, surface.id, segment, rest)] if rest.since < rest.until else []
+            if rest.since < rest.until:
+                parts.append(range_totals(store, surface.id, segment, rest.since, rest.until))
             arms = dict.fromkeys(arm for part in parts for arm in part)
             found.append({arm: sum_of(part[arm] for part in parts if arm in part) for arm in arms})
         return found
@@ -210,7 +197,7 @@ class ArmHistory:
         key = (surface_id, segment, past)
         kept = self._past.get(key)
         if kept is None:
-            kept = self._past[key] = (now, stratum_totals(store, surface_id, segment, past))
+            kept = self._past[key] = (now, range_totals(store, surface_id, segment, past.since, past.until))
         return kept[1]
 
 

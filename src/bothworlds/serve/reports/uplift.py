@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
-from ...statistics.confidence_sequence import Estimate, half_width, interval, log_ratio
-from ..model import BASELINE_ARM, LOSS_UNIT
+from ...statistics.confidence_sequence import NARROWEST_AT, Estimate, half_width, interval, log_ratio
+from ..model import LOSS_UNIT
 from ..schemas import Pages, Shift, Uplift
 from .visitor_buckets import ENOUGH_VISITORS, VisitorTotals, repetition
 
@@ -23,14 +22,15 @@ __all__ = [
     "GUARD_ALPHA",
     "RECENT_ALPHA",
     "SHIFT_ALPHA",
+    "SHORT",
+    "UNTRUSTED",
     "WHOLE_ALPHA",
     "Z95",
     "ArmPair",
     "PageTotals",
     "arm_summary",
-    "arm_total",
     "comparable",
-    "learned_total",
+    "design_effect",
     "segment_rows",
     "shift_between",
     "spent",
@@ -43,7 +43,10 @@ ALPHA = 0.05  # of all comparisons of learner and holdout together
 WHOLE_ALPHA, RECENT_ALPHA, GUARD_ALPHA = 0.02, 0.02, 0.01  # since the start, in recent windows, of the guard
 ARMS_ALPHA = 0.02  # of all comparisons of arms with the first one
 SHIFT_ALPHA = 0.01  # of all alarms that visitors have changed
+# Pages at which short sequences are narrowest: recent windows, the guard, which must see a large loss soon, and alarms.
+SHORT = 5000.0
 ENOUGH_CLICKS = 30  # of each arm, before they are compared
+UNTRUSTED = "pages or feedback of some arms are missing"
 ALARM_PAGES = 200  # at least, both recently and before
 ALARM_CLICKS = 50  # expected at least in the recent pages
 
@@ -51,8 +54,8 @@ ALARM_CLICKS = 50  # expected at least in the recent pages
 class PageTotals(NamedTuple):
     """Settled pages of an arm, their clicks, and the sum of squares of clicks per page.
 
-    If some pages have visitors, ``by_visitor`` has the same pages by visitors, over whole hours; arms are then compared
-    by these. If ``reward_rows`` of the history had rewards, clicks are rewards.
+    If some pages have visitors, ``by_visitor`` has the pages of all hours that these pages are in, by visitors; the
+    variance comes from them. If ``reward_rows`` of the history had rewards, clicks are rewards.
     """
 
     pages: int = 0
@@ -70,14 +73,16 @@ class PageTotals(NamedTuple):
     def variance(self) -> float:
         """The variance of the mean number of clicks per page; infinite with fewer than two pages.
 
-        It is never 0: if all pages so far have the same number of clicks, the variance is computed as if one of them
-        had one click more or less.
+        It is over visitors if some pages have them. It is never 0: if all pages so far have the same number of clicks,
+        the variance is computed as if one of them had one click more or less.
 
         >>> PageTotals(100, 100, 100).variance > 0.0
         True
         """
         if self.pages < 2:
             return math.inf
+        if self.by_visitor is not None:
+            return self.by_visitor.page_variance / self.pages
         return max(self.deviations, 1.0) / (self.pages - 1) / self.pages
 
     @property
@@ -99,33 +104,55 @@ class PageTotals(NamedTuple):
 
     @property
     def estimate(self) -> Estimate:
-        """Clicks per page with the variance of the mean, over visitors if some pages have them."""
-        if self.by_visitor is not None:
-            return self.by_visitor.estimate
+        """Clicks per page with the variance of the mean."""
         return Estimate(self.rate, self.variance, float(self.pages))
+
+    @property
+    def effective_visitors(self) -> float:
+        """How many equally active visitors these pages count as; infinite if no page has a visitor.
+
+        Of the hours that they are in, these pages count by their share of the pages.
+        """
+        if self.by_visitor is None:
+            return math.inf
+        return self.by_visitor.effective_visitors * min(1.0, self.pages / max(1, self.by_visitor.all_pages))
+
+    @property
+    def has_enough_visitors(self) -> bool:
+        """Whether there are enough visitors, none of whom has most of the pages, for an interval."""
+        return self.effective_visitors >= ENOUGH_VISITORS
 
     @property
     def is_enough(self) -> bool:
         """Whether there are enough clicks, and enough visitors, to compare the arm with others."""
-        if self.by_visitor is None:
-            return self.effective_clicks >= ENOUGH_CLICKS
-        clicks = min(self.by_visitor.all_clicks, self.effective_clicks)
-        return clicks >= ENOUGH_CLICKS and self.by_visitor.units >= ENOUGH_VISITORS
+        return self.effective_clicks >= ENOUGH_CLICKS and self.has_enough_visitors
+
+    def missing(self, name: str) -> str:
+        """Return what the arm with this name still needs to be compared; empty if nothing.
+
+        >>> PageTotals(100, 12, 12).missing("the holdout"), PageTotals(100, 40, 40).missing("the holdout")
+        ('the holdout has 12 of the 30 clicks needed', '')
+        """
+        if self.clicks < ENOUGH_CLICKS:
+            of = f"{self.clicks:.1f} of the reward of" if self.reward_rows else f"{self.clicks} of the"
+            return f"{name} has {of} {ENOUGH_CLICKS}{'' if self.reward_rows else ' clicks'} needed"
+        if self.effective_clicks < ENOUGH_CLICKS:
+            return (
+                f"the rewards of {name} vary little: their squared deviations from the mean add up to "
+                f"{self.effective_clicks:.1f} of the {ENOUGH_CLICKS} needed"
+            )
+        if not self.has_enough_visitors:
+            visitors = math.floor(self.effective_visitors)
+            return (
+                f"the pages of {name} count as those of {visitors} equally active visitors, "
+                f"and {ENOUGH_VISITORS} are needed"
+            )
+        return ""
 
 
 def segment_rows(rows: Iterable[dict[str, Any]], segment: str | None) -> list[dict[str, Any]]:
     """Return the rows of a history that belong to a segment, or all rows if it is None."""
     return [row for row in rows if segment is None or row["segment"] == segment]
-
-
-def arm_total(rows: Iterable[Mapping[str, Any]], arm: str) -> PageTotals:
-    """Return the totals of an arm over all rows of a history."""
-    return sum_rows((row for row in rows if row["arm"] == arm), "arm").get((arm,), PageTotals())
-
-
-def learned_total(rows: Iterable[Mapping[str, Any]]) -> PageTotals:
-    """Return the totals of all arms but the holdout over all rows of a history."""
-    return sum_rows(row for row in rows if row["arm"] != BASELINE_ARM).get((), PageTotals())
 
 
 def sum_rows(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, ...], PageTotals]:
@@ -144,13 +171,24 @@ def sum_rows(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, .
     return sums
 
 
+def design_effect(total: PageTotals) -> float | None:
+    """Return how many times the variance of clicks per page is that of a Poisson count, at least 1.
+
+    It is 1 if no page has a visitor, and None if there are too few visitors to tell.
+    """
+    if total.by_visitor is None or not total.clicks:
+        return 1.0
+    return max(1.0, total.variance * total.pages / total.rate) if total.has_enough_visitors else None
+
+
 def arm_summary(total: PageTotals) -> Pages:
     """Return clicks per page with a 95% interval for one look, in the form that reports have."""
-    half = Z95 * math.sqrt(total.variance if total.by_visitor is None else total.by_visitor.estimate.variance)
+    half = Z95 * math.sqrt(total.variance)
+    known = math.isfinite(half) and total.clicks and total.has_enough_visitors
     return {
         "pages": total.pages,
         "clicks_per_page": total.rate if total.pages else None,
-        "interval": (max(0.0, total.rate - half), total.rate + half) if math.isfinite(half) and total.clicks else None,
+        "interval": (max(0.0, total.rate - half), total.rate + half) if known else None,
     }
 
 
@@ -184,17 +222,25 @@ def comparable(strata: Iterable[ArmPair]) -> list[tuple[Estimate, Estimate]]:
     return list(zip(first, second))
 
 
-def uplift_of(strata: Sequence[ArmPair], alpha: float, since: int) -> Uplift:
+def uplift_of(
+    strata: Sequence[ArmPair],
+    alpha: float,
+    since: int,
+    names: tuple[str, str] = ("the learned order", "the holdout"),
+    narrowest_at: float = NARROWEST_AT,
+) -> Uplift:
     """Return by what fraction the learner gets more clicks per page than the holdout, as a confidence sequence.
 
-    It is that of the logarithm of the ratio. Without enough clicks in both arms of any stratum, there is an estimate
-    without an interval. If some pages have visitors, only whole hours are compared.
+    It is that of the logarithm of the ratio. Without enough clicks and visitors in both arms of any stratum, there is
+    an estimate without an interval, and ``missing`` says what the arms, called ``names``, still need. The sequence is
+    narrowest at ``narrowest_at`` pages.
 
     >>> uplift = uplift_of([(PageTotals(4000, 2400, 2400), PageTotals(4000, 2000, 2000))], 0.05, 0)
     >>> round(uplift["relative"], 3), uplift["enough"], uplift["low"] > 0.0
     (0.2, True, True)
-    >>> uplift_of([(PageTotals(2000, 1200, 1200), PageTotals(20, 10, 10))], 0.05, 0)["needed_pages"]
-    60
+    >>> few = uplift_of([(PageTotals(2000, 1200, 1200), PageTotals(20, 10, 10))], 0.05, 0)
+    >>> few["needed_pages"], few["missing"]
+    (60, 'the holdout has 10 of the 30 clicks needed')
     """
     last = strata[-1] if strata else (PageTotals(), PageTotals())
     informative = next((arm for arm in reversed(last) if arm.effective_clicks > 0.0), None)
@@ -206,46 +252,49 @@ def uplift_of(strata: Sequence[ArmPair], alpha: float, since: int) -> Uplift:
         "enough": False,
         "needed_pages": needed,
         "since": since,
+        "missing": "",
     }
     counted = comparable(strata)
     if not counted:
+        unknown["missing"] = "; ".join(filter(None, map(PageTotals.missing, last, names)))
         ratio = last[0].rate / last[1].rate if last[1].clicks else None
         return unknown if ratio is None else {**unknown, "relative": ratio - 1.0}
     estimate = log_ratio(*counted)
-    low, high = (math.exp(min(max(end, -50.0), 50.0)) - 1.0 for end in interval(estimate, alpha))
+    low, high = (math.exp(min(max(end, -50.0), 50.0)) - 1.0 for end in interval(estimate, alpha, narrowest_at))
     return {**unknown, "relative": math.exp(estimate.value) - 1.0, "low": low, "high": high, "enough": True}
 
 
-def shift_between(recent: PageTotals, long_run: PageTotals, alpha: float) -> Shift:
+def shift_between(recent: PageTotals, before: PageTotals, alpha: float) -> Shift:
     """Return whether clicks per page have changed, and by how many standard errors.
 
-    The recent pages start at a time chosen in advance, and are compared with all pages before at all times at once.
+    The recent pages start at a time chosen in advance, and are compared at all times at once with those of the same
+    hours of earlier days.
 
-    >>> shift_between(PageTotals(1000, 500, 500), PageTotals(9000, 4400, 4400), 0.001)["alarm"]
+    >>> shift_between(PageTotals(1000, 500, 500), PageTotals(7000, 3400, 3400), 0.001)["alarm"]
     False
-    >>> shift_between(PageTotals(1000, 300, 300), PageTotals(9000, 4400, 4400), 0.001)["alarm"]
+    >>> shift_between(PageTotals(1000, 300, 300), PageTotals(7000, 3400, 3400), 0.001)["alarm"]
     True
     """
     unknown: Shift = {
         "alarm": False,
         "recent": recent.rate if recent.pages else None,
-        "long_run": long_run.rate if long_run.pages else None,
+        "long_run": before.rate if before.pages else None,
         "z": None,
-        "note": f"not enough data: {ALARM_PAGES} pages and {ALARM_CLICKS} clicks are needed recently and before",
+        "note": f"not enough data: {ALARM_PAGES} pages and {ALARM_CLICKS} clicks are needed in the last one to two "
+        "hours, and as many at the same hours of earlier days",
     }
-    expected = min(recent.pages, long_run.pages) * (long_run.effective_clicks / max(1, long_run.pages))
-    if min(recent.pages, long_run.pages) < ALARM_PAGES or expected < ALARM_CLICKS:
+    expected = min(recent.pages, before.pages) * (before.effective_clicks / max(1, before.pages))
+    if min(recent.pages, before.pages) < ALARM_PAGES or expected < ALARM_CLICKS:
         return unknown
-    visitors = [total.by_visitor.units for total in (recent, long_run) if total.by_visitor is not None]
-    if visitors and min(visitors) < ENOUGH_VISITORS:
-        return {**unknown, "note": f"not enough data: {ENOUGH_VISITORS} visitors are needed recently and before"}
+    if not (recent.has_enough_visitors and before.has_enough_visitors):
+        note = f"not enough data: {ENOUGH_VISITORS} equally active visitors are needed recently and before"
+        return {**unknown, "note": note}
     # The variance of pages before: with few recent pages, their own variance is small just when their clicks are few.
     # With visitors it includes that pages of one visitor are alike.
-    variance = long_run.estimate.variance
-    change = Estimate(recent.rate - long_run.rate, variance * long_run.pages / recent.pages, float(recent.pages))
-    before = NormalDist().inv_cdf(1.0 - alpha / 4.0) * math.sqrt(variance)
-    alarm = abs(change.value) > half_width(change, alpha / 2.0) + before
+    variance = before.variance * (1.0 + before.pages / recent.pages)
+    change = Estimate(recent.rate - before.rate, variance, float(recent.pages + before.pages))
+    alarm = abs(change.value) > half_width(change, alpha, SHORT)
     way = "more" if change.value > 0.0 else "less"
-    what = "pages earn" if long_run.reward_rows else "visitors click"
-    note = f"{what} {way} than in the week before" if alarm else f"{what} as before"
-    return {**unknown, "alarm": alarm, "z": change.value / math.sqrt(change.variance + variance), "note": note}
+    what = "pages earn" if before.reward_rows else "visitors click"
+    note = f"{what} {way} than at the same hours of earlier days" if alarm else f"{what} as before"
+    return {**unknown, "alarm": alarm, "z": change.value / math.sqrt(variance), "note": note}

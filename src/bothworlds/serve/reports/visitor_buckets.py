@@ -7,7 +7,11 @@ Pages of one visitor are alike, and all of them have the same arm. Visitors are 
 
     v = \frac{B}{B - 1} \sum_b (c_b - y p_b)^2 \Big/ \Big(\sum_b p_b\Big)^2.
 
-A page without a visitor is a unit of its own, and adds the square of its own residual. The sums are kept by the hour.
+A page without a visitor is a unit of its own, and adds the square of its own residual. The sums are kept by the hour. A
+time that begins or ends within an hour has the variance per page of all hours that it touches.
+
+The central limit theorem needs many visitors of whom none has most of the pages. All pages count as
+:math:`(\sum_b p_b)^2 / \sum_b p_b^2` equally active visitors; at least ``ENOUGH_VISITORS`` are needed in each arm.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from ..visitors import BUCKETS
 
 __all__ = ["ENOUGH_VISITORS", "VisitorTotals", "repetition", "visitor_totals"]
 
-ENOUGH_VISITORS = 30  # buckets with pages, and pages without a visitor, of each arm, before arms are compared
+ENOUGH_VISITORS = 30  # equally active ones that the pages of an arm must count as
 
 
 class VisitorTotals(NamedTuple):
@@ -39,38 +43,47 @@ class VisitorTotals(NamedTuple):
     squares: float = 0
 
     @property
-    def estimate(self) -> Estimate:
-        """Clicks per page of all pages, with the variance of the mean.
+    def all_pages(self) -> int:
+        """Pages with and without a visitor."""
+        return int(self.buckets[:, 0].sum()) + self.pages
+
+    @property
+    def rate(self) -> float:
+        """Clicks per page of all pages; 0 without pages."""
+        return (float(self.buckets[:, 1].sum()) + self.clicks) / max(1, self.all_pages)
+
+    @property
+    def page_variance(self) -> float:
+        """The variance of the mean of all pages times their number; infinite with fewer than two pages.
 
         As for pages, the sum of squares is at least that of one click more or less.
 
-        >>> one = visitor_totals({0: (20, 20, 20), 1: (20, 0, 0)}, 0, 0, 0).estimate
-        >>> round(one.value, 3), round(one.variance, 3), one.units
-        (0.5, 0.126, 40.0)
+        >>> one = visitor_totals({bucket: (20, 20 * (bucket % 2), 0) for bucket in range(BUCKETS)}, 0, 0, 0)
+        >>> one.rate, round(BUCKETS * one.page_variance / one.all_pages, 2)  # of a bucket
+        (0.5, 0.25)
         """
-        pages, clicks = self.buckets.sum(axis=0)
-        pages, clicks = int(pages) + self.pages, float(clicks) + self.clicks
+        pages, rate = self.all_pages, self.rate
         if pages < 2:
-            return Estimate(0.0, math.inf, float(pages))
-        rate = clicks / pages
-        residuals = self.residuals(rate)
-        squares = float(residuals @ residuals) * BUCKETS / (BUCKETS - 1)
-        squares += self.squares - 2.0 * rate * self.clicks + rate * rate * self.pages
-        return Estimate(rate, max(squares, 1.0) / pages**2, float(pages))
-
-    def residuals(self, rate: float) -> Floats:
-        """Return by how many clicks each bucket differs from this rate."""
-        return self.buckets[:, 1] - rate * self.buckets[:, 0]
+            return math.inf
+        residuals = self.residuals
+        own = self.squares - 2.0 * rate * self.clicks + rate * rate * self.pages
+        return max(float(residuals @ residuals) * BUCKETS / (BUCKETS - 1) + own / pages, 1.0 / pages)
 
     @property
-    def all_clicks(self) -> float:
-        """Clicks of all pages."""
-        return float(self.buckets[:, 1].sum()) + self.clicks
+    def residuals(self) -> Floats:
+        """By how many clicks each bucket differs from the rate, divided by the root of the number of all pages."""
+        residuals: Floats = (self.buckets[:, 1] - self.rate * self.buckets[:, 0]) / math.sqrt(max(1, self.all_pages))
+        return residuals
 
     @property
-    def units(self) -> int:
-        """Buckets with pages, and pages without a visitor."""
-        return int(np.count_nonzero(self.buckets[:, 0])) + self.pages
+    def effective_visitors(self) -> float:
+        """How many equally active visitors the pages count as.
+
+        >>> round(visitor_totals({0: (20, 0, 0), 1: (20, 0, 0), 2: (400, 0, 0)}, 0, 0, 0).effective_visitors, 2)
+        1.2
+        """
+        pages = self.buckets[:, 0]
+        return self.all_pages**2 / max(1.0, float(pages @ pages) + self.pages)
 
     def plus(self, other: VisitorTotals) -> VisitorTotals:
         """Return the sum of both."""
@@ -98,7 +111,7 @@ def repetition(strata: Sequence[tuple[Estimate, VisitorTotals | None]], weights:
     alone = sum(weight**2 * estimate.variance for weight, (estimate, _) in zip(weights, strata, strict=True))
     for weight, (estimate, by_visitor) in zip(weights, strata, strict=True):
         if by_visitor is not None:
-            residuals = weight * by_visitor.residuals(estimate.value) / estimate.units
+            residuals = weight * by_visitor.residuals / math.sqrt(estimate.units)
             total += residuals
             own += float(residuals @ residuals)
     together = alone + (float(total @ total) - own) * BUCKETS / (BUCKETS - 1)
