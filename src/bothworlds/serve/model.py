@@ -70,6 +70,7 @@ __all__ = [
     "predicted_loss_weight",
     "rfc3339",
     "seed_of",
+    "segment_words",
     "split_counter_key",
 ]
 
@@ -337,6 +338,15 @@ def counter_key(segment: str, learner: int) -> str:
     ('mobile', 'mobile\\x1f2', ('mobile', 2))
     """
     return f"{segment}\x1f{learner}" if learner else segment
+
+
+def segment_words(segment: str) -> str:
+    """Returns how a segment is called in the audit log.
+
+    >>> segment_words("mobile"), segment_words("")
+    ('segment "mobile"', 'the default segment')
+    """
+    return f'segment "{segment}"' if segment else "the default segment"
 
 
 def split_counter_key(key: str) -> tuple[str, int]:

@@ -20,6 +20,7 @@ from ..model import (
     Unknown,
     checked_name,
     counter_key,
+    segment_words,
     split_counter_key,
 )
 from ..stores.base import Store, VersionConflict
@@ -168,7 +169,7 @@ class SurfaceAdmin:
             surface = self._at_version(name, if_version)
 
             def entries(events: int) -> list[dict[str, Any]]:
-                return [self._entry(surface.id, actor, "delete surface", f"{name!r}: {events} events deleted")]
+                return [self._entry(surface.id, actor, "delete surface", f'"{name}": {events} events deleted')]
 
             self._store.delete_surface(surface, entries)
             self._refresher.remove(surface.id)
@@ -184,7 +185,7 @@ class SurfaceAdmin:
             known = self.surface(surface)
             if segment is not None and segment not in self.served(surface).segments:
                 raise Unknown(f"surface {surface!r} has no segment {segment!r}")
-            detail = "all segments" if segment is None else f"segment {segment!r}"
+            detail = "all segments" if segment is None else segment_words(segment)
 
             def make(segments: list[Segment]) -> tuple[Adjustment, ...]:
                 chosen = [one for one in segments if segment in (None, split_counter_key(one.name)[0])]
@@ -203,7 +204,7 @@ class SurfaceAdmin:
             checked_name(segment, "segment", "/segment", empty=True)
             start = warm_start_of(known, model, rounds, segment, self._clock(), actor)
             await in_thread(self._admit, known, segment)
-            entry = self._entry(known.id, actor, "warm start", f"{rounds} rounds, segment {segment!r}")
+            entry = self._entry(known.id, actor, "warm start", f"{rounds} rounds, {segment_words(segment)}")
             starts = [_of_counters(start, one.counter_key(segment)) for one in self.served(surface).learners]
             await in_thread(self._store.adjust, starts, [entry])
             await in_thread(self._refresher.refresh)
