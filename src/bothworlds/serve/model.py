@@ -22,6 +22,7 @@ __all__ = [
     "ALL_ELIGIBLE",
     "BASELINE_ARM",
     "BOUNDARIES",
+    "BrokenSurface",
     "CHANGE",
     "CHANGE_DETECTED",
     "COMPARISON",
@@ -546,3 +547,9 @@ class TooMany(ServiceError):
 
 class Unavailable(ServiceError):
     """The store cannot be written now; nothing was acknowledged, and the request can be retried (503)."""
+
+
+class BrokenSurface(Unavailable):
+    """The stored surface cannot be served; nothing is lost, and it is served when its settings are changed (503)."""
+
+    title = "The surface cannot be served"

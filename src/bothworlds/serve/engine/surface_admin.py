@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ...geometry.leader import ConvergenceError
 from ..model import (
     BASELINE_ARM,
     Adjustment,
+    BrokenSurface,
     Conflict,
     Invalid,
     Segment,
@@ -63,15 +65,21 @@ class SurfaceAdmin:
     # Reading
 
     def served(self, name: str) -> ServedSurface:
-        """Returns the served state of a surface; raises Unknown."""
-        served = self._refresher.surfaces.get(name)
-        if served is None:
-            raise Unknown(f"there is no surface {name!r}")
+        """Returns the served state of a surface; raises Unknown or BrokenSurface."""
+        served = self._known(name)
+        if served.fault:
+            raise BrokenSurface(f"surface {name!r} cannot be served until its settings are changed: {served.fault}")
         return served
 
     def surface(self, name: str) -> Surface:
         """Returns a surface; raises Unknown."""
-        return self.served(name).surface
+        return self._known(name).surface
+
+    def _known(self, name: str) -> ServedSurface:
+        served = self._refresher.surfaces.get(name)
+        if served is None:
+            raise Unknown(f"there is no surface {name!r}")
+        return served
 
     def surfaces(self) -> list[Surface]:
         """Returns all surfaces by name."""
@@ -285,9 +293,21 @@ class SurfaceAdmin:
             entry["holdout"] = made.holdout
         if made.arms is not None:
             entry["arms"] = made.arms
+        self._check(made.surface)
         saved = self._store.save_surface(made.surface, made.adjustments, [entry])
         self._refresher.install(saved)
         return saved
+
+    def _check(self, changed: Surface) -> None:
+        """Raises Invalid if a policy of a changed surface cannot be solved: it would be stored and never served."""
+        served = self._refresher.by_id.get(changed.id)
+        if served and (served.surface.settings, served.surface.items) == (changed.settings, changed.items):
+            return
+        try:
+            self._refresher.check(changed)
+        except (ArithmeticError, ConvergenceError, ValueError) as error:
+            detail = f"the policy cannot be computed after this change, and nothing was changed: {error}"
+            raise Invalid(detail, "/policy_settings") from error
 
 
 def _of_counters(adjustment: Adjustment, key: str) -> Adjustment:
