@@ -77,10 +77,10 @@ clean: ## remove .venv, caches, results and the built documentation
 
 $(VENV)/.python:
 	@command -v "$(PYTHON)" >/dev/null || { \
-		echo "bothworlds needs Python 3.11 to 3.14, but there is no '$(PYTHON)'; try: make PYTHON=/path/to/python3" >&2; \
+		echo "bothworlds needs Python 3.11 to 3.13, but there is no '$(PYTHON)'; try: make PYTHON=/path/to/python3" >&2; \
 		exit 1; }
-	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || { \
-		echo "bothworlds needs Python 3.11 to 3.14, but '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1);" \
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
+		echo "bothworlds needs Python 3.11 to 3.13, but '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1);" \
 			"try: make PYTHON=python3.11" >&2; \
 		exit 1; }
 	@echo "making $(VENV) with $(PYTHON)"

@@ -19,7 +19,7 @@ def kept(monkeypatch):
     """A store in memory, opened for any address except missing.db; ``opened`` lists the calls."""
     store, opened = FakeStore(), []
 
-    def open_store(place, *, read_only=False):
+    def open_store(place, *, read_only=False, alone=False):
         if place == "missing.db":
             raise StoreError("there is no store at missing.db")
         opened.append((place, read_only))

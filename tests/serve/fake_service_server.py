@@ -13,6 +13,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", type=Path)
     parser.add_argument("--port", type=int)
+    parser.add_argument("--rejecting", action="store_true")
     asked = parser.parse_args()
     asked.store.write_text(asked.store.read_text() + "x" if asked.store.exists() else "x")
-    uvicorn.run(FakeService().app, port=asked.port, log_level="critical", lifespan="off", ws="none")
+    service = FakeService()
+    service.rejecting = asked.rejecting
+    uvicorn.run(service.app, port=asked.port, log_level="critical", lifespan="off", ws="none")

@@ -156,13 +156,14 @@ def migrate(
 ) -> None:
     """Copy a store to another one, such as a file to PostgreSQL, and verify both; the source is not changed.
 
+    Stop the service first: a store that it uses is refused, since what it acknowledges later would not be copied.
     The exit status is 1 if counters differ from the log, as in verify.
     """
     from ..progress import progress_bar
     from ..serve.ops.migrate import migrate as copy_store
 
     with (
-        _opened(source, read_only=True) as old,
+        _opened(source, read_only=True, alone=True) as old,
         _opened(target) as new,
         progress_bar("copying", old.count_rows()) as progress,
     ):
@@ -229,10 +230,10 @@ def revoke_key(
 
 
 @contextlib.contextmanager
-def _opened(address: str, *, read_only: bool = False) -> Iterator[Any]:
+def _opened(address: str, *, read_only: bool = False, alone: bool = False) -> Iterator[Any]:
     from ..serve.stores.factory import open_store
 
-    opened: AnyStore = open_store(address, read_only=read_only)
+    opened: AnyStore = open_store(address, read_only=read_only, alone=alone)
     with contextlib.closing(opened):
         yield opened
 

@@ -39,6 +39,7 @@ __all__ = [
     "Adjustment",
     "Arm",
     "ArmSettings",
+    "BrokenSurface",
     "Cell",
     "Conflict",
     "Eligibility",
@@ -70,6 +71,7 @@ __all__ = [
     "predicted_loss_weight",
     "rfc3339",
     "seed_of",
+    "segment_words",
     "split_counter_key",
 ]
 
@@ -339,6 +341,15 @@ def counter_key(segment: str, learner: int) -> str:
     return f"{segment}\x1f{learner}" if learner else segment
 
 
+def segment_words(segment: str) -> str:
+    """Returns how a segment is called in the audit log.
+
+    >>> segment_words("mobile"), segment_words("")
+    ('segment "mobile"', 'the default segment')
+    """
+    return f'segment "{segment}"' if segment else "the default segment"
+
+
 def split_counter_key(key: str) -> tuple[str, int]:
     """Returns the segment and the number of the learner of a key."""
     segment, separator, learner = key.partition("\x1f")
@@ -536,3 +547,9 @@ class TooMany(ServiceError):
 
 class Unavailable(ServiceError):
     """The store cannot be written now; nothing was acknowledged, and the request can be retried (503)."""
+
+
+class BrokenSurface(Unavailable):
+    """The stored surface cannot be served; nothing is lost, and it is served when its settings are changed (503)."""
+
+    title = "The surface cannot be served"

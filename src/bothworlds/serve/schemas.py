@@ -137,6 +137,9 @@ class Ranking(Struct, frozen=True, gc=False):
     token: Token
     slots: tuple[PlacedItem, ...]
     segment: Annotated[str, Meta(description="the segment used: the default one if the requested one was not admitted")]
+    unknown_items: Annotated[
+        tuple[Name, ...], Meta(description="names in exclude that the surface does not have; absent if there are none")
+    ] = ()
 
 
 class FeedbackEvent(Struct, frozen=True, forbid_unknown_fields=True):

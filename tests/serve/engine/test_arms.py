@@ -374,6 +374,7 @@ async def test_a_page_that_loses_the_feedback_of_one_arm_hides_the_comparisons(e
         if ranked.arm != "old" or rng.random() < 0.3:
             await answer(engine, ranked, [0] if rng.random() < 0.5 else [])
         clock.at += 1000
+    await written(engine)
     clock.at += 40 * MINUTE
     await asyncio.to_thread(store.settle_overdue, clock.at, 10**6)
     await asyncio.to_thread(engine.watch)

@@ -108,7 +108,7 @@ async def test_a_warm_start_from_the_baseline_changes_no_counter(engine, store, 
     assert (entry["actor"], entry["action"], entry["detail"]) == (
         "ann",
         "start from baseline",
-        "300 rounds, segment ''",
+        "300 rounds, the default segment",
     )
     await engine.reset("home", segment=None, actor="ann")  # the segment starts again, from the baseline
     assert (await engine.state("home"))["baseline_share"] == 0.9

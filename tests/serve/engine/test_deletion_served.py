@@ -64,7 +64,7 @@ def test_a_deleted_surface_is_gone_and_its_name_starts_from_nothing(stored):
             assert engine.health()["ready"]
             assert engine.writer.last_error is None
         entry = next(entry for entry in stored.audit(1, 9) if entry["action"] == "delete surface")
-        assert (entry["actor"], entry["detail"]) == ("ann", "'home': 20 events deleted")
+        assert (entry["actor"], entry["detail"]) == ("ann", '"home": 20 events deleted')
         assert verify(stored).clean
 
     asyncio.run(whole())

@@ -409,7 +409,7 @@ async def test_pins_are_the_same_in_the_first_and_in_a_repeated_answer(engine, s
         view = await engine.event(page.event_id)
         assert [slot["pinned"] for slot in view["slots"]] == [False, True, False]
         await answer(engine, page, [])
-    assert {(row["position"], row["pinned"]) for row in engine.export("home")} == {(0, False), (1, True), (2, False)}
+    assert {(row["position"], row["pinned"]) for row in engine.export("home")} == {(1, False), (2, True), (3, False)}
 
 
 def test_the_first_request_does_not_solve_on_the_event_loop(monkeypatch):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
+from bothworlds import clicks
 from bothworlds.serve.model import LOSS_UNIT, Invalid, loss_weight
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.schemas import Imported
@@ -24,7 +28,7 @@ async def test_an_exported_log_teaches_another_store_the_same(engine, store, clo
         await visit(engine, f"v{k}", {"a", "b"}, segment=["", "m"][k % 2], pins={0: "c"} if k % 5 == 0 else {})
     rows = list(engine.export("home"))
     assert len(rows) == 180
-    assert {row["position"] for row in rows} == {0, 1, 2}
+    assert {row["position"] for row in rows} == {1, 2, 3}
     assert rows[0]["timestamp"].endswith("Z")
     other = FakeStore()
     async with running(other) as second:
@@ -36,6 +40,29 @@ async def test_an_exported_log_teaches_another_store_the_same(engine, store, clo
         assert (again.taken, again.known) == (0, 60)
         assert other.totals() == store.totals()
         assert sorted(map(str, second.export("home"))) == sorted(map(str, rows))
+
+
+@with_engine(holdout=0.2, policy="ftrl-pbm")
+async def test_positions_count_from_one_in_exports_and_from_either_in_imports(engine, store, clock):
+    for k in range(30):
+        await visit(engine, f"v{k}", {"a", "b"}, pins={0: "c"} if k % 5 == 0 else {})
+    rows = list(engine.export("home"))
+    pages = [[row["position"] for row in rows if row["event"] == event] for event in {row["event"] for row in rows}]
+    assert pages == [[1, 2, 3]] * 30
+    older = [{**row, "position": row["position"] - 1} for row in rows]  # as exports were written before
+    for log in (rows, older):
+        other = FakeStore()
+        async with running(other) as second:
+            await second.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            assert (await second.import_rows("home", iter(log), actor="test")).taken == 30
+            assert other.totals() == store.totals()
+            assert {row["position"] for row in second.export("home")} == {1, 2, 3}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.ndjson"
+        path.write_bytes(msgspec.json.Encoder().encode_lines(rows))
+        counts = clicks.counts(path)
+        assert list(counts.positions) == [1, 2, 3]
+        assert counts.shown.sum() == len(rows)
 
 
 @with_engine(options={"refresh_ms": 10**7}, policy="ftrl-va")

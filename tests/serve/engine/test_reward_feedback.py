@@ -174,7 +174,7 @@ def test_an_exported_log_is_evaluated_by_its_drawn_clicks(tmp_path):
     path = tmp_path / "log.ndjson"
     export()
     rows = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
-    weighted = (row["click"] / row["propensity"] for row in rows if row["item"] == "abc"[row["position"]])
+    weighted = (row["click"] / row["propensity"] for row in rows if row["item"] == "abc"[row["position"] - 1])
     found = evaluate(path, ["a", "b", "c"])
     (ips,) = (one for one in found.estimates if (one.estimator, one.position) == ("ips", None))
     assert ips.value == pytest.approx(sum(weighted) / 40)

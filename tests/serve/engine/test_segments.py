@@ -96,7 +96,7 @@ async def test_a_deleted_segment_makes_room_for_another(engine, store, clock):
     assert names(engine) == {""}
     assert store.totals() == {}
     assert [store.entries[-1][key] for key in ("actor", "action", "surface_id")] == ["ann", "delete segment", 1]
-    assert "'one': 1 pages learned from, 0 clicks, 2 events deleted" in store.entries[-1]["detail"]
+    assert '"one": 1 pages learned from, 0 clicks, 2 events deleted' in store.entries[-1]["detail"]
     for page in (settled, waiting):
         assert (await answer(engine, page, [0, 1, 2])).status == "expired"
     assert not any(any(map(any, totals[1:])) or totals[0] for totals in store.rebuilt().values())
@@ -171,7 +171,7 @@ async def test_segments_that_nobody_uses_expire_and_those_without_a_click_soon(e
     assert await expired(engine, clock, start + 10 * DAY) == {"clicked", "started"}
     assert await expired(engine, clock, start + 10 * DAY + 2 * USE_RESOLUTION + 1) == set()
     entries = [(e["actor"], e["action"], e["detail"]) for e in store.entries if e["action"] == "expire segment"]
-    assert entries[0] == ("expiry", "expire segment", "'shown': 1 pages learned from, 0 clicks")
+    assert entries[0] == ("expiry", "expire segment", '"shown": 1 pages learned from, 0 clicks')
     assert len(entries) == 4
     assert store.totals() == {}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 
 import numpy as np
 import pytest
@@ -325,3 +327,21 @@ def test_every_policy_that_can_serve_does_so_in_the_same_way(policy, settings):
         assert (await answer(engine, ranked, [0])).status == "accepted"
 
     serve()
+
+
+@with_engine(policy="ftrl-pbm")
+async def test_the_audit_log_has_values_as_json_and_segments_in_words(engine, store, clock):
+    arm = {"name": "new", "policy": "uniform", "share": 0.5}
+    await engine.patch_surface("home", {"guard": False, "retention_days": 30.0, "arms": [arm]}, actor="ann")
+    await engine.reset("home", segment="", actor="ann")
+    await engine.reset("home", segment=None, actor="ann")
+    model = {"item": ["a", "b", "c"], "attraction": [0.9, 0.5, 0.1], "examination": [1.0, 0.6, 0.3]}
+    await engine.warm_start("home", model, rounds=10, segment="mobile", actor="ann")
+    await engine.delete_segment("home", "mobile", actor="ann")
+    details = [entry["detail"] for entry in reversed(store.audit(1, 100))]
+    assert "guard: true -> false; retention_days: null -> 30.0" in details[1]
+    before, after = details[1].partition("arms: ")[2].partition("; ")[0].split(" -> ")
+    assert (json.loads(before), json.loads(after)[0]["name"]) == ([], "new")
+    assert details[2:5] == ["the default segment", "all segments", '10 rounds, segment "mobile"']
+    assert details[5].startswith('"mobile": ')
+    assert not [detail for detail in details if re.search(r"'|\bNone\b|\bTrue\b|\bFalse\b", detail)]

@@ -50,6 +50,22 @@ def test_a_token_restores_the_event_exactly():
     assert signer.read(signer.sign(EVENT)) == EVENT
 
 
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+@pytest.mark.parametrize("length", [6, 7, 8])  # of the policy's id, so that the last character has 0, 2 or 4 idle bits
+def test_only_one_text_is_the_token_of_an_event(length):
+    signer, _ = open_secrets(FakeStore())
+    token = signer.sign(msgspec.structs.replace(EVENT, policy_id="p" * length))
+    others = [token[:-1] + last for last in ALPHABET if last != token[-1]]
+    others += [token + end for end in ("=", "==", "!!!!", "\n", " ")]
+    others += [token[:8] + "...." + token[8:], token.replace("-", "+").replace("_", "/") + "===="]
+    for other in others:
+        with pytest.raises(InvalidToken):
+            signer.read(other)
+    signer.read(token)
+
+
 @given(st.data())
 def test_a_token_with_any_changed_byte_is_rejected(data):
     signer, _ = open_secrets(FakeStore())

@@ -335,9 +335,34 @@ def test_a_large_body_arrives_whole(address):
             assert respond(connection, head + body).endswith(b'{"results":[]}')
 
 
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n"
+
+
+@pytest.mark.parametrize("cut", [0, 1, 60, 200, -5, -1])
+@pytest.mark.parametrize("size", [2, 20_000])
+def test_a_request_that_offers_another_protocol_is_answered_in_this_one(address, cut, size):
+    """``curl --http2`` offers HTTP/2 with every request; RFC 9110 allows to ignore it."""
+    plain, body = rank_request("upgrade")
+    body += b" " * size
+    head = plain.partition(b"Content-Length")[0] + b"Content-Length: %d\r\n" % len(body)
+    with closing(connect(address)) as connection:
+        expected = respond(connection, head + b"\r\n" + body)
+        assert status(expected) == 200
+        whole = head + UPGRADE + body
+        connection.sendall(whole[:cut])
+        assert without_date(respond(connection, whole[cut:])) == without_date(expected)
+        assert status(respond(connection, HEAD + UPGRADE)) == 200
+        assert status(respond(connection, b"CONNECT 127.0.0.1:80 HTTP/1.1\r\nHost: a\r\n" + UPGRADE)) in (400, 404, 405)
+
+
+def without_date(response):
+    return [line for line in response.split(b"\r\n") if not line.lower().startswith((b"date", b"server-timing"))]
+
+
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
+        (HttpToolsProtocol, "_unset_keepalive_if_required send_400_response"),
         (HttpToolsProtocol, "connection_made connection_lost data_received on_body on_headers_complete"),
         (HttpToolsProtocol, "on_message_complete on_response_complete"),
         (FlowControl, "pause_reading resume_reading"),

@@ -97,6 +97,18 @@ def test_a_forged_token_changes_nothing(client, data):
     assert losses(client) == before
 
 
+def test_an_exclusion_of_an_item_that_does_not_exist_is_named_in_the_answer(client):
+    def ranked(request, *excluded):
+        return client("POST", "/v1/surfaces/home/rank", json={"request_id": request, "exclude": excluded}).json()
+
+    assert ranked("typing", "dsk", "a", "lmp")["unknown_items"] == ["dsk", "lmp"]
+    assert ranked("typing", "dsk", "a", "lmp")["unknown_items"] == ["dsk", "lmp"]  # a repeated request
+    assert "unknown_items" not in ranked("typed", "a")
+    assert client("POST", "/v1/surfaces/home/items/d/pause").status_code == 200
+    assert "unknown_items" not in ranked("paused", "d")
+    assert client("POST", "/v1/surfaces/home/items/d/resume").status_code == 200
+
+
 def losses(client):
     segments = client.store.segments(1)
     return {segment.name: (segment.rounds, segment.loss) for segment in segments}

@@ -113,6 +113,13 @@ def test_the_demo_starts_the_service_sends_visitors_and_starts_again(tmp_path, f
     assert store.read_text() == "xx"
 
 
+def test_a_demo_whose_clicks_are_lost_fails(tmp_path, fake_command):
+    with pytest.raises(ValueError, match=r"the service did not take the feedback on [1-9]"):
+        demo.run(
+            store=str(tmp_path / "s"), port=a_free_port(), rate=500, seconds=0.3, command=[*fake_command, "--rejecting"]
+        )
+
+
 def test_a_port_in_use_is_refused(client, service, tmp_path, fake_command, monkeypatch):
     monkeypatch.setattr(demo, "_wait_until_free", lambda address: False)
     with pytest.raises(ValueError, match="something already listens at"):

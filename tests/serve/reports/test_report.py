@@ -46,7 +46,20 @@ def simulated_pages(rng: np.random.Generator, rate: float, pages: int) -> PageTo
     return PageTotals(pages, int(clicks.sum()), int((clicks**2).sum()))
 
 
-@with_engine(holdout=0.2)
+@with_engine(holdout=0.0)
+async def test_the_rate_and_the_counts_of_an_item_are_of_the_same_time(engine, store, clock):
+    for likes in (set(), {"b"}):  # at first nobody clicks; then, within the same second, everybody clicks b
+        for k in range(40):
+            ranked = await engine.rank("home", f"{likes} {k}")
+            await answer(engine, ranked, [slot.slot for slot in ranked.slots if slot.item in likes])
+        await refreshed(engine)
+        lines = (await engine.report("home"))["items"]
+        assert [line["clicks"] > 0 for line in lines] == [(line["rate"] or 0.0) > 0.0 for line in lines]
+    clock.at += 60_000
+    assert [line["name"] for line in (await engine.report("home"))["items"] if line["clicks"]] == ["b"]
+
+
+@with_engine({"refresh_ms": 10**7, "refresh_events": 10**9}, holdout=0.2)  # lists depend on when it refreshes
 async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock):
     empty = await engine.report("home")
     assert empty["headline"] == {"pages": 0, "clicks_per_page": None, "interval": None}
@@ -56,6 +69,8 @@ async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock
         ranked = await engine.rank("home", f"v{k}")
         await answer(engine, ranked, [s.slot for s in ranked.slots if rng.random() < (0.8 if s.item == "a" else 0.2)])
         clock.at += 2_000
+        if k == 100:
+            await refreshed(engine)  # which also stores the policy of that time
     open_one = await engine.rank("home", "open")
     await answer(engine, open_one, [0], final=False)
     await refreshed(engine)

@@ -17,7 +17,7 @@ from bothworlds.serve.reports.inputs import MINUTE
 from bothworlds.serve.reports.sample_ratio import RatioRecord, mismatch_evidence, period_length, updated_ratio
 from bothworlds.serve.reports.strata import ArmHistory
 from bothworlds.statistics.sample_ratio import ALARM, log_evidence
-from tests.serve.running import answer, refreshed, with_engine
+from tests.serve.running import answer, refreshed, with_engine, written
 
 HALF_HOUR = 30 * MINUTE
 
@@ -33,6 +33,7 @@ async def visits(engine, clock, rng, numbers, feedback):
 
 
 async def settle(engine, store, clock):
+    await written(engine)
     clock.at += HALF_HOUR + 2 * MINUTE
     await asyncio.to_thread(store.settle_overdue, clock.at, 10**6)
     await refreshed(engine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,6 +13,7 @@ from bothworlds.serve.ops.migrate import migrate
 from bothworlds.serve.stores.base import StoreError
 from bothworlds.serve.stores.factory import open_store
 from bothworlds.serve.stores.sql_store import TABLES, SqlStore
+from tests.commands import answer, run
 from tests.serve.postgres_server import PostgresServer
 
 from .contract import counters
@@ -76,6 +78,23 @@ def test_a_store_that_is_not_empty_is_not_a_target_of_migration(tmp_path: Path) 
     assert everything(target) == before
     source.close()
     target.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_store_in_use_is_not_migrated(kind: str, tmp_path: Path, postgres: PostgresServer) -> None:
+    """What a running service acknowledges after the copy would be lost."""
+    place, copy = str(tmp_path / "a.db") if kind == "sqlite" else postgres.fresh_address(), tmp_path / "b.db"
+    words = ("migrate", "--from", place, "--to", str(copy))
+    with closing(filled(open_store(place))):  # as a service has it
+        refused = run(*words)
+        assert refused.exit_code == 2
+        assert "is in use by another process: stop" in refused.output
+        assert not copy.exists()
+    assert "counters verified in both stores" in answer(*words)
+    with closing(open_store(place, read_only=True)) as source, closing(open_store(str(copy))) as target:
+        assert everything(source) == everything(target)
+    with closing(open_store(place)) as source:
+        source.put("secret", b"the source can be served again")
 
 
 def test_an_interrupted_migration_cannot_be_served(tmp_path: Path) -> None:

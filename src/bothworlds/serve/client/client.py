@@ -47,6 +47,7 @@ class Page:
     policy_id: str = ""
     p: tuple[float, ...] = ()
     segment: str = ""  # the segment used; empty (the default one) if the surface had no place for the requested one
+    unknown_items: tuple[str, ...] = ()  # names in exclude that the surface does not have
 
     @property
     def learned(self) -> bool:
@@ -71,6 +72,7 @@ class Page:
             policy_id=answer["policy_id"],
             p=tuple(slot["p"] for slot in slots),
             segment=answer.get("segment", ""),
+            unknown_items=tuple(answer.get("unknown_items", ())),
         )
 
 

@@ -52,3 +52,4 @@ class Ranking(TypedDict):
     token: str
     slots: list[PlacedItem]
     segment: NotRequired[str]  # absent in responses of services before segments were limited
+    unknown_items: NotRequired[list[str]]  # names in exclude that the surface does not have

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from ...core import Block
 from ...policies.parts.change_detector import BUCKET, find_change
-from ..model import CHANGE, CHANGE_DETECTED, Surface, rfc3339, split_counter_key
+from ..model import CHANGE, CHANGE_DETECTED, Surface, rfc3339, segment_words, split_counter_key
 from ..stores.base import Store
 
 __all__ = ["DETECTOR", "ChangeDetection"]
@@ -53,7 +53,7 @@ class ChangeDetection:
             "actor": DETECTOR,
             "action": CHANGE_DETECTED,
             "detail": f"visitors click differently since {rfc3339(1000 * int(found))}"
-            + (f", segment {name!r}" if name else ""),
+            + (f", {segment_words(name)}" if name else ""),
             "surface_id": surface.id,
             "segment": name,
             "learner": learner,

@@ -534,7 +534,8 @@ class Engine(EngineProtocol):
     def expire_segments(self) -> None:
         """Deletes segments that were not used for a long time. Blocks; called in the refresher thread."""
         for served in list(self.refresher.by_id.values()):
-            self._segments.expire(served)
+            if not served.fault:
+                self._segments.expire(served)
 
     def watch(self) -> None:
         """Expires segments and checks surfaces. Blocks; called once a minute in the refresher thread."""
@@ -691,6 +692,8 @@ class Engine(EngineProtocol):
             warnings.append(f"the store cannot be written: {error}")
         if self.refresher.last_error is not None:
             warnings.append(f"policies are not updated: {self.refresher.last_error}")
+        broken = [one for one in list(self.refresher.by_id.values()) if one.fault]
+        warnings += [f"surface {one.surface.name!r} cannot be served: {one.fault}" for one in broken[:3]]
         if self.retention.last_error is not None:
             warnings.append(f"old events are not deleted: {self.retention.last_error}")
         if self.refresher.near_overflow:

@@ -18,6 +18,7 @@ import numpy as np
 from ... import policies
 from ...core import Block, Ledger
 from ...geometry.baseline_mixture import baseline_share, with_baseline
+from ...geometry.leader import ConvergenceError
 from ...geometry.uniform_mixture import mixed
 from ...kernels import Floats, Ints
 from ...policies import Policy
@@ -295,6 +296,8 @@ def serving_policy(
         x = with_baseline(x, [rows.index(baseline[slot]) for slot in free], share)
         mixture = mixture and mixture._replace(share=(1.0 - share) * mixture.share)
     x = mixed(x, settings.floor, settings.minimum_exposure)
+    if not np.isfinite(x).all():
+        raise ConvergenceError("the probabilities are not finite numbers")
     if predictions is not None:
         predictions = predictions.drawn_with(x, own)
     recorded = _recorded(counters.version, predictions, mixture, rows, free, settings.slots)

@@ -10,7 +10,17 @@ from typing import NamedTuple
 
 from ...core import Block
 from ...policies.takeover import ComparingPolicy, Situation, next_step, wake_round
-from ..model import CHANGE, COMPARED_AGAIN, COMPARISON, LEADER_TOOK_OVER, TAKEOVER, WAKE, Surface, split_counter_key
+from ..model import (
+    CHANGE,
+    COMPARED_AGAIN,
+    COMPARISON,
+    LEADER_TOOK_OVER,
+    TAKEOVER,
+    WAKE,
+    Surface,
+    segment_words,
+    split_counter_key,
+)
 from ..stores.base import Store
 from ..time_blocks import second_of
 
@@ -81,7 +91,7 @@ class LearnerComparison:
 
     def _entry(self, surface: Surface, segment: str, action: str, detail: str) -> dict[str, object]:
         name, learner = split_counter_key(segment)
-        where = f", segment {name!r}" if name else ""
+        where = f", {segment_words(name)}" if name else ""
         return {
             "at": self._clock(),
             "actor": COMPARER,

@@ -68,7 +68,7 @@ def export_rows(surface: Surface, store: Store) -> Iterator[dict[str, Any]]:
         for slot, (item, p) in enumerate(zip(event.items, event.p)):
             yield {
                 **shared,
-                "position": slot,
+                "position": slot + 1,  # as in other click logs
                 "item": surface.items[item].name,
                 "click": event.clicks >> slot & 1,
                 **({"reward": event.rewards[slot] / LOSS_UNIT if event.rewards else 0.0} if rewarded else {}),

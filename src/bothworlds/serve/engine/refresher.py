@@ -6,18 +6,20 @@ they log the probabilities that they were drawn with.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection
 
 import msgspec
 
+from ... import policies
 from ..model import Segment, Surface, split_counter_key
 from ..observability.telemetry import NO_TELEMETRY, Telemetry
 from ..stores.base import Store, StoreError
 from .block_reader import BlockReader
 from .change_detection import ChangeDetection
-from .learner import blocks_of, counters_of, policy_of, policy_record
+from .learner import SegmentCounters, blocks_of, counters_of, policy_of, policy_record
 from .learner_comparison import LearnerComparison
 from .prediction_renewal import PredictionRenewal
 from .served_surface import ServedSegment, ServedSurface
@@ -154,21 +156,45 @@ class Refresher(threading.Thread):
         self._revision = self._store.revision()
         self._read_surfaces()
 
+    def check(self, surface: Surface) -> None:
+        """Solves a version of a surface for its present counters and discards the result; raises what solvers raise.
+
+        Can be called from any thread. Raises StoreError.
+        """
+        served = _with_arms(surface)
+        for one in served.learners:
+            ServedSegment(one, counters_of(None, surface), self._clock())
+        with self._lock:
+            for segment in self._store.segments(surface.id):
+                one_served = served.of_learner(split_counter_key(segment.name)[1])
+                if one_served is not None:
+                    ServedSegment(one_served, self._counters(one_served, segment), self._clock())
+
     def install(self, surface: Surface) -> ServedSurface:
         """Serves this version of a surface from now on, with counters read again; returns the version in force.
 
-        Can be called from any thread. A version that is older than the served one is ignored.
+        Can be called from any thread. A version that is older than the served one is ignored. One that cannot be solved
+        is kept with its ``fault``: it must not keep the other surfaces from being served. Raises StoreError.
         """
+        try:
+            return self._install(surface)
+        except StoreError:
+            raise
+        except Exception as error:
+            fault = str(error) or type(error).__name__
+            logging.getLogger("bothworlds").error("surface %r cannot be served: %s", surface.name, fault)
+            with self._lock:
+                return self._put(ServedSurface(surface, policies.policy("uniform"), fault))
+
+    def _install(self, surface: Surface) -> ServedSurface:
         served = _with_arms(surface)
         # Solved here, outside the lock and the event loop, because this may compile kernels.
         for one in served.learners:
             one.empty_segment = ServedSegment(one, counters_of(None, surface), self._clock())
         with self._lock:
-            if surface.id in self._removed:
-                return served
+            if self._is_outdated(surface):
+                return self._put(served)
             old = self.by_id.get(surface.id)
-            if old is not None and old.surface.version > surface.version:
-                return old
             segments = self._store.segments(surface.id)
             self.near_overflow.discard(surface.name)
             for segment in segments:
@@ -182,8 +208,20 @@ class Refresher(threading.Thread):
             for one in served.learners:
                 for name, served_segment in one.segments.items():
                     served_segment.used_at = used.get((one.learner, name), 0)
-            self.surfaces[surface.name] = self.by_id[surface.id] = served
             self._read_revision[surface.id] = max((segment.revision for segment in segments), default=-1)
+            return self._put(served)
+
+    def _is_outdated(self, surface: Surface) -> bool:
+        """Returns whether a surface was deleted, or is served in a later version."""
+        old = self.by_id.get(surface.id)
+        return surface.id in self._removed or (old is not None and old.surface.version > surface.version)
+
+    def _put(self, served: ServedSurface) -> ServedSurface:
+        """Serves a surface, unless it is outdated; returns the one in force."""
+        surface = served.surface
+        if self._is_outdated(surface):
+            return self.by_id.get(surface.id, served)
+        self.surfaces[surface.name] = self.by_id[surface.id] = served
         return served
 
     def add_segment(self, served: ServedSurface, segment: str) -> ServedSegment:
@@ -228,7 +266,7 @@ class Refresher(threading.Thread):
 
     def _refresh_surface(self, surface_id: int) -> None:
         with self._lock:
-            if (served := self.by_id.get(surface_id)) is None:  # it was deleted meanwhile
+            if (served := self.by_id.get(surface_id)) is None or served.fault:  # it was deleted meanwhile
                 return
             known = set(served.segments)  # before reading, so that a segment admitted meanwhile is not dropped
             segments = self._store.segments(surface_id, self._read_revision.get(surface_id, -1))
@@ -261,14 +299,13 @@ class Refresher(threading.Thread):
             return
         old = served.segments[name]
         presolve = old.recently_used()
-        counters = counters_of(segment, served.surface)
         self._blocks.note(served.surface.id, segment.name)
+        counters = self._counters(served, segment)
         if getattr(served.policy, "needs_blocks", False):
-            read = tuple(self._blocks.read(served.surface.id, segment.name))
-            if segment.rounds and not read:  # it was reset or deleted meanwhile, which the next refresh sees
+            if segment.rounds and not counters.blocks:  # it was reset or deleted meanwhile, which the next refresh sees
                 return
-            blocks = blocks_of(read, range(len(served.surface.items)), range(served.surface.settings.slots))
-            counters = counters._replace(blocks=read)
+            items, slots = range(len(served.surface.items)), range(served.surface.settings.slots)
+            blocks = blocks_of(counters.blocks, items, slots)
             if getattr(served.policy, "detect", False):
                 changed_at = self.changes.changed_at(served.surface, segment.name, segment.rounds, blocks)
                 counters = counters._replace(changed_at=changed_at)
@@ -290,6 +327,13 @@ class Refresher(threading.Thread):
         if abs(counters.loss).max() > NEAR_OVERFLOW:
             self.near_overflow.add(served.surface.name)
         self.solver_ms = 1e3 * (time.perf_counter() - started)
+
+    def _counters(self, served: ServedSurface, segment: Segment) -> SegmentCounters:
+        """Returns the counters of a segment, with blocks if the policy needs them."""
+        counters = counters_of(segment, served.surface)
+        if not getattr(served.policy, "needs_blocks", False):
+            return counters
+        return counters._replace(blocks=tuple(self._blocks.read(served.surface.id, segment.name)))
 
     def _save_policy(self, surface: ServedSurface, segment: str) -> None:
         """Stores the policy of a segment for the dashboard, about once a second if it changes."""

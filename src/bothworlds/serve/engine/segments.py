@@ -174,7 +174,7 @@ def _expiry(settings: SurfaceSettings, of_arms: Sequence[ServedSegment], used_at
 
 def _words(key: str) -> str:
     segment, learner = split_counter_key(key)
-    return f"{segment!r}" + (f" of learner {learner}" if learner else "")
+    return f'"{segment}"' + (f" of learner {learner}" if learner else "")
 
 
 def _key(surface_id: int) -> str:

@@ -36,7 +36,8 @@ class ServedSurface:
 
     A change of the surface replaces the whole object; a refresh replaces the entries of ``segments``. ``policy`` and
     ``segments`` are those of the surface's own policy. Each of ``arms`` is the same surface with the policy of that
-    arm, and with counters of its own; ``learner`` is the number of these counters.
+    arm, and with counters of its own; ``learner`` is the number of these counters. ``fault`` is why it cannot be
+    served: then there are no segments and no arms, and the policy is another one.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class ServedSurface:
         "arms",
         "attribution_ms",
         "empty_segment",
+        "fault",
         "intervals",
         "late_ms",
         "learner",
@@ -54,9 +56,9 @@ class ServedSurface:
 
     empty_segment: ServedSegment  # of a segment without counters; copied for new segments
 
-    def __init__(self, surface: Surface, policy: Policy) -> None:
+    def __init__(self, surface: Surface, policy: Policy, fault: str = "") -> None:
         settings = surface.settings
-        self.surface, self.policy = surface, policy
+        self.surface, self.policy, self.fault = surface, policy, fault
         self.active = {item.name: item for item in surface.items if item.state == "active"}
         self.intervals, self.learner = arm_intervals(surface), surface.learner
         self.attribution_ms = round(1000 * settings.attribution_seconds)

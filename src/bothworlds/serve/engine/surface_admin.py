@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ...geometry.leader import ConvergenceError
 from ..model import (
     BASELINE_ARM,
     Adjustment,
+    BrokenSurface,
     Conflict,
     Invalid,
     Segment,
@@ -20,6 +22,7 @@ from ..model import (
     Unknown,
     checked_name,
     counter_key,
+    segment_words,
     split_counter_key,
 )
 from ..stores.base import Store, VersionConflict
@@ -62,15 +65,21 @@ class SurfaceAdmin:
     # Reading
 
     def served(self, name: str) -> ServedSurface:
-        """Returns the served state of a surface; raises Unknown."""
-        served = self._refresher.surfaces.get(name)
-        if served is None:
-            raise Unknown(f"there is no surface {name!r}")
+        """Returns the served state of a surface; raises Unknown or BrokenSurface."""
+        served = self._known(name)
+        if served.fault:
+            raise BrokenSurface(f"surface {name!r} cannot be served until its settings are changed: {served.fault}")
         return served
 
     def surface(self, name: str) -> Surface:
         """Returns a surface; raises Unknown."""
-        return self.served(name).surface
+        return self._known(name).surface
+
+    def _known(self, name: str) -> ServedSurface:
+        served = self._refresher.surfaces.get(name)
+        if served is None:
+            raise Unknown(f"there is no surface {name!r}")
+        return served
 
     def surfaces(self) -> list[Surface]:
         """Returns all surfaces by name."""
@@ -168,7 +177,7 @@ class SurfaceAdmin:
             surface = self._at_version(name, if_version)
 
             def entries(events: int) -> list[dict[str, Any]]:
-                return [self._entry(surface.id, actor, "delete surface", f"{name!r}: {events} events deleted")]
+                return [self._entry(surface.id, actor, "delete surface", f'"{name}": {events} events deleted')]
 
             self._store.delete_surface(surface, entries)
             self._refresher.remove(surface.id)
@@ -184,7 +193,7 @@ class SurfaceAdmin:
             known = self.surface(surface)
             if segment is not None and segment not in self.served(surface).segments:
                 raise Unknown(f"surface {surface!r} has no segment {segment!r}")
-            detail = "all segments" if segment is None else f"segment {segment!r}"
+            detail = "all segments" if segment is None else segment_words(segment)
 
             def make(segments: list[Segment]) -> tuple[Adjustment, ...]:
                 chosen = [one for one in segments if segment in (None, split_counter_key(one.name)[0])]
@@ -203,7 +212,7 @@ class SurfaceAdmin:
             checked_name(segment, "segment", "/segment", empty=True)
             start = warm_start_of(known, model, rounds, segment, self._clock(), actor)
             await in_thread(self._admit, known, segment)
-            entry = self._entry(known.id, actor, "warm start", f"{rounds} rounds, segment {segment!r}")
+            entry = self._entry(known.id, actor, "warm start", f"{rounds} rounds, {segment_words(segment)}")
             starts = [_of_counters(start, one.counter_key(segment)) for one in self.served(surface).learners]
             await in_thread(self._store.adjust, starts, [entry])
             await in_thread(self._refresher.refresh)
@@ -284,9 +293,21 @@ class SurfaceAdmin:
             entry["holdout"] = made.holdout
         if made.arms is not None:
             entry["arms"] = made.arms
+        self._check(made.surface)
         saved = self._store.save_surface(made.surface, made.adjustments, [entry])
         self._refresher.install(saved)
         return saved
+
+    def _check(self, changed: Surface) -> None:
+        """Raises Invalid if a policy of a changed surface cannot be solved: it would be stored and never served."""
+        served = self._refresher.by_id.get(changed.id)
+        if served and (served.surface.settings, served.surface.items) == (changed.settings, changed.items):
+            return
+        try:
+            self._refresher.check(changed)
+        except (ArithmeticError, ConvergenceError, ValueError) as error:
+            detail = f"the policy cannot be computed after this change, and nothing was changed: {error}"
+            raise Invalid(detail, "/policy_settings") from error
 
 
 def _of_counters(adjustment: Adjustment, key: str) -> Adjustment:

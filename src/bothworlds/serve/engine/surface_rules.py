@@ -28,6 +28,7 @@ from ..model import (
     TooMany,
     Unknown,
     checked_name,
+    segment_words,
 )
 from ..validation import decoding_fault
 from .arm_rules import check_arms, compares_the_same, with_learners
@@ -116,7 +117,9 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
         raise Invalid(detail, "/objective")
     settings = _settings({**before, **changes})
     after = msgspec.to_builtins(settings)
-    changed_keys = [f"{key}: {before[key]!r} -> {after[key]!r}" for key in sorted(after) if after[key] != before[key]]
+    changed_keys = [
+        f"{key}: {_json(before[key])} -> {_json(after[key])}" for key in sorted(after) if after[key] != before[key]
+    ]
     if not changed_keys:
         return Change(surface)
     changed = with_learners(_checked(_changed(surface, now, settings=settings)))
@@ -149,7 +152,7 @@ def start_from_baseline(surface: Surface, segment: str, rounds: int, learned: in
         detail = f"segment {segment!r} has learned from {learned} rounds already; rounds must be greater"
         raise Invalid(detail, "/rounds")
     changed = _changed(surface, now, baseline_starts={**surface.baseline_starts, segment: rounds})
-    return Change(changed, action="start from baseline", detail=f"{rounds} rounds, segment {segment!r}")
+    return Change(changed, action="start from baseline", detail=f"{rounds} rounds, {segment_words(segment)}")
 
 
 def without_baseline_start(surface: Surface, segment: str, now: int) -> Change:
@@ -158,7 +161,7 @@ def without_baseline_start(surface: Surface, segment: str, now: int) -> Change:
         return Change(surface)
     starts = {name: rounds for name, rounds in surface.baseline_starts.items() if name != segment}
     changed = _changed(surface, now, baseline_starts=starts)
-    return Change(changed, action="delete segment", detail=f"{segment!r}: its start from the baseline")
+    return Change(changed, action="delete segment", detail=f'"{segment}": its start from the baseline')
 
 
 def activate_guard(surface: Surface, now: int, arm: str = LEARNER_ARM) -> Change:
@@ -169,7 +172,7 @@ def activate_guard(surface: Surface, now: int, arm: str = LEARNER_ARM) -> Change
         changed = _changed(surface, now, guarded_since=now)
     else:
         changed = _changed(surface, now, guarded_arms={**surface.guarded_arms, arm: now})
-    worse = "the learner" if arm == LEARNER_ARM else f"arm {arm!r}"
+    worse = "the learner" if arm == LEARNER_ARM else f'arm "{arm}"'
     detail = f"the baseline order is served to {changed.share:.4g} of requests: {worse} gets fewer clicks"
     return _change(surface, changed, "activate guard", detail)
 
@@ -321,6 +324,10 @@ def _change(
         return change
     arms = (before.arm_shares, after.arm_shares)
     return change._replace(holdout=(before.share, after.share), arms=arms if any(arms) else None)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _find(surface: Surface, name: str) -> Item | None:

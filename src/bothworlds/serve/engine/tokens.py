@@ -108,7 +108,7 @@ class Signer:
             )
         )
         signed = self._prefix + self._signature(self.number, body) + body
-        return urlsafe_b64encode(signed).rstrip(b"=").decode()
+        return _text(signed)
 
     def read(self, token: str) -> Event:
         """Returns the event of a token; raises InvalidToken."""
@@ -118,6 +118,8 @@ class Signer:
             signed = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
         except (ValueError, binascii.Error) as error:
             raise InvalidToken("the token is damaged") from error
+        if _text(signed) != token:  # decoding ignores foreign characters, and idle bits of the last one
+            raise InvalidToken("the token is damaged")
         number, body = int.from_bytes(signed[:2], "big"), signed[2 + SIGNATURE_BYTES :]
         secret = self._secrets.get(number)
         signature = signed[2 : 2 + SIGNATURE_BYTES]
@@ -133,6 +135,10 @@ class Signer:
         keyed = self._hmacs[number].copy()
         keyed.update(body)
         return keyed.digest()[:SIGNATURE_BYTES]
+
+
+def _text(signed: bytes) -> str:
+    return urlsafe_b64encode(signed).rstrip(b"=").decode()
 
 
 def _check(body: TokenBody, secret: Secret) -> None:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+from httptools import HttpParserError, HttpParserUpgrade
 from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -93,6 +94,8 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._stop_head_timer()
         self._in_head, self._pending_bytes = False, 0
+        if self._offers_upgrade():  # its head is parsed again without the offer
+            return
         if self._may_be_eager():
             self._start_exchange()
         else:
@@ -104,7 +107,6 @@ class Connection(HttpToolsProtocol):
             page_route(self.url.decode("latin-1")) != ""
             and self.parser.get_method() == b"POST"
             and not self.expect_100_continue
-            and not self.parser.should_upgrade()
             and b"%" not in self.url
             and (self.cycle is None or self.cycle.response_complete)
             and not self._metrics.telemetry.enabled  # the span of a request belongs to a task
@@ -129,7 +131,18 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_head, self._pending_bytes = True, 0
-        super().on_message_complete()
+        if not self._offers_upgrade():
+            super().on_message_complete()
+
+    def _offers_upgrade(self) -> bool:
+        """Whether the request may be answered in another protocol, such as HTTP/2 (``curl --http2``)."""
+        return self.parser.should_upgrade() and any(name == b"upgrade" for name, _ in self.headers)
+
+    def _without_offer(self) -> bytes:
+        """Return the head that was just parsed without its offer: the parser does not read the body of an offer."""
+        first = b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        kept = [b"%b: %b" % (name, value) for name, value in self.headers if name != b"upgrade"]
+        return b"\r\n".join([first, *kept, b"", b""])
 
     def on_response_complete(self) -> None:
         self._answered = True
@@ -159,7 +172,13 @@ class Connection(HttpToolsProtocol):
 
     def _parse_piece(self, piece: memoryview) -> None:
         self._pending_bytes += len(piece)
-        super().data_received(cast(bytes, piece))
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(cast(bytes, piece))
+        except HttpParserUpgrade as error:
+            self._unparsed = memoryview(b"".join([self._without_offer(), piece[error.args[0] :], self._unparsed]))
+        except HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
         if self._exchange is not None and not self._exchange.more_body:
             self._answer_eagerly()
         if self._pending_bytes > self._limits.head_bytes:

@@ -114,8 +114,12 @@ def run_eagerly(coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEven
     return loop.create_task(_rest(coroutine, awaited))
 
 
+async def _rest(coroutine: Coroutine[Any, Any, None], awaited: Any) -> None:
+    await _steps(coroutine, awaited)  # a task takes the coroutine of an async function only, from Python 3.12 on
+
+
 @types.coroutine
-def _rest(coroutine: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
+def _steps(coroutine: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
     """Run a coroutine that waits for ``awaited`` up to its end."""
     while True:
         try:

@@ -93,8 +93,8 @@ def problem_of(error: Exception) -> Problem:
         return error
     for kind, status in STATUS_OF.items():
         if isinstance(error, kind):
-            detail = STORE_UNAVAILABLE if status == 503 else str(error) or TITLES[status]
             title, errors = getattr(error, "title", None), getattr(error, "errors", ())
+            detail = STORE_UNAVAILABLE if status == 503 and title is None else str(error) or TITLES[status]
             return Problem(status, detail, title=title, errors=errors)
     if isinstance(error, ServiceError):
         return Problem(422, error.detail, title=error.title, errors=error.errors)

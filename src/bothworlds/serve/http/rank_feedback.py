@@ -78,7 +78,14 @@ class RankFeedbackEndpoints:
             "slots": ranked.slots,
             "segment": ranked.segment,
         }
+        if request.exclude:
+            answer |= self._unknown(surface, request.exclude)
         return Reply(200, _encode(answer), len(body))
+
+    def _unknown(self, surface: str, exclude: Sequence[str]) -> dict[str, list[str]]:
+        known = {item.name for item in self._engine.surface(surface).items}
+        unknown = [name for name in exclude if name not in known]
+        return {"unknown_items": unknown} if unknown else {}
 
     async def feedback(self, scope: Scope, receive: Receive) -> Reply:
         """Answer with one result per event; accepted events are durable. An invalid event is rejected by itself."""

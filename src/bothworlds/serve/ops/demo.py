@@ -121,7 +121,7 @@ def run(
     ``world`` defaults to the paper's stochastic world with a gap that is learned within a minute. ``store`` is a file
     or the address of a PostgreSQL database; ``bothworlds-demo.db`` in the current directory by default. ``say``
     receives messages for the user. ``command`` replaces ``bothworlds serve``. Raises ValueError if the port is in use,
-    the store has keys, or the service does not start or stops.
+    the store has keys, the service does not start or stops, or clicks were lost.
     """
     simulated = world_named("paper/stochastic", gap=0.1) if world is None else resolve(world)
     place = store or str(Path("bothworlds-demo.db").resolve())
@@ -150,6 +150,8 @@ def run(
             raise ValueError(
                 f"the service has stopped ({error}); start again, everything acknowledged is kept"
             ) from error
+    if client.dropped:
+        raise ValueError(f"the service did not take the feedback on {client.dropped:,} pages")
 
 
 # The service stops when the demo ends, even by kill -9: its standard input is then closed. os.read is used because a

@@ -1,6 +1,7 @@
 """The click rate of each item per showing, weighted by inverse propensity so that good slots are no advantage.
 
-This is the expensive part of a report, because it reads events: the rates are cached for some seconds.
+This is the expensive part of a report, because it reads events: the rates are cached for some seconds, with the counts
+that stand beside them.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...kernels import Ints
 from ..model import LOSS_UNIT, Event
 from ..stores.base import Store
 from .inputs import ReportRequest, bucket_length
 from .uplift import Z95
 
-__all__ = ["ItemRate", "ItemRateCache", "latest_events", "weighted_rates"]
+__all__ = ["ItemFigures", "ItemFiguresCache", "ItemRate", "latest_events", "weighted_rates"]
 
 MAX_EVENTS = 20_000  # the latest ones, that the rates are computed from
 CACHE_MS = 10_000
@@ -31,28 +33,45 @@ class ItemRate(NamedTuple):
     high: float | None = None
 
 
-class ItemRateCache:
-    """Caches weighted click rates for ``CACHE_MS``, so that open dashboards do not read the events again and again.
+class ItemFigures(NamedTuple):
+    """Shows and clicks of all time, and weighted click rates, of all items by index and at the same time."""
 
-    Any thread may call it. Two threads that miss the cache at the same time both compute the rates.
+    shown: Ints
+    clicked: Ints
+    rates: list[ItemRate]
+
+
+class ItemFiguresCache:
+    """Caches figures of items for ``CACHE_MS``, so that open dashboards do not read the events again and again.
+
+    Any thread may call it. Two threads that miss the cache at the same time both compute the figures.
     """
 
     def __init__(self) -> None:
-        self._cached: dict[Any, tuple[int, list[ItemRate]]] = {}
+        self._cached: dict[Any, tuple[int, ItemFigures]] = {}
 
-    def rates(self, store: Store, request: ReportRequest) -> list[ItemRate]:
-        """Return the rates of all items by index, at most ``CACHE_MS`` old; raises StoreError if events are needed
-        and cannot be read."""
+    def figures(self, store: Store, request: ReportRequest) -> ItemFigures:
+        """Return figures that are at most ``CACHE_MS`` old; raises StoreError if events are needed and cannot be
+        read."""
         surface = request.surface
         # A range that ends now moves on with every request, and is cached by its length.
         ends = (request.now - request.since,) if request.until == request.now else (request.since, request.until)
         key = (surface.id, surface.version, request.segment, ends)
-        cached_at, rates = self._cached.get(key, (-CACHE_MS, []))
-        if not 0 <= request.now - cached_at < CACHE_MS:
-            rates = weighted_rates(latest_events(store, request), len(surface.items))
-            fresh = {k: v for k, v in list(self._cached.items()) if 0 <= request.now - v[0] < CACHE_MS}
-            self._cached = {**fresh, key: (request.now, rates)}
-        return rates
+        fresh = {k: v for k, v in list(self._cached.items()) if 0 <= request.now - v[0] < CACHE_MS}
+        if key not in fresh:
+            fresh[key] = request.now, _figures(store, request)
+            self._cached = fresh
+        return fresh[key][1]
+
+
+def _figures(store: Store, request: ReportRequest) -> ItemFigures:
+    n = len(request.surface.items)
+    shown, clicked = np.zeros((2, n), np.int64)
+    for name, segment in request.state.segments.items():
+        if request.segment in (None, name):
+            shown += segment.shown.sum(axis=1)
+            clicked += segment.clicked.sum(axis=1)
+    return ItemFigures(shown, clicked, weighted_rates(latest_events(store, request), n))
 
 
 def latest_events(store: Store, request: ReportRequest) -> list[Event]:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 import msgspec
-import numpy as np
 
 from ...policies.marginals import most_shown_rows
 from ..model import (
@@ -43,7 +42,7 @@ from .arm_comparison import arm_lines
 from .exploration_cost import exploration_cost, why_unsettled
 from .guard import guard_view
 from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length, segment_alpha
-from .item_rates import ItemRateCache
+from .item_rates import ItemFiguresCache
 from .recent_window import WindowRequest, WindowTotals, recent_window, window_start, window_summary
 from .retention import missing_events_warning, retention_view
 from .sample_ratio import read_ratio, sample_ratio_view
@@ -70,10 +69,10 @@ AUDIT_ENTRIES = 500  # in which detected changes and takeovers are searched
 
 
 class ReportCache:
-    """What reports on the same surface share: click rates of items, and pages of both arms."""
+    """What reports on the same surface share: figures of items, and pages of both arms."""
 
     def __init__(self) -> None:
-        self.rates, self.history = ItemRateCache(), ArmHistory()
+        self.figures, self.history = ItemFiguresCache(), ArmHistory()
 
 
 class _Progress(TypedDict):
@@ -98,7 +97,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     strata = cache.history.arms_since_start(store, surface, request.segment, request.until, request.now)
     uplift = _uplift(strata, surface, request.segment) if has_holdout else None
     entries = policy_entries(store, request)
-    items = item_lines(store, request, cache.rates)
+    items = item_lines(store, request, cache.figures)
     retention = retention_view(surface.settings, store.deleted(surface.id))
     return {
         "surface": surface.name,
@@ -283,14 +282,9 @@ def _last_alone(takeover: LeaderTakeover) -> float:
     return takeover["took_over_at"] if takeover["ended_at"] is None else takeover["ended_at"]
 
 
-def item_lines(store: Store, request: ReportRequest, rates: ItemRateCache) -> list[ItemLine]:
+def item_lines(store: Store, request: ReportRequest, cache: ItemFiguresCache) -> list[ItemLine]:
     """Return a line for every item that is not removed: shows and clicks of all time, and its weighted click rate."""
-    surface = request.surface
-    n = len(surface.items)
-    shown, clicked = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    for segment in _segments(request.state, request.segment):
-        shown += segment.shown.sum(axis=1)
-        clicked += segment.clicked.sum(axis=1)
+    shown, clicked, rates = cache.figures(store, request)
     total = int(shown.sum())
     return [
         {
@@ -304,7 +298,7 @@ def item_lines(store: Store, request: ReportRequest, rates: ItemRateCache) -> li
             "share": int(shown[item.index]) / total if total else None,
             "age_seconds": max(0.0, (request.now - item.added_at) / 1000.0),
         }
-        for item, rate in zip(surface.items, rates.rates(store, request))
+        for item, rate in zip(request.surface.items, rates)
         if item.state != "removed"
     ]
 

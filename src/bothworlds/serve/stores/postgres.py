@@ -25,6 +25,7 @@ IDLE_CONNECTIONS = 8
 ATTEMPTS = 10  # at a transaction that PostgreSQL aborts because of a concurrent one
 # A foreign key is violated if a surface is deleted while an event of it is inserted; the next attempt sees that.
 RETRIED = (errors.SerializationFailure, errors.DeadlockDetected, errors.ForeignKeyViolation)
+APPLICATION = "bothworlds"  # the name of all connections
 UPGRADE_LOCK = 0x626F7468  # the advisory lock under which one process upgrades while the others wait
 
 _TYPES = (
@@ -46,11 +47,18 @@ _UPDATE = (
     " FROM unnest(%b::bigint[], %b::bigint[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[])"
     " AS new (clicks, settled_at, settled_by, late, rewards, id) WHERE events.id = new.id"
 )
+_OTHERS = (
+    "SELECT pid FROM pg_stat_activity"
+    " WHERE datname = current_database() AND application_name = ? AND pid <> pg_backend_pid()"
+)
 
 
-def open_postgres(address: str, *, read_only: bool = False) -> SqlStore:
-    """Opens the store in this database; creates or upgrades its tables unless ``read_only``. Raises StoreError."""
-    return SqlStore(PostgresDatabase(address, read_only=read_only))
+def open_postgres(address: str, *, read_only: bool = False, alone: bool = False) -> SqlStore:
+    """Opens the store in this database; creates or upgrades its tables unless ``read_only``. Raises StoreError.
+
+    With ``alone``, also if another process is connected to it as a service is.
+    """
+    return SqlStore(PostgresDatabase(address, read_only=read_only, alone=alone))
 
 
 @lru_cache(maxsize=256)
@@ -172,12 +180,14 @@ class PostgresDatabase(Database):
     shared = True
     skip_locked = " FOR UPDATE SKIP LOCKED"
 
-    def __init__(self, address: str, *, read_only: bool = False) -> None:
+    def __init__(self, address: str, *, read_only: bool = False, alone: bool = False) -> None:
         super().__init__()
         self.address, self.place, self.read_only = address, _without_password(address), read_only
         self._pool = ConnectionPool(self._connect, f"the store {self.place} has been closed: open it again")
         try:
             self._check_version() if read_only else self.write(self._upgrade)
+            if alone:
+                self._check_alone()
         except BaseException:
             self.close()
             raise
@@ -189,6 +199,11 @@ class PostgresDatabase(Database):
     def _check_version(self) -> None:
         with self.view() as session:
             check_version(session, self.place)
+
+    def _check_alone(self) -> None:
+        with self.view() as session:
+            if session.run(_OTHERS, (APPLICATION,)):
+                raise StoreError(f"{self.place} is in use by another process: stop all services that use it first")
 
     def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
         begin = "BEGIN" if durable else "BEGIN; SET LOCAL synchronous_commit = off"
@@ -228,7 +243,7 @@ class PostgresDatabase(Database):
 
     def _connect(self) -> psycopg.Connection[Any]:
         connection = psycopg.connect(
-            self.address, autocommit=True, connect_timeout=5, tcp_user_timeout=10_000, application_name="bothworlds"
+            self.address, autocommit=True, connect_timeout=5, tcp_user_timeout=10_000, application_name=APPLICATION
         )
         connection.execute("SET synchronous_commit = on")
         if self.read_only:

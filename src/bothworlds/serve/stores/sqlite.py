@@ -43,13 +43,14 @@ _ONE_ROW = re.compile(r"VALUES (\((?:\?, )*\?\))")
 _DELETED = "SELECT id FROM deleted_events WHERE id IN"
 
 
-def open_sqlite(path: str | Path, *, read_only: bool = False) -> SqlStore:
+def open_sqlite(path: str | Path, *, read_only: bool = False, alone: bool = False) -> SqlStore:
     """Opens the store in this file; creates or upgrades it unless ``read_only``. Raises StoreError.
 
-    ``read_only`` can read a file that a running service uses.
+    ``read_only`` can read a file that a running service uses, unless it has to be ``alone``.
     """
     # SQLite names its other files after the target of a symbolic link; the lock file must follow it.
-    return SqlStore(SqliteDatabase(Path(os.path.realpath(Path(path).expanduser())), read_only=read_only))
+    real = Path(os.path.realpath(Path(path).expanduser()))
+    return SqlStore(SqliteDatabase(real, read_only=read_only, alone=alone))
 
 
 @lru_cache(maxsize=256)
@@ -147,7 +148,7 @@ class SqliteDatabase(Database):
     shared = False
     skip_locked = ""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False, alone: bool = False) -> None:
         super().__init__()
         self.path, self.read_only = path, read_only
         self._closed = False
@@ -165,7 +166,7 @@ class SqliteDatabase(Database):
         if read_only and not path.exists():
             raise StoreError(f"there is no store at {path}: check the path")
         with translated_errors(path):
-            self._lock = None if read_only else _FileLock(path)
+            self._lock = _FileLock(path) if alone or not read_only else None
             try:
                 self._prepare()
             except BaseException:
