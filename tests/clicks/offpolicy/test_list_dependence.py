@@ -64,7 +64,7 @@ def test_standard_errors_are_right_if_users_differ():
 
 def test_a_statistic_that_takes_expected_clicks_from_the_same_pages_is_caught(monkeypatch):
     """The broken twin: with the click rates of the same half, clicks of one page enter both factors."""
-    monkeypatch.setattr(module, "CENTRED", module.CENTRED.replace("c.fold = 1 - i.fold", "c.fold = i.fold"))
+    monkeypatch.setattr(module, "RATED", module.RATED.replace("c.fold = 1 - i.fold", "c.fold = i.fold"))
     with pytest.raises(AssertionError):
         test_standard_errors_are_right_if_users_differ()
 
