@@ -94,7 +94,7 @@ def _add_rates_above(page: Ints, rate: Floats, above: Floats) -> None:
 
 def _centred(values: Floats, cell: Ints, count: Ints) -> Floats:
     """Values minus the means of their cells; exactly 0 in cells of equal values."""
-    first = np.zeros(count.size)
-    first[cell[::-1]] = values[::-1]
-    values = values - first[cell]
+    one = np.zeros(count.size)
+    one[cell] = values
+    values = values - one[cell]
     return values - (np.bincount(cell, values, minlength=count.size) / count)[cell]
