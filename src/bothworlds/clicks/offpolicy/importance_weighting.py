@@ -94,7 +94,10 @@ def weighted_estimates(
     estimates = []
     for name in ESTIMATORS:
         value = np.append(reach * values[name], (reach * values[name]).sum())
-        columns = (value.tolist(), errors[name].tolist(), unseen[name].tolist())
+        more = unseen[name]
+        if name == "clipped":  # biased where weights were cut: no interval
+            more = np.where([part.clipped > 0.0 for part in support], np.nan, more)
+        columns = (value.tolist(), errors[name].tolist(), more.tolist())
         estimates += [make_estimate(name, *row) for row in zip((*impressions.positions, None), *columns)]
     return estimates, support
 
