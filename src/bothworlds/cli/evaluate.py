@@ -213,7 +213,8 @@ def _print_replays(replays: Sequence[Any]) -> None:
     for replay in replays:
         value = replay.estimate
         typer.echo(
-            f"replay of {replay.target}: {_number(value.value)} clicks per page, 95% interval {_interval(value)}, on {replay.matches:,} of {replay.pages:,} pages ({replay.share:.2%})"
+            f"replay of {replay.target}: {_number(value.value)} clicks per page, 95% interval {_interval(value)}, "
+            f"on {replay.matches:,} of {replay.pages:,} pages ({replay.share:.2%})"
         )
         _print_notes(replay)
 

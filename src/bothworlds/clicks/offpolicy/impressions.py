@@ -17,6 +17,7 @@ import numpy as np
 from ...extras import import_extra
 from ...kernels import Floats, Ints
 from ..log import Log, read
+from ..reading.bad_input import plural
 from ..reading.duckdb_relations import connect, run
 
 __all__ = [
@@ -51,7 +52,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Impressions:
-    """An open log. Its connection has the tables ``impressions`` (one row each), ``cells`` (their counts) and ``codes``.
+    """An open log. Its connection has the tables ``impressions`` (one row each), ``cells`` (their counts), ``codes``.
 
     ``codes`` has the columns item and code, its index in ``items``. ``impressions`` has the columns page, fold (0 or 1, the same for a whole page), query, item, position, click,
     propensity (NULL if missing), timestamp, untimed (a timestamp that is neither a date nor a number) and
@@ -127,7 +128,7 @@ def _make_tables(connection: Any, has_pages: bool, progress: bool | None) -> tup
     if untimed:
         _make_impressions(connection, has_pages, "NULL::DOUBLE", progress)
         notes = (
-            f"{untimed:,} timestamps are neither numbers nor dates, such as {example!r}: impressions are read in the "
+            f"{plural(untimed, 'timestamp')}, such as {example!r}, neither number nor date: impressions are read in the "
             "order of the log.",
         )
     connection.execute(
