@@ -63,7 +63,8 @@ class Weighted(NamedTuple):
 
     def sums(self, values: Any, shape: tuple[int, int]) -> Floats:
         """(m, strata) the sums of one value for each impression."""
-        return np.bincount(self.place * shape[1] + self.stratum, values, minlength=shape[0] * shape[1]).reshape(shape)
+        cell, cells = self.place * shape[1] + self.stratum, shape[0] * shape[1]
+        return np.bincount(cell, values, minlength=cells).astype(np.float64).reshape(shape)
 
 
 def weighted_estimates(
@@ -114,20 +115,20 @@ def _unseen_clicks(support: tuple[Support, ...], rates: Floats | None, reach: Fl
 
 def _weighted(impressions: Impressions, target: Target, rates: Floats) -> Weighted:
     rows = impressions.rows
-    page, fold, item, place, click, propensity = rows
     if impressions.weighable:
-        page, fold, item, place, click, propensity = (part[~np.isnan(rows.propensity)] for part in rows)
+        rows = rows.those(~np.isnan(rows.propensity))
     else:  # the weights are meaningless, but the logged click rates are not
-        propensity = np.ones_like(click)
+        rows = rows._replace(propensity=np.ones_like(rows.click))
+    at = rows.fold, rows.item, rows.place
     base = (target.marginals * rates).sum(axis=1)
     return Weighted(
-        page,
-        place,
-        fold if target.learned else np.zeros_like(fold),
-        click,
-        target.marginals[fold, item, place] / propensity,
-        rates[fold, item, place],
-        base[fold, place],
+        rows.page,
+        rows.place,
+        rows.fold if target.learned else np.zeros_like(rows.fold),
+        rows.click,
+        target.marginals[at] / rows.propensity,
+        rates[at],
+        base[rows.fold, rows.place],
     )
 
 
@@ -199,14 +200,14 @@ def _supports(
     kish, clicks = np.nan_to_num(kish), np.nan_to_num(clicks)
     missing = unsupported(impressions, target)
     columns = (at["n"], kish, clicks, mean, error, missing, cut, lost)
-    rows = [
+    supports = [
         Support(p, int(n), *map(float, rest))
         for p, n, *rest in zip(impressions.positions, *map(np.ndarray.tolist, columns))
     ]
     whole = (kish.min(), np.nan_to_num(all_clicks), mean.mean(), np.sqrt((error**2).sum()) / m, missing.mean())
     cut_whole = at["cut"].sum() / at["n"].sum()
-    rows.append(Support(None, int(at["n"].sum()), *map(float, (*whole, cut_whole, all_lost))))
-    return tuple(rows)
+    supports.append(Support(None, int(at["n"].sum()), *map(float, (*whole, cut_whole, all_lost))))
+    return tuple(supports)
 
 
 def unsupported(impressions: Impressions, target: Target) -> Floats:

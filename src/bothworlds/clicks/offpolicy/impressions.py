@@ -49,14 +49,19 @@ class Rows(NamedTuple):
     click: Floats
     propensity: Floats  # NaN if missing
 
+    def those(self, chosen: Any) -> Rows:
+        """Return some of the rows."""
+        parts: list[Any] = [part[chosen] for part in self]
+        return Rows(*parts)
+
 
 @dataclass(frozen=True)
 class Impressions:
     """An open log. Its connection has the tables ``impressions`` (one row each), ``cells`` (their counts), ``codes``.
 
-    ``codes`` has the columns item and code, its index in ``items``. ``impressions`` has the columns page, fold (0 or 1, the same for a whole page), query, item, position, click,
-    propensity (NULL if missing), timestamp, untimed (a timestamp that is neither a date nor a number) and
-    ordinal (the order of the file).
+    ``codes`` has the columns item and code, its index in ``items``. ``impressions`` has the
+    columns page, fold (0 or 1, the same for a whole page), query, item, position, click, propensity (NULL if missing),
+    timestamp, untimed (a timestamp that is neither a date nor a number) and ordinal (the order of the file).
     """
 
     connection: Any
@@ -128,8 +133,8 @@ def _make_tables(connection: Any, has_pages: bool, progress: bool | None) -> tup
     if untimed:
         _make_impressions(connection, has_pages, "NULL::DOUBLE", progress)
         notes = (
-            f"{plural(untimed, 'timestamp')}, such as {example!r}, neither number nor date: impressions are read in the "
-            "order of the log.",
+            f"{plural(untimed, 'timestamp')}, such as {example!r}, neither number nor date: impressions are read in "
+            "the order of the log.",
         )
     connection.execute(
         """CREATE TABLE cells AS
@@ -206,8 +211,8 @@ class CellCounts:
 def cell_counts(impressions: Impressions, fold: int) -> CellCounts:
     """Return the counts of a fold."""
     rows = impressions.connection.execute(
-        "SELECT code, position, sum(shown), sum(clicked), sum(weighable) FROM cells JOIN codes USING (item) WHERE fold = ? "
-        "GROUP BY ALL",
+        "SELECT code, position, sum(shown), sum(clicked), sum(weighable) FROM cells JOIN codes USING (item) "
+        "WHERE fold = ? GROUP BY ALL",
         [fold],
     ).fetchnumpy()
     i, places, *counts = rows.values()

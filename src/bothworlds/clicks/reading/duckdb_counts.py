@@ -13,8 +13,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from ..click_counts import Counts
-from .bad_input import MAX_EXAMPLES
-from .bad_input import plural, skipped
+from .bad_input import MAX_EXAMPLES, plural, skipped
 from .duckdb_relations import checked_rows_sql, in_list, literal, run
 from .layouts import TextLayout
 from .log_spec import LogSpec

@@ -158,7 +158,8 @@ def scan_notes(log: LogSpec, summary: ScanSummary) -> tuple[str, ...]:
         )
     if summary.twice:
         notes.append(
-            f"{plural(summary.twice, 'page')} {'shows' if summary.twice == 1 else 'show'} a url twice; every impression of it is counted, and clicks count for the "
+            f"{plural(summary.twice, 'page')} {'shows' if summary.twice == 1 else 'show'} a url twice; "
+            "every impression of it is counted, and clicks count for the "
             "first"
         )
     if summary.bad:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ....extras import import_extra
 from .base import GeneratedPages, TableLayout, columns_of, timestamps
 
@@ -27,7 +25,7 @@ def _table(batch: GeneratedPages) -> Any:
             "segment": pyarrow.array(columns["query"]).cast("string") if batch.n_queries > 1 else always(""),
             "arm": always("learner"),
             "policy_id": always("uniform"),
-            "position": columns["position"] - np.int32(1),
+            "position": columns["position"],
             "item": pyarrow.array(columns["item"]).cast("string"),
             "click": columns["click"],
             "propensity": columns["propensity"],
