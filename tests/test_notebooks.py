@@ -58,7 +58,7 @@ def requirements(*names):
 
 def asked_for(notebook):
     """The packages of the line with pip in the first cell, as bothworlds[...]."""
-    return re.search(r"pip install '(bothworlds[^']*)'", notebook.cells[0].source)[1]
+    return "bothworlds" + re.search(r"pip install .*?(\[[a-z,]+\])", notebook.cells[0].source)[1]
 
 
 def others(*names):
