@@ -54,8 +54,13 @@ def _without_interrupts(hook: Callable[[Any], object]) -> Callable[[Any], None]:
 
 def announce(sentence: str) -> None:
     """Print a sentence to standard error if it is a terminal, for work that has no progress bar."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not _in_notebook():
         print(sentence, file=sys.stderr)
+
+
+def _in_notebook() -> bool:
+    """Whether standard error is that of a Jupyter kernel, which claims to be a terminal and is none for a bar."""
+    return type(sys.stderr).__module__.startswith("ipykernel.")
 
 
 @contextmanager
@@ -66,7 +71,7 @@ def progress_bar(
 
     A terminal shows a bar with the share done and the time left; ``first`` is shown beside the title until the first
     call. If standard error is not a terminal, a line is written from time to time, the first after half a minute.
-    ``show`` True forces a bar, False shows nothing.
+    ``show`` True forces a bar, but for notebooks; False shows nothing.
 
     The function raises KeyboardInterrupt after the user has interrupted the program.
     """
@@ -84,7 +89,7 @@ def progress_bar(
 def _bar_or_lines(title: str, total: int, show: bool | None, first: str) -> Iterator[ReportProgress]:
     if show is False:
         yield lambda amount: None
-    elif show or sys.stderr.isatty():
+    elif (show or sys.stderr.isatty()) and not _in_notebook():
         with _bar(title, total, first) as report:
             yield report
     else:

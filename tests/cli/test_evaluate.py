@@ -52,6 +52,21 @@ def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(tmp_path):
         assert ("a click depends on the rest of the page" in message) is said
 
 
+def test_weights_that_were_cut_leave_the_clipped_estimate_without_an_interval():
+    row = next(
+        line for line in answer("log.csv", "-r", "a,b", "--clip-weights", "1.5").splitlines() if "clipped" in line
+    )
+    assert [cell.strip() for cell in row.split("│")][-2] == "-"
+
+
+def test_a_small_negative_number_has_no_sign():
+    from bothworlds.cli import compare, evaluate, fit_tables
+
+    assert evaluate._number(-1e-9) == fit_tables._number(-1e-9) == "0.0000"
+    assert compare._interval(-1e-9, 1e-9) == "+0.0000 to +0.0000"
+    assert compare._interval(float("nan"), float("nan")) == "-"
+
+
 def test_several_targets_are_compared():
     message = answer("log.csv", "-r", "a,b", "-r", "d, c", "-p", "uniform")
     assert all(title in message for title in ("a > b", "d > c", "uniform"))

@@ -97,11 +97,15 @@ def _print_table(result: Comparison) -> None:
         if row["model"] == result.reference:
             cells += ["", "", *([""] if several else [])]
         else:
-            cells += [f"{row['difference']:+.4f}", f"{row['low']:+.4f} to {row['high']:+.4f}"]
-            cells += [f"{row['low_queries']:+.4f} to {row['high_queries']:+.4f}"] if several else []
+            cells += [f"{row['difference']:+z.4f}", _interval(row["low"], row["high"])]
+            cells += [_interval(row["low_queries"], row["high_queries"])] if several else []
         cells += [f"{row['perplexity']:.4f}", f"{row['conditional_perplexity']:.4f}", f"{row['impossible']:,}"]
         table.add_row(*cells)
     console().print(table)
+
+
+def _interval(low: float, high: float) -> str:
+    return "-" if low != low else f"{low:+z.4f} to {high:+z.4f}"
 
 
 def _print_by_rank(result: Comparison) -> None:

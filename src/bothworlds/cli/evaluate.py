@@ -169,7 +169,7 @@ def _print_table(evaluation: Evaluation) -> None:
     table.add_column("95% interval", justify="right", no_wrap=True)
     for name in evaluation.estimators:
         parts = [evaluation.estimate(name, position) for position in (*evaluation.positions, None)]
-        between = f"{_number(parts[-1].lower)} to {_number(parts[-1].upper)}"
+        between = _interval(parts[-1])
         label = ESTIMATOR_NAMES[name] + (f" at {evaluation.clip_weights:.4g}" if name == "clipped" else "")
         table.add_row(
             label, *(_number(part.value) for part in parts), between, style="dim" if name == "logged" else None
@@ -187,7 +187,11 @@ def _print_table(evaluation: Evaluation) -> None:
 
 
 def _number(value: float) -> str:
-    return "-" if value != value else f"{value:.4f}"
+    return "-" if value != value else f"{value:z.4f}"
+
+
+def _interval(estimate: Any) -> str:
+    return "-" if estimate.lower != estimate.lower else f"{estimate.lower:z.4f} to {estimate.upper:z.4f}"
 
 
 def _print_notes(result: Any) -> None:
@@ -209,8 +213,8 @@ def _print_replays(replays: Sequence[Any]) -> None:
     for replay in replays:
         value = replay.estimate
         typer.echo(
-            f"replay of {replay.target}: {_number(value.value)} clicks per page, 95% interval {_number(value.lower)} "
-            f"to {_number(value.upper)}, on {replay.matches:,} of {replay.pages:,} pages ({replay.share:.2%})"
+            f"replay of {replay.target}: {_number(value.value)} clicks per page, 95% interval {_interval(value)}, "
+            f"on {replay.matches:,} of {replay.pages:,} pages ({replay.share:.2%})"
         )
         _print_notes(replay)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
+from ..clicks.reading.bad_input import plural
 from .common import console
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ MAX_POSITIONS = 10  # positions of these curves
 
 def print_counts(counts: Counts) -> None:
     """Print the totals of the counts, and their notes."""
-    pages = "" if counts.pages is None else f"{counts.pages:,} pages, "
-    clicks, shown = int(counts.clicked.sum()), int(counts.shown.sum())
+    pages = "" if counts.pages is None else f"{plural(counts.pages, 'page')}, "
+    clicks, shown = plural(int(counts.clicked.sum()), "click"), plural(int(counts.shown.sum()), "impression")
     queries = f"{len(counts.queries):,} queries, " if len(counts.queries) > 1 else ""
     typer.echo(
-        f"read:    {pages}{shown:,} impressions, {clicks:,} clicks: {queries}{len(counts.items):,} items at "
-        f"{len(counts.positions):,} positions, {len(counts):,} different pairs"
+        f"read:    {pages}{shown}, {clicks}: {queries}{plural(len(counts.items), 'item')} at "
+        f"{plural(len(counts.positions), 'position')}, {plural(len(counts), 'different pair')}"
     )
     for note in counts.notes:
         typer.echo(f"note:    {note}")
@@ -180,7 +181,7 @@ def _print_rows(title: str, name: str, value: str, rows: Sequence[dict[str, Any]
 
 
 def _number(value: float) -> str:
-    return "unknown" if value != value else f"{value:.4f}"
+    return "unknown" if value != value else f"{value:z.4f}"
 
 
 def _interval(row: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from ..ranker import Ranker
 from ..worlds import ListWorld, World, stochastic
 from ..worlds import resolve as resolve_world
 from ..worlds.base import first_difference
-from .failure import CheckFailed, failure, require
+from .failure import CheckFailed, failure, require, standard_errors
 from .list_world_checks import check_list_world
 
 __all__ = ["CheckFailed", "check_policy", "check_world", "policy_checks"]
@@ -202,7 +202,7 @@ def check_propensities_equal_frequencies(policy: Policy) -> None:
         error = np.sqrt(expected * np.maximum(1.0 - expected, 0.0) / draws) + 1.0 / draws
         off = np.abs(counts[known] / draws - expected) / error
         if off.size:
-            sentence = f"propensities must equal observed frequencies; they differ by {off.max():.1f} standard errors"
+            sentence = f"propensities must equal observed frequencies; they differ by {standard_errors(off.max())}"
             require(bool(off.max() <= SIGMAS), policy, sentence)
         for j in range(m):
             if known[:, j].any() and counts[~known[:, j], j].sum() == 0:
@@ -305,7 +305,7 @@ def check_labels_do_not_matter(policy: Policy) -> None:
     difference = np.abs(rewards[0].mean(axis=0) - rewards[1].mean(axis=0))
     error = np.sqrt(sum(r.var(axis=0, ddof=1) / len(r) for r in rewards)) + 1e-9
     apart = float((difference / error).max())
-    sentence = f"relabelling items must not change the reward; it differs by {apart:.1f} standard errors"
+    sentence = f"relabelling items must not change the reward; it differs by {standard_errors(apart)}"
     require(apart <= SIGMAS, policy, sentence)
 
 

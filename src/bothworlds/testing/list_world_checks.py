@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..core import click, expected_reward
 from ..kernels import Floats, Ints, kernel
 from ..worlds import ListWorld
-from .failure import CheckFailed, require
+from .failure import CheckFailed, require, standard_errors
 
 __all__ = ["check_list_world"]
 
@@ -77,7 +77,7 @@ def _check_clicks(
         else:
             _count_clicks(users, np.ascontiguousarray(ranking), rng, np.empty(m), counts)
         apart = abs(counts.mean() - value) / (counts.std() / np.sqrt(draws) + 1.0 / draws)
-        sentence = f"expected_reward must be the mean of the clicks; it differs by {apart:.1f} standard errors"
+        sentence = f"expected_reward must be the mean of the clicks; it differs by {standard_errors(apart)}"
         require(bool(apart <= SIGMAS), world, f"{sentence} in round {t}")
 
 

@@ -174,7 +174,8 @@ def _list_world(model: str, items: Parameters, shared: Parameters, m: int) -> Li
             raise ValueError(
                 f"the log does not determine the examination of position {rank} {after}; fit with fewer --positions"
             )
-        return Browsing(alpha, np.clip(gamma, 0.0, 1.0))
+        top = max(float(gamma.max()), 1.0)  # only products are determined, and they are probabilities
+        return Browsing(np.minimum(alpha * top, 1.0), np.clip(gamma / top, 0.0, 1.0))
     if model == "cascade":
         return cascade(alpha, m)
     for name, values in shared.items():

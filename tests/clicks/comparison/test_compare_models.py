@@ -21,6 +21,24 @@ def comparison():
     return compare_models(simulated("ubm", 3_000, n=6, m=4, queries=3, seed=1), **QUICK)
 
 
+@pytest.mark.parametrize("count", [6, 100, 999])
+def test_a_few_pages_are_too_few_to_say_which_model_is_best(count):
+    few = compare_models(simulated("pbm", count, n=6, m=4, seed=5), **QUICK)
+    assert few.sentence() == (
+        f"{count} pages are too few to say which model describes these users; it takes about 1,000."
+    )
+
+
+def test_one_test_page_has_no_interval():
+    found = compare_models(simulated("pbm", 6, n=6, m=4, seed=5), **QUICK)
+    assert found.sizes[2] == 1
+    for gap in found.differences.values():
+        assert np.isnan([gap.pages, gap.perplexity, gap.conditional_perplexity]).all()
+    assert np.isfinite(
+        compare_models(simulated("pbm", 10, n=6, m=4, seed=5), **QUICK).differences[found.best.model].pages
+    ).all()
+
+
 def test_the_split_is_by_pages_within_queries():
     pages = simulated("pbm", 1_000, queries=3, seed=2)
     split = split_pages(pages, (0.6, 0.2, 0.2), seed=0)

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from bothworlds.clicks import PageCounts, count_pages, fit
+from bothworlds.clicks.fitting import browsing_fit
 from bothworlds.clicks.fitting.browsing_fit import column_counts
 from bothworlds.clicks.fitting.chain_fit import chain_problem, first_order_maximum
 from bothworlds.clicks.fitting.design import design_of
 from bothworlds.clicks.fitting.page_rows import rows_of
 from bothworlds.clicks.model.names import MODELS
 from bothworlds.clicks.model.scores import score
+from bothworlds.statistics import browsing
 from tests.clicks.page_logs import simulated, truth
 from tests.clicks.real import real_file
 from tests.reference.position_based import maximum
@@ -163,6 +165,56 @@ def test_one_fixed_list_does_not_identify_what_it_cannot():
     assert not fit(pages, model="trust").identified
     with pytest.raises(ValueError, match="not identified"):
         fit(pages, model="trust").world()
+
+
+def attraction_in_logs(count):
+    """Errors of attraction, and whether intervals have the truth, in logs with four equal columns of the ubm."""
+    errors, covered = [], []
+    for seed in range(count):
+        model = fit(simulated("ubm", 1_000, n=5, m=4, seed=seed), model="ubm")
+        alpha, found = truth("ubm", 5, 4, seed)[0][0], model.item_parameters["attraction"]
+        errors.append(found.values - alpha)
+        covered.append((found.spread.low <= alpha) & (alpha <= found.spread.high))
+    return np.mean(errors), np.mean(covered)
+
+
+def check_attraction_of_the_ubm():
+    """Limits of four standard errors, with the correlation of the attraction of one log."""
+    bias, coverage = attraction_in_logs(60)
+    assert abs(bias) < 0.012
+    assert coverage > 0.92
+
+
+def test_attraction_of_the_ubm_is_unbiased_where_columns_are_equal():
+    check_attraction_of_the_ubm()
+    first = fit(simulated("ubm", 1_000, n=5, m=4), model="ubm").shared_parameters["examination"]
+    assert (first.values[0], first.spread.error[0]) == (1.0, 0.0)
+
+
+def test_attraction_for_the_largest_examination_is_caught(monkeypatch):
+    """The broken twin: the largest of several estimates is above the largest examination."""
+    ones = lambda fitted: (np.ones(len(fitted.items)), np.ones(fitted.examination.size))  # noqa: E731
+    monkeypatch.setattr(browsing_fit, "_anchor_examination", ones)
+    with pytest.raises(AssertionError):
+        check_attraction_of_the_ubm()
+
+
+def test_a_ubm_with_examination_above_that_of_the_first_position_has_probabilities_and_a_world():
+    """Users who examine what follows a click more often than the first position."""
+    rng, gamma = np.random.default_rng(0), np.array([0.5, 0.5, 0.9])
+    lists = np.argsort(rng.random((20_000, 3)), axis=1)[:, :2]
+    clicks = np.zeros(lists.size, np.uint8)
+    alpha = np.array([0.95, 0.6, 0.3])
+    starts = np.arange(20_001) * 2
+    browsing.simulate(rng, starts, lists.ravel(), np.tile([0, 1], 20_000), alpha, gamma, clicks)
+    pages = PageCounts.from_arrays(lists, clicks.reshape(-1, 2))
+    model = fit(pages, model="ubm")
+    assert model.shared("examination")[2] == pytest.approx(1.8, rel=0.1)
+    assert model.attraction == pytest.approx(0.5 * alpha, rel=0.1)
+    assert score(model, pages).log_likelihood * pages.pages == pytest.approx(model.log_likelihood)
+    world = model.world()
+    best = world.expected_reward(0, np.array([0, 1]))
+    assert best == pytest.approx(0.95 * 0.5 + 0.6 * (0.95 * 0.5 * 0.9 + (1 - 0.95 * 0.5) * 0.5), rel=0.05)
 
 
 def test_unseen_columns_have_no_examination():

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from bothworlds import policy
 from bothworlds.clicks import PageCounts, compare, evaluate, fit, read
+from bothworlds.clicks.offpolicy import impressions
+from bothworlds.clicks.offpolicy.impressions import open_impressions
+from bothworlds.clicks.offpolicy.list_dependence import list_dependence
 from bothworlds.clicks.offpolicy.result import ESTIMATOR_NAMES
+from bothworlds.clicks.reading.duckdb_relations import connect
 from tests.clicks.evaluation_logs import as_log, as_marginals, by_the_formulas, logging_policy, pages
 
 RATES = np.outer([0.5, 0.4, 0.3, 0.2], [1.0, 0.5])
@@ -194,8 +200,51 @@ def test_compare_equals_separate_evaluations(logged):
     log = as_log(ranking, clicks, logging.marginals)
     both = compare(log, [list("ab"), as_marginals(TARGET)])
     for together, alone in zip(both, (evaluate(log, list("ab")), evaluate(log, as_marginals(TARGET)))):
-        values = [estimate.value for estimate in alone.estimates]
-        assert [estimate.value for estimate in together.estimates] == pytest.approx(values)
+        assert together == alone
+
+
+@pytest.mark.parametrize("paged", [True, False])
+def test_every_call_returns_the_same_bits_with_any_number_of_threads(rng, monkeypatch, paged):
+    """Weights that are no multiples of each other, pages of different lengths, several queries, a policy."""
+    logging = logging_policy(5, 3, rng)
+    ranking, clicks = pages(rng, logging, np.outer([0.5, 0.4, 0.3, 0.2, 0.1], [1.0, 0.7, 0.5]), 50_000)
+    log = as_log(ranking, clicks, logging.marginals, paged=paged, query=np.repeat(rng.integers(9, size=50_000), 3))
+    log["propensity"] *= rng.uniform(0.9, 1.0, size=150_000)
+    kept = rng.random(150_000) < 0.9
+    table, found = pa.table({name: column[kept] for name, column in log.items()}), []
+    for threads in (1, 4, 4):
+
+        @contextmanager
+        def connect_with_threads(threads=threads):
+            with connect() as connection:
+                connection.execute(f"SET threads = {threads}")
+                yield connection
+
+        monkeypatch.setattr(impressions, "connect", connect_with_threads)
+        targets = [list("abc"), policy("ftrl-pbm")]
+        found.append([evaluation.as_dict() for evaluation in compare(table, targets, draws=1000)])
+        with open_impressions(table) as opened:
+            found[-1].append(list_dependence(opened))
+    assert all(one == found[0] for one in found)
+
+
+def test_where_clipping_cut_weights_the_clipped_estimate_has_no_interval(logged):
+    """Its bias is unknown: on far targets such intervals covered the truth 0 to 17% of the time."""
+    logging, ranking, clicks = logged
+    log = as_log(ranking, clicks, logging.marginals)
+    cut, whole = evaluate(log, as_marginals(TARGET), clip_weights=1.5), evaluate(log, as_marginals(TARGET))
+    assert cut.support_at().lost > 0.0 == whole.support_at().lost
+    for position in (1, 2, None):
+        one, other = cut.estimate("clipped", position), whole.estimate("clipped", position)
+        assert np.isnan([one.lower, one.upper]).all()
+        assert one.value < other.value
+        assert other.lower < other.value < other.upper
+        assert cut.estimate("ips", position) == whole.estimate("ips", position)
+    assert "  clipped             0." in repr(cut)
+    assert "  no interval" in repr(cut)
+    assert "no interval" not in repr(whole)
+    assert any("has no interval" in warning for warning in cut.warnings)
+    assert cut.as_dict()["estimates"][11]["lower"] is None
 
 
 def test_the_table_has_a_row_for_every_estimate(logged):
@@ -227,23 +276,18 @@ def test_targets_that_make_no_sense_are_refused(logged, target, message):
         evaluate(as_log(ranking, clicks, logging.marginals), target)
 
 
-def assert_alike(one, other):
-    """The same values, but for the order in which threads have added them up."""
-    assert [part.value for part in one.estimates] == pytest.approx([part.value for part in other.estimates])
-
-
 @pytest.mark.parametrize("names", [np.array(["b", "a"]), np.array(["b", "a"], dtype=object), ("b", "a")])
 def test_a_ranking_may_be_an_array(logged, names):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
-    assert_alike(evaluate(log, names), evaluate(log, ["b", "a"]))
+    assert evaluate(log, names) == evaluate(log, ["b", "a"])
 
 
 def test_whole_names_have_no_point_in_targets_either(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals) | {"item": ranking.ravel()}
     for target in ([1.0, 0.0], np.array([1.0, 0.0]), {1.0: [1.0, 0.0], 0.0: [0.0, 1.0]}):
-        assert_alike(evaluate(log, target), evaluate(log, ["1", "0"]))
+        assert evaluate(log, target).estimates == evaluate(log, ["1", "0"]).estimates
 
 
 def test_a_label_names_the_target(logged):
@@ -416,8 +460,6 @@ def test_the_logging_policy_of_uneven_pages_has_the_logged_click_rate(uneven):
 
 
 def in_order(log):
-    from bothworlds.clicks.offpolicy.impressions import open_impressions
-
     with open_impressions(log) as impressions:
         found = impressions.connection.execute("SELECT item FROM impressions ORDER BY timestamp, ordinal").fetchall()
         return "".join(item for (item,) in found), impressions.notes
@@ -442,14 +484,14 @@ def test_unreadable_timestamps_keep_the_order_of_the_log_with_a_note():
     log = {"item": list("bac"), "position": [1, 1, 1], "click": [0, 1, 0], "timestamp": ["10", "9", "noon"]}
     order, notes = in_order(log)
     assert order == "bac"
-    assert "1 timestamps are neither numbers nor dates, such as 'noon'" in notes[0]
+    assert "1 timestamp, such as 'noon', neither number nor date" in notes[0]
 
 
 def test_the_notes_of_reading_are_among_the_notes_of_an_evaluation(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
     log["click"][0] = 7
-    assert "1 rows were skipped: click must be 0 or 1" in evaluate(read(log, skip_bad=True), list("ab")).notes
+    assert "1 row was skipped: click must be 0 or 1" in evaluate(read(log, skip_bad=True), list("ab")).notes
 
 
 def test_the_repr_is_a_short_table(rng):
@@ -467,10 +509,6 @@ def test_the_repr_is_a_short_table(rng):
     assert repr(replace(found, warnings=("x", "y"))).endswith("\n  2 warnings, in .warnings>")
 
 
-def as_numbers(estimates):
-    return [number for one in estimates for number in (one.value, one.standard_error, one.lower, one.upper)]
-
-
 def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(logged):
     logging, ranking, clicks = logged
     log, counted = as_log(ranking, clicks, logging.marginals), PageCounts.from_arrays(ranking, clicks)
@@ -478,7 +516,6 @@ def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(logged):
     for name, said in (("ubm", True), ("cascade", True), ("item-ctr", False), ("pbm", False)):
         evaluation = evaluate(log, ["a", "b"], model=fit(counted, model=name) if name != "pbm" else fit(log))
         assert any("a click depends on the rest of the page" in warning for warning in evaluation.warnings) is said
-        # DuckDB adds the squares of pages in several threads, in an order that may differ between two calls.
-        assert as_numbers(evaluation.estimates) == pytest.approx(as_numbers(without.estimates), rel=1e-9)
+        assert evaluation.estimates == without.estimates
     with pytest.raises(ValueError, match="must be a fitted click model"):
         evaluate(log, ["a", "b"], model="ubm")

@@ -24,6 +24,10 @@ def warned(log, **options):
     return [one for one in evaluate(log, RANKED, **options).warnings if "rest of the page" in one]
 
 
+def untested(log):
+    return any("too few varied pages to test it" in one for one in evaluate(log, RANKED).warnings)
+
+
 def position_based(seed, count=4_000, mood=0.0):
     rng = np.random.default_rng(seed)
     logging = logging_policy(5, 3, rng)
@@ -64,7 +68,7 @@ def test_standard_errors_are_right_if_users_differ():
 
 def test_a_statistic_that_takes_expected_clicks_from_the_same_pages_is_caught(monkeypatch):
     """The broken twin: with the click rates of the same half, clicks of one page enter both factors."""
-    monkeypatch.setattr(module, "CENTRED", module.CENTRED.replace("c.fold = 1 - i.fold", "c.fold = i.fold"))
+    monkeypatch.setattr(module, "RATED", module.RATED.replace("c.fold = 1 - i.fold", "c.fold = i.fold"))
     with pytest.raises(AssertionError):
         test_standard_errors_are_right_if_users_differ()
 
@@ -83,11 +87,36 @@ def test_logs_without_pages_and_pages_of_one_result_are_not_dependence_in():
 
 
 def test_few_pages_and_logs_without_clicks_say_nothing():
-    assert warned(cascading(2, count=40)) == []
+    assert len(warned(cascading(2, count=40))) == untested(cascading(2, count=40)) == 1
     rng = np.random.default_rng(0)
     logging = logging_policy(5, 3)
     ranking, clicks = pages(rng, logging, RATES, 200)
-    assert dependence_in(as_log(ranking, 0 * clicks, logging.marginals)) is None
+    no_clicks = as_log(ranking, 0 * clicks, logging.marginals)
+    assert dependence_in(no_clicks) is None
+    assert untested(no_clicks)
+
+
+@pytest.mark.parametrize("exploring", [0.02, 1.0])
+def test_pages_that_vary_too_little_for_the_test_are_reported(exploring):
+    """Users who leave with their first click, and a log that shows one list on most pages, or random ones."""
+    rng = np.random.default_rng(4)
+    logging = logging_policy(5, 3)
+    mostly = (logging.lists == np.arange(3)).all(axis=1)
+    chances = exploring / len(mostly) + (1.0 - exploring) * mostly
+    ranking, clicks = pages(rng, logging._replace(chances=chances), RATES, 2_000)
+    log = as_log(ranking, clicks * (np.cumsum(clicks, axis=1) == 1), np.full((5, 3), 0.5))
+    assert len(warned(log)) == 1
+    assert untested(log) is (exploring < 1.0)
+
+
+def test_where_there_is_nothing_to_test_nothing_is_said_but_that_there_are_no_pages():
+    rng = np.random.default_rng(0)
+    logging = logging_policy(5, 3)
+    ranking, clicks = pages(rng, logging, RATES, 200)
+    alone = evaluate(as_log(ranking[:, :1], clicks[:, :1], logging.marginals), ["a"])
+    assert not any("rest of the page" in one for one in (*alone.warnings, *alone.notes))
+    unpaged = evaluate(as_log(ranking, clicks, logging.marginals, paged=False), RANKED)
+    assert any("cannot be tested" in note for note in unpaged.notes)
 
 
 def test_of_a_large_log_some_pages_are_dependence_in(monkeypatch):

@@ -72,8 +72,7 @@ def test_a_policy_whose_learn_returns_nothing_is_trained(logged):
     told, silent = Interpreted(bothworlds.policy("comb-ucb")), Interpreted(bothworlds.policy("comb-ucb"))
     silent.learn = lambda *page: told.learn(*page) and None
     log = as_log(ranking[:300], clicks[:300], logging.marginals)
-    one, other = evaluate(log, silent, draws=10), evaluate(log, told, draws=10)
-    assert [part.value for part in one.estimates] == pytest.approx([part.value for part in other.estimates])
+    assert evaluate(log, silent, draws=10) == evaluate(log, told, draws=10)
 
 
 def test_the_loops_do_the_same_without_the_compiler(logged):
@@ -130,8 +129,7 @@ def test_a_learner_earns_more_than_the_log_it_learned_from(logged, policy):
     found = evaluate(as_log(ranking, clicks, logging.marginals), policy, draws=2000)
     assert found.estimate("dr").lower > found.estimate("logged").upper
     assert any("one half of the log" in note for note in found.notes)
-    again = evaluate(as_log(ranking, clicks, logging.marginals), policy, draws=2000)
-    assert again.estimate("dr").value == pytest.approx(found.estimate("dr").value)
+    assert evaluate(as_log(ranking, clicks, logging.marginals), policy, draws=2000) == found
 
 
 def test_chance_in_the_training_half_does_not_bias_the_evaluation(generator):

@@ -6,6 +6,7 @@ import gzip
 import json
 
 import numpy as np
+import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -63,17 +64,17 @@ def test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted(tmp
     skipped = counts(path, skip_bad=True)
     assert skipped.shown.sum() == 3
     assert len(skipped.notes) == 1
-    assert skipped.notes[0].startswith(("1 rows were skipped: ", "1 lines were skipped: "))
+    assert skipped.notes[0].startswith(("1 row was skipped: ", "1 line was skipped: "))
 
 
 def test_lines_are_skipped_for_reasons_of_their_own(tmp_path):
     text = f'{PAGE}2,1,a\n3,1,a\n2,1,a,0,0.5,7\n4,1,"a"x,1,0.5\n'.encode() + b"5,1,\xff,1,0.5\n"
     (tmp_path / "log").write_bytes(text)
     assert counts(tmp_path / "log", skip_bad=True).notes == (
-        "1 lines were skipped: they have characters that are not UTF-8",
+        "1 line was skipped: it has characters that are not UTF-8",
         "2 lines were skipped: they have fewer columns than the table",
-        "1 lines were skipped: they have more columns than the table",
-        "1 lines were skipped: they have a quote out of place or not closed",
+        "1 line was skipped: it has more columns than the table",
+        "1 line was skipped: it has a quote out of place or not closed",
     )
 
 
@@ -109,7 +110,7 @@ def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
     assert refused(path) == f"{path}, line 4 and line 5: event '2' has position '1' twice"
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.shown.sum()) == (1, 2)
-    assert skipped.notes == ("1 pages that have a position or an item twice were skipped",)
+    assert skipped.notes == ("1 page was skipped: a position or an item is there twice",)
 
 
 def test_the_lines_are_those_of_the_page_and_not_of_one_of_another_query(tmp_path):
@@ -192,7 +193,7 @@ def test_more_clicks_than_impressions_are_clipped_only_if_asked_to(tmp_path):
     path = write(tmp_path, "item,position,impressions,clicks\na,1,10,11\nb,1,10,3\n")
     clipped = counts(path, clip=True)
     assert clipped.clicked.tolist() == [10, 3]
-    assert clipped.notes[0].startswith("1 rows have more clicks than impressions")
+    assert clipped.notes[0].startswith("1 row has more clicks than impressions")
 
 
 GOOD = "1\t0\tQ\t5\t0\t7\t8\n1\t1\tC\t7\n"
@@ -216,7 +217,7 @@ def test_a_bad_line_of_a_session_is_refused_or_skipped(tmp_path, line, message):
     path = write(tmp_path, f"{GOOD}{line}\n3\t0\tQ\t5\t0\t7\n")
     assert refused(path) == f"{path}, line 3: {message}, in {line!r}"
     skipped = counts(path, skip_bad=True)
-    assert (skipped.pages, skipped.notes) == (2, ("1 bad records were skipped",))
+    assert (skipped.pages, skipped.notes) == (2, ("1 bad record was skipped",))
 
 
 BAD_RECORDS = {
@@ -235,7 +236,7 @@ def test_a_bad_record_of_the_native_layout_is_refused_or_skipped(tmp_path, recor
     path = write(tmp_path, f"1_0\t7,8 : 7; 1_0\t7,8 :\n1_0\t7 :; {record}\n1_0\t7 : 7")
     assert error_of(path).startswith(f"{path}, line 2: {message}, in {record[:10]!r}"[:-1])
     skipped = counts(path, skip_bad=True)
-    assert (skipped.pages, skipped.notes) == (4, ("1 bad records were skipped",))
+    assert (skipped.pages, skipped.notes) == (4, ("1 bad record was skipped",))
 
 
 CUT = {
@@ -250,7 +251,7 @@ def test_a_first_line_that_was_cut_is_a_bad_line_where_the_format_is_named(tmp_p
     path = write(tmp_path, line + rest)
     assert error_of(path, format=layout).startswith(f"{path}, line 1: {message}, in {line!r}"[:-1])
     skipped = counts(path, format=layout, skip_bad=True)
-    assert (skipped.pages, skipped.notes) == (1, ("1 bad records were skipped",))
+    assert (skipped.pages, skipped.notes) == (1, ("1 bad record was skipped",))
     assert "is not in the format" in error_of(write(tmp_path, line + "\n" + line), format=layout)
 
 
@@ -324,9 +325,30 @@ def test_a_column_that_is_there_twice_is_refused_if_it_is_needed(tmp_path):
     assert counts(write(tmp_path, "item,position,click,note,Note,note\na,1,0,x,y,z\n")).items == ("a",)
 
 
-def test_text_that_is_not_utf8_is_refused(tmp_path):
-    (tmp_path / "log").write_bytes(b"item,position,click\n\xff\xfe,1,0\n")
-    assert "line 2: " in error_of(tmp_path / "log")
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_text_in_latin_1_is_refused_with_a_way_to_read_it(tmp_path, encoding):
+    """Leaving out bad rows would leave out exactly those with umlauts."""
+    (tmp_path / "log").write_bytes("item,position,click\na,1,1\nmüsli,1,0\n".encode(encoding))
+    message = error_of(tmp_path / "log")
+    assert "line 3: the line has characters that are not UTF-8; the file seems to be in Latin-1" in message
+    assert "iconv -f WINDOWS-1252 -t UTF-8" in message
+    assert "skip" not in message
+    frame = pandas.read_csv(tmp_path / "log", encoding="cp1252")
+    assert counts(frame).items == ("a", "müsli")
+
+
+def test_text_in_utf_16_is_named(tmp_path):
+    (tmp_path / "log").write_text("item,position,click\na,1,1\n", encoding="utf-16")
+    assert error_of(tmp_path / "log").startswith(f"{tmp_path / 'log'} is in UTF-16; save it as UTF-8")
+
+
+@pytest.mark.parametrize("row", ["a;1;1;0,5", "a;1,0;1;0.5", "a;1;1,0;0.5"])
+def test_decimal_commas_are_refused_with_a_way_to_read_them(tmp_path, row):
+    path = write(tmp_path, f"item;position;click;propensity\n{row}\n")
+    message = error_of(path)
+    assert "which has a decimal comma; write numbers with a decimal point" in message
+    assert "skip" not in message
+    assert counts(pandas.read_csv(path, sep=";", decimal=",")).items == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -477,8 +499,8 @@ def test_commands_name_their_flags_and_python_its_arguments(tmp_path):
 def test_bad_rows_are_counted_in_the_whole_log(tmp_path):
     path = write(tmp_path, "event,position,item,click,query\n1,1,a,0,x\n2,1,a,9,y\n3,1\n")
     assert counts(path, query="x", skip_bad=True).notes == (
-        "1 lines were skipped (in the whole log, for all queries): they have fewer columns than the table",
-        "1 rows were skipped (in the whole log, for all queries): click must be 0 or 1",
+        "1 line was skipped (in the whole log, for all queries): it has fewer columns than the table",
+        "1 row was skipped (in the whole log, for all queries): click must be 0 or 1",
     )
 
 

@@ -439,7 +439,7 @@ def test_a_key_that_comes_too_late_is_refused_or_skipped(tmp_path, monkeypatch, 
         counts(tmp_path / "log")
     skipped = counts(tmp_path / "log", skip_bad=True)
     assert skipped.shown.sum() == 21
-    assert skipped.notes[0].startswith("1 rows were skipped: the line has a column")
+    assert skipped.notes[0].startswith("1 row was skipped: the line has a column")
 
 
 def test_another_spelling_beside_a_column_is_another_column(tmp_path, monkeypatch):

@@ -53,9 +53,7 @@ def test_filters_and_evaluation_work_for_tables_as_for_files():
 def test_a_bad_row_of_a_table_is_named():
     with pytest.raises(ValueError, match="the table, row 3: click must be 0 or 1; got '7'"):
         counts(PAGES | {"click": [1, 0, 7, 0]})
-    assert counts(PAGES | {"click": [1, 0, 7, 0]}, skip_bad=True).notes == (
-        "1 rows were skipped: click must be 0 or 1",
-    )
+    assert counts(PAGES | {"click": [1, 0, 7, 0]}, skip_bad=True).notes == ("1 row was skipped: click must be 0 or 1",)
 
 
 @pytest.mark.parametrize("made", [tuple, list, np.array])

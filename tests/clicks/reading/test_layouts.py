@@ -35,6 +35,12 @@ def test_a_layout_is_detected_for_any_file_name(tmp_path, layout, ending):
     assert counted.items == tuple(map(str, range(10)))
 
 
+def test_positions_of_the_service_count_from_one_as_in_other_logs(tmp_path):
+    for layout in ("tidy", "service"):
+        path = generate(tmp_path / f"{layout}.csv", "paper/stochastic", 300, format=layout)
+        assert counts(path).positions == (1, 2, 3, 4, 5)
+
+
 def test_all_layouts_are_tried_above():
     assert set(ENDINGS) == set(LAYOUTS)
 

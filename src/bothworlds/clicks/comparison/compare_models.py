@@ -176,6 +176,8 @@ def _differences(entries: list[Entry], base: Entry, test: PageCounts, seed: int)
         sums, sizes = (np.bincount(test.query, test.count * part)[queries] for part in (gap, np.ones(gap.size)))
         by_query = np.quantile((clusters @ sums) / (clusters @ sizes), (0.025, 0.975))
         limits = np.quantile(perplexities[:, :, k] - of_base, (0.025, 0.975), axis=0)
+        if total < 2.0:  # one page has no spread
+            error, limits = np.nan, np.full_like(limits, np.nan)
         result[entry.model] = Difference(
             mean=mean,
             pages=(mean - 1.96 * error, mean + 1.96 * error),

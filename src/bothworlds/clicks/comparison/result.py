@@ -19,6 +19,8 @@ from .item_order import ItemOrder
 
 __all__ = ["Comparison", "Difference", "Entry"]
 
+FEWEST_PAGES = 1_000  # of a log whose models can be compared: with fewer, chance and the priors decide
+
 
 class Entry(NamedTuple):
     """One model of a comparison: the chosen prior, and its scores."""
@@ -36,7 +38,7 @@ class Difference(NamedTuple):
     """How a model differs from the reference, with 95% intervals. Log-likelihoods are nats per page."""
 
     mean: float
-    pages: tuple[float, float]  # if other pages of the same queries had been seen
+    pages: tuple[float, float]  # if other pages of the same queries had been seen; NaN with one test page
     queries: tuple[float, float]  # if other queries had been seen; NaN with one query
     perplexity: tuple[float, float]
     conditional_perplexity: tuple[float, float]
@@ -126,6 +128,11 @@ class Comparison:
 
     def findings(self) -> list[str]:
         """Return the parts of the sentence: the best model, what the reference misses, and the order of items."""
+        if sum(self.sizes) < FEWEST_PAGES:
+            return [
+                f"{sum(self.sizes):,} pages are too few to say which model describes these users; it takes about "
+                f"{FEWEST_PAGES:,}."
+            ]
         best, base = self.best, self[self.reference]
         if best.model == base.model:
             return [self._nothing_better()]
@@ -215,7 +222,7 @@ def _without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _interval(limits: tuple[float, float]) -> str:
-    return f"{limits[0]:.4f} to {limits[1]:.4f}"
+    return f"{limits[0]:z.4f} to {limits[1]:z.4f}"
 
 
 def _change(fall: float) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...kernels import Floats
 from ...statistics.browsing import columns_of, ranks_of_column
 from ..click_counts import Counts
 from ..model.click_model import ClickModel, Estimates
 from ..model.model import Model
+from ..model.uncertainty import Spread
 from ..page_counts import different_keys
 from .optimiser import Settings
 from .page_rows import PageRows
@@ -36,10 +38,14 @@ def column_counts(rows: PageRows) -> Counts:
 def fit_browsing(rows: PageRows, prior: float, intervals: bool) -> ClickModel:
     """Return the maximum-likelihood fit of the user browsing model.
 
-    The problem is concave. The largest examination of every component is 1, and all products are at most 1. A column
-    that was never seen, or that only had items without clicks and no clicks, has no examination.
+    The problem is concave, and all products are at most 1. In every component the first column with clicks has
+    examination 1, usually that of the first position: the largest of several estimates would be too large, and with it
+    all attraction. A column that was never seen, or that only had items without clicks and no clicks, has no
+    examination.
     """
-    fitted = fit_rank_one(column_counts(rows), Settings(prior=float(prior)), "delta" if intervals else None)
+    settings = Settings(prior=float(prior), first_anchor=True)
+    fitted = fit_rank_one(column_counts(rows), settings, "delta" if intervals else None)
+    of_items, of_columns = _anchor_examination(fitted)
     positions = rows.pages.positions
     ranks = [ranks_of_column(column) for column in range(fitted.examination.size)]
     labels = tuple(f"{positions[k - 1]} after {positions[last - 1] if last else 'none'}" for k, last in ranks)
@@ -48,8 +54,8 @@ def fit_browsing(rows: PageRows, prior: float, intervals: bool) -> ClickModel:
         items=fitted.items,
         queries=fitted.queries,
         positions=positions,
-        item_parameters={"attraction": Estimates(fitted.attraction, fitted.item_spread)},
-        shared_parameters={"examination": Estimates(fitted.examination, fitted.position_spread)},
+        item_parameters={"attraction": _times(of_items, fitted.attraction, fitted.item_spread)},
+        shared_parameters={"examination": _times(1.0 / of_columns, fitted.examination, fitted.position_spread)},
         labels={"examination": labels},
         item_counts=fitted.item_counts,
         log_likelihood=fitted.log_likelihood,
@@ -64,6 +70,18 @@ def fit_browsing(rows: PageRows, prior: float, intervals: bool) -> ClickModel:
         origin=rows.pages.origin,
         components={"items": fitted.components.items, "columns": fitted.components.positions},
     )
+
+
+def _anchor_examination(fitted: Model) -> tuple[Floats, Floats]:
+    """(n,) and (columns,) the fitted examination of the first column with clicks in the component of each."""
+    at = np.ones(fitted.examination.size + 1)  # the last for those without a component
+    with_clicks = np.flatnonzero((fitted.components.positions >= 0) & (fitted.examination > 0.0))[::-1]
+    at[fitted.components.positions[with_clicks]] = fitted.examination[with_clicks]
+    return at[fitted.components.items], at[fitted.components.positions]
+
+
+def _times(factor: Floats, values: Floats, spread: Spread) -> Estimates:
+    return Estimates(factor * values, Spread(*(factor * part for part in spread)))
 
 
 def _warnings(fitted: Model, labels: tuple[str, ...]) -> tuple[str, ...]:

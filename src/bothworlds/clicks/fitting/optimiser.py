@@ -36,6 +36,7 @@ class Settings(NamedTuple):
     iterations: int | None = None
     prior: float = 0.0
     ordered: bool = False
+    first_anchor: bool = False  # standard errors are for examination 1 at the first position, not at the largest
 
 
 def make_fits(design: Design) -> GroupFits:
@@ -84,19 +85,20 @@ def normalise(design: Design, links: Connectivity, fits: GroupFits) -> None:
     np.minimum(fits.a, 0.0, out=fits.a)
 
 
-def anchors(links: Connectivity, fits: GroupFits) -> Ints:
-    """(G, m) the position of examination 1 in the component of every position; -1 for positions without clicks."""
-    group, position = np.nonzero((links.of_positions >= 0) & (fits.b == 0.0))
-    best = np.full(fits.b.shape, -1, dtype=np.int64)
-    best[group[::-1], links.of_positions[group, position][::-1]] = position[::-1]
-    rows = np.arange(len(best))[:, None]
-    return np.where(links.of_positions >= 0, best[rows, links.of_positions], -1)
+def anchors(links: Connectivity, fits: GroupFits, first: bool = False) -> Ints:
+    """(G, m) for every position, the one of examination 1 in its component, or the first with clicks; else -1."""
+    group, position = np.nonzero((links.of_positions >= 0) & (fits.b > -np.inf if first else fits.b == 0.0))
+    best = np.full(fits.b.shape, fits.b.shape[1], dtype=np.int64)
+    np.minimum.at(best, (group, links.of_positions[group, position]), position)
+    best = np.where(best < fits.b.shape[1], best, -1)[np.arange(len(best))[:, None], links.of_positions]
+    return np.where(links.of_positions >= 0, best, -1)
 
 
 def log_variances(design: Design, links: Connectivity, settings: Settings, fits: GroupFits) -> tuple[Floats, Floats]:
     """Return the variances of log attraction (R,) and log examination (G, m), from the Fisher information."""
     design = smoothed(design, settings.prior)
-    anchor, of_items, of_positions = anchors(links, fits), np.empty(fits.a.size), np.empty(fits.b.shape)
+    anchor = anchors(links, fits, settings.first_anchor)
+    of_items, of_positions = np.empty(fits.a.size), np.empty(fits.b.shape)
 
     def each(shown: Floats, clicked: Floats, starts: Ints, part: GroupFits) -> None:
         # The work arrays of a thread are views, whose offsets locate its rows and groups.

@@ -110,8 +110,9 @@ def _independent(model: ClickModel, row: Ints, rank: Ints) -> Floats:
 
 
 def _browsing(model: ClickModel, pages: PageCounts, row: Ints, rank: Ints) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    alpha = _filled(model.attraction, model.item_counts[0].astype(float))
-    gamma = filled_columns(model.shared("examination"), len(model.positions))
+    top = _largest_examination(model)
+    alpha = _filled(model.attraction * top[model.components["items"]], model.item_counts[0].astype(float))
+    gamma = filled_columns(model.shared("examination") / top[model.components["columns"]], len(model.positions))
     column = np.empty(row.size, np.int64)
     browsing.columns_of(pages.starts, rank, pages.click, column)
     component, of_column = np.append(model.components["items"], -1), model.components["columns"]
@@ -121,6 +122,15 @@ def _browsing(model: ClickModel, pages: PageCounts, row: Ints, rank: Ints) -> tu
     use = np.where(row < 0, alpha.size - 1, row)
     browsing.marginal_probabilities(pages.starts, use, rank, alpha, gamma, np.zeros(len(model.positions) + 1), marginal)
     return conditional, marginal, apart
+
+
+def _largest_examination(model: ClickModel) -> Floats:
+    """The largest examination of every component, and 1 at the end: divided by it, examination is a probability."""
+    gamma, component = model.shared("examination"), model.components["columns"]
+    top = np.zeros(gamma.size + 1)
+    known = np.isfinite(gamma) & (component >= 0)
+    np.maximum.at(top, component[known], gamma[known])
+    return np.where(top > 0.0, top, 1.0)
 
 
 def filled_columns(gamma: Floats, m: int) -> Floats:

@@ -49,7 +49,7 @@ def evaluate(
     Estimates weight single placements, and assume that a click depends on its own item and position only. If it also
     depends on the rest of the page, as in the models ``ubm``, ``cascade``, ``dcm``, ``sdbn``, ``dbn`` and ``ccm``, they
     are biased, by an amount that their intervals do not include. If the log groups impressions into pages, it is tested
-    whether clicks depend on the items above, and there is a warning if they do;
+    whether clicks depend on the items above, and there is a warning if they do, or if the pages vary too little for it;
     :func:`bothworlds.clicks.compare_models` says which model fits.
 
     Parameters
@@ -78,7 +78,8 @@ def evaluate(
     -------
     Evaluation
         Estimates named ``logged`` (of the logged rankings), ``ips``, ``snips``, ``clipped``, ``direct`` and ``dr``, per
-        position and for the whole page, each with a 95% interval; how well the log supports the target; warnings. Their
+        position and for the whole page, each with a 95% interval, but for ``clipped`` where weights were cut; how well
+        the log supports the target; warnings. Their
         formulas and references are in :mod:`bothworlds.clicks.offpolicy.importance_weighting`.
 
     Examples
@@ -138,7 +139,7 @@ def compare(
         if not all(fold.shown.sum() for fold in cells):
             raise ValueError("the log has too few pages to split it into two halves")
         models = fit_cell_rates(cells[0]), fit_cell_rates(cells[1])
-        dependence = dependence_warnings(model) or rest_of_page_warnings(list_dependence(impressions))
+        dependence = dependence_warnings(model) or rest_of_page_warnings(impressions, list_dependence(impressions))
         evaluations: list[Evaluation] = []
         for one, label in zip(given, labels or [""] * len(given)):
             target = _target(one, impressions, seed, draws, progress)

@@ -36,12 +36,11 @@ Kish: Survey Sampling, 1965 (effective sample size).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...extras import import_extra
-from ...kernels import Floats
+from ...kernels import Floats, Ints
 from .impressions import Impressions
 from .result import Estimate, Support, make_estimate
 from .targets import Target
@@ -50,33 +49,22 @@ __all__ = ["ESTIMATORS", "unsupported", "weighted_estimates"]
 
 ESTIMATORS = ("logged", "ips", "snips", "clipped", "dr")
 
-WEIGHTED = """
-CREATE OR REPLACE VIEW weighted AS
-SELECT i.page, i.position, {stratum} AS stratum, i.click AS c, coalesce(t.x, 0) / {propensity} AS w,
-       coalesce(t.q, 0) AS q, b.base
-FROM impressions i LEFT JOIN target t USING (fold, item, position) JOIN base b USING (fold, position)
-WHERE {propensity} IS NOT NULL"""
 
-SUMS = """
-SELECT position, stratum, count(*)::DOUBLE AS n, sum(w) AS w, sum(w * w) AS w2, sum(w * w * c) AS w2c,
-       sum((w > {clip})::INT)::DOUBLE AS cut, sum(least(w, {clip})) AS kept,
-       sum(c) AS logged, sum(w * c) AS ips, sum(least(w, {clip}) * c) AS clipped, sum(w * (c - q) + base) AS dr
-FROM weighted GROUP BY ALL ORDER BY ALL"""
+class Weighted(NamedTuple):
+    """The impressions that can be weighted, as arrays."""
 
-# The term of each impression in the error of each estimate.
-TERMS = """
-SELECT page, position, z.reach * (c - z.logged) / z.n AS logged, z.reach * (w * c - z.ips) / z.n AS ips,
-       z.reach * z.share * w * (c - z.snips) / nullif(z.weight, 0) AS snips,
-       z.reach * (least(w, {clip}) * c - z.clipped) / z.n AS clipped,
-       z.reach * (w * (c - q) + base - z.dr) / z.n AS dr
-FROM weighted JOIN centres z USING (position, stratum)"""
+    page: Ints
+    place: Ints
+    stratum: Ints
+    c: Floats  # clicks
+    w: Floats  # weights
+    q: Floats  # click rates of the model
+    base: Floats  # direct estimates of their positions
 
-# The term of each page, by the positions that it has, if pages differ in length.
-LENGTHS = """
-UNION ALL BY NAME SELECT page, position, v.* EXCLUDE (position) FROM impressions JOIN worth v USING (position)"""
-
-SQUARES = ", ".join(f"sum({name} * {name}) AS {name}" for name in ESTIMATORS)
-PAGE_SUMS = ", ".join(f"sum(t.{name}) - any_value(middle.{name}) AS {name}" for name in ESTIMATORS)
+    def sums(self, values: Any, shape: tuple[int, int]) -> Floats:
+        """(m, strata) the sums of one value for each impression."""
+        cell, cells = self.place * shape[1] + self.stratum, shape[0] * shape[1]
+        return np.bincount(cell, values, minlength=cells).astype(np.float64).reshape(shape)
 
 
 def weighted_estimates(
@@ -86,13 +74,20 @@ def weighted_estimates(
 
     ``rates`` (2, n_items, n_positions) are the fitted click rates for each fold.
     """
-    _register(impressions, target, rates)
-    connection = impressions.connection
-    sums = connection.execute(SUMS.format(clip=clip)).fetchnumpy()
-    values, centres = _centres(impressions, sums)
-    connection.register("centres", _arrow(centres))
-    errors = _errors(impressions, clip, values)
-    support = _supports(impressions, target, sums)
+    rows = _weighted(impressions, target, rates)
+    terms = {
+        "logged": rows.c,
+        "ips": rows.w * rows.c,
+        "snips": rows.w * rows.c,
+        "clipped": np.minimum(rows.w, clip) * rows.c,
+        "dr": rows.w * (rows.c - rows.q) + rows.base,
+    }
+    shape = len(impressions.positions), 2 if target.learned else 1
+    sums = {name: rows.sums(term, shape) for name, term in terms.items()}
+    sums |= {"n": rows.sums(np.ones_like(rows.w), shape), "w": rows.sums(rows.w, shape)}
+    values = _values(sums)
+    errors = _errors(impressions, rows, terms, sums, values)
+    support = _supports(impressions, target, rows, sums, clip)
     reach = impressions.reach
     unseen = {
         name: _unseen_clicks(support, values["logged"] if name == "logged" else None, reach) for name in ESTIMATORS
@@ -100,7 +95,10 @@ def weighted_estimates(
     estimates = []
     for name in ESTIMATORS:
         value = np.append(reach * values[name], (reach * values[name]).sum())
-        columns = (value.tolist(), errors[name].tolist(), unseen[name].tolist())
+        more = unseen[name]
+        if name == "clipped":  # biased where weights were cut: no interval
+            more = np.where([part.clipped > 0.0 for part in support], np.nan, more)
+        columns = (value.tolist(), errors[name].tolist(), more.tolist())
         estimates += [make_estimate(name, *row) for row in zip((*impressions.positions, None), *columns)]
     return estimates, support
 
@@ -115,85 +113,85 @@ def _unseen_clicks(support: tuple[Support, ...], rates: Floats | None, reach: Fl
     return np.append(unseen, unseen.sum())
 
 
-def _register(impressions: Impressions, target: Target, rates: Floats) -> None:
-    """Register the target with its rates, and the direct estimate of each position, as tables; create the view."""
-    fold, i, j = np.nonzero(target.marginals)
-    items, positions = np.array(impressions.items, dtype=object), np.array(impressions.positions)
-    x, q = target.marginals[fold, i, j], rates[fold, i, j]
-    table = {"fold": fold.astype(np.int8), "item": items[i], "position": positions[j], "x": x, "q": q}
-    impressions.connection.register("target", _arrow(table))
+def _weighted(impressions: Impressions, target: Target, rates: Floats) -> Weighted:
+    rows = impressions.rows
+    if impressions.weighable:
+        rows = rows.those(~np.isnan(rows.propensity))
+    else:  # the weights are meaningless, but the logged click rates are not
+        rows = rows._replace(propensity=np.ones_like(rows.click))
+    at = rows.fold, rows.item, rows.place
     base = (target.marginals * rates).sum(axis=1)
-    fold, j = np.nonzero(np.ones_like(base))
-    table = {"fold": fold.astype(np.int8), "position": positions[j], "base": base[fold, j]}
-    impressions.connection.register("base", _arrow(table))
-    # Without propensities the weights are meaningless, but the logged click rates are not.
-    view = {
-        "stratum": "i.fold" if target.learned else "0",
-        "propensity": "i.propensity" if impressions.weighable else "1",
-    }
-    impressions.connection.execute(WEIGHTED.format(**view))
+    return Weighted(
+        rows.page,
+        rows.place,
+        rows.fold if target.learned else np.zeros_like(rows.fold),
+        rows.click,
+        target.marginals[at] / rows.propensity,
+        rates[at],
+        base[rows.fold, rows.place],
+    )
 
 
-def _centres(impressions: Impressions, sums: dict[str, Floats]) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Estimates (m,) per page that has the position, and the table of the centres of each stratum."""
-    place = np.searchsorted(impressions.positions, sums["position"])
-    n: Floats = np.bincount(place, sums["n"], minlength=len(impressions.positions)).astype(np.float64)
+def _values(sums: dict[str, Floats]) -> dict[str, Floats]:
+    """Estimates (m,) per page that has the position."""
+    n = sums["n"].sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        centre = {name: sums[name] / sums["n"] for name in ESTIMATORS if name != "snips"}
-        centre["snips"] = sums["ips"] / sums["w"]
-    share = sums["n"] / n[place]
-    values: dict[str, Floats] = {}
-    for name in ESTIMATORS:
         # Sums before division: sums of clicks are integers, and do not depend on the strata.
-        parts = n[place] * share * centre[name] if name == "snips" else sums[name]
-        total = np.bincount(place, parts, minlength=n.size)
-        values[name] = np.divide(total, n, out=np.full(n.size, np.nan), where=n > 0.0)
-    keys = {"position": sums["position"], "stratum": sums["stratum"]}
-    rest = {"n": n[place], "share": share, "weight": sums["w"], "reach": impressions.reach[place]}
-    return values, {**keys, **centre, **rest}
+        values = {name: sums[name].sum(axis=1) / n for name in ESTIMATORS}
+        parts = np.where(sums["n"] > 0.0, sums["n"] * sums["snips"] / sums["w"], 0.0)
+        values["snips"] = parts.sum(axis=1) / n
+    return values
 
 
-def _errors(impressions: Impressions, clip: float, values: dict[str, Floats]) -> dict[str, Floats]:
+def _errors(
+    impressions: Impressions,
+    rows: Weighted,
+    terms: dict[str, Floats],
+    sums: dict[str, Floats],
+    values: dict[str, Floats],
+) -> dict[str, Floats]:
     """(m + 1,) standard errors of each estimator: per position, and for the whole page."""
-    terms = TERMS.format(clip=clip)
-    execute, reach, pages = impressions.connection.execute, impressions.reach, impressions.pages
-    single = execute(f"SELECT position, count(*)::DOUBLE AS n, {SQUARES} FROM ({terms}) GROUP BY position").fetchnumpy()
-    place = np.searchsorted(impressions.positions, single["position"])
-    by_position = {name: np.full(len(impressions.positions), np.nan) for name in ESTIMATORS}
-    for name in ESTIMATORS:
-        by_position[name][place] = np.ma.filled(single[name], np.nan) * _unbiased(single["n"])
-        by_position[name] += values[name] ** 2 * reach * (1.0 - reach) / pages
-    if not impressions.has_pages:
-        return {name: np.sqrt(np.append(part, part.sum())) for name, part in by_position.items()}
-    whole = _page_squares(impressions, terms, values)
+    reach, m, every = impressions.reach, len(impressions.positions), impressions.rows
+    n, at = sums["n"].sum(axis=1), (rows.place, rows.stratum)
+    uneven = bool((reach < 1.0).any())
+    pages = impressions.pages if uneven else np.count_nonzero(np.bincount(rows.page))
     errors = {}
-    for name, part in by_position.items():
-        total = np.ma.filled(whole[name], np.nan) * _unbiased(whole["n"])
-        errors[name] = np.sqrt(np.append(part, total if np.isfinite(part).all() else np.nan))
+    for name, term in terms.items():
+        with np.errstate(invalid="ignore", divide="ignore"):
+            if name == "snips":
+                share = sums["n"] / n[:, None] / sums["w"]
+                error = share[at] * rows.w * (rows.c - (sums[name] / sums["w"])[at])
+            else:
+                error = (term - (sums[name] / sums["n"])[at]) / n[rows.place]
+        error *= reach[rows.place]
+        variance = np.bincount(rows.place, error**2, minlength=m) * _unbiased(n)
+        variance += values[name] ** 2 * reach * (1.0 - reach) / impressions.pages
+        whole = variance.sum()
+        if impressions.has_pages and np.isfinite(whole):
+            page = np.bincount(rows.page, error, minlength=impressions.pages)
+            if uneven:
+                worth = values[name] / impressions.pages
+                page += np.bincount(every.page, worth[every.place]) - (reach * worth).sum()
+            whole = (page**2).sum() * _unbiased(np.array([pages]))[0]
+        errors[name] = np.sqrt(np.append(variance, whole))
     return errors
 
 
-def _page_squares(impressions: Impressions, terms: str, values: dict[str, Floats]) -> Any:
-    """The sums of squares of the error terms of whole pages, and the number of pages."""
-    uneven, reach, register = bool((impressions.reach < 1.0).any()), impressions.reach, impressions.connection.register
-    worth = {name: value / impressions.pages for name, value in values.items()}
-    register("worth", _arrow({"position": np.array(impressions.positions), **worth}))
-    register("middle", _arrow({name: [uneven * float((reach * part).sum())] for name, part in worth.items()}))
-    pages = f"SELECT {PAGE_SUMS} FROM ({terms} {LENGTHS if uneven else ''}) t, middle GROUP BY page"
-    return impressions.connection.execute(f"SELECT count(*)::DOUBLE AS n, {SQUARES} FROM ({pages})").fetchnumpy()
-
-
 def _unbiased(n: Floats) -> Floats:
-    return np.divide(n, n - 1.0, out=np.full_like(n, np.nan), where=n > 1.0)
+    return np.divide(n, n - 1.0, out=np.full(n.shape, np.nan), where=n > 1.0)
 
 
-def _supports(impressions: Impressions, target: Target, sums: dict[str, Floats]) -> tuple[Support, ...]:
-    place = np.searchsorted(impressions.positions, sums["position"])
-    m = len(impressions.positions)
-    at = {name: np.bincount(place, sums[name], minlength=m) for name in sums if name not in ("position", "stratum")}
-    spread = np.maximum(sums["w2"] - sums["w"] ** 2 / sums["n"], 0.0)
+def _supports(
+    impressions: Impressions, target: Target, rows: Weighted, sums: dict[str, Floats], clip: float
+) -> tuple[Support, ...]:
+    m, shape = len(impressions.positions), sums["n"].shape
+    squares = rows.w**2
+    sums = sums | {"w2": rows.sums(squares, shape), "w2c": rows.sums(squares * rows.c, shape)}
+    sums |= {"cut": rows.sums(rows.w > clip, shape), "kept": rows.sums(np.minimum(rows.w, clip), shape)}
+    at = {name: part.sum(axis=1) for name, part in sums.items()}
+    spread = np.maximum(sums["w2"] - sums["w"] ** 2 / np.maximum(sums["n"], 1.0), 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean, error = at["w"] / at["n"], np.sqrt(np.bincount(place, spread, minlength=m)) / at["n"]
+        mean, error = at["w"] / at["n"], np.sqrt(spread.sum(axis=1)) / at["n"]
         kish, clicks = at["w"] ** 2 / at["w2"], at["ips"] ** 2 / at["w2c"]
         share = impressions.reach / at["n"]
         all_clicks = (share * at["ips"]).sum() ** 2 / (share**2 * at["w2c"]).sum()
@@ -202,14 +200,14 @@ def _supports(impressions: Impressions, target: Target, sums: dict[str, Floats])
     kish, clicks = np.nan_to_num(kish), np.nan_to_num(clicks)
     missing = unsupported(impressions, target)
     columns = (at["n"], kish, clicks, mean, error, missing, cut, lost)
-    rows = [
+    supports = [
         Support(p, int(n), *map(float, rest))
         for p, n, *rest in zip(impressions.positions, *map(np.ndarray.tolist, columns))
     ]
     whole = (kish.min(), np.nan_to_num(all_clicks), mean.mean(), np.sqrt((error**2).sum()) / m, missing.mean())
     cut_whole = at["cut"].sum() / at["n"].sum()
-    rows.append(Support(None, int(at["n"].sum()), *map(float, (*whole, cut_whole, all_lost))))
-    return tuple(rows)
+    supports.append(Support(None, int(at["n"].sum()), *map(float, (*whole, cut_whole, all_lost))))
+    return tuple(supports)
 
 
 def unsupported(impressions: Impressions, target: Target) -> Floats:
@@ -217,19 +215,15 @@ def unsupported(impressions: Impressions, target: Target) -> Floats:
 
     The share is averaged over queries, and over folds if they have different targets, in proportion to impressions.
     """
-    shares = """
-    WITH seen AS (SELECT query, {fold} AS fold, item, position, sum(weighable) AS n FROM cells WHERE weighable > 0
-                  GROUP BY ALL),
-         asked AS (SELECT query, fold, position, sum(n) AS n FROM seen GROUP BY ALL),
-         served AS (SELECT query, fold, position, sum(x) AS x FROM seen JOIN target USING (fold, item, position)
-                    GROUP BY ALL)
-    SELECT position, 1 - sum(n * coalesce(x, 0)) / sum(n) AS missing
-    FROM asked LEFT JOIN served USING (query, fold, position) GROUP BY position"""
-    rows = impressions.connection.execute(shares.format(fold="fold" if target.learned else "0")).fetchnumpy()
-    missing = np.ones(len(impressions.positions))
-    missing[np.searchsorted(impressions.positions, rows["position"])] = rows["missing"]
+    seen = impressions.connection.execute(
+        f"""WITH seen AS (
+            SELECT query, {"fold" if target.learned else 0} AS fold, code, position, sum(weighable)::BIGINT AS n
+            FROM cells JOIN codes USING (item) WHERE weighable > 0 GROUP BY ALL)
+        SELECT dense_rank() OVER (ORDER BY query) - 1 AS query, * EXCLUDE (query) FROM seen ORDER BY ALL"""
+    ).fetchnumpy()
+    place, m = np.searchsorted(impressions.positions, seen["position"]), len(impressions.positions)
+    cell, size = (2 * seen["query"] + seen["fold"]) * m + place, 2 * m * impressions.queries
+    asked = np.bincount(cell, seen["n"], minlength=size).reshape(-1, m)
+    served = np.bincount(cell, target.marginals[seen["fold"], seen["code"], place], minlength=size).reshape(-1, m)
+    missing = 1.0 - (asked * served).sum(axis=0) / np.maximum(asked.sum(axis=0), 1.0)
     return np.maximum(np.where(missing > 1e-9, missing, 0.0), target.unknown)
-
-
-def _arrow(columns: dict[str, Any]) -> Any:
-    return import_extra("pyarrow").table(columns)

@@ -1,19 +1,35 @@
-"""The impressions of a log in a DuckDB database, where all steps of an evaluation query them; the log is read once."""
+"""The impressions of a log in a DuckDB database, which selects, sorts and counts them; the log is read once.
+
+DuckDB adds up integers only. Its sums of other numbers depend on the order in which its threads finish, so all
+statistics are computed with NumPy, on rows in a fixed order: the same call returns the same bits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...kernels import Floats
+from ...extras import import_extra
+from ...kernels import Floats, Ints
 from ..log import Log, read
+from ..reading.bad_input import plural
 from ..reading.duckdb_relations import connect, run
 
-__all__ = ["CellCounts", "Impressions", "cell_counts", "fold_shares", "open_impressions", "page_length_variance"]
+__all__ = [
+    "CellCounts",
+    "Impressions",
+    "Rows",
+    "cell_counts",
+    "fold_shares",
+    "open_impressions",
+    "page_length_variance",
+    "page_numbers",
+]
 
 # Text columns may hold dates or numbers, and would be sorted as text: 10 before 9.
 TIME = "coalesce(try_cast(timestamp AS DOUBLE), epoch(try_cast(timestamp AS TIMESTAMPTZ)))"
@@ -23,13 +39,29 @@ PAGED = "SELECT hash(query, event) AS page, * FROM ordered"
 SINGLE = "SELECT row_number() OVER (PARTITION BY position ORDER BY timestamp, ordinal)::UBIGINT AS page, * FROM ordered"
 
 
+class Rows(NamedTuple):
+    """Impressions as arrays, sorted by page and position."""
+
+    page: Ints  # 0, 1, ...
+    fold: Ints
+    item: Ints  # index in Impressions.items
+    place: Ints  # index in Impressions.positions
+    click: Floats
+    propensity: Floats  # NaN if missing
+
+    def those(self, chosen: Any) -> Rows:
+        """Return some of the rows."""
+        parts: list[Any] = [part[chosen] for part in self]
+        return Rows(*parts)
+
+
 @dataclass(frozen=True)
 class Impressions:
-    """An open log. Its connection has the tables ``impressions`` (one row each) and ``cells`` (their counts).
+    """An open log. Its connection has the tables ``impressions`` (one row each), ``cells`` (their counts), ``codes``.
 
-    ``impressions`` has the columns page, fold (0 or 1, the same for a whole page), query, item, position, click,
-    propensity (NULL if missing), timestamp, untimed (a timestamp that is neither a date nor a number) and
-    ordinal (the order of the file).
+    ``codes`` has the columns item and code, its index in ``items``. ``impressions`` has the
+    columns page, fold (0 or 1, the same for a whole page), query, item, position, click, propensity (NULL if missing),
+    timestamp, untimed (a timestamp that is neither a date nor a number) and ordinal (the order of the file).
     """
 
     connection: Any
@@ -46,6 +78,22 @@ class Impressions:
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.items), len(self.positions)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """All impressions as arrays, about 50 bytes each."""
+        found = self.connection.execute(
+            "SELECT page, fold, code, position, click, propensity FROM impressions JOIN codes USING (item) "
+            "ORDER BY page, position, ordinal"
+        ).fetchnumpy()
+        return Rows(
+            page_numbers(found["page"]),
+            found["fold"],
+            found["code"],
+            np.searchsorted(self.positions, found["position"]),
+            found["click"],
+            np.ma.filled(found["propensity"], np.nan),
+        )
 
 
 @contextmanager
@@ -68,6 +116,7 @@ def _impressions(log: Log, connection: Any, progress: bool | None) -> Impression
     if not total:
         raise ValueError("the log has no impressions, or its filters remove them all")
     items = _column(connection, "item", "TRY_CAST(item AS BIGINT) NULLS LAST, item")
+    connection.register("codes", import_extra("pyarrow").table({"item": list(items), "code": np.arange(len(items))}))
     positions = _column(connection, "position", "position")
     pages, reach = _reach(connection, log.has_pages)
     numbers = int(total), int(weighable), pages
@@ -84,8 +133,8 @@ def _make_tables(connection: Any, has_pages: bool, progress: bool | None) -> tup
     if untimed:
         _make_impressions(connection, has_pages, "NULL::DOUBLE", progress)
         notes = (
-            f"{untimed:,} timestamps are neither numbers nor dates, such as {example!r}: impressions are read in the "
-            "order of the log.",
+            f"{plural(untimed, 'timestamp')}, such as {example!r}, neither number nor date: impressions are read in "
+            "the order of the log.",
         )
     connection.execute(
         """CREATE TABLE cells AS
@@ -131,12 +180,18 @@ def page_length_variance(impressions: Impressions, value: Floats) -> Floats:
     alone = value**2 * reach * (1.0 - reach) / impressions.pages
     if (reach == 1.0).all() or not np.isfinite(value).all():
         return np.append(alone, alone.sum())
-    values = dict(zip(impressions.positions, value.tolist()))
-    cases = " ".join(f"WHEN {position} THEN {worth!r}::DOUBLE" for position, worth in values.items())
-    whole = impressions.connection.execute(
-        f"SELECT var_pop(v) FROM (SELECT sum(CASE position {cases} END) AS v FROM impressions GROUP BY page)"
-    ).fetchall()[0][0]
+    rows = impressions.rows
+    whole = np.bincount(rows.page, value[rows.place]).var()
     return np.append(alone, whole / impressions.pages)
+
+
+def page_numbers(pages: Ints) -> Ints:
+    """Number sorted pages 0, 1, ..., each as often as it occurs.
+
+    >>> page_numbers(np.array([4, 4, 7, 9, 9])).tolist()
+    [0, 0, 1, 2, 2]
+    """
+    return np.cumsum(np.append(False, pages[1:] != pages[:-1]))
 
 
 def _column(connection: Any, name: str, order: str) -> tuple[Any, ...]:
@@ -156,13 +211,12 @@ class CellCounts:
 def cell_counts(impressions: Impressions, fold: int) -> CellCounts:
     """Return the counts of a fold."""
     rows = impressions.connection.execute(
-        "SELECT item, position, sum(shown), sum(clicked), sum(weighable) FROM cells WHERE fold = ? GROUP BY ALL", [fold]
+        "SELECT code, position, sum(shown), sum(clicked), sum(weighable) FROM cells JOIN codes USING (item) "
+        "WHERE fold = ? GROUP BY ALL",
+        [fold],
     ).fetchnumpy()
-    item_of = {item: i for i, item in enumerate(impressions.items)}
-    position_of = {position: j for j, position in enumerate(impressions.positions)}
-    names, places, *counts = rows.values()
-    i = [item_of[name] for name in names.tolist()]
-    j = [position_of[place] for place in places.tolist()]
+    i, places, *counts = rows.values()
+    j = np.searchsorted(impressions.positions, places)
     tables = np.zeros((3, *impressions.shape))
     for table, count in zip(tables, counts):
         table[i, j] = count

@@ -20,36 +20,21 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .impressions import Impressions
+import numpy as np
+
+from ...kernels import Floats, Ints, kernel
+from .impressions import Impressions, page_numbers
 
 __all__ = ["Dependence", "list_dependence"]
 
 MOST_PAGES = 100_000  # of a larger log, as many pages are tested
-KINDS = {"above": "above it", "nearest": "just above it"}
+WORDS = ("above it", "just above it")
 
-CENTRED = """
-WITH rated AS (
-    SELECT i.page, i.fold, i.query, i.item, i.position, i.click, coalesce(c.clicked / c.shown, 0.0) AS rate
-    FROM impressions AS i LEFT JOIN cells AS c
-        ON c.query = i.query AND c.item = i.item AND c.position = i.position AND c.fold = 1 - i.fold
-    WHERE hash(i.page, 1) % {every} = 0),
-ranked AS (
-    SELECT *, sum(rate) OVER higher AS above, lag(rate) OVER page_order AS nearest FROM rated
-    WINDOW page_order AS (PARTITION BY page ORDER BY position),
-           higher AS (PARTITION BY page ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
-cell_means AS (
-    SELECT fold, query, item, position, avg(click) AS mean_click, avg(above) AS mean_above,
-           avg(nearest) AS mean_nearest, sqrt(count(*) / (count(*) - 1.0)) AS scale  -- means are of the same clicks
-    FROM ranked WHERE above IS NOT NULL GROUP BY ALL HAVING count(*) > 1),
-centred AS (
-    SELECT page, click, scale * (click - mean_click) AS c, above - mean_above AS above,
-           nearest - mean_nearest AS nearest
-    FROM ranked JOIN cell_means USING (fold, query, item, position) WHERE above IS NOT NULL),
-pages AS (
-    SELECT sum(c * above) AS t_above, sum(c * nearest) AS t_nearest, sum(above * above) AS x_above,
-           sum(nearest * nearest) AS x_nearest, sum(click) AS clicked, count(*) AS shown
-    FROM centred GROUP BY page)
-SELECT {sums}, sum(clicked) / sum(shown) FROM pages
+RATED = """
+SELECT i.page, own.rowid AS cell, i.click, coalesce(c.clicked / c.shown, 0.0) AS rate
+FROM impressions AS i JOIN cells AS own USING (fold, query, item, position) LEFT JOIN cells AS c
+    ON c.query = i.query AND c.item = i.item AND c.position = i.position AND c.fold = 1 - i.fold
+WHERE hash(i.page, 1) % {every} = 0 ORDER BY i.page, i.position, i.ordinal
 """
 
 
@@ -72,13 +57,44 @@ def list_dependence(impressions: Impressions) -> Dependence | None:
     """Return the more significant of the two statistics; None if no pages can be compared."""
     if not impressions.has_pages or len(impressions.positions) < 2:
         return None
-    sums = ", ".join(f"sum(t_{k}), sum(t_{k} ** 2), sum(t_{k} ** 4), sum(x_{k})" for k in KINDS)
     every = math.ceil(impressions.pages / MOST_PAGES)
-    row = impressions.connection.execute(CENTRED.format(every=every, sums=sums)).fetchall()[0]
+    rows = impressions.connection.execute(RATED.format(every=every)).fetchnumpy()
+    page, rate = page_numbers(rows["page"]), rows["rate"]
+    below = np.flatnonzero(page[1:] == page[:-1]) + 1  # results that have one above them
+    above = np.zeros(page.size)
+    _add_rates_above(page, rate, above)
+    cell, count = np.unique(rows["cell"][below], return_inverse=True, return_counts=True)[1:]
+    compared = count[cell] > 1
+    below, cell = below[compared], cell[compared]
+    click, page = rows["click"][below], page[below]
+    scale = np.sqrt(count / np.maximum(count - 1.0, 1.0))[cell]  # means are of the same clicks
+    c = scale * _centred(click, cell, count)
     found = []
-    for k, words in enumerate(KINDS.values()):
-        total, squares, fourths, spread = row[4 * k : 4 * k + 4]
-        if squares and spread and row[-1]:
-            error = math.sqrt(squares) / spread
-            found.append(Dependence(words, total / spread, error, float(row[-1]), squares**2 / fourths))
+    for words, expected in zip(WORDS, (above[below], rate[below - 1])):
+        x = _centred(expected, cell, count)
+        terms, spread = np.bincount(page, c * x), (x * x).sum()
+        squares = (terms**2).sum()
+        if squares > 0.0 and click.any():
+            error, fourths = math.sqrt(squares) / spread, (terms**4).sum()
+            found.append(
+                Dependence(
+                    words, float(terms.sum() / spread), float(error), float(click.mean()), float(squares**2 / fourths)
+                )
+            )
     return max(found, key=lambda one: one.far, default=None)
+
+
+@kernel
+def _add_rates_above(page: Ints, rate: Floats, above: Floats) -> None:
+    """Add up the rates of the results above each result on its page."""
+    for k in range(1, page.size):
+        if page[k] == page[k - 1]:
+            above[k] = above[k - 1] + rate[k - 1]
+
+
+def _centred(values: Floats, cell: Ints, count: Ints) -> Floats:
+    """Values minus the means of their cells; exactly 0 in cells of equal values."""
+    one = np.zeros(count.size)
+    one[cell] = values
+    values = values - one[cell]
+    return values - (np.bincount(cell, values, minlength=count.size) / count)[cell]

@@ -54,12 +54,11 @@ def page_batches(
     while it produces a stream.
     """
     where, table = ("", "sorted_pages") if fold is None else (f"WHERE fold = {int(fold)}", f"sorted_pages_{int(fold)}")
-    impressions.connection.register("numbers", _numbers(impressions))
     run(
         impressions.connection,
         f"""CREATE TABLE IF NOT EXISTS {table} AS
         SELECT list(code ORDER BY position), list(propensity ORDER BY position), list(click ORDER BY position)
-        FROM impressions JOIN numbers USING (item) {where}
+        FROM impressions JOIN codes USING (item) {where}
         GROUP BY page HAVING {_condition(impressions)} ORDER BY min(timestamp), min(ordinal)""",
         "sorting pages",
         progress,
@@ -79,10 +78,6 @@ def _slices(impressions: Impressions, table: str) -> Iterator[PageBatch]:
 def _condition(impressions: Impressions) -> str:
     m = len(impressions.positions)
     return COMPLETE.format(m=m) + (f" AND count(propensity) = {m}" if impressions.weighable else "")
-
-
-def _numbers(impressions: Impressions) -> Any:
-    return import_extra("pyarrow").table({"item": list(impressions.items), "code": np.arange(len(impressions.items))})
 
 
 def _as_arrays(batch: Any, m: int) -> PageBatch:

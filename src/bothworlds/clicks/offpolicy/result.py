@@ -26,7 +26,7 @@ Z95 = 1.959963984540054  # 95% of a normal distribution, two sides
 class Estimate:
     """Expected clicks per page at one position, or on the whole page where ``position`` is None.
 
-    ``lower`` and ``upper`` bound a 95% interval; NaN if the log does not determine the value.
+    ``lower`` and ``upper`` bound a 95% interval; NaN if the log does not determine the value, or its bias.
     """
 
     estimator: str
@@ -43,12 +43,14 @@ def make_estimate(
     """Return an estimate with its normal interval, truncated at 0.
 
     ``unseen`` is added to the upper end: without clicks the standard error is 0, and the interval would be too short.
+    If it is NaN, there is no interval.
 
     >>> make_estimate("ips", 1, 0.02, 0.02)
     Estimate(estimator='ips', position=1, value=0.02, standard_error=0.02, lower=0.0, upper=0.059...)
     """
     lower, upper = (max(value + side * Z95 * standard_error, 0.0) for side in (-1.0, 1.0))
-    return Estimate(estimator, position, value, standard_error, lower, upper + unseen)
+    known = unseen == unseen
+    return Estimate(estimator, position, value, standard_error, lower if known else unseen, upper + unseen)
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ class Evaluation:
         lines = [f"<Evaluation of {_short(self.target)} on {self.pages:,} pages: clicks per page, 95% interval"]
         for name in self.estimators:
             page = self.estimate(name)
-            lines.append(f"  {ESTIMATOR_NAMES[name]:<18}  {page.value:.4f}  {page.lower:.4f} to {page.upper:.4f}")
+            between = f"{page.lower:z.4f} to {page.upper:z.4f}" if page.lower == page.lower else "no interval"
+            lines.append(f"  {ESTIMATOR_NAMES[name]:<18}  {page.value:z.4f}  {between}")
         if self.warnings:
             lines.append(f"  {len(self.warnings)} warning{'s' * (len(self.warnings) > 1)}, in .warnings")
         return "\n".join(lines) + ">"

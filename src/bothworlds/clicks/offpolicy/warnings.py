@@ -36,7 +36,7 @@ def log_notes(impressions: Impressions) -> list[str]:
     if not impressions.has_pages:
         notes.append(
             "The log has no column event, which groups impressions into pages: the intervals of the whole page "
-            "assume independent positions."
+            "assume independent positions, and it cannot be tested whether clicks depend on the rest of the page."
         )
     left_out = impressions.total - impressions.weighable
     if left_out and impressions.weighable:
@@ -74,7 +74,7 @@ def support_warnings(support: Sequence[Support]) -> list[str]:
     if whole.lost > 0.0:
         warnings.append(
             f"Clipping cut {whole.clipped:.1%} of the weights and removed {whole.lost:.1%} of their sum: the clipped "
-            "estimate is too low, by an amount that its interval does not include."
+            "estimate is too low, by an unknown amount, and has no interval."
         )
     return warnings
 
@@ -156,9 +156,20 @@ def dependence_warnings(fitted: object) -> list[str]:
     ]
 
 
-def rest_of_page_warnings(found: Dependence | None) -> list[str]:
-    """Return a warning if clicks at the same item and position depend on the items above by more than chance."""
-    if found is None or found.effective_pages < FEWEST_IMPRESSIONS or found.far < FAR:
+def rest_of_page_warnings(impressions: Impressions, found: Dependence | None) -> list[str]:
+    """Return a warning if clicks at the same item and position depend on the items above by more than chance.
+
+    Also if this could not be tested: not even if every click above took away a click, as if users left with it.
+    """
+    if not impressions.has_pages or len(impressions.positions) < 2:
+        return []
+    few = found is None or found.effective_pages < FEWEST_IMPRESSIONS
+    if found is None or few or found.far < FAR:
+        if found is None or few or FAR * found.error > found.rate:
+            return [
+                "Whether clicks depend on the rest of the page is unknown: too few varied pages to test it. The "
+                "estimates assume that a click depends on its own item and position only."
+            ]
         return []
     per_tenth = 0.1 * found.slope / found.rate
     low, high = sorted(abs(per_tenth + side * 0.196 * found.error / found.rate) for side in (-1.0, 1.0))

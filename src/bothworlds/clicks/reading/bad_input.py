@@ -5,9 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["MAX_EXAMPLES", "BadInput", "Example", "bad_input_error"]
+__all__ = ["MAX_EXAMPLES", "BadInput", "Example", "bad_input_error", "plural", "skipped"]
 
 MAX_EXAMPLES = 3  # bad rows that an error shows
+
+
+def plural(number: int, one: str, several: str = "") -> str:
+    """Return a number with its noun.
+
+    >>> plural(1, "row"), plural(1200, "row"), plural(2, "query", "queries")
+    ('1 row', '1,200 rows', '2 queries')
+    """
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
+def skipped(number: int, noun: str) -> str:
+    """Return the start of a note.
+
+    >>> skipped(1, "row"), skipped(3, "bad record")
+    ('1 row was skipped', '3 bad records were skipped')
+    """
+    return f"{plural(number, noun)} {'was' if number == 1 else 'were'} skipped"
 
 
 class Example(NamedTuple):
@@ -37,9 +55,11 @@ class BadInput(ValueError):
 
 
 def bad_input_error(
-    examples: Sequence[Example], number: int, noun: str, options: Mapping[str, str] | None = None
-) -> BadInput:
+    examples: Sequence[Example], number: int, noun: str, options: Mapping[str, str] | None = None, cure: str = ""
+) -> ValueError:
     """Return the error for ``number`` bad rows, records or pages (``noun``), which shows the first examples.
+
+    A ``cure`` is given instead of options, where leaving out rows would leave out what they have in common.
 
     >>> examples = [Example("log.csv", "line 4", "click is missing"), Example("log.csv", "line 9", "item is missing")]
     >>> str(bad_input_error(examples, 12, "rows"))
@@ -51,5 +71,7 @@ def bad_input_error(
         parts.append(f"{'' if before and before.file == file else f'{file}, '}{place}: {problem}")
     if number > 1:
         parts.append(f"{number:,} {noun} are bad")
+    if cure:
+        return ValueError("; ".join([*parts, cure]))
     skip = {"skip_bad": f"leaves {'them' if number > 1 else 'it'} out"}
     return BadInput("; ".join(parts), {**(options or {}), **skip})

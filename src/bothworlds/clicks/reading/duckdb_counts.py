@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from ..click_counts import Counts
-from .bad_input import MAX_EXAMPLES
+from .bad_input import MAX_EXAMPLES, plural, skipped
 from .duckdb_relations import checked_rows_sql, in_list, literal, run
 from .layouts import TextLayout
 from .log_spec import LogSpec
@@ -167,16 +167,18 @@ def report_bad_rows(connection: Any, log: LogSpec, counted: str, rejected: Rejec
         raise bad_rows(connection, log, dict(reasons), rejected)
     suffix = whole_log_suffix(log)
     notes = tuple(
-        f"{number:,} lines were skipped{suffix}: they have {describe_rejection(kind)}"
+        f"{skipped(number, 'line')}{suffix}: {'it has' if number == 1 else 'they have'} {describe_rejection(kind)}"
         for kind, number in sorted(rejected.kinds.items())
     )
-    notes += tuple(f"{number:,} rows were skipped{suffix}: {requirement(log, reason)}" for reason, number in reasons)
+    notes += tuple(f"{skipped(number, 'row')}{suffix}: {requirement(log, reason)}" for reason, number in reasons)
     changed = f"SELECT sum(clipped)::BIGINT, sum(spaced)::BIGINT FROM {counted} WHERE reason IS NULL"
     clipped, spaced = run(connection, changed)[0]
     if clipped:
-        notes += (f"{clipped:,} rows have more clicks than impressions; their clicks were clipped to impressions",)
+        have = "has" if clipped == 1 else "have"
+        notes += (f"{plural(clipped, 'row')} {have} more clicks than impressions; clicks were clipped to impressions",)
     if spaced:
-        notes += (f"{spaced:,} rows have spaces around the name of an item or a query; they were removed",)
+        have = "has" if spaced == 1 else "have"
+        notes += (f"{plural(spaced, 'row')} {have} spaces around the name of an item or a query; they were removed",)
     return notes
 
 
@@ -190,7 +192,7 @@ def report_bad_pages(connection: Any, log: LogSpec, bad: int, first: Iterable[Ba
     if bad and not log.skip_bad:
         shown = sorted(first, key=lambda page: (len(page.event), page))[:MAX_EXAMPLES]
         raise bad_pages(connection, log, shown, bad)
-    return (f"{bad:,} pages that have a position or an item twice were skipped",) if bad else ()
+    return (f"{skipped(bad, 'page')}: a position or an item is there twice",) if bad else ()
 
 
 def position_gap_notes(connection: Any, counted: str) -> tuple[str, ...]:

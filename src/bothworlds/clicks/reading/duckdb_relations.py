@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
@@ -34,7 +34,7 @@ def connect() -> Iterator[Any]:
         TemporaryDirectory(prefix="bothworlds-") as folder,
         duckdb.connect(config={"temp_directory": folder}) as opened,
     ):
-        opened.execute("SET enable_progress_bar_print = false")  # DuckDB prints its own bar to standard output
+        _set(opened, "enable_progress_bar_print = false")  # DuckDB prints its own bar to standard output
         try:
             yield opened
         except duckdb.InterruptException as error:
@@ -43,6 +43,12 @@ def connect() -> Iterator[Any]:
             if str(error) == INTERRUPTED:
                 raise KeyboardInterrupt from error
             raise
+
+
+def _set(connection: Any, progress_setting: str) -> None:
+    """Change a setting of progress bars; in a notebook without ipywidgets DuckDB has none, and refuses all settings."""
+    with suppress(import_extra("duckdb").InvalidInputException):
+        connection.execute(f"SET {progress_setting}")
 
 
 def run(connection: Any, sql: str, title: str = "", progress: bool | None = False) -> list[Any]:
@@ -76,7 +82,8 @@ def report_progress(connection: Any, title: str, progress: bool | None) -> Itera
         yield
         return
     finished = Event()
-    connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+    _set(connection, "enable_progress_bar = true")
+    _set(connection, "enable_progress_bar_print = false")
     with progress_bar(title, 100, progress) as report:
         poller = Thread(target=_poll_progress, args=(connection, report, finished), daemon=True)
         poller.start()

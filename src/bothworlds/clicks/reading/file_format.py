@@ -198,6 +198,8 @@ def _first_bytes(path: Path, compression: str | None) -> bytes:
         import_extra("pyarrow").input_stream(str(path), compression=compression) as stream,
     ):
         text: bytes = stream.read(INSPECTED_BYTES)
+    if text.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError(f"{path} is in UTF-16; save it as UTF-8, as in iconv -f UTF-16 -t UTF-8")
     if b"\0" in text:
         raise ValueError(f"{path} is neither a text file nor Parquet")
     return text

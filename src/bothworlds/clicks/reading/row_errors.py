@@ -14,7 +14,7 @@ import numpy as np
 
 from ...extras import import_extra
 from ...kernels import kernel
-from .bad_input import MAX_EXAMPLES, BadInput, Example, bad_input_error
+from .bad_input import MAX_EXAMPLES, Example, bad_input_error
 from .duckdb_relations import checked_rows_sql, in_list, literal, run
 from .file_format import BOM, LogSource
 from .log_spec import LogSpec
@@ -37,11 +37,23 @@ BLOCK = 1 << 22  # bytes read at a time
 # line, and at the start of a value.
 PENDING, LINE, IN_QUOTES, LINE_START, VALUE_START = range(5)
 THOUSANDS = re.compile(r"\s*\d{1,3}([.,' ]\d{3})+\s*")
+DECIMAL_COMMA = re.compile(r"\s*\d*,\d+\s*")
+NUMBERS = ("position", "click", "propensity", "impressions", "clicks")
+NOT_UTF8, WITH_COMMA = "characters that are not UTF-8", "which has a decimal comma"
+CURES = {  # problems of a whole file, with their cures
+    NOT_UTF8: (
+        "the file seems to be in Latin-1 (Windows-1252): convert it, as in iconv -f WINDOWS-1252 -t UTF-8 log.csv > "
+        "utf-8.csv, or give the table that pandas.read_csv(..., encoding='cp1252') returns"
+    ),
+    WITH_COMMA: (
+        "write numbers with a decimal point, or give the table that pandas.read_csv(..., sep=';', decimal=',') returns"
+    ),
+}
 REJECTED = {
     "MISSING COLUMNS": "fewer columns than the table",
     "TOO MANY COLUMNS": "more columns than the table",
     "UNQUOTED VALUE": "a quote out of place or not closed",
-    "INVALID ENCODING": "characters that are not UTF-8",
+    "INVALID ENCODING": NOT_UTF8,
     "LINE SIZE OVER MAXIMUM": "more characters than a line may have",
 }
 MORE_CLICKS = 9  # the check that clicks are not more than impressions
@@ -82,7 +94,8 @@ def bad_rows(connection: Any, log: LogSpec, reasons: Mapping[int, int], rejected
     unit = "row" if log.sources[0].kind in ("parquet", "memory") else "line"
     examples = [Example(file, f"{unit} {place}", problem) for file, place, problem in located]
     options = CLIP if MORE_CLICKS in reasons else {}
-    return bad_input_error(examples, number + sum(rejected.kinds.values()), "rows", options)
+    cure = next((text for problem, text in CURES.items() if any(problem in one.problem for one in examples)), "")
+    return bad_input_error(examples, number + sum(rejected.kinds.values()), "rows", options, cure)
 
 
 def _first_rows(connection: Any, log: LogSpec, number: int, rejected: RejectedLines) -> list[tuple[str, int, str]]:
@@ -121,12 +134,14 @@ def _problem(log: LogSpec, cells: Mapping[str, Any]) -> str:
         got = "; it is missing"
     if role in ("position", "impressions", "clicks") and THOUSANDS.fullmatch(raw or ""):
         got += "; write numbers without thousands separators"
+    elif role in NUMBERS and DECIMAL_COMMA.fullmatch(raw or ""):
+        got += f", {WITH_COMMA}"
     if cells["reason"] == MORE_CLICKS:
         got += f" and {cells['raw_impressions']!r}"
     return f"{requirement(log, cells['reason'])}{got}"
 
 
-def bad_pages(connection: Any, log: LogSpec, first: Sequence[BadPage], number: int) -> BadInput:
+def bad_pages(connection: Any, log: LogSpec, first: Sequence[BadPage], number: int) -> ValueError:
     """Return the error for ``number`` pages that have a position or an item twice; ``first`` are those to show."""
     places: list[list[tuple[str, int]]] = [[] for _ in first]
     for source in log.sources:

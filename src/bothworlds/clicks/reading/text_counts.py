@@ -13,7 +13,7 @@ from ...progress import progress_bar
 from ...statistics.list_counts import list_count
 from ..click_counts import Counts
 from ..page_counts import PageCounts
-from .bad_input import Example, bad_input_error
+from .bad_input import Example, bad_input_error, plural, skipped
 from .duckdb_counts import labelled_counts, nothing_left, whole_log_suffix
 from .duckdb_relations import run
 from .layouts import TextLayout
@@ -158,9 +158,10 @@ def scan_notes(log: LogSpec, summary: ScanSummary) -> tuple[str, ...]:
         )
     if summary.twice:
         notes.append(
-            f"{summary.twice:,} pages show a url twice; every impression of it is counted, and clicks count for the "
+            f"{plural(summary.twice, 'page')} {'shows' if summary.twice == 1 else 'show'} a url twice; "
+            "every impression of it is counted, and clicks count for the "
             "first"
         )
     if summary.bad:
-        notes.append(f"{summary.bad:,} bad records were skipped{suffix}")
+        notes.append(f"{skipped(summary.bad, 'bad record')}{suffix}")
     return tuple(notes)
