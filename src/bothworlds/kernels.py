@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
-import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -177,13 +177,13 @@ def register_kernels(verb: Callable[..., Any], implementations: dict[type, Calla
 def name_apart(state_class: type) -> None:
     """Give a NamedTuple class a unique name, since Numba distinguishes such classes by name and fields only.
 
-    Otherwise two policies whose files both call their state ``State`` could share one compiled loop.
+    Otherwise two policies whose files both call their state ``State`` would share one compiled loop. The name is an
+    identifier, because a class that cannot be imported is rebuilt from its name where it is unpickled.
     """
-    if _unique_names.get(state_class.__name__) is not state_class:
-        full = f"{state_class.__module__}.{state_class.__qualname__}"
-        known = sum(name == full or name.startswith(f"{full}#") for name in _unique_names)
-        state_class.__name__ = f"{full}#{known + 1}" if known else full
-        _unique_names[state_class.__name__] = state_class
+    name = re.sub(r"\W", "_", f"{state_class.__module__}.{state_class.__qualname__}")
+    while _unique_names.setdefault(name, state_class) is not state_class:
+        name += "_"
+    state_class.__name__ = name
     forget_sources()  # the class may be new because its file has been edited
 
 
@@ -271,9 +271,9 @@ class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
             super().save_overload(sig, data)
 
     def _is_cacheable(self, sig: Any) -> bool:
-        """Whether all classes in the signature have a source; sets the stamp of the cache file."""
+        """Whether another process can import all that the signature involves; sets the stamp of the cache file."""
         self._cache_file._source_stamp = source_digest(self._py_func.__module__)
-        return all(_has_source(owner) for owner in _classes_in(sig))
+        return _can_be_imported(self._py_func) and all(map(_can_be_imported, _behind(sig)))
 
     def _index_key(self, sig: Any, codegen: Any) -> str:
         parts = [
@@ -282,15 +282,14 @@ class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
             self._py_func.__code__.co_code.hex(),
             INNER if self.is_inner else "object",
         ]
-        parts += [source_digest(module) for module in sorted(_modules_behind(sig))]
+        parts += [source_digest(module) for module in sorted({owner.__module__ for owner in _behind(sig)})]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _modules_behind(types: Any) -> set[str]:
-    """Return the modules of all classes in the types, and of the kernels that are registered for them."""
+def _behind(types: Any) -> list[Any]:
+    """Return all classes in the types, and the kernels that are registered for them."""
     classes = list(_classes_in(types))
-    kernels = [known[owner] for known in _implementations for owner in classes if owner in known]
-    return {owner.__module__ for owner in [*classes, *kernels]}
+    return classes + [known[owner] for known in _implementations for owner in classes if owner in known]
 
 
 def _classes_in(types: Any) -> Iterator[type]:
@@ -301,13 +300,12 @@ def _classes_in(types: Any) -> Iterator[type]:
             yield from _classes_in(t.types)
 
 
-@cache
-def _has_source(owner: type) -> bool:
-    """Whether a class is defined in a file; code compiled for a class from an interactive prompt is not cached."""
-    try:
-        return bool(inspect.getsource(owner))
-    except (OSError, TypeError):
-        return False
+def _can_be_imported(owner: Any) -> bool:
+    """Whether other processes find a class or function under the same name.
+
+    What a script, a notebook or a function defines is compiled in every process: the next ``__main__`` is another one.
+    """
+    return owner.__module__ != "__main__" and hasattr(sys.modules.get(owner.__module__), owner.__qualname__)
 
 
 def forget_sources() -> None:
