@@ -170,7 +170,7 @@ def register_kernels(verb: Callable[..., Any], implementations: dict[type, Calla
         chosen = implementations.get(getattr(first, "instance_class", object))
         return getattr(chosen, "py_func", chosen)
 
-    inner = {"pipeline_class": _InnerCompiler, "no_cfunc_wrapper": True}
+    inner = {"pipeline_class": _InnerCompiler, "no_cfunc_wrapper": True, "forceinline": True}
     overload(verb, strict=False, jit_options=inner)(choose)  # strict also compares annotations
 
 
