@@ -346,6 +346,46 @@ def test_a_verb_without_an_implementation_does_not_compile():
         twice_the_area(Blob(1.0))
 
 
+@kernel
+def makes_an_array(n):
+    values = np.zeros(n)
+    return values.sum()
+
+
+@kernel
+def copies(values):
+    return sum_of(values.copy())
+
+
+@kernel
+def makes_a_list(x):
+    return [x, x][0]
+
+
+@kernel
+def has_no_type(x):
+    return x.unknown
+
+
+@pytest.mark.skipif(not COMPILED, reason="without compilation, kernels may allocate")
+class TestAKernelThatAllocates:
+    @pytest.mark.parametrize(
+        ("wrong", "argument"), [(makes_an_array, 3), (copies, np.ones(3)), (makes_a_list, 1.0)], ids=lambda x: str(x)
+    )
+    def test_is_refused_with_the_rule_and_the_place(self, wrong, argument):
+        line = wrong.py_func.__code__.co_firstlineno
+        with pytest.raises(TypeError, match=r"kernels allocate nothing") as refused:
+            wrong(argument)
+        place = str(refused.value).partition("test_kernels.py (")[2]
+        assert line <= int(place.partition(")")[0]) <= line + 3
+        assert len(str(refused.value)) < 400
+        assert refused.value.__suppress_context__
+
+    def test_another_mistake_has_the_report_of_numba(self):
+        with pytest.raises(TypingError, match="unknown"):
+            has_no_type(1.0)
+
+
 # Two inner kernels, and one that Python calls.
 INNER = """
     import warnings

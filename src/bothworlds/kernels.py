@@ -27,6 +27,7 @@ from llvmlite import binding as llvm
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, compile_result
+from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 __all__ = [
@@ -47,6 +48,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 F = TypeVar("F", bound=Callable[..., Any])
 
+# What Numba says of code that needs its memory manager, which kernels are compiled without.
+ALLOCATES = ("NRT required", "Only accept returning of array passed")
 INNER = "inner"  # the kind of a library in the cache, beside Numba's "object"
 # What ``CompileResult._reduce`` returns after the library.
 REDUCED_FIELDS = (
@@ -79,7 +82,7 @@ def kernel(function: F) -> F:
     >>> total.py_func([1, 2])   # the same source, interpreted
     3.0
     """
-    return _with_inner_twin(_compiled(function, no_cpython_wrapper=False))
+    return _explaining_allocation(_with_inner_twin(_compiled(function, no_cpython_wrapper=False)))
 
 
 def locked_kernel(function: F) -> F:
@@ -88,7 +91,7 @@ def locked_kernel(function: F) -> F:
     A kernel without the lock has to get it back at its end, and may wait for another thread for much longer than it
     takes itself.
     """
-    return _with_inner_twin(_compiled(function, no_cpython_wrapper=False, nogil=False))
+    return _explaining_allocation(_with_inner_twin(_compiled(function, no_cpython_wrapper=False, nogil=False)))
 
 
 def inner_kernel(function: F) -> F:
@@ -125,6 +128,28 @@ def _with_inner_twin(compiled: F) -> F:
     if hasattr(dispatcher, "overloads"):
         dispatcher.get_call_template = lambda types, named: twin().get_call_template(types, named)
         dispatcher.get_overload = lambda signature: twin().get_overload(signature)
+    return compiled
+
+
+def _explaining_allocation(compiled: F) -> F:
+    """Make a kernel that allocates raise TypeError that says so, instead of Numba's report of what it tried."""
+
+    def compile_for_args(*arguments: Any, **named: Any) -> Any:
+        try:
+            return compile_with_numba(*arguments, **named)
+        except NumbaError as error:
+            if not any(sign in str(error) for sign in ALLOCATES):
+                raise
+            place = re.findall(r" at \S+ \(\d+\)", str(error))[-1:]  # a file and its line
+            raise TypeError(
+                f"a kernel allocates an array, a list or another object{''.join(place)}; kernels allocate nothing: "
+                "allocate it in start, keep it in the state, and write into it"
+            ) from None
+
+    dispatcher: Any = compiled
+    if hasattr(dispatcher, "overloads"):
+        compile_with_numba = dispatcher._compile_for_args
+        dispatcher._compile_for_args = compile_for_args
     return compiled
 
 
