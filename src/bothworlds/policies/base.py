@@ -39,6 +39,12 @@ class Policy(ABC):
     patience: ClassVar[int] = 400  # rounds after which it beats random lists in a world with clearly different items
     needs: ClassVar[tuple[str, ...]] = ()  # what it requires: horizon, examination, order of positions, world
 
+    def __post_init__(self) -> None:
+        """Check the settings of a dataclass that are declared with ``parts.settings``; raises ValueError."""
+        for field in self._fields():
+            if "check" in field.metadata:
+                object.__setattr__(self, field.name, field.metadata["check"](field.name, getattr(self, field.name)))
+
     @abstractmethod
     def init(self, n_items: int, n_positions: int) -> Any:
         """Return the initial state; raises ValueError for an impossible shape."""

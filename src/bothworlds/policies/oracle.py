@@ -15,7 +15,7 @@ from ..kernels import Floats, Ints
 from ..worlds import ListWorld, World
 from ..worlds import resolve as resolve_world
 from .base import CompiledPolicy
-from .parts.settings import whole
+from .parts.settings import ROUNDS, whole
 
 __all__ = ["Oracle"]
 
@@ -61,14 +61,14 @@ class Oracle(CompiledPolicy):
     """
 
     world: str | World | None = None
-    horizon: int | None = None
+    horizon: int | None = whole(None, 1, ROUNDS)
 
     name = "oracle"
     adaptive = False
     needs = ("world",)
 
     def __post_init__(self) -> None:
-        whole(self, "horizon", 1, optional=True)
+        super().__post_init__()
         if isinstance(self.world, str):
             resolve_world(self.world)
 

@@ -61,14 +61,10 @@ class ExaminationFit(NamedTuple):
 class KnownExamination(Forgetting):
     """A policy that requires the probability with which every position is examined."""
 
-    examination: tuple[float, ...] | None = None
+    examination: tuple[float, ...] | None = probabilities()
 
     needs: ClassVar[tuple[str, ...]] = ("examination",)
     twin: ClassVar[str] = ""  # name of the policy to use if examination is not known
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        probabilities(self, "examination")
 
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Self:
         """Return the policy for a subset of positions, with their examination."""
@@ -94,13 +90,8 @@ class KnownExamination(Forgetting):
 class FittedExamination(Forgetting):
     """A policy that fits examination to its own counts, repeatedly."""
 
-    refit: float = 0.02
-    prior: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "refit", above=0.0)
-        number(self, "prior", above=0.0)
+    refit: float = number(0.02, 1e-6, 1e6)
+    prior: float = number(0.1, 1e-6, 1e9)
 
     def fitted(self, shape: Shape) -> ExaminationFit:
         """Return the initial fit, with equal examination of all positions."""
