@@ -15,7 +15,7 @@ from ..kernels import Floats, Ints
 from ..worlds import ListWorld, World
 from ..worlds import resolve as resolve_world
 from .base import CompiledPolicy
-from .parts.settings import ROUNDS, whole
+from .parts.settings import whole
 
 __all__ = ["Oracle"]
 
@@ -61,7 +61,7 @@ class Oracle(CompiledPolicy):
     """
 
     world: str | World | None = None
-    horizon: int | None = whole(None, 1, ROUNDS)
+    horizon: int | None = whole(None, 1, 10**9)
 
     name = "oracle"
     adaptive = False
@@ -73,8 +73,7 @@ class Oracle(CompiledPolicy):
             resolve_world(self.world)
 
     def start(self, shape: Shape) -> State:
-        if self.world is None:
-            raise ValueError("oracle requires the world that it plays in: policy('oracle', world=...)")
+        assert self.world is not None  # see ``check_needs``
         world = resolve_world(self.world)
         if (world.n_items, world.n_positions) != tuple(shape):
             raise ValueError(

@@ -73,10 +73,8 @@ class KnownExamination(Forgetting):
         return replace(self, examination=tuple(self.examination[j] for j in positions))
 
     def positions(self, shape: Shape) -> Positions:
-        """Return the given examination; raises ValueError if it is missing or does not fit the shape."""
-        if self.examination is None:
-            instead = f"; if it is not known, use {self.twin}" if self.twin else ""
-            raise ValueError(f"{self.name} needs examination=...{instead}")
+        """Return the given examination; raises ValueError if it does not fit the shape."""
+        assert self.examination is not None  # see ``check_needs``
         if len(self.examination) != shape.n_positions:
             raise ValueError(
                 f"examination must have one entry for each of {shape.n_positions} positions; got {self.examination}"
