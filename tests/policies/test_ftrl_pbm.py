@@ -172,7 +172,7 @@ def test_impossible_settings_are_refused_by_name(setting, value):
 
 @pytest.mark.parametrize("value", [0, -3, 2.5, True, "soon"])
 def test_restarts_are_after_a_whole_number_of_rounds(value):
-    with pytest.raises(ValueError, match="restart must be a whole number from 1 to .*, or None"):
+    with pytest.raises(ValueError, match=r"restart must be a whole number from 1 to .*, or None"):
         policy("ftrl-pbm", restart=value)
 
 
