@@ -92,12 +92,12 @@ class Project:
     def run(self) -> float:
         return float(self.run_text())
 
-    def run_text(self) -> str:
+    def run_text(self, file: str = "main.py") -> str:
         hidden = ("NUMBA_DISABLE_JIT", "NUMBA_CACHE_DIR", "PYTHONDONTWRITEBYTECODE")
         environment = {k: v for k, v in os.environ.items() if k not in hidden}
         environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
         done = subprocess.run(
-            [sys.executable, "main.py"], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+            [sys.executable, file], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -146,6 +146,68 @@ class TestTheCache:
         project.run = run_after_an_edit
         with pytest.raises(AssertionError, match="compiled again"):
             check_cache_is_used(project)
+
+
+DOCUMENTED = Path(__file__).parents[1] / "docs" / "add-a-policy.md"
+PLAY = """
+from bothworlds import play
+print(play(FastGreedy(), "paper/stochastic", rounds=200, seeds=1).reward.sum())
+"""
+
+
+def documented_policy() -> str:
+    """The source of the compiled policy of the documentation."""
+    lines = DOCUMENTED.read_text().splitlines()
+    source = "\n".join(line[4:] for line in lines if line.startswith((">>>", "...")))
+    compiled = source[source.index("from bothworlds.core import decides") : source.index("check_policy(FastGreedy()")]
+    needed = ("from dataclasses import dataclass", "from typing import NamedTuple", "import numpy as np")
+    return "\n".join([*needed, "from bothworlds.core import Shape", compiled])
+
+
+@pytest.mark.skipif(not COMPILED, reason="without compilation there is no cache")
+class TestThePolicyOfTheDocumentation:
+    """A compiled policy of one's own, run again and again, then edited: it must run, and run what the file says."""
+
+    EDIT = ("state.shown[i, j] + 1.0)", "state.shown[i, j] + 9.0)")
+
+    def check(self, project: Project, edited: str, main: str = "main.py") -> None:
+        first = project.run_text(main)
+        assert project.run_text(main) == first
+        file = project.folder / edited
+        assert self.EDIT[0] in file.read_text()
+        file.write_text(file.read_text().replace(*self.EDIT))
+        assert project.run_text(main) != first, "the cache ran the policy from before the edit"
+
+    def test_runs_as_a_script(self, tmp_path):
+        (tmp_path / "mine.py").write_text(documented_policy() + PLAY)
+        self.check(Project(tmp_path, OURS), "mine.py", "mine.py")
+
+    def test_runs_in_a_package(self, tmp_path):
+        package = tmp_path / "of_mine"
+        package.mkdir()
+        (package / "__init__.py").write_text("from .policy import FastGreedy\n")
+        (package / "policy.py").write_text(documented_policy())
+        project = Project(tmp_path, OURS)
+        (tmp_path / "main.py").write_text("from of_mine import FastGreedy" + PLAY)
+        self.check(project, "of_mine/policy.py")
+
+
+@pytest.mark.skipif(not COMPILED, reason="without compilation there is no cache")
+def test_states_of_one_name_in_two_modules_have_their_own_code(tmp_path):
+    """Also where the code of both was compiled in other processes."""
+    project = Project(tmp_path, OURS)
+    policy = (tmp_path / "policy.py").read_text()
+    policy = policy.replace("register_kernels(total", "name_apart(State)\nregister_kernels(total")
+    policy = policy.replace("from verbs", "from bothworlds.kernels import name_apart\nfrom verbs")
+    for name, factor in (("one", "1.0"), ("two", "100.0")):
+        (tmp_path / f"{name}.py").write_text(policy.replace("return 1.0", f"return {factor}"))
+    answers = {}
+    for order in (["one"], ["two"], ["one", "two"], ["two", "one"]):
+        main = f"import numpy as np, one, two\nfrom loop import play\nfor m in {', '.join(order)},:\n"
+        (tmp_path / "main.py").write_text(main + "    print(play(m.State(np.arange(4.0)), 10))\n")
+        answers[tuple(order)] = project.run_text().split()
+    expected = {"one": "60.0", "two": "6000.0"}
+    assert answers == {order: [expected[name] for name in order] for order in answers}
 
 
 class TestWhatAKernelCanReach:
@@ -284,6 +346,46 @@ def test_a_verb_without_an_implementation_does_not_compile():
         twice_the_area(Blob(1.0))
 
 
+@kernel
+def makes_an_array(n):
+    values = np.zeros(n)
+    return values.sum()
+
+
+@kernel
+def copies(values):
+    return sum_of(values.copy())
+
+
+@kernel
+def makes_a_list(x):
+    return [x, x][0]
+
+
+@kernel
+def has_no_type(x):
+    return x.unknown
+
+
+@pytest.mark.skipif(not COMPILED, reason="without compilation, kernels may allocate")
+class TestAKernelThatAllocates:
+    @pytest.mark.parametrize(
+        ("wrong", "argument"), [(makes_an_array, 3), (copies, np.ones(3)), (makes_a_list, 1.0)], ids=lambda x: str(x)
+    )
+    def test_is_refused_with_the_rule_and_the_place(self, wrong, argument):
+        line = wrong.py_func.__code__.co_firstlineno
+        with pytest.raises(TypeError, match=r"kernels allocate nothing") as refused:
+            wrong(argument)
+        place = str(refused.value).partition("test_kernels.py (")[2]
+        assert line <= int(place.partition(")")[0]) <= line + 3
+        assert len(str(refused.value)) < 400
+        assert refused.value.__suppress_context__
+
+    def test_another_mistake_has_the_report_of_numba(self):
+        with pytest.raises(TypingError, match="unknown"):
+            has_no_type(1.0)
+
+
 # Two inner kernels, and one that Python calls.
 INNER = """
     import warnings
@@ -324,11 +426,12 @@ INNER = """
 @pytest.mark.skipif(not COMPILED, reason="without compilation there is no cache")
 def test_inner_kernels_have_no_machine_code_and_raise_like_others_compiled_and_from_the_cache(tmp_path):
     project = Project(tmp_path, OURS)
-    project.write("main", INNER)
+    project.write("main", "import inner")  # kernels of a script are not cached
+    project.write("inner", INNER)
     answer = "6.0\n('negative',)\n"
     assert project.run_text() == answer + "0 [1, 1]\nNone\nNone\n"
     before = project.compiled_files()
     assert project.run_text() == answer + "1 [0, 0]\n"  # the outermost kernel has all code of the inner ones
     assert project.compiled_files() == before
-    project.write("main", INNER.replace("2.0 * total", "4.0 / 2.0 * total"))  # another caller of the same kernels
+    project.write("inner", INNER.replace("2.0 * total", "4.0 / 2.0 * total"))  # another caller of the same kernels
     assert project.run_text().startswith(answer)

@@ -148,6 +148,8 @@ def test_named_tuple_types_are_equal_if_name_and_fields_are():
     name_apart(one)
     name_apart(other)
     assert numba.typeof(one(1.0)).name != numba.typeof(other(1.0)).name
+    assert one.__name__.isidentifier()
+    assert other.__name__.isidentifier()
 
 
 def test_an_overload_may_have_other_parameter_names_with_strict_off():

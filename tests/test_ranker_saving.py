@@ -249,7 +249,7 @@ def test_the_state_of_another_policy_is_refused(tmp_path):
 
 def test_an_unregistered_policy_must_be_passed_to_load(tmp_path):
     experienced(policy=EpsilonGreedy()).save(tmp_path / "ranker")
-    with pytest.raises(ValueError, match="policy"):
+    with pytest.raises(ValueError, match=r"the state of 'EpsilonGreedy', which is not registered: pass policy=$"):
         Ranker.load(tmp_path / "ranker")
     loaded = Ranker.load(tmp_path / "ranker", policy=EpsilonGreedy())
     assert future(loaded) == future(experienced(policy=EpsilonGreedy()))

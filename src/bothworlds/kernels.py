@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
-import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -27,6 +27,7 @@ from llvmlite import binding as llvm
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, compile_result
+from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 __all__ = [
@@ -47,6 +48,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 F = TypeVar("F", bound=Callable[..., Any])
 
+# What Numba says of code that needs its memory manager, which kernels are compiled without.
+ALLOCATES = ("NRT required", "Only accept returning of array passed")
 INNER = "inner"  # the kind of a library in the cache, beside Numba's "object"
 # What ``CompileResult._reduce`` returns after the library.
 REDUCED_FIELDS = (
@@ -79,7 +82,7 @@ def kernel(function: F) -> F:
     >>> total.py_func([1, 2])   # the same source, interpreted
     3.0
     """
-    return _with_inner_twin(_compiled(function, no_cpython_wrapper=False))
+    return _explaining_allocation(_with_inner_twin(_compiled(function, no_cpython_wrapper=False)))
 
 
 def locked_kernel(function: F) -> F:
@@ -88,7 +91,7 @@ def locked_kernel(function: F) -> F:
     A kernel without the lock has to get it back at its end, and may wait for another thread for much longer than it
     takes itself.
     """
-    return _with_inner_twin(_compiled(function, no_cpython_wrapper=False, nogil=False))
+    return _explaining_allocation(_with_inner_twin(_compiled(function, no_cpython_wrapper=False, nogil=False)))
 
 
 def inner_kernel(function: F) -> F:
@@ -125,6 +128,28 @@ def _with_inner_twin(compiled: F) -> F:
     if hasattr(dispatcher, "overloads"):
         dispatcher.get_call_template = lambda types, named: twin().get_call_template(types, named)
         dispatcher.get_overload = lambda signature: twin().get_overload(signature)
+    return compiled
+
+
+def _explaining_allocation(compiled: F) -> F:
+    """Make a kernel that allocates raise TypeError that says so, instead of Numba's report of what it tried."""
+
+    def compile_for_args(*arguments: Any, **named: Any) -> Any:
+        try:
+            return compile_with_numba(*arguments, **named)
+        except NumbaError as error:
+            if not any(sign in str(error) for sign in ALLOCATES):
+                raise
+            place = re.findall(r" at \S+ \(\d+\)", str(error))[-1:]  # a file and its line
+            raise TypeError(
+                f"a kernel allocates an array, a list or another object{''.join(place)}; kernels allocate nothing: "
+                "allocate it in start, keep it in the state, and write into it"
+            ) from None
+
+    dispatcher: Any = compiled
+    if hasattr(dispatcher, "overloads"):
+        compile_with_numba = dispatcher._compile_for_args
+        dispatcher._compile_for_args = compile_for_args
     return compiled
 
 
@@ -170,20 +195,20 @@ def register_kernels(verb: Callable[..., Any], implementations: dict[type, Calla
         chosen = implementations.get(getattr(first, "instance_class", object))
         return getattr(chosen, "py_func", chosen)
 
-    inner = {"pipeline_class": _InnerCompiler, "no_cfunc_wrapper": True}
+    inner = {"pipeline_class": _InnerCompiler, "no_cfunc_wrapper": True, "forceinline": True}
     overload(verb, strict=False, jit_options=inner)(choose)  # strict also compares annotations
 
 
 def name_apart(state_class: type) -> None:
     """Give a NamedTuple class a unique name, since Numba distinguishes such classes by name and fields only.
 
-    Otherwise two policies whose files both call their state ``State`` could share one compiled loop.
+    Otherwise two policies whose files both call their state ``State`` would share one compiled loop. The name is an
+    identifier, because a class that cannot be imported is rebuilt from its name where it is unpickled.
     """
-    if _unique_names.get(state_class.__name__) is not state_class:
-        full = f"{state_class.__module__}.{state_class.__qualname__}"
-        known = sum(name == full or name.startswith(f"{full}#") for name in _unique_names)
-        state_class.__name__ = f"{full}#{known + 1}" if known else full
-        _unique_names[state_class.__name__] = state_class
+    name = re.sub(r"\W", "_", f"{state_class.__module__}.{state_class.__qualname__}")
+    while _unique_names.setdefault(name, state_class) is not state_class:
+        name += "_"
+    state_class.__name__ = name
     forget_sources()  # the class may be new because its file has been edited
 
 
@@ -271,9 +296,9 @@ class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
             super().save_overload(sig, data)
 
     def _is_cacheable(self, sig: Any) -> bool:
-        """Whether all classes in the signature have a source; sets the stamp of the cache file."""
+        """Whether another process can import all that the signature involves; sets the stamp of the cache file."""
         self._cache_file._source_stamp = source_digest(self._py_func.__module__)
-        return all(_has_source(owner) for owner in _classes_in(sig))
+        return _can_be_imported(self._py_func) and all(map(_can_be_imported, _behind(sig)))
 
     def _index_key(self, sig: Any, codegen: Any) -> str:
         parts = [
@@ -282,15 +307,14 @@ class _SourceAwareCache(FunctionCache):  # type: ignore[misc]
             self._py_func.__code__.co_code.hex(),
             INNER if self.is_inner else "object",
         ]
-        parts += [source_digest(module) for module in sorted(_modules_behind(sig))]
+        parts += [source_digest(module) for module in sorted({owner.__module__ for owner in _behind(sig)})]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _modules_behind(types: Any) -> set[str]:
-    """Return the modules of all classes in the types, and of the kernels that are registered for them."""
+def _behind(types: Any) -> list[Any]:
+    """Return all classes in the types, and the kernels that are registered for them."""
     classes = list(_classes_in(types))
-    kernels = [known[owner] for known in _implementations for owner in classes if owner in known]
-    return {owner.__module__ for owner in [*classes, *kernels]}
+    return classes + [known[owner] for known in _implementations for owner in classes if owner in known]
 
 
 def _classes_in(types: Any) -> Iterator[type]:
@@ -301,13 +325,12 @@ def _classes_in(types: Any) -> Iterator[type]:
             yield from _classes_in(t.types)
 
 
-@cache
-def _has_source(owner: type) -> bool:
-    """Whether a class is defined in a file; code compiled for a class from an interactive prompt is not cached."""
-    try:
-        return bool(inspect.getsource(owner))
-    except (OSError, TypeError):
-        return False
+def _can_be_imported(owner: Any) -> bool:
+    """Whether other processes find a class or function under the same name.
+
+    What a script, a notebook or a function defines is compiled in every process: the next ``__main__`` is another one.
+    """
+    return owner.__module__ != "__main__" and hasattr(sys.modules.get(owner.__module__), owner.__qualname__)
 
 
 def forget_sources() -> None:

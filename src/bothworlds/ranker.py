@@ -13,7 +13,7 @@ import numpy as np
 
 from .core import Decision, check_shape, leaves, save_arrays, with_leaves
 from .kernels import Floats, Ints
-from .policies import Policy
+from .policies import Policy, check_needs, names
 from .policies import policy as policy_by_name
 from .policies import resolve as resolve_policy
 from .policies.constraints import checked_constraints
@@ -164,6 +164,7 @@ class Ranker:
         shape = check_shape(len(self.items), int(slots))
         self.slots = shape.n_positions
         self.policy = resolve_policy(policy)
+        check_needs(self.policy)
         self._state = self.policy.init(*shape)
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0):
             raise ValueError(f"seed must be a whole number of at least 0, or None; got {seed!r}")
@@ -524,6 +525,8 @@ class Ranker:
         """
         arrays, header = _read(Path(path))
         if policy is None:
+            if header["policy"] not in names():
+                raise ValueError(f"{path} has the state of {header['policy']!r}, which is not registered: pass policy=")
             policy = policy_by_name(header["policy"], **header["settings"])
         ranker = cls(header["items"], header["slots"], policy=policy, max_pending=header["max_pending"])
         ranker._restore_items(arrays, header)

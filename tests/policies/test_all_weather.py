@@ -31,6 +31,7 @@ BENT = matrix([[0.1, 0.8], [0.7, 0.1], [0.2, 0.6], [0.6, 0.2]])
 
 @pytest.fixture
 def interpreted(monkeypatch):
+    policy("all-weather", pool=len(LISTS)).init(3, 2)  # compiled first: compiled code cannot call what replaces kernels
     for module in (sampling, ftrl_va, all_weather):
         for name, value in list(vars(module).items()):
             if hasattr(value, "py_func"):

@@ -166,13 +166,13 @@ def test_other_labels_give_the_same_marginals_under_other_labels():
 @pytest.mark.parametrize("setting", ["rate", "tolerance"])
 @pytest.mark.parametrize("value", [0, -1, 0.0, np.nan, np.inf, -np.inf, "fast", None, [0.5]])
 def test_impossible_settings_are_refused_by_name(setting, value):
-    with pytest.raises(ValueError, match=f"{setting} must be a number above 0"):
+    with pytest.raises(ValueError, match=f"{setting} must be a number from"):
         policy("ftrl-pbm", **{setting: value})
 
 
 @pytest.mark.parametrize("value", [0, -3, 2.5, True, "soon"])
 def test_restarts_are_after_a_whole_number_of_rounds(value):
-    with pytest.raises(ValueError, match="restart must be a whole number of at least 1, or None"):
+    with pytest.raises(ValueError, match=r"restart must be a whole number from 1 to .*, or None"):
         policy("ftrl-pbm", restart=value)
 
 

@@ -24,7 +24,7 @@ def test_it_solves_worlds_without_product_form():
 
 
 def test_it_requires_the_world():
-    with pytest.raises(ValueError, match="oracle requires the world"):
+    with pytest.raises(ValueError, match="oracle needs world="):
         bothworlds.play("oracle", "paper/stochastic", 10, seeds=1)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds import policies
+from bothworlds import Ranker, play, policies
 from bothworlds.policies import CompiledPolicy, Policy, configured_for, names, policy, resolve, told
 from tests.policies.informed import informed
 from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger
@@ -121,7 +121,42 @@ def test_a_policy_is_found_by_name_or_passed_as_it_is():
     assert resolve(stranger) is stranger
 
 
-@pytest.mark.parametrize("given", [None, 3, object(), EpsilonGreedy, Policy, len])
+@pytest.mark.parametrize("given", [EpsilonGreedy, Policy])
+def test_a_class_instead_of_an_object_is_refused_with_advice(given):
+    with pytest.raises(ValueError, match=rf"got the class {given.__name__}: call it, {given.__name__}\(\)"):
+        resolve(given)
+
+
+@dataclass(frozen=True)
+class Informed(EpsilonGreedy):
+    """A policy that needs the examination of positions, and fails without it."""
+
+    examination: np.ndarray | None = None
+    needs = ("examination",)
+
+    def init(self, n_items, n_positions):
+        assert np.array(self.examination)[n_positions - 1] > 0.0
+        return super().init(n_items, n_positions)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda policy: play(policy, "paper/stochastic", rounds=10),
+        lambda policy: play(policy, "cascade/yandex", rounds=10, tell=True),  # such users have no examination
+        lambda policy: Ranker(["a", "b", "c"], 2, policy=policy),
+    ],
+)
+def test_what_a_policy_needs_and_nobody_tells_is_named(use):
+    with pytest.raises(ValueError, match=r"^Informed needs examination=\.\.\."):
+        use(Informed())
+
+
+def test_what_a_policy_needs_may_be_told():
+    assert play(Informed(), "paper/stochastic", rounds=10, seeds=1, tell=True).settings["examination"] is not None
+
+
+@pytest.mark.parametrize("given", [None, 3, object(), len])
 def test_an_object_without_the_three_methods_is_refused(given):
     with pytest.raises(ValueError, match="policy must be a name or an object with init, decide and learn"):
         resolve(given)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..core import Streams, click, decide, expected_reward, learn, streams
 from ..kernels import Floats, Ints, kernel
-from ..policies import Policy, configured_for
+from ..policies import Policy, check_needs, configured_for
 from ..worlds import Attack, Attacked, ListWorld, World
 from ..worlds.attack_kernels import AttackState, tamper
 from ..worlds.attacks import PlainAttack
@@ -83,6 +83,7 @@ class Simulation:
 
     def __init__(self, policy: Policy, world: World, rounds: int, shuffle: bool, tell: bool) -> None:
         self.policy = configured_for(policy, rounds, world if tell else None)
+        check_needs(self.policy)
         self.world, self.rounds, self.shuffle = world, rounds, shuffle
         class_name = type(policy).__name__
         self.label = policy.label if isinstance(policy, Policy) else class_name

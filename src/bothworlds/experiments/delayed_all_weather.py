@@ -25,7 +25,7 @@ from ..policies.all_weather import AllWeather
 from ..policies.base import checked_feedback
 from ..policies.mixture import Mixture, comparison_sums
 from ..policies.parts.change_detector import BUCKET, find_change
-from ..policies.parts.settings import number, whole
+from ..policies.parts.settings import ROUNDS, number, whole
 from ..policies.parts.time_ranges import grouped
 from ..policies.predictions import (
     FIRST_ROUNDS,
@@ -112,22 +112,15 @@ class DelayedAllWeather(Policy):
         The page's own order, and the number of rounds in which it is left.
     """
 
-    refresh: int = 1
-    delay: int = 0
-    floor: float = 0.0
+    refresh: int = whole(1, 1, ROUNDS)
+    delay: int = whole(0, 0, 10**7)
+    floor: float = number(0.0, 0.0, 1.0)
     fixed_point: bool = False
-    pages_per_second: int = 10
+    pages_per_second: int = whole(10, 1, 10**9)
     baseline: tuple[int, ...] = ()
-    baseline_rounds: int = 0
+    baseline_rounds: int = whole(0, 0, ROUNDS)
 
     name = "served all-weather"
-
-    def __post_init__(self) -> None:
-        whole(self, "refresh", 1)
-        whole(self, "delay", 0)
-        number(self, "floor", above=0.0, below=1.0, closed="[]")
-        whole(self, "pages_per_second", 1)
-        whole(self, "baseline_rounds", 0)
 
     def relabelled(self, labels: NDArray[np.int64]) -> DelayedAllWeather:
         """Return the policy for the same items in another order; the page's own order stays the same."""

@@ -21,7 +21,7 @@ from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..policies import CompiledPolicy
 from ..policies.ftrl_pbm import FtrlPbm, learning_rate
 from ..policies.ftrl_pbm import State as FtrlState
-from ..policies.parts.settings import choice, number, whole
+from ..policies.parts.settings import ROUNDS, choice, number, whole
 
 __all__ = ["DelayedFtrl"]
 
@@ -73,27 +73,21 @@ class DelayedFtrl(CompiledPolicy):
         The page's own order, and the number of rounds in which it is left; without a newcomer.
     """
 
-    refresh: int = 1
-    delay: int = 0
-    floor: float = 0.0
+    refresh: int = whole(1, 1, ROUNDS)
+    delay: int = whole(0, 0, 10**7)
+    floor: float = number(0.0, 0.0, 1.0)
     fixed_point: bool = False
-    newcomer: int | None = None
-    arrives: int = 0
-    start_at: str = "median"
+    newcomer: int | None = whole(None, 0, ROUNDS)
+    arrives: int = whole(0, 0, ROUNDS)
+    start_at: str = choice("median", "zero")
     baseline: tuple[int, ...] = ()
-    baseline_rounds: int = 0
+    baseline_rounds: int = whole(0, 0, ROUNDS)
 
     name = "served ftrl-pbm"
     needs_propensity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole(self, "refresh", 1)
-        whole(self, "delay", 0)
-        number(self, "floor", above=0.0, below=1.0, closed="[]")
-        whole(self, "newcomer", 0, optional=True)
-        whole(self, "arrives", 0)
-        choice(self, "start_at", ("zero", "median"))
-        whole(self, "baseline_rounds", 0)
+        super().__post_init__()
         if self.baseline_rounds and self.newcomer is not None:
             raise ValueError("a policy that starts from a baseline cannot have a newcomer")
 

@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..registry import defaults_of, make, parsed_name, sentence_of
-from .base import CompiledPolicy, Policy, checked_feedback, configured_for, told
+from .base import CompiledPolicy, Policy, check_needs, checked_feedback, configured_for, told
 
 if TYPE_CHECKING:
     from .all_weather import AllWeather
@@ -97,6 +97,7 @@ __all__ = [
     "TsallisRv",
     "UniRank",
     "Uniform",
+    "check_needs",
     "checked_feedback",
     "configured_for",
     "describe",
@@ -173,8 +174,9 @@ def resolve(given: str | Policy) -> Policy:
     if isinstance(given, str):
         name, settings = parsed_name(given)
         return policy(name, **settings)
-    missing = [verb for verb in ("init", "decide", "learn") if not callable(getattr(given, verb, None))]
-    if missing or isinstance(given, type):
+    if isinstance(given, type):
+        raise ValueError(f"policy must be an object; got the class {given.__name__}: call it, {given.__name__}()")
+    if not all(callable(getattr(given, verb, None)) for verb in ("init", "decide", "learn")):
         raise ValueError(f"policy must be a name or an object with init, decide and learn; got {given!r}")
     return given
 

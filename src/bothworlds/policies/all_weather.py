@@ -180,28 +180,18 @@ class AllWeather(CompiledPolicy):
     distributions by data augmentation, JASA 82, 1987 (the sampler).
     """
 
-    share: float = 0.02
-    width: float = 2.0
-    sampler_width: float = 1.5
-    grace: float = 5000.0
-    pool: int = 16
-    sweeps: int = 2
-    recall: int = 0
-    tolerance: float = 1e-6
+    share: float = number(0.02, 1e-6, 0.5)
+    width: float = number(2.0, 1e-6, 1e6)
+    sampler_width: float = number(1.5, 1e-6, 1e6)
+    grace: float = number(5000.0, 1e-6, 1e15)
+    pool: int = whole(16, 1, 10_000)
+    sweeps: int = whole(2, 1, 10_000)
+    recall: int = whole(0, 0, 1_000)
+    tolerance: float = number(1e-6, 1e-12, 0.1)
 
     name = "all-weather"
     detect: ClassVar[bool] = True  # the service must detect changes for it
     needs_propensity: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        number(self, "share", above=0.0, below=0.5, closed="]")
-        number(self, "width", above=0.0)
-        number(self, "sampler_width", above=0.0)
-        number(self, "grace", above=0.0)
-        whole(self, "pool", 1)
-        whole(self, "sweeps", 1)
-        whole(self, "recall", 0)
-        number(self, "tolerance", above=0.0)
 
     def start(self, shape: Shape) -> State:
         share = self.share * min(1.0, (PAIRS / (shape.n_items * shape.n_positions)) ** 0.75)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .mixture import Mixture
     from .predictions import Predictions
 
-__all__ = ["CompiledPolicy", "Policy", "checked_feedback", "configured_for", "told"]
+__all__ = ["CompiledPolicy", "Policy", "check_needs", "checked_feedback", "configured_for", "told"]
 
 P = TypeVar("P")
 
@@ -38,6 +38,12 @@ class Policy(ABC):
     adaptive: ClassVar[bool] = True  # False for a policy that does not learn
     patience: ClassVar[int] = 400  # rounds after which it beats random lists in a world with clearly different items
     needs: ClassVar[tuple[str, ...]] = ()  # what it requires: horizon, examination, order of positions, world
+
+    def __post_init__(self) -> None:
+        """Check the settings of a dataclass that are declared with ``parts.settings``; raises ValueError."""
+        for field in self._fields():
+            if "check" in field.metadata:
+                object.__setattr__(self, field.name, field.metadata["check"](field.name, getattr(self, field.name)))
 
     @abstractmethod
     def init(self, n_items: int, n_positions: int) -> Any:
@@ -151,6 +157,7 @@ class CompiledPolicy(Policy):
 
     def init(self, n_items: int, n_positions: int) -> Any:
         """Return the initial state; raises ValueError for an impossible shape."""
+        check_needs(self)
         return self.start(check_shape(n_items, n_positions))
 
     @abstractmethod
@@ -199,6 +206,15 @@ def configured_for(policy: P, rounds: int, world: Any = None) -> P:
     for name, value in missing.items():
         setattr(configured, name, value)
     return configured
+
+
+def check_needs(policy: Any) -> None:
+    """Raise ValueError if a policy needs to know something that its settings leave open; a horizon may be open."""
+    for need in getattr(policy, "needs", ()):
+        if need != "horizon" and getattr(policy, need, ()) is None:
+            instead = f"; if it is not known, use {policy.twin}" if getattr(policy, "twin", "") else ""
+            name = getattr(policy, "name", "") or type(policy).__name__
+            raise ValueError(f"{name} needs {need}=...{instead}")
 
 
 told = configured_for  # the name of ``configured_for`` in earlier releases

@@ -93,17 +93,12 @@ class BatchRank(Planning):
     Zoghi, Tunys, Ghavamzadeh, Kveton, Szepesvari, Wen: Online learning to rank in stochastic click models, ICML 2017.
     """
 
-    displays: float = 16.0
-    loglog: float = 3.0
+    displays: float = number(16.0, 1e-6, 1e9)
+    loglog: float = number(3.0, 0.0, 1e6)
 
     name = "batchrank"
     needs = ("horizon", "order")
     patience = 4000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "displays", above=0.0)
-        number(self, "loglog", above=0.0, closed="[")
 
     def start(self, shape: Shape) -> State:
         n, m = shape

@@ -85,7 +85,7 @@ class BubbleRank(Planning):
     """
 
     initial: tuple[int, ...] | None = None
-    confidence: float | None = None
+    confidence: float | None = number(None, 1e-15, 0.999999)
 
     name = "bubblerank"
     needs = ("horizon", "order")
@@ -94,8 +94,6 @@ class BubbleRank(Planning):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.confidence is not None:
-            number(self, "confidence", above=0.0, below=1.0)
         if self.initial is not None:
             given: Any = self.initial
             listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []

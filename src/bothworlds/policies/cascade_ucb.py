@@ -69,13 +69,10 @@ class CascadeUcb(CompiledPolicy):
     Kveton, Szepesvari, Wen, Ashkan: Cascading bandits: learning to rank in the cascade model, ICML 2015.
     """
 
-    width: float = 1.5
+    width: float = number(1.5, 1e-6, 1e6)
 
     name = "cascade-ucb"
     needs = ("order",)
-
-    def __post_init__(self) -> None:
-        number(self, "width", above=0.0)
 
     def start(self, shape: Shape) -> State:
         n = shape.n_items

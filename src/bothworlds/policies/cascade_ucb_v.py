@@ -70,13 +70,10 @@ class CascadeUcbV(CompiledPolicy):
     Audibert, Munos, Szepesvari: Exploration-exploitation tradeoff using variance estimates, 2009.
     """
 
-    zeta: float = 2.0
+    zeta: float = number(2.0, 1e-6, 1e6)
 
     name = "cascade-ucb-v"
     needs = ("order",)
-
-    def __post_init__(self) -> None:
-        number(self, "zeta", above=0.0)
 
     def start(self, shape: Shape) -> State:
         n = shape.n_items

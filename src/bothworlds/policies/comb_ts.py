@@ -65,13 +65,9 @@ class CombTs(Forgetting):
     Wang, Chen: Thompson sampling for combinatorial semi-bandits, ICML 2018.
     """
 
-    prior: float = 1.0
+    prior: float = number(1.0, 1e-6, 1e9)
 
     name = "comb-ts"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "prior", above=0.0)
 
     def start(self, shape: Shape) -> State:
         return State(shape, float(self.prior), self.counts(shape), np.zeros(shape), make_placement_work(*shape))

@@ -78,13 +78,9 @@ class CombUcb(Detecting):
     Kveton, Wen, Ashkan, Szepesvari: Tight regret bounds for stochastic combinatorial semi-bandits, AISTATS 2015.
     """
 
-    width: float = 1.5
+    width: float = number(1.5, 1e-6, 1e6)
 
     name = "comb-ucb"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "width", above=0.0)
 
     def start(self, shape: Shape) -> State:
         return State(

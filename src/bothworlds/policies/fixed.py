@@ -54,6 +54,7 @@ class Fixed(CompiledPolicy):
     adaptive = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.ranking is None:
             return
         try:

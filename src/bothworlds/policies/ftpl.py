@@ -85,15 +85,10 @@ class Ftpl(Restarting):
     semi-bandits, JMLR 17, 2016.
     """
 
-    rate: float = 1.0
-    cap: float = 1.0
+    rate: float = number(1.0, 1e-6, 1e3)
+    cap: float = number(1.0, 1e-9, 1e6)
 
     name = "ftpl"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "rate", above=0.0)
-        number(self, "cap", above=0.0)
 
     def start(self, shape: Shape) -> State:
         n, m = shape

@@ -88,18 +88,12 @@ class FtrlPbm(Restarting):
     AAAI 2022, Algorithm 1.
     """
 
-    rate: float = 0.5
-    tolerance: float = 1e-6
-    every: int = 1
+    rate: float = number(0.5, 1e-6, 1e3)
+    tolerance: float = number(1e-6, 1e-12, 0.1)
+    every: int = whole(1, 1, 10**9)
 
     name = "ftrl-pbm"
     needs_propensity: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self, "every", 1)
-        number(self, "rate", above=0.0)
-        number(self, "tolerance", above=0.0)
 
     def start(self, shape: Shape, sharing: bool | None = None) -> State:
         """Return the initial state; ``sharing`` is whether items share a row until they have losses."""

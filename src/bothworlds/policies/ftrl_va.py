@@ -84,14 +84,10 @@ class FtrlVa(Restarting):
     bounds, COLT 2022 (predictions and adaptive rates). This combination is the package's own.
     """
 
-    tolerance: float = 1e-6
+    tolerance: float = number(1e-6, 1e-12, 0.1)
 
     name = "ftrl-va"
     needs_propensity: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "tolerance", above=0.0)
 
     def start(self, shape: Shape) -> State:
         state = State(

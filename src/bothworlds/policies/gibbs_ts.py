@@ -19,7 +19,7 @@ from .parts.counts import Counts, record
 from .parts.placement import PlacementWork, make_placement_work, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream, uniform
 from .parts.samplers import beta, binomial, round_at_random
-from .parts.settings import Detecting, number, whole
+from .parts.settings import ROUNDS, Detecting, number, whole
 
 __all__ = ["GibbsTs"]
 
@@ -103,19 +103,12 @@ class GibbsTs(Detecting):
     under the position-based model is this package's own observation.
     """
 
-    sweeps: int = 1
-    early_sweeps: int = 3
-    early: int = 1000
-    prior: float = 1.0
+    sweeps: int = whole(1, 1, 10_000)
+    early_sweeps: int = whole(3, 1, 10_000)
+    early: int = whole(1000, 0, ROUNDS)
+    prior: float = number(1.0, 1e-6, 1e9)
 
     name = "gibbs-ts"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self, "sweeps", 1)
-        whole(self, "early_sweeps", 1)
-        whole(self, "early", 0)
-        number(self, "prior", above=0.0)
 
     def start(self, shape: Shape, sharing: bool | None = None) -> State:
         """Return the initial state; ``sharing`` leaves out items that were never shown, for a uniform prior."""

@@ -16,7 +16,7 @@ from .parts.epochs import Epochs, make_epochs, new_epoch
 from .parts.frequent_lists import FrequentLists, count_of, make_frequent_lists, set_count
 from .parts.placement import PlacementWork, make_placement_work, place_best, sort_largest
 from .parts.random_stream import Stream, absorb, make_stream
-from .parts.settings import Forgetting, choice, whole
+from .parts.settings import ROUNDS, Forgetting, choice, whole
 
 __all__ = ["Grab"]
 
@@ -99,18 +99,12 @@ class Grab(Forgetting):
     Gauthier, Gaudel, Fromont, Lompo: Parametric graph for unimodal ranking bandit, ICML 2021.
     """
 
-    level: str = BY_HORIZON
-    cycle: int | None = None
-    horizon: int | None = None
+    level: str = choice(BY_HORIZON, BY_LEADER)
+    cycle: int | None = whole(None, 1, 10**9)
+    horizon: int | None = whole(None, 1, ROUNDS)
 
     name = "grab"
     needs = ("horizon",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choice(self, "level", (BY_HORIZON, BY_LEADER))
-        whole(self, "cycle", 1, optional=True)
-        whole(self, "horizon", 1, optional=True)
 
     def start(self, shape: Shape) -> State:
         n, m = shape

@@ -93,21 +93,14 @@ class Hybrid(Restarting):
     Zimmert, Luo, Wei: Beating stochastic and adversarial semi-bandits optimally and simultaneously, ICML 2019.
     """
 
-    losses: str = "plain"
-    gamma: float = 1.0
-    rate: float = 1.0
-    tolerance: float = 1e-6
-    every: int = 1
+    losses: str = choice("plain", "shifted")
+    gamma: float = number(1.0, 1e-9, 1e6)
+    rate: float = number(1.0, 1e-6, 1e3)
+    tolerance: float = number(1e-6, 1e-12, 0.1)
+    every: int = whole(1, 1, 10**9)
 
     name = "hybrid"
     needs_propensity: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self, "every", 1)
-        choice(self, "losses", ("plain", "shifted"))
-        for setting in ("gamma", "rate", "tolerance"):
-            number(self, setting, above=0.0)
 
     def start(self, shape: Shape, sharing: bool | None = None) -> State:
         """Return the initial state; ``sharing`` is whether items share a row until they have losses."""

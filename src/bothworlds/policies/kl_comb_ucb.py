@@ -14,7 +14,7 @@ from ..statistics.kl import kl_upper, round_level
 from .parts.counts import Counts, record
 from .parts.epochs import Epochs, go_forward, make_epochs, new_epoch
 from .parts.placement import PlacementWork, make_placement_work, place_best
-from .parts.settings import Forgetting, choice, whole
+from .parts.settings import ROUNDS, Forgetting, choice, whole
 
 __all__ = ["KlCombUcb"]
 
@@ -79,16 +79,11 @@ class KlCombUcb(Forgetting):
     Kveton, Wen, Ashkan, Szepesvari: Tight regret bounds for stochastic combinatorial semi-bandits, AISTATS 2015.
     """
 
-    level: str = BY_HORIZON
-    horizon: int | None = None
+    level: str = choice(BY_HORIZON, BY_ROUND)
+    horizon: int | None = whole(None, 1, ROUNDS)
 
     name = "kl-comb-ucb"
     needs = ("horizon",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choice(self, "level", (BY_HORIZON, BY_ROUND))
-        whole(self, "horizon", 1, optional=True)
 
     def start(self, shape: Shape) -> State:
         return State(

@@ -69,24 +69,15 @@ class Lbinf(Planning):
     Ito: Hybrid regret bounds for combinatorial semi-bandits and adversarial linear bandits, NeurIPS 2021.
     """
 
-    step: float = 0.25
-    guess: float = 0.25
-    gamma: float | None = None
-    tolerance: float = 1e-6
-    every: int = 1
+    step: float = number(0.25, 1e-6, 0.999999)
+    guess: float = number(0.25, 0.0, 1.0)
+    gamma: float | None = number(None, 1e-9, 1e6)
+    tolerance: float = number(1e-6, 1e-12, 0.1)
+    every: int = whole(1, 1, 10**9)
 
     name = "lbinf"
     needs = ("horizon",)
     needs_propensity: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self, "every", 1)
-        number(self, "step", above=0.0, below=1.0)
-        number(self, "guess", above=0.0, below=1.0, closed="[]")
-        number(self, "tolerance", above=0.0)
-        if self.gamma is not None:
-            number(self, "gamma", above=0.0)
 
     def start(self, shape: Shape) -> State:
         plan = Plan(

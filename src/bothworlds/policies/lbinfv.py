@@ -105,26 +105,16 @@ class Lbinfv(Planning):
     Tsuchiya, Ito, Honda: Further adaptive best-of-both-worlds algorithm for combinatorial semi-bandits, AISTATS 2023.
     """
 
-    prediction: str = "ls"
-    step: float = 0.25
-    eps: float = 0.2
-    gamma: float | None = None
-    tolerance: float = 1e-6
-    every: int = 1
+    prediction: str = choice("ls", "gd")
+    step: float = number(0.25, 1e-6, 0.999999)
+    eps: float = number(0.2, 1e-6, 1e6)
+    gamma: float | None = number(None, 1e-9, 1e6)
+    tolerance: float = number(1e-6, 1e-12, 0.1)
+    every: int = whole(1, 1, 10**9)
 
     name = "lbinfv"
     needs = ("horizon",)
     needs_propensity: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self, "every", 1)
-        choice(self, "prediction", ("ls", "gd"))
-        number(self, "step", above=0.0, below=1.0)
-        number(self, "eps", above=0.0)
-        number(self, "tolerance", above=0.0)
-        if self.gamma is not None:
-            number(self, "gamma", above=0.0)
 
     def start(self, shape: Shape) -> State:
         step = 0.0 if self.prediction == "ls" else float(self.step)

@@ -82,21 +82,14 @@ class Mw(Planning):
     Herbster, Warmuth: Tracking the best expert, Machine Learning 32, 1998 (the share).
     """
 
-    mixing: float = 1.0
-    rate: float = 1.0
-    share: float = 0.0
-    tolerance: float = 1e-6
+    mixing: float = number(1.0, 0.0, 1e6)
+    rate: float = number(1.0, 1e-6, 1e3)
+    share: float = number(0.0, 0.0, 0.999999)
+    tolerance: float = number(1e-6, 1e-12, 0.1)
 
     name = "mw"
     needs = ("horizon",)
     needs_propensity: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "mixing", above=0.0, closed="[")
-        number(self, "rate", above=0.0)
-        number(self, "share", above=0.0, below=1.0, closed="[")
-        number(self, "tolerance", above=0.0)
 
     def start(self, shape: Shape) -> State:
         state = State(

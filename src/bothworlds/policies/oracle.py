@@ -61,20 +61,19 @@ class Oracle(CompiledPolicy):
     """
 
     world: str | World | None = None
-    horizon: int | None = None
+    horizon: int | None = whole(None, 1, 10**9)
 
     name = "oracle"
     adaptive = False
     needs = ("world",)
 
     def __post_init__(self) -> None:
-        whole(self, "horizon", 1, optional=True)
+        super().__post_init__()
         if isinstance(self.world, str):
             resolve_world(self.world)
 
     def start(self, shape: Shape) -> State:
-        if self.world is None:
-            raise ValueError("oracle requires the world that it plays in: policy('oracle', world=...)")
+        assert self.world is not None  # see ``check_needs``
         world = resolve_world(self.world)
         if (world.n_items, world.n_positions) != tuple(shape):
             raise ValueError(

@@ -95,17 +95,11 @@ class PbMhb(Forgetting):
     Gauthier, Gaudel, Fromont: Position-based multiple-play bandits with Thompson sampling, IDA 2021.
     """
 
-    sweeps: int = 1
-    step: float = 1000.0
-    prior: float = 0.5
+    sweeps: int = whole(1, 1, 10_000)
+    step: float = number(1000.0, 1e-6, 1e9)
+    prior: float = number(0.5, 0.0, 1e9)
 
     name = "pb-mhb"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self, "sweeps", 1)
-        number(self, "step", above=0.0)
-        number(self, "prior", above=0.0, closed="[")
 
     def start(self, shape: Shape) -> State:
         n, m = shape

@@ -33,11 +33,7 @@ class State(NamedTuple):
 class PieSettings(Planning):
     """The settings that PBM-PIE and PBM-PIE-MLE share, except those of examination."""
 
-    epsilon: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "epsilon", above=0.0, closed="[")
+    epsilon: float = number(0.0, 0.0, 1e6)
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,6 @@ class PbmPie(KnownExamination, PieSettings):
     name = "pbm-pie"
     needs = ("horizon", "examination")
     twin = "pbm-pie-mle"
-
-    def __post_init__(self) -> None:
-        KnownExamination.__post_init__(self)
-        PieSettings.__post_init__(self)
 
     def start(self, shape: Shape) -> State:
         return State(

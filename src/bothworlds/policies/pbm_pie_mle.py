@@ -80,10 +80,6 @@ class PbmPieMle(FittedExamination, PieSettings):
     name = "pbm-pie-mle"
     needs = ("horizon",)
 
-    def __post_init__(self) -> None:
-        FittedExamination.__post_init__(self)
-        PieSettings.__post_init__(self)
-
     def start(self, shape: Shape) -> State:
         return State(
             shape=shape,

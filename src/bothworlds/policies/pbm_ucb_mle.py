@@ -83,13 +83,9 @@ class PbmUcbMle(FittedExamination, Detecting):
     Lagree, Vernade, Cappe: Multiple-play bandits in the position-based model, NeurIPS 2016 (the bounds).
     """
 
-    epsilon: float = 0.0
+    epsilon: float = number(0.0, 0.0, 1e6)
 
     name = "pbm-ucb-mle"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "epsilon", above=0.0, closed="[")
 
     def start(self, shape: Shape, kept: bool | None = None) -> State:
         """Return the initial state; ``kept`` is whether sums over counts are kept from round to round."""

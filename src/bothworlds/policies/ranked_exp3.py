@@ -80,14 +80,10 @@ class RankedExp3(Planning):
     Auer, Cesa-Bianchi, Freund, Schapire: The nonstochastic multiarmed bandit problem, SIAM J. Comput. 32, 2002.
     """
 
-    credit: str = FIRST
+    credit: str = choice(FIRST, ALL)
 
     name = "ranked-exp3"
     needs = ("horizon",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choice(self, "credit", (FIRST, ALL))
 
     def start(self, shape: Shape) -> State:
         n, m = shape

@@ -90,15 +90,10 @@ class RecurRank(Planning):
     Li, Lattimore, Szepesvari: Online learning to rank with features, ICML 2019.
     """
 
-    confidence: float | None = None
+    confidence: float | None = number(None, 1e-15, 0.999999)
 
     name = "recurrank"
     needs = ("horizon", "order")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.confidence is not None:
-            number(self, "confidence", above=0.0, below=1.0)
 
     def start(self, shape: Shape) -> State:
         n, _ = shape

@@ -84,15 +84,10 @@ class TopRank(Planning):
     Lattimore, Kveton, Li, Szepesvari: TopRank: a practical algorithm for online stochastic ranking, NeurIPS 2018.
     """
 
-    confidence: float | None = None
+    confidence: float | None = number(None, 1e-15, 0.999999)
 
     name = "toprank"
     needs = ("horizon", "order")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.confidence is not None:
-            number(self, "confidence", above=0.0, below=1.0)
 
     def start(self, shape: Shape) -> State:
         n, m = shape

@@ -89,22 +89,14 @@ class TsallisRv(Restarting):
     AAAI 2022.
     """
 
-    rate: float = 1.0
-    baseline: float = 0.5
-    threshold: float = 16.0
-    tolerance: float = 1e-6
-    every: int = 1
+    rate: float = number(1.0, 1e-6, 1e3)
+    baseline: float = number(0.5, 0.0, 1.0)
+    threshold: float = number(16.0, 0.0, 1e15)
+    tolerance: float = number(1e-6, 1e-12, 0.1)
+    every: int = whole(1, 1, 10**9)
 
     name = "tsallis-rv"
     needs_propensity: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self, "every", 1)
-        number(self, "rate", above=0.0)
-        number(self, "baseline", above=0.0, below=1.0, closed="[]")
-        number(self, "threshold", above=0.0, closed="[")
-        number(self, "tolerance", above=0.0)
 
     def start(self, shape: Shape) -> State:
         state = State(

@@ -97,16 +97,11 @@ class UniRank(Planning):
     Gauthier, Gaudel, Fromont: UniRank: unimodal bandit algorithms for online ranking, ICML 2022.
     """
 
-    exploration: float = 1.0
-    doubt: float = 1.0
+    exploration: float = number(1.0, 1e-6, 1e6)
+    doubt: float = number(1.0, 0.0, 1e6)
 
     name = "unirank"
     needs = ("horizon", "order")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "exploration", above=0.0)
-        number(self, "doubt", above=0.0, closed="[")
 
     def start(self, shape: Shape) -> State:
         n, m = shape

@@ -118,7 +118,7 @@ def compare_models(
     )
 
 
-def _checked_priors(priors: Sequence[float]) -> tuple[float, ...]:
+def _checked_priors(priors: Sequence[Any]) -> tuple[float, ...]:
     if not len(priors) or not all(isinstance(prior, Real) and 0.0 <= float(prior) < np.inf for prior in priors):
         raise ValueError(f"priors must be numbers, 0 or more; got {priors!r}")
     return tuple(float(prior) for prior in priors)

@@ -61,14 +61,10 @@ class ExaminationFit(NamedTuple):
 class KnownExamination(Forgetting):
     """A policy that requires the probability with which every position is examined."""
 
-    examination: tuple[float, ...] | None = None
+    examination: tuple[float, ...] | None = probabilities()
 
     needs: ClassVar[tuple[str, ...]] = ("examination",)
     twin: ClassVar[str] = ""  # name of the policy to use if examination is not known
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        probabilities(self, "examination")
 
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Self:
         """Return the policy for a subset of positions, with their examination."""
@@ -77,10 +73,8 @@ class KnownExamination(Forgetting):
         return replace(self, examination=tuple(self.examination[j] for j in positions))
 
     def positions(self, shape: Shape) -> Positions:
-        """Return the given examination; raises ValueError if it is missing or does not fit the shape."""
-        if self.examination is None:
-            instead = f"; if it is not known, use {self.twin}" if self.twin else ""
-            raise ValueError(f"{self.name} needs examination=...{instead}")
+        """Return the given examination; raises ValueError if it does not fit the shape."""
+        assert self.examination is not None  # see ``check_needs``
         if len(self.examination) != shape.n_positions:
             raise ValueError(
                 f"examination must have one entry for each of {shape.n_positions} positions; got {self.examination}"
@@ -94,13 +88,8 @@ class KnownExamination(Forgetting):
 class FittedExamination(Forgetting):
     """A policy that fits examination to its own counts, repeatedly."""
 
-    refit: float = 0.02
-    prior: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "refit", above=0.0)
-        number(self, "prior", above=0.0)
+    refit: float = number(0.02, 1e-6, 1e6)
+    prior: float = number(0.1, 1e-6, 1e9)
 
     def fitted(self, shape: Shape) -> ExaminationFit:
         """Return the initial fit, with equal examination of all positions."""

@@ -1,12 +1,15 @@
-"""Settings that several policies share, and their validation."""
+"""How settings are declared, with the values that are accepted, and settings that several policies share.
+
+A declaration is the default of a field: ``rate: float = number(0.5, 1e-6, 1e3)``. ``Policy`` checks all of them when a
+policy is made.
+"""
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,44 +21,104 @@ from .counts import Counts, Remembered, make_counts, remembered
 from .epochs import Epochs, go_forward, make_epochs
 from .ledgers import check_blocks
 
-__all__ = ["Detecting", "Forgetting", "Planning", "Restarting", "choice", "number", "probabilities", "truth", "whole"]
+__all__ = [
+    "ROUNDS",
+    "Bounds",
+    "Detecting",
+    "Forgetting",
+    "Planning",
+    "Restarting",
+    "choice",
+    "number",
+    "probabilities",
+    "truth",
+    "whole",
+]
+
+ROUNDS = 10**15  # the most rounds that a setting may count
+LEAST_PROBABILITY = 1e-9
 
 
-LARGEST, LARGEST_WHOLE = sys.float_info.max, 2**62  # that kernels can use; integers of Python may be larger
+class Bounds(NamedTuple):
+    """The numbers that a setting may have, from ``least`` to ``most``; ``optional``: or None."""
+
+    least: float
+    most: float
+    whole: bool
+    optional: bool
+
+    def __call__(self, setting: str, value: Any) -> Any:
+        """Return the value; raises ValueError if it is out of bounds."""
+        kinds = (int, np.integer) if self.whole else (int, float, np.integer, np.floating)
+        is_number = isinstance(value, kinds) and not isinstance(value, bool)
+        if (value is None and self.optional) or (is_number and self.least <= value <= self.most):
+            return value
+        kind, form = ("whole number", ",") if self.whole else ("number", "g")
+        limits = f"from {self.least:{form}} to {self.most:{form}}{', or None' if self.optional else ''}"
+        raise ValueError(f"{setting} must be a {kind} {limits}; got {_shortened(value)}")
 
 
-def number(policy: Any, setting: str, above: float = -math.inf, below: float = math.inf, closed: str = "") -> None:
-    """Raise ValueError unless a setting is a finite number between two limits; ``closed`` is "[", "]" or "[]".
+def number(default: float | None, least: float, most: float) -> Any:
+    """Declare a setting that is a number from ``least`` to ``most``; with the default None, it may also be None.
 
-    >>> from types import SimpleNamespace
-    >>> number(SimpleNamespace(rate=0.0), "rate", above=0.0)
+    >>> from bothworlds import policy
+    >>> policy("ftrl-pbm", rate=1e308)
     Traceback (most recent call last):
     ...
-    ValueError: rate must be a number above 0; got 0.0
+    ValueError: rate must be a number from 1e-06 to 1000; got 1e+308
     """
-    value = getattr(policy, setting)
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if (
-        not is_number
-        or not abs(value) <= LARGEST
-        or not (value > above or (value == above and "[" in closed))
-        or not (value < below or (value == below and "]" in closed))
-    ):
-        limits = [
-            f"{'at least' if '[' in closed else 'above'} {above:g}" if above > -math.inf else "",
-            f"{'at most' if ']' in closed else 'below'} {below:g}" if below < math.inf else "",
-        ]
-        raise ValueError(f"{setting} must be a number {' and '.join(filter(None, limits))}; got {_shortened(value)}")
+    return _checked(default, Bounds(least, most, whole=False, optional=default is None))
 
 
-def whole(policy: Any, setting: str, least: int, *, optional: bool = False) -> None:
-    """Raise ValueError unless a setting is a whole number of at least ``least``, or None if it is ``optional``."""
-    value = getattr(policy, setting)
-    if optional and value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= LARGEST_WHOLE:
-        either = ", or None" if optional else ""
-        raise ValueError(f"{setting} must be a whole number of at least {least}{either}; got {_shortened(value)}")
+def whole(default: int | None, least: int, most: int) -> Any:
+    """Declare a setting that is a whole number from ``least`` to ``most``; with the default None, it may be None."""
+    return _checked(default, Bounds(least, most, whole=True, optional=default is None))
+
+
+def truth(default: bool) -> Any:
+    """Declare a setting that is True or False."""
+
+    def check(setting: str, value: Any) -> Any:
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"{setting} must be True or False; got {_shortened(value)}")
+        return value
+
+    return _checked(default, check)
+
+
+def choice(*known: str) -> Any:
+    """Declare a setting that is one of these words; the first is the default."""
+
+    def check(setting: str, value: Any) -> Any:
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(f"{setting} must be one of {', '.join(known)}; got {_shortened(value)}")
+        return value
+
+    return _checked(known[0], check)
+
+
+def probabilities() -> Any:
+    """Declare a setting that is a list of probabilities above 0, stored as a tuple, or None."""
+
+    def check(setting: str, value: Any) -> tuple[float, ...] | None:
+        if value is None:
+            return None
+        try:
+            given = np.array(value, dtype=np.float64)
+        except (OverflowError, TypeError, ValueError):
+            given = np.empty(0)
+        if given.ndim != 1 or not given.size or not ((given >= LEAST_PROBABILITY) & (given <= 1.0)).all():
+            raise ValueError(
+                f"{setting} must be a list of probabilities from {LEAST_PROBABILITY:g} to 1; got {_shortened(value)}"
+            )
+        return tuple(given.tolist())
+
+    return _checked(None, check)
+
+
+def _checked(default: Any, check: Callable[[str, Any], Any]) -> Any:
+    """Return a field of a dataclass whose values ``Policy`` checks when it is made."""
+    return field(default=default, metadata={"check": check})
 
 
 def _shortened(value: object) -> str:
@@ -63,43 +126,15 @@ def _shortened(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def truth(policy: Any, setting: str) -> None:
-    """Raise ValueError unless a setting is True or False."""
-    if not isinstance(getattr(policy, setting), (bool, np.bool_)):
-        raise ValueError(f"{setting} must be True or False; got {getattr(policy, setting)!r}")
-
-
-def choice(policy: Any, setting: str, known: Sequence[str]) -> None:
-    """Raise ValueError unless a setting is one of the known words."""
-    value = getattr(policy, setting)
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{setting} must be one of {', '.join(known)}; got {value!r}")
-
-
-def probabilities(policy: Any, setting: str) -> None:
-    """Raise ValueError unless a setting is a list of probabilities above 0, or None; it is stored as a tuple."""
-    value = getattr(policy, setting)
-    if value is None:
-        return
-    try:
-        given = np.array(value, dtype=np.float64)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise ValueError(f"{setting} must be a list of probabilities; got {_shortened(value)}") from error
-    if given.ndim != 1 or not given.size or not ((given > 0.0) & (given <= 1.0)).all():
-        raise ValueError(f"{setting} must be a list of probabilities above 0; got {value!r}")
-    object.__setattr__(policy, setting, tuple(given.tolist()))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Forgetting(CompiledPolicy):
     """A policy with counts that may forget: ``window`` and ``discount``."""
 
-    window: int | None = None
-    discount: float = 1.0
+    window: int | None = whole(None, 1, 10**7)
+    discount: float = number(1.0, 1e-6, 1.0)
 
     def __post_init__(self) -> None:
-        whole(self, "window", 1, optional=True)
-        number(self, "discount", above=0.0, below=1.0, closed="]")
+        super().__post_init__()
         if self.window is not None and self.discount < 1.0:
             raise ValueError("window and discount are two ways to forget; give one of them")
 
@@ -155,11 +190,10 @@ class Forgetting(CompiledPolicy):
 class Detecting(Forgetting):
     """A policy with counts that may also forget everything before a detected change: ``detect``."""
 
-    detect: bool = False
+    detect: bool = truth(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        truth(self, "detect")
         if self.detect and self.memory() < math.inf:
             raise ValueError("window, discount and detect are ways to forget; give one of them")
 
@@ -184,10 +218,7 @@ class Detecting(Forgetting):
 class Restarting(CompiledPolicy):
     """A policy that needs no horizon, and may start again every ``restart`` rounds."""
 
-    restart: int | None = None
-
-    def __post_init__(self) -> None:
-        whole(self, "restart", 1, optional=True)
+    restart: int | None = whole(None, 1, ROUNDS)
 
     def advance_epochs(self, epochs: Epochs, rounds: int) -> None:
         """Advance the epochs by a number of rounds; raises ValueError if it restarts: a ledger has no times."""
@@ -204,11 +235,7 @@ class Restarting(CompiledPolicy):
 class Planning(Restarting):
     """A policy that plans for a ``horizon``; without one, it uses the doubling trick."""
 
-    horizon: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self, "horizon", 1, optional=True)
+    horizon: int | None = whole(None, 1, ROUNDS)
 
     def epochs(self) -> Epochs:
         """Return its epochs: one with the horizon of the settings, or doubling, or restarting."""

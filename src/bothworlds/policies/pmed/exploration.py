@@ -154,4 +154,3 @@ def add_cut(p: Planner) -> bool:
     for k in range(p.row.size):
         p.row[k] /= largest
     return add_row(p.lp, p.row, 1.0 / largest)
-    p.effort[2] += 1

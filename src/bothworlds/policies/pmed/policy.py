@@ -128,22 +128,14 @@ class Pmed(Forgetting):
     Komiyama, Honda, Takeda: Position-based multiple-play bandit problem with unknown position bias, NIPS 2017.
     """
 
-    alpha: float = 1.0
-    prior: float = 0.1
-    refit: float = 0.01
-    tolerance: float = 1e-5
-    max_cuts: int = 100
+    alpha: float = number(1.0, 1e-6, 1e6)
+    prior: float = number(0.1, 0.0, 1e9)
+    refit: float = number(0.01, 0.0, 1e6)
+    tolerance: float = number(1e-5, 1e-12, 0.1)
+    max_cuts: int = whole(100, 1, 10_000)
 
     name = "pmed"
     needs = ("order",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self, "alpha", above=0.0)
-        number(self, "prior", above=0.0, closed="[")
-        number(self, "refit", above=0.0, closed="[")
-        number(self, "tolerance", above=0.0, below=1.0)
-        whole(self, "max_cuts", 1)
 
     def start(self, shape: Shape) -> State:
         n, m = shape
