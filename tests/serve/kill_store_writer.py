@@ -32,8 +32,8 @@ from bothworlds.serve.visitors import bucket_of
 from .stores.samples import NOON, SLOTS, a_surface, an_event
 
 ROOT = Path(__file__).parents[2]
-# Of a process that acknowledges too early, 15 of 50 kills some milliseconds after an acknowledgement lost something, and
-# 38 of 50 kills at once. Half of the kills come at once: 8 of them miss such a process about once in a thousand times.
+# A process that acknowledges too early is found by 15 of 50 kills that come some milliseconds after an acknowledgement,
+# and by 38 of 50 that come at once. Half of the kills come at once: 8 of them miss it about once in a thousand times.
 KILLS = 8
 EVENTS = 600  # few enough that batches have events in common
 FRESH = 150  # of these are new after every kill, so that there is always something to lose
