@@ -2,6 +2,7 @@
 PYTHON ?= python3
 OUT ?= out
 ARGS ?=
+ROUNDS ?= 10
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test lint bench bench-serve docs package release lowest clean
+.PHONY: help run check test nightly lint bench bench-serve docs package release lowest clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | \
@@ -24,10 +25,15 @@ run: $(VENV)/.run ## test the paper's claims: verdicts here, report, figures and
 	$(BIN)/bothworlds reproduce --size quick --out $(OUT) $(ARGS)
 
 check: lint ## lint and run the quick tests (ARGS="-k geometry" for some)
-	$(PYTEST) -q -m "not slow" $(ARGS)
+	$(PYTEST) -q -m "not slow and not nightly" $(ARGS)
 
 test: $(VENV)/.dev ## run all tests and documentation examples (ARGS="-k geometry" for some)
 	$(PYTEST) $(ARGS)
+
+# The profile "here" draws new Hypothesis examples, also with CI set; ROUNDS times as many as in one run of the tests.
+nightly: $(VENV)/.nightly ## run all tests, also those marked nightly, with new Hypothesis examples (ROUNDS=10)
+	$(PYTEST) -m "" --hypothesis-profile here $(ARGS)
+	for round in $$(seq 2 $(ROUNDS)); do $(PYTEST) -q -m hypothesis --hypothesis-profile here $(ARGS) || exit 1; done
 
 lint: $(VENV)/.dev ## check style, format, types and the layers between the rooms
 	$(BIN)/ruff check .
@@ -104,6 +110,10 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml
 $(VENV)/.package: $(VENV)/.python pyproject.toml
 	$(INSTALL) build check-jsonschema kubernetes-validate twine
 	@touch $@
+
+$(VENV)/.nightly: $(VENV)/.python pyproject.toml
+	$(INSTALL) -e '.[dev,peers]'
+	@touch $@ $(VENV)/.run $(VENV)/.bench $(VENV)/.dev
 
 $(VENV)/.docs: $(VENV)/.python pyproject.toml
 	$(INSTALL) -e '.[docs]'

@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.skips import pytest_sessionfinish
 from tests.slow_tests import SLOW_FILES, SLOW_TESTS
+
+__all__ = ["pytest_sessionfinish"]
 
 ROOT = Path(__file__).parents[1]
 
 # The first example of a test may compile a kernel for many seconds, so no example has a deadline.
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
+settings.register_profile(
+    "here", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False, print_blob=True
+)
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 

@@ -74,6 +74,7 @@ def test_a_section_replaces_itself_and_leaves_the_others(runs, tmp_path):
     assert {path.name for path in tmp_path.glob("*.parquet")} == {"contenders.parquet", "growth.parquet"}
 
 
+@pytest.mark.nightly  # make nightly installs the extra 'peers'
 @pytest.mark.parametrize("peer", PEERS, ids=[peer.package for peer in PEERS])
 def test_a_peer_that_is_installed_learns(peer):
     if not is_installed(peer):

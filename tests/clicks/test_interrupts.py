@@ -168,6 +168,7 @@ def test_ctrl_c_ends_fit_and_generate(large_log, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # starts a Ray cluster of its own
 def test_ctrl_c_ends_counting_on_ray_and_its_workers_leave_nothing(large_log):
     pytest.importorskip("ray")
     with TemporaryDirectory(dir="/tmp") as short:  # Ray keeps sockets there, whose names must be short

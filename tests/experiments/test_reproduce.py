@@ -14,7 +14,7 @@ from bothworlds.arena.storage import commit
 from bothworlds.experiments import QUESTIONS, SIZES, Size, reproduce
 from bothworlds.experiments.reproduce import _without_repeats
 from bothworlds.experiments.result_lookup import game_key
-from tests.serve.browser import CHROMIUM, Browser
+from tests.serve.browser import Browser, needs_browser
 
 TINY = Size("tiny", 300, 100, 2, 2, 300, 40)
 
@@ -130,7 +130,7 @@ LETTERS = """(() => {
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+@needs_browser
 def test_figures_can_be_read_on_a_phone_and_on_a_desk(answer):
     browser = Browser()
     try:

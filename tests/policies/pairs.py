@@ -8,13 +8,6 @@ from tests.reference.assignment import best_value_by_brute_force, value_of
 
 ATTRACTION = np.array([0.9, 0.7, 0.4, 0.2, 0.1])
 EXAMINATION = np.array([0.6, 0.9, 0.3])
-WORLDS = {
-    "paper/stochastic": ("paper/stochastic", {}),
-    "close": ("paper/stochastic", {"gap": 0.01}),
-    "yandex": ("yandex/stochastic", {}),
-    "periodic-items": ("paper/periodic-items", {}),
-    "periodic-both": ("paper/periodic-both", {}),
-}
 
 
 def rounds_of(learner, rounds, n=5, m=3, seed=0):

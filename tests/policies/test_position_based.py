@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from math import floor, hypot, inf, log, sqrt
+from math import floor, inf, log, sqrt
 
 import numpy as np
 import pytest
@@ -390,30 +390,3 @@ def test_a_window_limits_the_horizon(name):
     assert configured_for(policy(name, window=50), 10**6, world).init(5, 3).memory == 50
     assert configured_for(policy(name, discount=0.99), 10**6, world).init(5, 3).memory == pytest.approx(100)
     assert configured_for(policy(name), 10**6, world).init(5, 3).memory == inf
-
-
-REFERENCE = {  # means and errors of independent prototypes in C, 3 seeds
-    "pbm-ucb": [(2.0829, 0.0002), (2.1344, 0.0008), (0.8577, 0.0001), (2.033, 0.004), (1.892, 0.001)],
-    "pbm-ucb-mle": [(2.0829, 0.0005), (2.1356, 0.0003), (0.8574, 0.0001), (2.041, 0.005), (1.878, 0.007)],
-    "pbm-pie": [(2.0820, 0.0005), (2.1368, 0.0006), (0.8643, 0.0001), (2.005, 0.003), (1.913, 0.004)],
-    "pbm-pie-mle": [(2.0631, 0.0088), (2.1113, 0.0139), (0.8642, 0.0001), (1.931, 0.008), (1.869, 0.004)],
-    # Thompson sampling has no row of its own; these are of Gibbs sampling with fitted examination.
-    "pbm-ts": [(2.0852, 0.0001), (2.1382, 0.0008), (0.8645, 0.0001)],
-}
-PLACES = [
-    ("paper/stochastic", {}),
-    ("paper/stochastic", {"gap": 0.01}),
-    ("yandex/stochastic", {}),
-    ("paper/periodic-items", {}),
-    ("paper/periodic-both", {}),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", REFERENCE)
-def test_it_earns_what_the_prototypes_earned(name, cells):
-    for (mean, error), (world, settings) in zip(REFERENCE[name], PLACES):
-        place = bothworlds.world(world, **settings)
-        learner = configured_for(policy(name), 200_000, place)
-        ours, spread = bothworlds.play(learner, place, 200_000, seeds=4, cells=cells).final()
-        assert abs(ours - mean) < 3.0 * hypot(error, spread) + 0.005, (world, ours, spread)

@@ -12,7 +12,11 @@ import tempfile
 import time
 from itertools import count
 
+import pytest
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+LEFT_OUT = "BOTHWORLDS_NO_BROWSER is set" if os.environ.get("BOTHWORLDS_NO_BROWSER") else ""
+needs_browser = pytest.mark.skipif(bool(LEFT_OUT or not CHROMIUM), reason=LEFT_OUT or "Chromium is not installed")
 FLAGS = [
     "--headless",
     "--no-sandbox",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 
 from bothworlds.serve.config import PREFIX, Config, Limits, load_config
 from bothworlds.serve.http.operations import OPERATIONS
@@ -20,7 +21,6 @@ pytestmark = pytest.mark.skipif(not DEPLOY.is_dir(), reason="only the repository
 
 @pytest.fixture
 def compose():
-    yaml = pytest.importorskip("yaml")
     return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 
 
@@ -104,7 +104,6 @@ def manifest_text():
 
 
 def resources(text):
-    yaml = pytest.importorskip("yaml")
     return {one["kind"]: one for one in yaml.safe_load_all(text)}
 
 

@@ -20,6 +20,13 @@ class ShowsAnItemTwice(EpsilonGreedy):
         return decision
 
 
+class ShowsAnItemTwiceOnLongLists(EpsilonGreedy):
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        decision.ranking[10:] = decision.ranking[0]
+        return decision
+
+
 class CountsItemsFromOne(EpsilonGreedy):
     def decide(self, state, rng):
         decision = super().decide(state, rng)
@@ -311,6 +318,7 @@ class LearnsTheOpposite(EpsilonGreedy):
 BROKEN_POLICIES: dict[str, list[type[Policy]]] = {
     "check_rankings_are_valid": [
         ShowsAnItemTwice,
+        ShowsAnItemTwiceOnLongLists,
         CountsItemsFromOne,
         CountsFromTheEnd,
         LeavesAPositionEmpty,

@@ -25,7 +25,7 @@ from .list_world_checks import check_list_world
 
 __all__ = ["CheckFailed", "check_policy", "check_world", "policy_checks"]
 
-SHAPES = ((5, 3), (3, 3), (6, 1), (2, 1))
+SHAPES = ((5, 3), (3, 3), (6, 1), (2, 1), (2, 2), (30, 12))
 ATTRACTION = np.array([0.9, 0.7, 0.4, 0.2, 0.1])
 EXAMINATION = np.array([0.9, 0.6, 0.3])
 ROUNDS = 400

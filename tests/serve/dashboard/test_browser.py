@@ -16,12 +16,12 @@ from bothworlds.serve.config import Config
 from bothworlds.serve.dashboard.routes import HEADERS, routes
 from bothworlds.serve.http.app import Service
 from tests.serve.app_server import listening
-from tests.serve.browser import CHROMIUM, Browser
+from tests.serve.browser import Browser, needs_browser
 from tests.serve.fake_engine import FakeEngine
 from tests.serve.fake_service import FakeService
 from tests.serve.fakes import FakeStore
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
+pytestmark = [pytest.mark.slow, needs_browser]
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "page"
 LIST = "".join(f'<li data-bw-item="{name}"><a href="#{name}">{name}</a></li>' for name in "abcd")

@@ -12,8 +12,9 @@ from tests.serve.postgres_server import PostgresServer
 
 
 @pytest.mark.slow
-def test_nothing_acknowledged_is_lost_to_kill_9(place: str) -> None:
-    assert kill_store_writer.kill_repeatedly(place, 25, seed=1) > 25
+@pytest.mark.parametrize("kills", [kill_store_writer.KILLS, pytest.param(100, marks=pytest.mark.nightly)])
+def test_nothing_acknowledged_is_lost_to_kill_9(place: str, kills: int) -> None:
+    assert kill_store_writer.kill_repeatedly(place, kills, seed=1) > kills
 
 
 @pytest.mark.slow
