@@ -8,16 +8,19 @@ import multiprocessing
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from ..core import cores
 from ..progress import announce, interrupted, progress_bar
 from .cells import Cell, ReportRounds, ScoredGame
 from .loop import Score, Simulation, users_class
+from .worker_process import Task, WorkerProcess, task_for
 
 __all__ = ["LocalEngine", "compile_ahead", "in_forked_processes"]
 
@@ -26,10 +29,10 @@ WORTH_SAYING = 1.0  # seconds of compiling; reading the cache takes less
 
 
 class LocalEngine:
-    """Plays cells on this machine, ``jobs`` at a time: compiled policies in threads, others in forked processes.
+    """Plays cells on this machine, ``jobs`` at a time: compiled policies in threads, others in processes.
 
-    With one job, and for interpreted policies where the system cannot fork, cells are played one after the other in
-    this thread.
+    With one job, and for interpreted policies that cannot be pickled, cells are played one after the other in this
+    thread.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
@@ -52,10 +55,7 @@ class LocalEngine:
             return
         compiled = {g: games[g].simulation.compiled() for g in {cell.game for cell in cells}}
         interpreted = [cell for cell in cells if not compiled[cell.game]]
-        if "fork" in multiprocessing.get_all_start_methods():
-            yield from _in_processes(games, interpreted, seed, workers, report)
-        else:
-            yield from _one_by_one(games, interpreted, seed, report)
+        yield from _in_processes(games, interpreted, seed, workers, report)
         yield from _in_threads(games, [cell for cell in cells if compiled[cell.game]], seed, workers, report)
 
 
@@ -94,33 +94,62 @@ def _in_threads(
             yield futures[future], future.result()
 
 
-# A forked worker inherits this and unpickles nothing: a policy defined at a prompt works like an imported one.
-_inherited: dict[str, Any] = {}
-
-
 def _in_processes(
     games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, workers: int, report: ReportRounds
 ) -> Iterator[tuple[Cell, Score | Exception]]:
+    """Play cells in this thread, and in worker processes that take part as soon as they have started.
+
+    All are played in this thread if the games cannot be pickled, or are not the same in another process.
+    """
     if not cells:
         return
-    for g in {cell.game for cell in cells}:
-        with contextlib.suppress(Exception):  # raised again when it is played
-            games[g].simulation.warm_up()
-    _inherited["task"] = (games, seed)
+    waiting, ended = deque(cells), SimpleQueue[tuple[Cell, Score | BaseException]]()
+
+    def take() -> Cell | None:
+        try:
+            return waiting.popleft()
+        except IndexError:
+            return None
+
+    def take_part(worker: WorkerProcess) -> None:
+        if worker.start():
+            while (cell := take()) is not None:
+                ended.put((cell, worker.play(cell)))
+
+    task = task_for({g: games[g] for g in {cell.game for cell in cells}}, seed)
+    with _worker_processes(task, min(workers, len(cells)) - 1, take_part):
+        for _ in cells:
+            cell = take() if ended.empty() else None
+            if cell is not None:
+                yield cell, _outcome(games, cell, seed, report)
+                continue
+            cell, outcome = ended.get()
+            if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
+                raise outcome
+            report(cell.game, games[cell.game].simulation.rounds)
+            yield cell, outcome
+
+
+@contextmanager
+def _worker_processes(task: Task | None, count: int, use: Callable[[WorkerProcess], None]) -> Iterator[None]:
+    """Start worker processes, if there is a task, each with a thread that calls ``use``; they are killed afterwards."""
+    processes: list[WorkerProcess] = []
+    threads: list[threading.Thread] = []
     try:
-        with _forked_pool(workers) as pool:
-            futures = {pool.submit(_play_inherited, cell): cell for cell in cells}
-            for future in as_completed(futures):
-                cell = futures[future]
-                report(cell.game, games[cell.game].simulation.rounds)
-                yield cell, future.result()
+        with contextlib.suppress(OSError):  # the system starts no more of them
+            while task is not None and len(processes) < count:
+                processes.append(WorkerProcess(task))
+        threads += [threading.Thread(target=use, args=(process,), daemon=True) for process in processes]
+        for thread in threads:
+            thread.start()
+        yield
     finally:
-        _inherited.clear()
-
-
-def _play_inherited(cell: Cell) -> Score | Exception:
-    games, seed = _inherited["task"]
-    return _outcome(games, cell, seed, lambda game, rounds: None)
+        for process in processes:
+            process.kill()
+        for thread in threads:
+            thread.join()
+        for process in processes:
+            process.close()
 
 
 def compile_ahead(simulations: Sequence[Simulation], jobs: int | None = None, progress: bool | None = None) -> None:
@@ -147,6 +176,10 @@ def _compile(simulation: Simulation) -> float:
     with contextlib.suppress(ValueError):
         simulation.compile()
     return time.monotonic() - started
+
+
+# A forked worker inherits this.
+_inherited: dict[str, Any] = {}
 
 
 def in_forked_processes(
