@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from ..arena import Result, load_results, save_results
-from ..arena.parallel import in_forked_processes
+from ..arena.parallel import in_processes
 from ..arena.result import changes_not_shown
 from ..arena.storage import commit, provenance
 from ..core import cores
@@ -136,13 +137,15 @@ def _draw(
     questions: Sequence[Question], results: Results, size: Size, folder: Path, jobs: int | None, progress: bool | None
 ) -> dict[str, list[Figure]]:
     """Draw the figures of the questions, several questions at a time, and return them by the names of the questions."""
-    import matplotlib.font_manager  # noqa: F401 - once, before processes are forked; makes its cache of fonts
+    import matplotlib.font_manager  # noqa: F401 - makes its cache of fonts, once, before others look for it
 
-    def draw(k: int) -> list[Figure]:
-        return questions[k].figures(results, size, str(folder))
-
-    drawn = dict(in_forked_processes(draw, len(questions), jobs or cores(), "drawing the figures", progress))
+    draw = partial(_figures, results=results, size=size, folder=str(folder))
+    drawn = dict(in_processes(draw, questions, jobs or cores(), "drawing the figures", progress))
     return {question.name: drawn[k] for k, question in enumerate(questions)}
+
+
+def _figures(question: Question, results: Results, size: Size, folder: str) -> list[Figure]:
+    return question.figures(results, size, folder)
 
 
 def _without_repeats(games: list[Game]) -> list[Game]:
