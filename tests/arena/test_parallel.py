@@ -71,5 +71,5 @@ def test_a_terminal_shows_which_policies_were_compiled(monkeypatch):
     monkeypatch.setattr(parallel, "announce", said.append)
     seconds = iter([(1, 12.3), (0, 0.2)])  # the second one was in the cache
     monkeypatch.setattr(parallel, "in_processes", lambda *given: seconds)
-    compile_ahead([simulation(bothworlds.policy(name)) for name in ("uniform", "fixed")], jobs=2)
+    compile_ahead([simulation(bothworlds.policy(name)) for name in ("uniform", "fixed", "toprank", "mw")], jobs=2)
     assert said == ["compiled fixed in 12 seconds"]

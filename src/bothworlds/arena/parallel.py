@@ -24,7 +24,7 @@ __all__ = ["LocalEngine", "compile_ahead", "in_processes", "worker_processes"]
 
 S = TypeVar("S")
 T = TypeVar("T")
-IDLE_SECONDS = 5
+MANY_LOOPS = 4  # compiling fewer takes less time than starting processes, if they are in the cache
 WORTH_SAYING = 1.0  # seconds of compiling; reading the cache takes less
 
 
@@ -140,11 +140,11 @@ def _play_pickled(pickled: bytes, cell: Cell) -> Score | Exception:
 def compile_ahead(simulations: Sequence[Simulation], jobs: int | None = None, progress: bool | None = None) -> None:
     """Compile the loops of several simulations in parallel processes; one process compiles one kernel at a time.
 
-    The processes fill the kernel cache on disk and end. Returns at once with fewer than two workers. A terminal shows
-    which policies were compiled, unless ``progress`` is False.
+    The processes fill the kernel cache on disk and end. Returns at once with one worker or few loops, which are
+    compiled when they are played. A terminal shows which policies were compiled, unless ``progress`` is False.
     """
     workers = min(len(simulations), jobs or cores())
-    if workers < 2:
+    if workers < 2 or len(simulations) < MANY_LOOPS:
         return
     title = f"compiling {len(simulations)} policies, once for every install"
     for k, seconds in in_processes(_compile, simulations, workers, title, progress):
@@ -187,17 +187,17 @@ def worker_processes(workers: int) -> Iterator[Executor]:
     """Yield a pool of interpreters, which are killed if the block fails or is interrupted.
 
     Nothing is forked, so threads of this process do no harm, and the script that runs here is not run again: what was
-    defined in a script, at a prompt or in a notebook is pickled by value. An idle pool serves the next call for a few
-    seconds, and then ends.
+    defined in a script, at a prompt or in a notebook is pickled by value.
     """
     import loky
 
-    pool = loky.get_reusable_executor(workers, timeout=IDLE_SECONDS, initializer=_ignore_interrupts)
+    pool = loky.ProcessPoolExecutor(workers, initializer=_ignore_interrupts)
     try:
         yield pool
     except BaseException:
         pool.shutdown(kill_workers=True)
         raise
+    pool.shutdown()
 
 
 def _ignore_interrupts() -> None:
