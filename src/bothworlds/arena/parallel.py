@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import multiprocessing
-import signal
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
-from queue import SimpleQueue
-from typing import Any, TypeVar
+
+import numpy as np
 
 from ..core import cores
-from ..progress import announce, interrupted, progress_bar
+from ..progress import ReportProgress, announce, interrupted, progress_bar
 from .cells import Cell, ReportRounds, ScoredGame
 from .loop import Score, Simulation, users_class
-from .worker_process import Task, WorkerProcess, task_for
+from .processes import in_processes
 
-__all__ = ["LocalEngine", "compile_ahead", "in_forked_processes"]
+__all__ = ["LocalEngine", "compile_ahead", "rehearse"]
 
-T = TypeVar("T")
 WORTH_SAYING = 1.0  # seconds of compiling; reading the cache takes less
+REHEARSED = 10  # rounds
 
 
 class LocalEngine:
@@ -51,7 +47,8 @@ class LocalEngine:
         """Play the cells, interpreted policies first; ``report`` is called from any thread."""
         workers = min(self.jobs, len(cells))
         if workers < 2:
-            yield from _one_by_one(games, cells, seed, report)
+            for cell in cells:
+                yield cell, _outcome(games, cell, seed, report)
             return
         compiled = {g: games[g].simulation.compiled() for g in {cell.game for cell in cells}}
         interpreted = [cell for cell in cells if not compiled[cell.game]]
@@ -59,18 +56,14 @@ class LocalEngine:
         yield from _in_threads(games, [cell for cell in cells if compiled[cell.game]], seed, workers, report)
 
 
-def _one_by_one(
-    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportRounds
-) -> Iterator[tuple[Cell, Score | Exception]]:
-    for cell in cells:
-        yield cell, _outcome(games, cell, seed, report)
+def _play(game: ScoredGame, cell: Cell, seed: int, report: ReportProgress) -> Score:
+    return game.simulation.replicate(game.marks, seed, cell.replication, report)
 
 
 def _outcome(games: Sequence[ScoredGame], cell: Cell, seed: int, report: ReportRounds) -> Score | Exception:
     """The score of a cell, or the exception that it raised."""
-    game = games[cell.game]
     try:
-        return game.simulation.replicate(game.marks, seed, cell.replication, partial(report, cell.game))
+        return _play(games[cell.game], cell, seed, partial(report, cell.game))
     except Exception as error:
         return error
 
@@ -97,148 +90,60 @@ def _in_threads(
 def _in_processes(
     games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, workers: int, report: ReportRounds
 ) -> Iterator[tuple[Cell, Score | Exception]]:
-    """Play cells in this thread, and in worker processes that take part as soon as they have started.
+    needed = {g: games[g] for g in {cell.game for cell in cells}}
+    played_here = set()
 
-    All are played in this thread if the games cannot be pickled, or are not the same in another process.
-    """
-    if not cells:
-        return
-    waiting, ended = deque(cells), SimpleQueue[tuple[Cell, Score | BaseException]]()
+    def play_here(k: int) -> Score:
+        played_here.add(k)
+        return _play(games[cells[k].game], cells[k], seed, partial(report, cells[k].game))
 
-    def take() -> Cell | None:
-        try:
-            return waiting.popleft()
-        except IndexError:
-            return None
-
-    def take_part(worker: WorkerProcess) -> None:
-        if worker.start():
-            while (cell := take()) is not None:
-                ended.put((cell, worker.play(cell)))
-
-    task = task_for({g: games[g] for g in {cell.game for cell in cells}}, seed)
-    with _worker_processes(task, min(workers, len(cells)) - 1, take_part):
-        for _ in cells:
-            cell = take() if ended.empty() else None
-            if cell is not None:
-                yield cell, _outcome(games, cell, seed, report)
-                continue
-            cell, outcome = ended.get()
-            if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
-                raise outcome
-            report(cell.game, games[cell.game].simulation.rounds)
-            yield cell, outcome
+    job, check = partial(_play_in_worker, needed, cells, seed), partial(rehearse, needed, seed)
+    for k, outcome in in_processes(job, len(cells), workers, here=play_here, rehearse=check):
+        if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
+            raise outcome
+        if k not in played_here:
+            report(cells[k].game, games[cells[k].game].simulation.rounds)
+        yield cells[k], outcome
 
 
-@contextmanager
-def _worker_processes(task: Task | None, count: int, use: Callable[[WorkerProcess], None]) -> Iterator[None]:
-    """Start worker processes, if there is a task, each with a thread that calls ``use``; they are killed afterwards."""
-    processes: list[WorkerProcess] = []
-    threads: list[threading.Thread] = []
-    try:
-        with contextlib.suppress(OSError):  # the system starts no more of them
-            while task is not None and len(processes) < count:
-                processes.append(WorkerProcess(task))
-        threads += [threading.Thread(target=use, args=(process,), daemon=True) for process in processes]
-        for thread in threads:
-            thread.start()
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-        for thread in threads:
-            thread.join()
-        for process in processes:
-            process.close()
+def _play_in_worker(games: Mapping[int, ScoredGame], cells: Sequence[Cell], seed: int, k: int) -> Score:
+    return _play(games[cells[k].game], cells[k], seed, lambda rounds: None)
+
+
+def rehearse(games: Mapping[int, ScoredGame], seed: int) -> list[bytes]:
+    """Return the rewards and clicks of the first rounds of each game."""
+    scores = []
+    for game in games.values():
+        marks = np.array([min(REHEARSED, game.simulation.rounds)])
+        scores.append(game.simulation.replicate(marks, seed, 0, lambda rounds: None))
+    return [score.reward.tobytes() + score.clicks.tobytes() for score in scores]
 
 
 def compile_ahead(simulations: Sequence[Simulation], jobs: int | None = None, progress: bool | None = None) -> None:
     """Compile the loops of several simulations in parallel processes; one process compiles one kernel at a time.
 
-    The processes fill the kernel cache on disk and end. Returns at once with fewer than two workers, where the system
-    cannot fork, or where other threads run. A terminal shows which policies were compiled, unless ``progress`` is
-    False.
+    The processes fill the kernel cache on disk and end. Returns at once with fewer than two workers. A terminal shows
+    which policies were compiled, unless ``progress`` is False.
     """
-    workers = min(len(simulations), jobs or cores())
-    if workers < 2 or not _may_fork():
+    count = len(simulations)
+    workers = min(count, jobs or cores())
+    if workers < 2:
         return
-    title = f"compiling {len(simulations)} policies, once for every install"
-    done = in_forked_processes(lambda k: _compile(simulations[k]), len(simulations), workers, title, progress)
-    for k, seconds in done:
-        if seconds >= WORTH_SAYING and progress is not False:
-            announce(f"compiled {simulations[k].policy_name} in {seconds:.0f} seconds")
+    with progress_bar(f"compiling {count} policies, once for every install", count, progress, first="") as report:
+        for k, seconds in in_processes(lambda k: _compile(simulations[k]), count, workers):
+            if isinstance(seconds, BaseException):
+                raise seconds
+            if seconds >= WORTH_SAYING and progress is not False:
+                announce(f"compiled {simulations[k].policy_name} in {seconds:.0f} seconds")
+            report(1)
 
 
 def _compile(simulation: Simulation) -> float:
     """Compile a loop, and return how many seconds that took."""
     started = time.monotonic()
-    # A policy that cannot play in this world raises again when it is played.
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(Exception):  # raised again when it is played
         simulation.compile()
     return time.monotonic() - started
-
-
-# A forked worker inherits this.
-_inherited: dict[str, Any] = {}
-
-
-def in_forked_processes(
-    work: Callable[[int], T], count: int, workers: int, title: str, progress: bool | None = None
-) -> Iterator[tuple[int, T]]:
-    """Yield k and ``work(k)`` for k = 0, ..., count - 1 as they are finished, each computed in a forked process.
-
-    The processes have copies of all objects of this one; only what ``work`` returns comes back. An exception of
-    ``work`` is raised here. Without forks, or with one worker, all is done in this thread, in order. ``title`` is that
-    of the progress bar.
-    """
-    if workers < 2 or count < 2 or not _may_fork():
-        with progress_bar(title, count, progress, first="") as report:
-            for k in range(count):
-                yield k, work(k)
-                report(1)
-        return
-    _inherited["work"] = work
-    try:
-        with _forked_pool(min(workers, count)) as pool:
-            futures = {pool.submit(_work_inherited, k): k for k in range(count)}
-            # After the workers are forked: a bar has a thread of its own.
-            with progress_bar(title, count, progress, first="") as report:
-                for future in as_completed(futures):
-                    yield futures[future], future.result()
-                    report(1)
-    finally:
-        _inherited.clear()
-
-
-def _work_inherited(k: int) -> Any:
-    return _inherited["work"](k)
-
-
-def _may_fork() -> bool:
-    """Whether the system can fork, and no other thread holds a lock that a child would wait for."""
-    return "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
-
-
-@contextmanager
-def _forked_pool(workers: int) -> Iterator[Executor]:
-    """Yield a pool of forked processes, which are terminated if the block fails or is interrupted.
-
-    Ctrl+C at a terminal reaches every process of its group. The workers ignore it: the parent ends them.
-    """
-    context = multiprocessing.get_context("fork")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
-
-    def terminate() -> None:
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
-
-    with _closing_pool(pool, terminate):
-        yield pool
-
-
-def _begin_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.freeze()  # the garbage collector need not look at what the parent has made
 
 
 @contextmanager

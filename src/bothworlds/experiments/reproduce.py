@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from ..arena import Result, load_results, save_results
-from ..arena.parallel import in_forked_processes
+from ..arena.processes import in_processes
 from ..arena.result import changes_not_shown
 from ..arena.storage import commit, provenance
 from ..core import cores
 from ..extras import check_figures, check_parquet
-from ..progress import announce
+from ..progress import announce, progress_bar
 from ..worlds import World, resolve
 from .all_weather import AllWeatherPanels
 from .attacks import Attacks
@@ -136,13 +137,19 @@ def _draw(
     questions: Sequence[Question], results: Results, size: Size, folder: Path, jobs: int | None, progress: bool | None
 ) -> dict[str, list[Figure]]:
     """Draw the figures of the questions, several questions at a time, and return them by the names of the questions."""
-    import matplotlib.font_manager  # noqa: F401 - once, before processes are forked; makes its cache of fonts
+    drawn: dict[str, list[Figure]] = {}
+    with progress_bar("drawing the figures", len(questions), progress, first="") as report:
+        draw = partial(_draw_one, questions, results, size, str(folder))
+        for k, figures in in_processes(draw, len(questions), jobs or cores()):
+            if isinstance(figures, BaseException):
+                raise figures
+            drawn[questions[k].name] = figures
+            report(1)
+    return drawn
 
-    def draw(k: int) -> list[Figure]:
-        return questions[k].figures(results, size, str(folder))
 
-    drawn = dict(in_forked_processes(draw, len(questions), jobs or cores(), "drawing the figures", progress))
-    return {question.name: drawn[k] for k, question in enumerate(questions)}
+def _draw_one(questions: Sequence[Question], results: Results, size: Size, folder: str, k: int) -> list[Figure]:
+    return questions[k].figures(results, size, folder)
 
 
 def _without_repeats(games: list[Game]) -> list[Game]:

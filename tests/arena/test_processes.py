@@ -1,4 +1,4 @@
-"""Policies in plain Python play in other processes too: beside threads, in scripts, at a prompt, and with equal bits."""
+"""Work in fresh processes: beside threads, in scripts, at a prompt, and with the same bits as in this process."""
 
 from __future__ import annotations
 
@@ -7,23 +7,31 @@ import subprocess
 import sys
 import textwrap
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
 
 import bothworlds
 from bothworlds import play
-from bothworlds.arena.cells import Cell, ScoredGame
+from bothworlds.arena.cells import ScoredGame
 from bothworlds.arena.loop import Simulation
-from bothworlds.arena.worker_process import REHEARSED, WorkerProcess, task_for
+from bothworlds.arena.parallel import REHEARSED, compile_ahead, rehearse
+from bothworlds.arena.processes import WorkerProcess, in_processes, task_for
 from tests.policies.plain import EpsilonGreedy
 
 WORLD = bothworlds.world("paper/stochastic")
 
 
+def silent(rounds):
+    pass
+
+
 def task_of(policy, rounds=100):
+    """A job that plays replication k, and its task."""
     game = ScoredGame(Simulation(policy, WORLD, rounds, True, False), np.array([rounds]), 4)
-    return game, task_for({0: game}, 7)
+    job = partial(game.simulation.replicate, game.marks, 7, report=silent)
+    return job, task_for(job, partial(rehearse, {0: game}, 7))
 
 
 @pytest.fixture
@@ -42,11 +50,10 @@ def started():
 
 
 def test_a_worker_plays_to_the_bit_what_this_process_plays(started):
-    game, task = task_of(EpsilonGreedy())
+    job, task = task_of(EpsilonGreedy())
     worker, ready = started(task)
     assert ready
-    here = game.simulation.replicate(game.marks, 7, 3, lambda rounds: None)
-    there = worker.play(Cell(0, 3))
+    here, there = job(3), worker.call(3)
     assert there.reward.tobytes() == here.reward.tobytes()
     assert there.clicks.tobytes() == here.clicks.tobytes()
 
@@ -60,7 +67,8 @@ class Talkative(EpsilonGreedy):
 
 def test_what_a_policy_prints_is_not_mixed_with_answers(started):
     worker, ready = started(task_of(Talkative())[1])
-    assert ready and worker.play(Cell(0, 0)).reward.size == 1
+    assert ready
+    assert worker.call(0).reward.size == 1
 
 
 class Unusual(Exception):
@@ -110,13 +118,15 @@ def raise_unusual():
 )
 def test_failures_of_a_worker_come_back(error, kind, words, started):
     worker, ready = started(task_of(Fails(error))[1])
-    outcome = worker.play(Cell(0, 0))
-    assert ready and type(outcome) is kind and words in str(outcome)
+    outcome = worker.call(0)
+    assert ready
+    assert type(outcome) is kind
+    assert words in str(outcome)
 
 
 def test_an_error_of_a_worker_has_its_traceback_as_a_note(started):
     worker, _ = started(task_of(Fails(divide))[1])
-    assert "in divide" in worker.play(Cell(0, 0)).__notes__[0]
+    assert "in divide" in worker.call(0).__notes__[0]
 
 
 class Changed(EpsilonGreedy):
@@ -155,6 +165,25 @@ def test_where_no_process_can_be_started_all_is_played_here(monkeypatch):
     assert np.array_equal(play(EpsilonGreedy(), WORLD, 50, seeds=3, jobs=2).reward, expected.reward)
 
 
+def square(k):
+    return k * k
+
+
+def test_every_number_is_worked_on_once_in_whatever_process():
+    for workers in (1, 2, 5):
+        assert dict(in_processes(square, 4, workers)) == {0: 0, 1: 1, 2: 4, 3: 9}
+    assert list(in_processes(square, 0, 2)) == []
+
+
+def divide_by(k):
+    return 1 // (k - 1)
+
+
+def test_an_exception_is_yielded_in_place_of_a_result():
+    done = dict(in_processes(divide_by, 3, 2))
+    assert (done[0], done[2], type(done[1])) == (-1, 1, ZeroDivisionError)
+
+
 def test_nothing_is_forked(monkeypatch):
     """A fork of a process with threads can fail, or wait for ever for a lock that a thread held."""
 
@@ -163,6 +192,7 @@ def test_nothing_is_forked(monkeypatch):
 
     monkeypatch.setattr(os, "fork", fork)
     assert play(EpsilonGreedy(), WORLD, 50, seeds=3, jobs=3).reward.shape == (3, 50)
+    compile_ahead([Simulation(bothworlds.policy(name), WORLD, 50, True, False) for name in ("uniform", "fixed")], 2)
 
 
 # Two replications that wait for each other: they end only if they play at the same time. Each process that plays leaves
