@@ -41,8 +41,8 @@ class _Panels(Question):
             draw_results(shown, path, columns=3, titles=titles, colours=COLOURS, narrow=narrow)
         caption = (
             f"Average expected reward per round: mean and standard error of {replications_in_words(size)}, "
-            f"{size.rounds:,} rounds; users change every {size.phase:,} rounds in the panels where they change. Grey: the "
-            "best list of each round, and (dashed) the best fixed list for the rounds so far."
+            f"{size.rounds:,} rounds; users change every {size.phase:,} rounds in the panels where they change. Grey: "
+            "the best list of each round, and (dashed) the best fixed list for the rounds so far."
         )
         return [Figure(self.stem, self.title, caption)]
 

@@ -142,8 +142,8 @@ def write_verdicts(
 
 def _uncorrected(verdicts: Sequence[Verdict]) -> str:
     return (
-        f"No correction is made for the number of statements, {len(verdicts)}: at 95% each, one or two of so many may be "
-        "wrong by chance."
+        f"No correction is made for the number of statements, {len(verdicts)}: at 95% each, one or two of so many may "
+        "be wrong by chance."
     )
 
 
