@@ -14,7 +14,7 @@ from bothworlds.experiments.question import Game, Size
 from bothworlds.experiments.reproduce import ON_REQUEST
 from bothworlds.experiments.result_lookup import Results
 
-SIZE = Size("quick", 1_000, 100, 3, 2, 1_000, 100)
+SIZE = Size("quick", 1_000, 100, 3, 3, 2, 1_000, 100)
 ROUNDS = np.arange(100, 1_001, 100)
 
 

@@ -10,7 +10,7 @@ from bothworlds.experiments import SIZES, Size, reproduce
 from bothworlds.experiments.panels import as_search_log, panel_title, panel_world
 from bothworlds.worlds import stochastic
 
-TINY = Size("tiny", 300, 100, 2, 2, 300, 40)
+TINY = Size("tiny", 300, 100, 2, 2, 2, 300, 40)
 ALPHA, BETA = [0.1, 0.6, 0.3, 0.5, 0.2, 0.4, 0.05, 0.01], [1.0, 0.5, 0.2]
 
 

@@ -16,7 +16,7 @@ from bothworlds.experiments.reproduce import _without_repeats
 from bothworlds.experiments.result_lookup import game_key
 from tests.serve.browser import Browser, needs_browser
 
-TINY = Size("tiny", 300, 100, 2, 2, 300, 40)
+TINY = Size("tiny", 300, 100, 2, 2, 2, 300, 40)
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,12 @@ def test_the_report_leads_with_the_verdicts(answer):
     assert text.index(answer.verdicts[0].statement[:20]) < text.index("<figure")
     for verdict in answer.verdicts:
         assert verdict.outcome in ("holds", "fails", "cannot be decided")
+
+
+def test_the_report_says_that_the_number_of_statements_is_not_corrected_for(answer):
+    sentence = f"No correction is made for the number of statements, {len(answer.verdicts)}:"
+    assert sentence in answer.report.read_text()
+    assert sentence in (answer.report.parent / "verdicts.md").read_text()
 
 
 def test_the_report_needs_no_network_and_no_script(page):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from bothworlds.arena import Result
 from bothworlds.arena.loop import Simulation
@@ -11,7 +12,7 @@ from bothworlds.experiments import SIZES, Estimate, Results, estimate, judge
 from bothworlds.experiments.baselines import Baselines, baseline_policies
 from bothworlds.experiments.panels import PAPER, panel_world
 from bothworlds.experiments.paper_figures import FigureOne, FigureTwo
-from bothworlds.experiments.verdict import judge_samples, judge_within
+from bothworlds.experiments.verdict import Contrast, judge_samples, judge_within
 from bothworlds.policies import policy
 
 SIZE = SIZES["quick"]
@@ -133,6 +134,59 @@ def test_an_interval_covers_as_often_as_it_says(rng):
         one = estimate(rng.normal(3.0, 2.0, size=8))
         hits += one.low <= 3.0 <= one.high
     assert hits / 2000 == pytest.approx(0.95, abs=0.02)
+
+
+# Quantiles of what PBM-PIE earned in 120 replications of panel 1(d), where it is skewed to the left, and of panel 2(b),
+# where it is skewed to the right.
+PIE_1D = (
+    "2.0679 2.0918 2.1 2.1095 2.1164 2.1198 2.1205 2.1219 2.1244 2.1254 2.1268 2.1279 "
+    "2.129 2.1299 2.1309 2.1318 2.132 2.1327 2.1338 2.1342 2.1354 2.1361 2.1364 2.1369"
+)
+PIE_2B = (
+    "0.5296 0.537 0.5393 0.5402 0.5409 0.5411 0.5413 0.5415 0.5417 0.5421 0.5423 0.5426 "
+    "0.5428 0.543 0.543 0.5432 0.5436 0.5437 0.5438 0.5442 0.545 0.588 0.6409 0.703"
+)
+
+
+def misses(interval, values, size, rng, runs=2000):
+    """How often an interval lies above the mean, and below it."""
+    found = [interval(rng.choice(values, size)) for _ in range(runs)]
+    return np.mean([one.low > values.mean() for one in found]), np.mean([one.high < values.mean() for one in found])
+
+
+def students(sample):
+    half = student.ppf(0.975, sample.size - 1) * sample.std(ddof=1) / np.sqrt(sample.size)
+    return Estimate(sample.mean(), sample.mean() - half, sample.mean() + half)
+
+
+@pytest.mark.parametrize(("rewards", "side"), [(PIE_1D, 0), (PIE_2B, 1)], ids=["1d", "2b"])
+def test_intervals_of_skewed_rewards_miss_about_as_often_as_they_should(rewards, side, rng):
+    """Each side should miss 2.5%: with 40 replications below 5%. Student's with five, as before: far more."""
+    values = np.array([float(value) for value in rewards.split()])
+    assert max(misses(estimate, values, SIZE.many_seeds, rng)) < 0.05
+    assert misses(students, values, SIZE.many_seeds, rng)[side] > 0.05
+    assert misses(students, values, 5, rng)[side] > 0.1
+
+
+def test_symmetric_samples_have_nearly_students_interval(rng):
+    for size, wider in ((4, 1.6), (10, 1.15), (40, 1.05)):
+        pairs = [(estimate(sample), students(sample)) for sample in rng.normal(size=(200, size))]
+        ratios = [(one.high - one.low) / (other.high - other.low) for one, other in pairs]
+        assert min(ratios) >= 1.0 - 1e-9
+        assert np.mean(ratios) < wider
+
+
+def test_a_difference_of_means_needs_no_pairs(rng):
+    """Welch's interval: samples of different sizes and spreads."""
+    missed = 0
+    for _ in range(1000):
+        one = estimate(Contrast.of(rng.normal(3.0, 2.0, size=30)) - Contrast.of(rng.normal(1.0, 0.5, size=4)))
+        missed += not one.low <= 2.0 <= one.high
+    assert missed / 1000 == pytest.approx(0.05, abs=0.025)
+
+
+def test_a_sample_without_spread_has_no_width():
+    assert estimate([2.0, 2.0, 2.0]) == (2.0, 2.0, 2.0)
 
 
 def test_one_replication_decides_nothing():

@@ -120,11 +120,6 @@ class Simulation:
             users = users_of(self.world, np.arange(self.world.n_items)).at_first()
             advance_compiled(self.policy, self.new_state(), 0, users, streams(0, 0), np.zeros(TOTALS))
 
-    def warm_up(self) -> None:
-        """Play one round and discard it, so that everything is compiled once before worker processes are forked."""
-        state, m = self.new_state(), self.world.n_positions
-        self.policy.learn(state, self.policy.decide(state, np.random.default_rng(0)), np.zeros(m))
-
     def replicate(self, marks: NDArray[np.int64], seed: int, replication: int, report: ReportProgress) -> Score:
         """Play one replication and return its score at the rounds ``marks``.
 

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import multiprocessing
+import pickle
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
+
+import cloudpickle
 
 from ..core import cores
 from ..progress import announce, interrupted, progress_bar
 from .cells import Cell, ReportRounds, ScoredGame
 from .loop import Score, Simulation, users_class
 
-__all__ = ["LocalEngine", "compile_ahead", "in_forked_processes"]
+__all__ = ["LocalEngine", "compile_ahead", "in_processes", "worker_processes"]
 
+S = TypeVar("S")
 T = TypeVar("T")
+MANY_LOOPS = 4  # compiling fewer takes less time than starting processes, if they are in the cache
 WORTH_SAYING = 1.0  # seconds of compiling; reading the cache takes less
 
 
 class LocalEngine:
-    """Plays cells on this machine, ``jobs`` at a time: compiled policies in threads, others in forked processes.
+    """Plays cells on this machine, ``jobs`` at a time: compiled policies in threads, others in processes.
 
-    With one job, and for interpreted policies where the system cannot fork, cells are played one after the other in
-    this thread.
+    With one job, and for interpreted policies that cannot be pickled, cells are played one after the other in this
+    thread.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
@@ -52,10 +55,7 @@ class LocalEngine:
             return
         compiled = {g: games[g].simulation.compiled() for g in {cell.game for cell in cells}}
         interpreted = [cell for cell in cells if not compiled[cell.game]]
-        if "fork" in multiprocessing.get_all_start_methods():
-            yield from _in_processes(games, interpreted, seed, workers, report)
-        else:
-            yield from _one_by_one(games, interpreted, seed, report)
+        yield from _in_processes(games, interpreted, seed, workers, report)
         yield from _in_threads(games, [cell for cell in cells if compiled[cell.game]], seed, workers, report)
 
 
@@ -94,48 +94,60 @@ def _in_threads(
             yield futures[future], future.result()
 
 
-# A forked worker inherits this and unpickles nothing: a policy defined at a prompt works like an imported one.
-_inherited: dict[str, Any] = {}
-
-
 def _in_processes(
     games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, workers: int, report: ReportRounds
 ) -> Iterator[tuple[Cell, Score | Exception]]:
+    """Play cells in worker processes, or in this thread if the games cannot be pickled, or not be loaded there."""
     if not cells:
         return
-    for g in {cell.game for cell in cells}:
-        with contextlib.suppress(Exception):  # raised again when it is played
-            games[g].simulation.warm_up()
-    _inherited["task"] = (games, seed)
     try:
-        with _forked_pool(workers) as pool:
-            futures = {pool.submit(_play_inherited, cell): cell for cell in cells}
-            for future in as_completed(futures):
-                cell = futures[future]
-                report(cell.game, games[cell.game].simulation.rounds)
+        pickled = cloudpickle.dumps(({g: games[g] for g in {cell.game for cell in cells}}, seed))
+    except Exception:  # the user's classes may raise anything
+        yield from _one_by_one(games, cells, seed, report)
+        return
+    with worker_processes(min(workers, len(cells))) as pool:
+        if not pool.submit(_can_load, pickled).result():
+            yield from _one_by_one(games, cells, seed, report)
+            return
+        futures = {pool.submit(_play_pickled, pickled, cell): cell for cell in cells}
+        for future in as_completed(futures):
+            cell = futures[future]
+            report(cell.game, games[cell.game].simulation.rounds)
+            try:
                 yield cell, future.result()
-    finally:
-        _inherited.clear()
+            except Exception as error:  # the process ended, or what it returned cannot be pickled
+                yield cell, error
 
 
-def _play_inherited(cell: Cell) -> Score | Exception:
-    games, seed = _inherited["task"]
+def _can_load(pickled: bytes) -> bool:
+    try:
+        _load(pickled)
+    except Exception:
+        return False
+    return True
+
+
+@lru_cache(1)
+def _load(pickled: bytes) -> Any:
+    return pickle.loads(pickled)
+
+
+def _play_pickled(pickled: bytes, cell: Cell) -> Score | Exception:
+    games, seed = _load(pickled)
     return _outcome(games, cell, seed, lambda game, rounds: None)
 
 
 def compile_ahead(simulations: Sequence[Simulation], jobs: int | None = None, progress: bool | None = None) -> None:
     """Compile the loops of several simulations in parallel processes; one process compiles one kernel at a time.
 
-    The processes fill the kernel cache on disk and end. Returns at once with fewer than two workers, where the system
-    cannot fork, or where other threads run. A terminal shows which policies were compiled, unless ``progress`` is
-    False.
+    The processes fill the kernel cache on disk and end. Returns at once with one worker or few loops, which are
+    compiled when they are played. A terminal shows which policies were compiled, unless ``progress`` is False.
     """
     workers = min(len(simulations), jobs or cores())
-    if workers < 2 or not _may_fork():
+    if workers < 2 or len(simulations) < MANY_LOOPS:
         return
     title = f"compiling {len(simulations)} policies, once for every install"
-    done = in_forked_processes(lambda k: _compile(simulations[k]), len(simulations), workers, title, progress)
-    for k, seconds in done:
+    for k, seconds in in_processes(_compile, simulations, workers, title, progress):
         if seconds >= WORTH_SAYING and progress is not False:
             announce(f"compiled {simulations[k].policy_name} in {seconds:.0f} seconds")
 
@@ -149,63 +161,48 @@ def _compile(simulation: Simulation) -> float:
     return time.monotonic() - started
 
 
-def in_forked_processes(
-    work: Callable[[int], T], count: int, workers: int, title: str, progress: bool | None = None
+def in_processes(
+    work: Callable[[S], T], given: Sequence[S], workers: int, title: str, progress: bool | None = None
 ) -> Iterator[tuple[int, T]]:
-    """Yield k and ``work(k)`` for k = 0, ..., count - 1 as they are finished, each computed in a forked process.
+    """Yield k and ``work(given[k])`` as they are finished, computed in worker processes.
 
-    The processes have copies of all objects of this one; only what ``work`` returns comes back. An exception of
-    ``work`` is raised here. Without forks, or with one worker, all is done in this thread, in order. ``title`` is that
-    of the progress bar.
+    An exception of ``work`` is raised here. With one worker, all is done in this thread, in order. ``title`` is that of
+    the progress bar.
     """
-    if workers < 2 or count < 2 or not _may_fork():
-        with progress_bar(title, count, progress, first="") as report:
-            for k in range(count):
-                yield k, work(k)
+    with progress_bar(title, len(given), progress, first="") as report:
+        if min(workers, len(given)) < 2:
+            for k, one in enumerate(given):
+                yield k, work(one)
                 report(1)
-        return
-    _inherited["work"] = work
-    try:
-        with _forked_pool(min(workers, count)) as pool:
-            futures = {pool.submit(_work_inherited, k): k for k in range(count)}
-            # After the workers are forked: a bar has a thread of its own.
-            with progress_bar(title, count, progress, first="") as report:
-                for future in as_completed(futures):
-                    yield futures[future], future.result()
-                    report(1)
-    finally:
-        _inherited.clear()
-
-
-def _work_inherited(k: int) -> Any:
-    return _inherited["work"](k)
-
-
-def _may_fork() -> bool:
-    """Whether the system can fork, and no other thread holds a lock that a child would wait for."""
-    return "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
+            return
+        with worker_processes(min(workers, len(given))) as pool:
+            futures = {pool.submit(work, one): k for k, one in enumerate(given)}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+                report(1)
 
 
 @contextmanager
-def _forked_pool(workers: int) -> Iterator[Executor]:
-    """Yield a pool of forked processes, which are terminated if the block fails or is interrupted.
+def worker_processes(workers: int) -> Iterator[Executor]:
+    """Yield a pool of interpreters, which are killed if the block fails or is interrupted.
 
-    Ctrl+C at a terminal reaches every process of its group. The workers ignore it: the parent ends them.
+    Nothing is forked, so threads of this process do no harm, and the script that runs here is not run again: what was
+    defined in a script, at a prompt or in a notebook is pickled by value.
     """
-    context = multiprocessing.get_context("fork")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
+    import loky
 
-    def terminate() -> None:
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
-
-    with _closing_pool(pool, terminate):
+    pool = loky.ProcessPoolExecutor(workers, initializer=_ignore_interrupts)
+    try:
         yield pool
+    except BaseException:
+        pool.shutdown(kill_workers=True)
+        raise
+    pool.shutdown()
 
 
-def _begin_worker() -> None:
+def _ignore_interrupts() -> None:
+    """Ctrl+C at a terminal reaches every process of its group; the parent ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.freeze()  # the garbage collector need not look at what the parent has made
 
 
 @contextmanager

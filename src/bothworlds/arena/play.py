@@ -58,7 +58,7 @@ def play(
         The number of evenly spaced rounds at which rewards are recorded, or a list of these rounds.
     jobs
         The number of replications that run at a time; all cores if not given. Compiled policies run in threads,
-        others in processes where the system can fork.
+        others in this process and in others beside it, if they can be pickled.
     shuffle
         Whether item labels are shuffled in each replication. Without it, a policy that breaks ties by label profits
         from a world that lists its items in the best order.

@@ -13,6 +13,7 @@ from .panels import (
     panel_games,
     panel_title,
     panel_world,
+    replications_in_words,
     verdict_on_lead,
 )
 from .question import Figure, Game, Question, Size, figure_files
@@ -40,8 +41,7 @@ class AllWeatherPanels(Question):
 
     def games(self, size: Size) -> list[Game]:
         """Return all-weather, the ten others and uniform lists in all nine panels."""
-        drawn = panel_games(ALL_PANELS, tuple(DRAWN), size, size.seeds)
-        return drawn + panel_games(ALL_PANELS, STRONG, size, size.few_seeds)
+        return panel_games(ALL_PANELS, (*DRAWN, *STRONG), size)
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw average rewards of all-weather and the paper's six, in all nine panels."""
@@ -52,8 +52,8 @@ class AllWeatherPanels(Question):
             draw_results(shown, path, columns=3, titles=titles, colours=DRAWN, emphasised=NAME, narrow=narrow)
         caption = (
             f"All-weather (thick) and the paper's six policies in the nine panels of its figures: {size.rounds:,} "
-            f"rounds, mean and standard error of {size.seeds} replications; users change every {size.phase:,} rounds "
-            "in the panels where they change."
+            f"rounds, mean and standard error of {replications_in_words(size)}; users change every {size.phase:,} "
+            "rounds in the panels where they change."
         )
         return [Figure(NAME, self.title, caption)]
 

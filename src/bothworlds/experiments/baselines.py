@@ -10,9 +10,11 @@ from .panels import (
     CHANGING_PANELS,
     STEADY_PANELS,
     STRONG,
+    panel_games,
     panel_number,
     panel_title,
     panel_world,
+    replications_in_words,
     verdict_on_lead,
 )
 from .question import Figure, Game, Question, Size, figure_files
@@ -41,12 +43,7 @@ class Baselines(Question):
 
     def games(self, size: Size) -> list[Game]:
         """Return every baseline, and uniform lists, in all nine panels."""
-        players = [*baseline_policies(size), policy("uniform")]
-        return [
-            Game(player, panel_world(key, size), size.rounds, size.few_seeds)
-            for key in ALL_PANELS.split()
-            for player in players
-        ]
+        return panel_games(ALL_PANELS, [*baseline_policies(size), "uniform"], size)
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw average rewards in all nine panels."""
@@ -59,7 +56,7 @@ class Baselines(Question):
             draw_results(shown, path, columns=3, titles=titles, colours=colours, narrow=narrow)
         caption = (
             "The panels of both figures, with FTRL-PBM and TopRank again and five policies that the paper does not "
-            f"compare with: mean and standard error of at least {size.few_seeds} replications."
+            f"compare with: mean and standard error of {replications_in_words(size)}."
         )
         return [Figure("baselines", self.title, caption)]
 

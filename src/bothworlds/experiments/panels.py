@@ -28,6 +28,7 @@ __all__ = [
     "panel_number",
     "panel_title",
     "panel_world",
+    "replications_in_words",
     "verdict_on_lead",
     "world_for",
 ]
@@ -36,6 +37,9 @@ __all__ = [
 PAPER = ("ftrl-pbm", "toprank", "pmed", "pbm-pie-mle", "mw", "ranked-exp3")
 # Policies that the paper leaves out and that are strong in some panel; none needs the examination or the horizon.
 STRONG = ("tsallis-rv", "lbinfv", "gibbs-ts", "pbm-ucb-mle")
+# Policies that cost more than 2.5 µs a round play fewer replications, those with very skewed rewards more.
+EXPENSIVE = ("all-weather", "gibbs-ts", "lbinfv", "mw", "pmed")
+SKEWED = ("pbm-pie-mle", "pbm-ucb-mle")
 ALL_PANELS = "1a 1b 1c 1d 1e 1f 2a 2b 2c"
 STEADY_PANELS, CHANGING_PANELS = "1a 1d 2a", "1b 1c 1e 1f 2b 2c"
 COLOURS = dict(zip((*PAPER, "uniform"), PALETTE))
@@ -126,9 +130,29 @@ def panel_number(key: str) -> str:
     return f"{key[0]}{panel_letter(key)}"
 
 
-def panel_games(keys: str, names: tuple[str, ...], size: Size, seeds: int) -> list[Game]:
-    """Return the games of some policies, by name, in some panels (``"1a 1b"``)."""
-    return [Game(policy(name), panel_world(key, size), size.rounds, seeds) for key in keys.split() for name in names]
+def panel_games(keys: str, players: Sequence[str | Policy], size: Size) -> list[Game]:
+    """Return the games of some policies in some panels (``"1a 1b"``), with as many replications as they need."""
+    chosen = [policy(player) if isinstance(player, str) else player for player in players]
+    return [
+        Game(player, panel_world(key, size), size.rounds, replications(player, size))
+        for key in keys.split()
+        for player in chosen
+    ]
+
+
+def replications(player: Policy, size: Size) -> int:
+    """Return how many replications a policy plays in the panels."""
+    if player.name in SKEWED:
+        return size.many_seeds
+    return size.few_seeds if player.name in EXPENSIVE else size.seeds
+
+
+def replications_in_words(size: Size) -> str:
+    """Return how many replications the policies play in the panels."""
+    return (
+        f"{size.seeds} replications ({size.few_seeds} of {', '.join(EXPENSIVE)}, which take long; {size.many_seeds} of "
+        f"{' and '.join(SKEWED)}, which fail in a few)"
+    )
 
 
 def verdict_on_lead(

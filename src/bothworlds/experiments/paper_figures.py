@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arena import draw_results
 from ..worlds import World
-from .panels import COLOURS, PAPER, panel_games, panel_letter, panel_title, panel_world
+from .panels import COLOURS, PAPER, panel_games, panel_letter, panel_title, panel_world, replications_in_words
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
-from .verdict import Estimate, Outcome, Verdict, estimate, judge, judge_samples, judge_within
+from .verdict import Contrast, Estimate, Outcome, Verdict, estimate, judge, judge_samples, judge_within
 
 __all__ = ["FigureOne", "FigureTwo"]
 
@@ -31,7 +30,7 @@ class _Panels(Question):
 
     def games(self, size: Size) -> list[Game]:
         """Return the paper's six policies and uniform lists in every panel."""
-        return panel_games(self.keys, (*PAPER, "uniform"), size, size.seeds)
+        return panel_games(self.keys, (*PAPER, "uniform"), size)
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw average rewards, one panel for every world."""
@@ -41,9 +40,9 @@ class _Panels(Question):
         for path, narrow in figure_files(folder, self.stem).items():
             draw_results(shown, path, columns=3, titles=titles, colours=COLOURS, narrow=narrow)
         caption = (
-            f"Average expected reward per round: mean and standard error of {size.seeds} replications, {size.rounds:,} "
-            f"rounds; users change every {size.phase:,} rounds in the panels where they change. Grey: the best list of "
-            "each round, and (dashed) the best fixed list for the rounds so far."
+            f"Average expected reward per round: mean and standard error of {replications_in_words(size)}, "
+            f"{size.rounds:,} rounds; users change every {size.phase:,} rounds in the panels where they change. Grey: "
+            "the best list of each round, and (dashed) the best fixed list for the rounds so far."
         )
         return [Figure(self.stem, self.title, caption)]
 
@@ -201,11 +200,11 @@ def _spread_ratio(results: Results, name: str, other: str, world: World) -> Esti
     return Estimate(*(float(np.sqrt(value)) for value in (ratio, ratio / high, ratio / low)))
 
 
-def _loss_to_change(results: Results, name: str, key: str, size: Size) -> NDArray[np.float64]:
-    """(seeds,) how much less a policy earns than with steady users, as a share of the range."""
+def _loss_to_change(results: Results, name: str, key: str, size: Size) -> Contrast:
+    """How much less a policy earns than with steady users, as a share of the range."""
     steady = "1a" if key < "1d" else "1d"
-    lost = results.earned(name, panel_world(steady, size)) - results.earned(name, panel_world(key, size))
-    return lost / _span(results, steady, size)
+    before, after = (Contrast.of(results.earned(name, panel_world(one, size))) for one in (steady, key))
+    return (before - after) / _span(results, steady, size)
 
 
 def _change_harms(results: Results, size: Size) -> Verdict:

@@ -95,6 +95,7 @@ def write_report(
         f"<p>{PAPER if of_paper else ''}{ABOUT}</p>",
         _fitted_world_note(size),
         *(f'<p class="warning">Warning: {escape(warning)}.</p>' for warning in warnings),
+        f"<p>{_uncorrected(verdicts)}</p>",
         _counts(verdicts),
         *map(_verdict, verdicts),
         *(_question(question, figures[question.name], folder) for question in questions),
@@ -135,8 +136,15 @@ def write_verdicts(
     about = f"Size `{size.name}`{_fitted_world_suffix(size)}: {questions[0].played(size)}"
     lines += [part for warning in warnings for part in ("", f"Warning: {warning}.")]
     path = folder / "verdicts.md"
-    path.write_text("\n".join([f"{about}.", "", *lines, ""]))
+    path.write_text("\n".join([f"{about}. {_uncorrected(verdicts)}", "", *lines, ""]))
     return path
+
+
+def _uncorrected(verdicts: Sequence[Verdict]) -> str:
+    return (
+        f"No correction is made for the number of statements, {len(verdicts)}: at 95% each, one or two of so many may "
+        "be wrong by chance."
+    )
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:

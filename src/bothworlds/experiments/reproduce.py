@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from ..arena import Result, load_results, save_results
-from ..arena.parallel import in_forked_processes
+from ..arena.parallel import in_processes
 from ..arena.result import changes_not_shown
 from ..arena.storage import commit, provenance
 from ..core import cores
@@ -40,10 +41,10 @@ QUESTIONS: dict[str, Question] = {
 # Questions that have nothing to do with the paper: played only when they are requested by name.
 ON_REQUEST: dict[str, Question] = {question.name: question for question in (ServiceCost(), Attacks())}
 SIZES = {
-    "quick": Size("quick", 100_000, 10_000, 5, 3, 100_000, 2_000),
-    "paper": Size("paper", 1_000_000, 100_000, 20, 10, 1_000_000, 10_000, easy_rounds=10_000_000),
+    "quick": Size("quick", 100_000, 10_000, 40, 10, 4, 100_000, 2_000),
+    "paper": Size("paper", 1_000_000, 100_000, 40, 20, 10, 1_000_000, 10_000, easy_rounds=10_000_000),
     "long": Size(
-        "long", 1_000_000, 100_000, 20, 10, 1_000_000, 10_000, easy_rounds=10_000_000, steady_rounds=100_000_000
+        "long", 1_000_000, 100_000, 40, 20, 10, 1_000_000, 10_000, easy_rounds=10_000_000, steady_rounds=100_000_000
     ),
 }
 
@@ -136,13 +137,15 @@ def _draw(
     questions: Sequence[Question], results: Results, size: Size, folder: Path, jobs: int | None, progress: bool | None
 ) -> dict[str, list[Figure]]:
     """Draw the figures of the questions, several questions at a time, and return them by the names of the questions."""
-    import matplotlib.font_manager  # noqa: F401 - once, before processes are forked; makes its cache of fonts
+    import matplotlib.font_manager  # noqa: F401 - makes its cache of fonts, once, before others look for it
 
-    def draw(k: int) -> list[Figure]:
-        return questions[k].figures(results, size, str(folder))
-
-    drawn = dict(in_forked_processes(draw, len(questions), jobs or cores(), "drawing the figures", progress))
+    draw = partial(_figures, results=results, size=size, folder=str(folder))
+    drawn = dict(in_processes(draw, questions, jobs or cores(), "drawing the figures", progress))
     return {question.name: drawn[k] for k, question in enumerate(questions)}
+
+
+def _figures(question: Question, results: Results, size: Size, folder: str) -> list[Figure]:
+    return question.figures(results, size, folder)
 
 
 def _without_repeats(games: list[Game]) -> list[Game]:

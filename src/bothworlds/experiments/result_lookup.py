@@ -14,7 +14,7 @@ from ..arena import Result
 from ..arena.loop import Simulation
 from ..policies import Policy
 from ..worlds import World
-from .verdict import Estimate, estimate
+from .verdict import Contrast, Estimate, estimate
 
 __all__ = ["GameKey", "Results", "game_key"]
 
@@ -44,7 +44,7 @@ P = TypeVar("P", str, Policy)
 
 
 class Results:
-    """The results of many games, looked up by policy and world, and comparisons of policies with the same users.
+    """The results of many games, looked up by policy and world, and comparisons of policies.
 
     A policy or a world given as an object selects the results of the same policy (name and settings) in the same world
     (description), whatever names these have in tables. A string selects the results with exactly that name.
@@ -104,12 +104,13 @@ class Results:
         values: NDArray[np.float64] = self[policy, world].average_reward()[:, -1]
         return values
 
-    def ahead(self, policy: str | Policy, other: str | Policy, world: str | World) -> NDArray[np.float64]:
-        """Return how much more a policy earns per round than another, for the replications both have, (seeds,)."""
-        own, others = self.earned(policy, world), self.earned(other, world)
-        common = min(own.size, others.size)
-        difference: NDArray[np.float64] = own[:common] - others[:common]
-        return difference
+    def ahead(self, policy: str | Policy, other: str | Policy, world: str | World) -> Contrast:
+        """Return by how much a policy earns more per round than another, from all replications of both.
+
+        Replications are not paired: the users are the same, but other lists are shown to them, and the rewards of two
+        policies in one replication are hardly correlated.
+        """
+        return Contrast.of(self.earned(policy, world)) - Contrast.of(self.earned(other, world))
 
     def lead(self, policy: str | Policy, other: str | Policy, world: str | World) -> Estimate:
         """Estimate how much more a policy earns per round than another."""

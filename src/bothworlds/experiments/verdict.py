@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Estimate", "Outcome", "Verdict", "estimate", "judge", "judge_samples", "judge_within"]
+__all__ = ["Contrast", "Estimate", "Outcome", "Verdict", "estimate", "judge", "judge_samples", "judge_within"]
 
 Outcome = Literal["holds", "fails", "cannot be decided"]
 
@@ -64,22 +64,62 @@ class Verdict:
     remark: str = ""
 
 
-def estimate(values: ArrayLike, level: float = 0.95) -> Estimate:
-    """Return the mean of independent replications and its Student interval at a confidence level.
+class Contrast(NamedTuple):
+    """A weighted sum of the means of independent samples, such as the difference of two; pairs (weight, sample).
 
-    The interval of a single replication is infinite.
+    >>> print(estimate(Contrast.of([3.0, 4.0, 5.0]) - Contrast.of([1.0, 2.0, 3.0])))
+    2.0000 [-0.2670, 4.2670]
+    """
+
+    parts: tuple[tuple[float, NDArray[np.float64]], ...]
+
+    @classmethod
+    def of(cls, sample: ArrayLike) -> Contrast:
+        """Return the mean of one sample."""
+        return cls(((1.0, np.asarray(sample, dtype=np.float64)),))
+
+    def __sub__(self, other: Contrast) -> Contrast:
+        return Contrast(self.parts + tuple((-weight, sample) for weight, sample in other.parts))
+
+    def __truediv__(self, scale: float) -> Contrast:
+        return Contrast(tuple((weight / scale, sample) for weight, sample in self.parts))
+
+
+def estimate(values: ArrayLike | Contrast, level: float = 0.95) -> Estimate:
+    """Return the mean of independent replications, or a contrast of such means, with its interval.
+
+    It is Student's interval (Welch's for several samples), wider on the side to which the samples are skewed, by the
+    transformation of Hall (1992): Student's misses the mean of PBM-PIE, which fails badly in some replications, too
+    often on that side. The interval is infinite if a sample has one replication.
 
     >>> print(estimate([1.0, 2.0, 3.0]))
     2.0000 [-0.4841, 4.4841]
+    >>> print(estimate([2.1, 2.2, 2.3, 2.2, 0.0]))
+    1.7600 [-3.0068, 2.9848]
     """
     from scipy.stats import t
 
-    sample = np.asarray(values, dtype=np.float64)
-    mean = float(sample.mean())
-    if sample.size < 2:
+    parts = values.parts if isinstance(values, Contrast) else Contrast.of(values).parts
+    mean = float(sum(weight * sample.mean() for weight, sample in parts))
+    if any(sample.size < 2 for _, sample in parts):
         return Estimate(mean, -np.inf, np.inf)
-    half = float(t.ppf(0.5 + 0.5 * level, sample.size - 1) * sample.std(ddof=1) / np.sqrt(sample.size))
-    return Estimate(mean, mean - half, mean + half)
+    variances = np.array([weight**2 * sample.var(ddof=1) / sample.size for weight, sample in parts])
+    variance = float(variances.sum())
+    if variance == 0.0:
+        return Estimate(mean, mean, mean)
+    freedom = variance**2 / sum(one**2 / (sample.size - 1) for one, (_, sample) in zip(variances, parts))
+    thirds = [weight**3 * ((sample - sample.mean()) ** 3).mean() / sample.size**2 for weight, sample in parts]
+    skewness = sum(thirds) / variance**1.5  # of the distribution of the mean
+    quantile = float(t.ppf(0.5 + 0.5 * level, freedom))
+    below, above = (max(quantile, abs(_without_skewness(side * quantile, skewness))) for side in (1.0, -1.0))
+    return Estimate(mean, mean - below * np.sqrt(variance), mean + above * np.sqrt(variance))
+
+
+def _without_skewness(quantile: float, skewness: float) -> float:
+    """Return the quantile of a studentised mean with a skewed distribution, from that of a symmetric one."""
+    if abs(skewness) < 1e-9:
+        return quantile
+    return float(3.0 / skewness * (np.cbrt(1.0 + skewness * (quantile - skewness / 6.0)) - 1.0))
 
 
 def judge(estimates: Iterable[Estimate], above: float = 0.0) -> Outcome:
@@ -96,8 +136,8 @@ def judge(estimates: Iterable[Estimate], above: float = 0.0) -> Outcome:
     return "holds" if all(one.low > above for one in given) else "cannot be decided"
 
 
-def judge_samples(samples: Iterable[ArrayLike], above: float = 0.0) -> Outcome:
-    """Judge whether the means of several samples of replications all lie above a limit.
+def judge_samples(samples: Iterable[ArrayLike | Contrast], above: float = 0.0) -> Outcome:
+    """Judge whether the means of several samples of replications, or contrasts of them, all lie above a limit.
 
     "holds" if every 95% interval lies above it. "fails" if one interval lies below it; these are wider, because with
     many samples one is easily below by chance (Bonferroni). Otherwise "cannot be decided".
