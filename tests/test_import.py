@@ -99,7 +99,7 @@ def test_gymnasium_is_imported_only_if_it_is_used():
 def test_without_gymnasium_the_command_that_installs_it_is_named():
     code = "import sys; sys.modules['gymnasium'] = None\nimport json, bothworlds\n"
     code += "try: bothworlds.gym\nexcept ImportError as error: print(json.dumps(str(error)))"
-    assert in_a_fresh_interpreter(code) == "this needs gymnasium: pip install 'bothworlds[gym]'"
+    assert in_a_fresh_interpreter(code) == "this needs gymnasium: pip install '.[gym]' in a checkout of bothworlds"
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -123,4 +123,4 @@ try:
 except ImportError as error:
     print(json.dumps(str(error)))
 """
-    assert in_a_fresh_interpreter(code) == "Engine needs msgspec: pip install 'bothworlds[service]'"
+    assert in_a_fresh_interpreter(code) == "Engine needs msgspec: pip install '.[service]' in a checkout of bothworlds"
