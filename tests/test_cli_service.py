@@ -123,4 +123,4 @@ def test_a_missing_extra_is_named_in_the_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "bothworlds.serve.stores.base", None)
     result = run("serve")
     assert result.exit_code == 2
-    assert "pip install 'bothworlds[service]'" in result.output
+    assert "pip install '.[service]' in a checkout of bothworlds" in result.output

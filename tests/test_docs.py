@@ -95,3 +95,24 @@ def test_the_checks_of_paths_can_fail() -> None:
     text = "See `serve/http/cors.py` and `serve/doors.py`.\n\n```text\nsrc/\n  bothworlds/\n    attic/   nothing\n```\n"
     assert missing(paths_in(text), PACKAGE) == ["serve/doors.py"]
     assert missing(tree_in(text), ROOT) == ["src/bothworlds/attic/"]
+
+
+# A package index has no bothworlds: it is installed from a checkout.
+FROM_AN_INDEX = re.compile(r"pip install\s+(?:-\S+\s+)*[\"'`]*bothworlds\b")
+
+
+def from_an_index(text: str) -> list[str]:
+    """Commands that would install this package from a package index, and its extras by their name there."""
+    return [*FROM_AN_INDEX.findall(text), *re.findall(r"bothworlds\[\w", text)]
+
+
+def test_nothing_claims_that_a_package_index_has_this_package() -> None:
+    """In documents, notebooks and messages; extras that name others in pyproject.toml are resolved by pip itself."""
+    files = [*ROOT.glob("*.md"), *(ROOT / "deploy").iterdir()]
+    files += [file for folder in ("docs", "examples", "benchmarks") for file in (ROOT / folder).rglob("*.md")]
+    files += [*(ROOT / "examples").rglob("*.ipynb"), *PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html")]
+    claims = {str(file.relative_to(ROOT)) for file in files if file.is_file() and from_an_index(file.read_text())}
+    assert len(files) > 100
+    assert not claims
+    for claim in ("pip install bothworlds", "pip install -U 'bothworlds[gym]'", "with `bothworlds[ray]` installed"):
+        assert from_an_index(claim)

@@ -114,8 +114,8 @@ for lookup in (lambda: bothworlds.gym, lambda: bothworlds.serve.Engine):
         result.append(str(error))
 """
     assert in_a_fresh_interpreter(code)[1] == [
-        "this needs gymnasium: pip install 'bothworlds[gym]'",
-        "Engine needs msgspec: pip install 'bothworlds[service]'",
+        "this needs gymnasium: pip install '.[gym]' in a checkout of bothworlds",
+        "Engine needs msgspec: pip install '.[service]' in a checkout of bothworlds",
     ]
 
 

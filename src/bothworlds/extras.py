@@ -10,7 +10,16 @@ from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import Any
 
-__all__ = ["check_figures", "check_parquet", "import_extra", "ray_connection"]
+__all__ = ["check_figures", "check_parquet", "import_extra", "install_command", "ray_connection"]
+
+
+def install_command(extra: str) -> str:
+    """Return how to install an optional extra of this package, which no package index has.
+
+    >>> print(install_command("gym"))
+    pip install '.[gym]' in a checkout of bothworlds
+    """
+    return f"pip install '.[{extra}]' in a checkout of bothworlds"
 
 
 def import_extra(module: str, extra: str = "clicks", requirement: str | None = None) -> Any:
@@ -21,20 +30,20 @@ def import_extra(module: str, extra: str = "clicks", requirement: str | None = N
     try:
         return import_module(module)
     except ImportError as error:
-        install = requirement or f"'bothworlds[{extra}]'"
-        raise ImportError(f"this needs {module.partition('.')[0]}: pip install {install}") from error
+        install = f"pip install {requirement}" if requirement else install_command(extra)
+        raise ImportError(f"this needs {module.partition('.')[0]}: {install}") from error
 
 
 def check_figures() -> None:
     """Raise ImportError if figures cannot be drawn. Matplotlib is not imported, so that this can be checked first."""
     if find_spec("matplotlib") is None:
-        raise ImportError("figures need matplotlib: pip install 'bothworlds[figures]'")
+        raise ImportError(f"figures need matplotlib: {install_command('figures')}")
 
 
 def check_parquet() -> None:
     """Raise ImportError if Parquet files of results cannot be written. PyArrow is not imported."""
     if find_spec("pyarrow") is None:
-        raise ImportError("Parquet needs pyarrow: pip install 'bothworlds[parquet]', or save as .csv")
+        raise ImportError(f"Parquet needs pyarrow: {install_command('parquet')}, or save as .csv")
 
 
 @contextmanager

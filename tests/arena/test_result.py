@@ -52,6 +52,15 @@ def test_the_final_score_is_a_mean_with_its_standard_error():
     assert np.isnan(error)
 
 
+def test_a_printed_result_has_its_reward():
+    result = play("uniform", "paper/stochastic", 1_000, seeds=3)
+    mean, error = result.final()
+    assert f"reward {mean:.4f} ±{error:.4f} per round, 1,000 rounds, 3 replications" in repr(result)
+    alone = repr(play("uniform", "paper/stochastic", 10, seeds=1))
+    assert "±" not in alone
+    assert alone.endswith("10 rounds, 1 replication>")
+
+
 def test_rows_hold_every_replication_and_checkpoint():
     result = play("uniform", EASY, 50, seeds=3, checkpoints=5)
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in result.rows()]

@@ -16,6 +16,7 @@ import xml.etree.ElementTree as ElementTree
 import numba
 import numpy as np
 import pytest
+import typer
 
 import bothworlds
 from bothworlds.arena.result import COLUMNS
@@ -92,6 +93,21 @@ def test_the_help_of_play_shows_options_settings_and_an_example():
 def test_the_help_of_reproduce_lists_every_question():
     text = answer("reproduce", "--help")
     assert not {name for name in QUESTIONS | ON_REQUEST if name not in text}
+
+
+def commands(group, *names):
+    """Every command and group, by the words that name it."""
+    yield names
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, *names, name)
+
+
+def test_the_help_shows_flags_without_a_type():
+    everything = list(commands(typer.main.get_command(app)))
+    assert len(everything) > 25
+    for names in everything:
+        assert "bool" not in answer(*names, "--help").lower().replace("boolean", "bool"), names
+    assert "--tell " in answer("play", "--help")
 
 
 def test_version_is_printed():
@@ -512,7 +528,7 @@ def test_a_missing_extra_is_named_before_anything_is_played(command, module, ext
     played = ("play", "-p", "uniform", *SHORT, "--plot=x.svg" if module == "matplotlib" else "--save=x.parquet")
     result = run(*played) if command == "play" else run("reproduce", "--only", "shapes")
     assert (result.exit_code, result.stdout, list(tmp_path.iterdir())) == (2, "", [])
-    assert f"pip install 'bothworlds[{extra}]'" in result.stderr
+    assert f"pip install '.[{extra}]' in a checkout of bothworlds" in result.stderr
 
 
 def test_the_arena_works_without_extras(without, tmp_path):
@@ -520,7 +536,7 @@ def test_the_arena_works_without_extras(without, tmp_path):
     without("pyarrow")
     result = run("arena", "-p", "uniform", "-w", "paper/stochastic", *SHORT, "--out", tmp_path)
     assert result.exit_code == 0
-    assert "pip install 'bothworlds[figures]'" in result.stderr
+    assert "pip install '.[figures]' in a checkout of bothworlds" in result.stderr
     assert {path.name for path in tmp_path.glob("arena.*")} >= {"arena.md", "arena.csv"}
     assert not {".svg", ".png", ".parquet"} & {path.suffix for path in tmp_path.iterdir()}
 

@@ -51,7 +51,7 @@ def no_change(world: str, first_change: int | None, rounds: int) -> str | None:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The rewards of a policy in a world, in every replication and at every checkpoint.
 
@@ -94,20 +94,32 @@ class Result:
 
     policy: str
     world: str
-    settings: dict[str, Any] = field(repr=False)
+    settings: dict[str, Any]
     seed: int
-    rounds: NDArray[np.int64] = field(repr=False)
-    reward: NDArray[np.float64] = field(repr=False)
-    clicks: NDArray[np.float64] = field(repr=False)
-    best_fixed: NDArray[np.float64] = field(repr=False)
-    best_dynamic: NDArray[np.float64] = field(repr=False)
+    rounds: NDArray[np.int64]
+    reward: NDArray[np.float64]
+    clicks: NDArray[np.float64]
+    best_fixed: NDArray[np.float64]
+    best_dynamic: NDArray[np.float64]
     seconds: float
     adaptive: bool = True
-    first_change: int | None = field(default=None, repr=False)
-    policy_name: str = field(default="", repr=False)
-    world_description: dict[str, Any] | None = field(default=None, repr=False)
-    comparators: dict[str, str] = field(default_factory=dict, repr=False)
-    attack: AttackScores | None = field(default=None, repr=False)
+    first_change: int | None = None
+    policy_name: str = ""
+    world_description: dict[str, Any] | None = None
+    comparators: dict[str, str] = field(default_factory=dict)
+    attack: AttackScores | None = None
+
+    def __repr__(self) -> str:
+        """The final average reward, with its standard error if there is one.
+
+        >>> import bothworlds
+        >>> bothworlds.play("uniform", "paper/stochastic", rounds=1_000, seeds=2)
+        <Result: uniform in paper/stochastic, reward 1.8582 ±0.0022 per round, 1,000 rounds, 2 replications>
+        """
+        (reward, error), seeds = self.final(), len(self.reward)
+        spread = f" ±{error:.4f}" if seeds > 1 else ""
+        played = f"{int(self.rounds[-1]):,} rounds, {seeds} replication{'s' * (seeds > 1)}"
+        return f"<Result: {self.policy} in {self.world}, reward {reward:.4f}{spread} per round, {played}>"
 
     def build_world(self) -> World:
         """Build the world that was played, from its description.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from ..extras import check_figures, check_parquet
 from ..progress import interrupted
@@ -27,6 +28,7 @@ __all__ = [
     "INTERRUPTED",
     "SERVICE",
     "SIMULATION",
+    "CommandGroup",
     "app",
     "check_outputs",
     "column_names",
@@ -47,7 +49,36 @@ FIGURES = (".svg", ".png", ".pdf")
 # Groups of commands in the help.
 SIMULATION, CLICK_LOGS, SERVICE = "Simulation", "Click logs", "The service"
 
-app = typer.Typer(
+
+class CommandGroup(typer.Typer):
+    """A Typer application whose help shows flags without a type; Typer shows ``--tell <bool>``."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(cls=_Group, **options)
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
+        """Decorate a function that becomes a command."""
+        return super().command(name, cls=_Command, **options)
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types_of_flags(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types_of_flags(super().get_params(ctx))
+
+
+def _without_types_of_flags(options: list[Any]) -> list[Any]:
+    for option in options:
+        if getattr(option, "is_flag", False) and option.metavar is None:
+            option.metavar = ""
+    return options
+
+
+app = CommandGroup(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from .common import SERVICE, app, one_line_errors
+from .common import SERVICE, CommandGroup, app, one_line_errors
 from .service_connection import HERE, Key, Url, connected
 
-events = typer.Typer(no_args_is_help=True, help="Delete events of a running service.")
+events = CommandGroup(no_args_is_help=True, help="Delete events of a running service.")
 app.add_typer(events, name="events", rich_help_panel=SERVICE)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from .common import SERVICE, app, one_line_errors, world_of
+from ..extras import install_command
+from .common import SERVICE, CommandGroup, app, one_line_errors, world_of
 
 if TYPE_CHECKING:
     from ..serve.ops.verify import Verification
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke the keys of a service.")
+keys = CommandGroup(no_args_is_help=True, help="Create, list and revoke the keys of a service.")
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 
 STORE_METAVAR = "PATH|postgresql://..."
@@ -51,7 +52,7 @@ def with_extra(command: F) -> F:
 
 
 def _missing_extra(error: ImportError) -> ImportError:
-    return ImportError(f"the service needs {error.name}: pip install 'bothworlds[service]'")
+    return ImportError(f"the service needs {error.name}: {install_command('service')}")
 
 
 @app.command(rich_help_panel=SERVICE)

@@ -17,14 +17,15 @@ from urllib.parse import quote, urlencode
 
 import typer
 
+from ..extras import install_command
 from ..serve.surface_input import SETTINGS, decoded, item_lines, named_value, value_of
-from .common import SERVICE, app, one_line_errors, parse
+from .common import SERVICE, CommandGroup, app, one_line_errors, parse
 from .service_connection import HERE, Key, Url, call, connected
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-surfaces = typer.Typer(no_args_is_help=True, help="Create, show, edit and delete surfaces of a running service.")
-items = typer.Typer(no_args_is_help=True, help="Add, pause, resume and remove items of a surface.")
+surfaces = CommandGroup(no_args_is_help=True, help="Create, show, edit and delete surfaces of a running service.")
+items = CommandGroup(no_args_is_help=True, help="Add, pause, resume and remove items of a surface.")
 app.add_typer(surfaces, name="surfaces", rich_help_panel=SERVICE)
 surfaces.add_typer(items, name="items")
 
@@ -345,7 +346,7 @@ def _report_lines(report: Any) -> list[str]:
         from ..serve.dashboard import arm_text, text
     except ImportError as error:
         raise ImportError(
-            f"a report in words needs {error.name}: pip install 'bothworlds[service]', or use --json"
+            f"a report in words needs {error.name}: {install_command('service')}, or use --json"
         ) from error
     what, arms = text.counted(report), report["arms"]
     verdicts = [text.surface_verdict(report), *([arm_text.arm_verdict(report)] if arms else [])]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..extras import install_command
+
 if TYPE_CHECKING:
     from .client.client import AsyncClient, Client
     from .engine.engine import Engine
@@ -23,7 +25,7 @@ def __getattr__(name: str) -> Any:
         try:
             return getattr(import_module(_MODULES[name], __name__), name)
         except ModuleNotFoundError as error:
-            raise ImportError(f"{name} needs {error.name}: pip install 'bothworlds[service]'") from error
+            raise ImportError(f"{name} needs {error.name}: {install_command('service')}") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from ...extras import install_command
 from ..config import Limits
 from ..engine_protocol import EngineProtocol
 from ..schemas import RetentionView, rfc3339
@@ -27,7 +28,7 @@ __all__ = ["LogEndpoints"]
 
 ROWS_PER_PIECE = 2000
 BYTES_PER_PIECE = 1 << 18
-PARQUET_MISSING = "Parquet needs pip install 'bothworlds[parquet]' where the service runs"
+PARQUET_MISSING = f"Parquet needs {install_command('parquet')}, where the service runs"
 COLUMNS = {
     "event": "string",
     "timestamp": "string",

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from ...extras import install_command
+
 __all__ = ["NO_TELEMETRY", "Span", "Telemetry", "open_telemetry"]
 
 
@@ -90,5 +92,5 @@ def open_telemetry(enabled: bool) -> Telemetry:
     try:
         from .otlp_telemetry import OtlpTelemetry
     except ModuleNotFoundError as error:
-        raise ValueError(f"the setting telemetry needs {error.name}: pip install 'bothworlds[telemetry]'") from error
+        raise ValueError(f"the setting telemetry needs {error.name}: {install_command('telemetry')}") from error
     return OtlpTelemetry.from_environment()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...extras import install_command
 from .base import StoreError
 from .sql_store import SqlStore
 
@@ -31,7 +32,7 @@ def _open(place: str, read_only: bool, alone: bool) -> SqlStore:
         try:
             from .postgres import open_postgres
         except ImportError as error:
-            raise StoreError("PostgreSQL needs an extra: pip install 'bothworlds[service]'") from error
+            raise StoreError(f"PostgreSQL needs an extra: {install_command('service')}") from error
         return open_postgres(place, read_only=read_only, alone=alone)
     scheme, separator, rest = place.partition("://")
     if separator and scheme != "sqlite":
