@@ -418,7 +418,7 @@ def test_reproduce_writes_a_report(tmp_path, monkeypatch):
     monkeypatch.setitem(SIZES, "quick", SIZES["quick"]._replace(few_seeds=2, short_rounds=30))
     text = answer("reproduce", "--only", "shapes", "--out", tmp_path)
     assert "Regret grows no faster than m sqrt(n)." in text
-    assert f"report:  {tmp_path / 'shapes' / 'report.html'}" in text
+    assert f"Numbers and intervals: {tmp_path / 'shapes' / 'report.html'}" in text
 
 
 # Errors

@@ -11,7 +11,7 @@ import pytest
 from bothworlds import __version__
 from bothworlds.arena import UnchangedWorldWarning
 from bothworlds.arena.storage import commit
-from bothworlds.experiments import QUESTIONS, SIZES, Size, reproduce
+from bothworlds.experiments import QUESTIONS, SIZES, Size, findings, reproduce
 from bothworlds.experiments.reproduce import _without_repeats
 from bothworlds.experiments.result_lookup import game_key
 from tests.serve.browser import Browser, needs_browser
@@ -59,11 +59,26 @@ def test_every_question_has_its_figures_in_both_formats(answer):
         assert {f"{stem}.svg", f"{stem}.png"} <= made
 
 
-def test_the_report_leads_with_the_verdicts(answer):
+def test_the_report_opens_with_the_nine_panels_and_the_verdicts(answer):
     text = answer.report.read_text()
-    assert text.index(answer.verdicts[0].statement[:20]) < text.index("<figure")
+    first, second = [text.index("<figure"), text.index("<figure", text.index("<figure") + 1)]
+    assert text[first:].startswith('<figure id="all-weather">')
+    assert first < text.index(answer.verdicts[0].statement[:20]) < second
+    assert text.count('<figure id="all-weather">') == 1
     for verdict in answer.verdicts:
         assert verdict.outcome in ("holds", "fails", "cannot be decided")
+
+
+@pytest.mark.parametrize("width", [60, 80, 98])
+def test_findings_fit_the_width_and_say_why_a_statement_fails(answer, width):
+    text = findings(answer.verdicts, width)
+    assert max(map(len, text.splitlines())) <= width
+    words = " ".join(text.split())
+    assert all(" ".join(verdict.statement.split()) in words for verdict in answer.verdicts)
+    outcomes = [title for title in ("Holds:", "Does not hold, and why:", "This run is too short") if title in words]
+    assert outcomes == sorted(outcomes, key=words.index)
+    for verdict in answer.verdicts:
+        assert (verdict.outcome != "fails") or (verdict.because or verdict.remark or verdict.rule) in words
 
 
 def test_the_report_says_that_the_number_of_statements_is_not_corrected_for(answer):

@@ -24,9 +24,9 @@ from .common import (
 
 if TYPE_CHECKING:
     from ..arena import Result
-    from ..experiments import Verdict
 
 DEFAULT_ROUNDS = 200_000  # two phases of the periodic worlds
+MOST_COLUMNS = 98  # of text that is not a table
 ARENA_STOCHASTIC = ("paper/stochastic", "paper/stochastic:gap=0.01", "yandex/stochastic")
 ARENA_PERIODIC = ("paper/periodic-items", "paper/periodic-both")
 
@@ -212,8 +212,8 @@ def reproduce(
     reproduction = experiments.reproduce(
         size, only=only, out=out, jobs=jobs, seed=seed, world=replacement, engine=engine, address=address
     )
-    _print_verdicts(reproduction.verdicts)
-    typer.echo(f"report:  {reproduction.report}")
+    typer.echo(experiments.findings(reproduction.verdicts, min(console().width, MOST_COLUMNS)))
+    typer.echo(f"\nNumbers and intervals: {reproduction.report}")
 
 
 @app.command("policies", rich_help_panel=SIMULATION)
@@ -326,18 +326,6 @@ def _print_attacks(results: Sequence[Result]) -> None:
             f"{result.regret()[:, -1].mean():,.0f}",
         )
     console().print(table)
-
-
-def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    from rich.table import Table
-
-    colours = {"holds": "green", "fails": "red", "cannot be decided": "yellow"}
-    table = Table("statement", "verdict", "measured", title="Verdicts", title_justify="left", show_lines=True)
-    for verdict in verdicts:
-        colour = colours[verdict.outcome]
-        table.add_row(verdict.statement, f"[{colour}]{verdict.outcome}", verdict.measured)
-    if verdicts:
-        console().print(table)
 
 
 def _write(results: Sequence[Result], save: Path | None, plot: Path | None) -> None:

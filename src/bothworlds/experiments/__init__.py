@@ -1,6 +1,7 @@
 """Experiments that test the statements of the paper: one file per question, verdicts, figures and a report."""
 
 from .question import Figure, Game, Question, Size
+from .report import findings
 from .reproduce import QUESTIONS, SIZES, reproduce
 from .result_lookup import Results
 from .verdict import Estimate, Verdict, estimate, judge
@@ -16,6 +17,7 @@ __all__ = [
     "Size",
     "Verdict",
     "estimate",
+    "findings",
     "judge",
     "reproduce",
 ]

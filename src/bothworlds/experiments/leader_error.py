@@ -160,6 +160,7 @@ class LeaderError(Question):
                 f"regret over that of the exact leader after {size.short_rounds:,} rounds: {ratio}",
                 "regret is at most 10% larger than with the exact leader",
                 "leader-error",
+                because="Its regret is more than 10% larger.",
             )
             for k, ratio in ratios.items()
         ]

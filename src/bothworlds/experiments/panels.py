@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..arena.figures import PALETTE
@@ -30,6 +30,7 @@ __all__ = [
     "panel_world",
     "replications_in_words",
     "verdict_on_lead",
+    "who_is_ahead",
     "world_for",
 ]
 
@@ -169,13 +170,16 @@ def verdict_on_lead(
     source: str = "ours",
 ) -> Verdict:
     """Judge whether a policy earns more than each of the others, by more than ``above``, in all of some panels."""
-    samples, leads = [], []
+    samples, leads, ahead = [], [], dict[str, list[str]]()
     for key in keys.split():
         world = panel_world(key, size)
         samples += [results.ahead(player, other, world) for other in others]
         best = max(others, key=lambda other: results.earned(other, world).mean())
         name = best if isinstance(best, str) else best.label
-        leads.append(f"{panel_number(key)}: {results.lead(player, best, world)} over {name}")
+        lead = results.lead(player, best, world)
+        leads.append(f"{panel_number(key)}: {lead} over {name}")
+        if lead.high < above:
+            ahead.setdefault(name, []).append(panel_number(key))
     return Verdict(
         statement,
         source,
@@ -183,4 +187,15 @@ def verdict_on_lead(
         f"lead over the best other policy: {'; '.join(leads)}",
         rule,
         figure,
+        because=who_is_ahead(ahead),
     )
+
+
+def who_is_ahead(panels: Mapping[str, Sequence[str]]) -> str:
+    """Return a sentence on which policies are ahead in which panels.
+
+    >>> who_is_ahead({"pmed": ["(a)", "(d)"], "mw": ["(b)"]})
+    'pmed is ahead in (a), (d); mw is ahead in (b).'
+    """
+    said = "; ".join(f"{name} is ahead in {', '.join(where)}" for name, where in panels.items())
+    return f"{said}." if said else ""

@@ -9,7 +9,16 @@ import numpy as np
 
 from ..arena import draw_results
 from ..worlds import World
-from .panels import COLOURS, PAPER, panel_games, panel_letter, panel_title, panel_world, replications_in_words
+from .panels import (
+    COLOURS,
+    PAPER,
+    panel_games,
+    panel_letter,
+    panel_title,
+    panel_world,
+    replications_in_words,
+    who_is_ahead,
+)
 from .question import Figure, Game, Question, Size, figure_files
 from .result_lookup import Results
 from .verdict import Contrast, Estimate, Outcome, Verdict, estimate, judge, judge_samples, judge_within
@@ -114,22 +123,25 @@ def _listed(parts: Mapping[str, object]) -> str:
     return "; ".join(f"{key}: {value}" for key, value in parts.items())
 
 
-def _leads(results: Results, name: str, keys: str, size: Size, above: float = 0.0) -> tuple[Outcome, str]:
+def _leads(results: Results, name: str, keys: str, size: Size, above: float = 0.0) -> tuple[Outcome, str, str]:
     """Judge whether a policy is ahead of each of the other five in every panel by more than a share of the range.
 
-    Returns the outcome, and the leads over the best other policy as text.
+    Returns the outcome, the leads over the best other policy as text, and a sentence on who is ahead of it where.
     """
-    samples, leads = [], {}
+    samples, leads, ahead = [], {}, dict[str, list[str]]()
     for key in keys.split():
         world, span = panel_world(key, size), _span(results, key, size)
         samples += [results.ahead(name, other, world) / span for other in PAPER if other != name]
         best = results.best_other(name, PAPER, world)
-        leads[panel_letter(key)] = f"{results.lead(name, best, world).over(span)} over {best}"
-    return judge_samples(samples, above), _listed(leads)
+        lead = results.lead(name, best, world).over(span)
+        leads[panel_letter(key)] = f"{lead} over {best}"
+        if lead.high < above:
+            ahead.setdefault(best, []).append(panel_letter(key))
+    return judge_samples(samples, above), _listed(leads), who_is_ahead(ahead)
 
 
 def _toprank_is_best(results: Results, size: Size) -> Verdict:
-    outcome, leads = _leads(results, "toprank", STEADY, size)
+    outcome, leads, ahead = _leads(results, "toprank", STEADY, size)
     return Verdict(
         "TopRank performs best in (a) and (d).",
         "Section 5",
@@ -137,6 +149,7 @@ def _toprank_is_best(results: Results, size: Size) -> Verdict:
         f"lead of TopRank over the best other of the six, as a share of the range: {leads}",
         "it is ahead of each of the other five in both panels",
         "figure-1",
+        because=ahead,
     )
 
 
@@ -175,6 +188,7 @@ def _pie_is_not_very_good(results: Results, size: Size) -> Verdict:
         "FTRL-PBM's lead over it: " + _listed({panel_letter(key): estimate(lead) for key, lead in leads.items()}),
         "it earns less than FTRL-PBM, which knows neither the model nor that users are steady, in both panels",
         "figure-1",
+        because="It earns more than FTRL-PBM.",
     )
 
 
@@ -228,7 +242,7 @@ def _change_harms(results: Results, size: Size) -> Verdict:
 
 
 def _ftrl_is_best(results: Results, size: Size, keys: str, source: str, figure: str) -> Verdict:
-    outcome, leads = _leads(results, "ftrl-pbm", keys, size)
+    outcome, leads, ahead = _leads(results, "ftrl-pbm", keys, size)
     return Verdict(
         f"FTRL-PBM is best of the six where users change ({figure.replace('-', ' ')}).",
         source,
@@ -236,11 +250,12 @@ def _ftrl_is_best(results: Results, size: Size, keys: str, source: str, figure: 
         f"lead of FTRL-PBM over the best other, as a share of the range: {leads}",
         "it is ahead of each of the other five in every panel",
         figure,
+        because=ahead,
     )
 
 
 def _ftrl_is_competitive(results: Results, size: Size, keys: str, source: str, figure: str) -> Verdict:
-    outcome, leads = _leads(results, "ftrl-pbm", keys, size, -WORSE)
+    outcome, leads, ahead = _leads(results, "ftrl-pbm", keys, size, -WORSE)
     return Verdict(
         f"FTRL-PBM is competitive where users are steady ({figure.replace('-', ' ')}).",
         source,
@@ -248,6 +263,7 @@ def _ftrl_is_competitive(results: Results, size: Size, keys: str, source: str, f
         f"lead of FTRL-PBM over the best other, as a share of the range: {leads}",
         f"it is behind none of the other five by more than {WORSE:.0%} of the range",
         figure,
+        because=ahead,
     )
 
 
@@ -285,7 +301,7 @@ def _ranked_exp3_is_poor(results: Results, size: Size) -> Verdict:
 
 def _mw_is_not_best(results: Results, size: Size, keys: str, figure: str) -> Verdict:
     best = {key: _leads(results, "mw", key, size) for key in keys.split()}
-    outcomes = [outcome for outcome, _ in best.values()]
+    outcomes = [outcome for outcome, _, _ in best.values()]
     outcome: Outcome = "cannot be decided"
     if "holds" in outcomes:
         outcome = "fails"
@@ -295,7 +311,7 @@ def _mw_is_not_best(results: Results, size: Size, keys: str, figure: str) -> Ver
         "MW is not the best.",
         "Section 5",
         outcome,
-        "MW's lead over the best other, as a share of the range: " + "; ".join(leads for _, leads in best.values()),
+        "MW's lead over the best other, as a share of the range: " + "; ".join(leads for _, leads, _ in best.values()),
         "in every panel, one of the other five is ahead of it",
         figure,
     )

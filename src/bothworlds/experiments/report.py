@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs no network, with the verdicts first and then the figures; and Markdown."""
+"""The report: one HTML page that needs no network, with the nine panels and the verdicts first; Markdown; text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from .question import Figure, Question, Size, figure_files
 from .verdict import Verdict
 
-__all__ = ["write_report", "write_verdicts"]
+__all__ = ["findings", "write_report", "write_verdicts"]
+
+OPENING = "all-weather"  # the figure of all nine panels, above everything else
 
 STYLE = """
 :root { --ink: #1a1a1a; --quiet: #5c5c5c; --paper: #fdfdfc; --card: #fff; --line: #dcdcd8;
@@ -94,6 +97,7 @@ def write_report(
         f"<h1>{escape(title + _fitted_world_suffix(size))}</h1>",
         f"<p>{PAPER if of_paper else ''}{ABOUT}</p>",
         _fitted_world_note(size),
+        *(_figure(figure, folder) for own in figures.values() for figure in own if figure.stem == OPENING),
         *(f'<p class="warning">Warning: {escape(warning)}.</p>' for warning in warnings),
         f"<p>{_uncorrected(verdicts)}</p>",
         _counts(verdicts),
@@ -147,6 +151,35 @@ def _uncorrected(verdicts: Sequence[Verdict]) -> str:
     )
 
 
+def findings(verdicts: Sequence[Verdict], width: int) -> str:
+    """Return what was found, without numbers, in lines of at most ``width`` columns.
+
+    First what holds, then what does not and why, then what the run cannot decide; in each part the statements of the
+    paper come first, and those that are not in the paper are marked.
+    """
+    titles = {
+        "holds": "Holds:",
+        "fails": "Does not hold, and why:",
+        "cannot be decided": "This run is too short to decide:",
+    }
+    parts = []
+    for outcome, title in titles.items():
+        own = sorted((one for one in verdicts if one.outcome == outcome), key=lambda one: one.source.startswith("ours"))
+        lines = [title]
+        for verdict in own:
+            mark = " (ours)" if verdict.source.startswith("ours") else ""
+            lines += _indented(verdict.statement + mark, width, "  - ")
+            if outcome == "fails":
+                why = verdict.because or verdict.remark or f"It is not so that {verdict.rule}."
+                lines += _indented(why, width, "    ")
+        parts += ["\n".join(lines)] if own else []
+    return "\n\n".join(parts)
+
+
+def _indented(text: str, width: int, first: str) -> list[str]:
+    return wrap(text, width, break_on_hyphens=False, initial_indent=first, subsequent_indent="    ")
+
+
 def _counts(verdicts: Sequence[Verdict]) -> str:
     of_paper = [verdict for verdict in verdicts if not verdict.source.startswith("ours")]
     if not of_paper:
@@ -174,12 +207,15 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def _question(question: Question, figures: Sequence[Figure], folder: Path) -> str:
-    shown = "".join(
+    shown = "".join(_figure(figure, folder) for figure in figures if figure.stem != OPENING)
+    return f"<h2>{escape(question.title)}</h2><p>{escape(question.about)}</p>{shown}"
+
+
+def _figure(figure: Figure, folder: Path) -> str:
+    return (
         f'<figure id="{escape(figure.stem)}">{_plots(folder / "figures", figure.stem)}'
         f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
-        for figure in figures
     )
-    return f"<h2>{escape(question.title)}</h2><p>{escape(question.about)}</p>{shown}"
 
 
 def _plots(folder: Path, stem: str) -> str:

@@ -53,6 +53,8 @@ class Verdict:
         The stem of the figure that shows it, or "".
     remark
         A sentence on how to read the outcome, or "".
+    because
+        Why it fails, in words: a sentence without numbers, or "".
     """
 
     statement: str
@@ -62,6 +64,7 @@ class Verdict:
     rule: str
     figure: str = ""
     remark: str = ""
+    because: str = ""
 
 
 class Contrast(NamedTuple):
