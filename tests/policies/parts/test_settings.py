@@ -145,7 +145,7 @@ SUMS = Ledger(
 @pytest.mark.parametrize("name", names())
 def test_a_policy_plays_and_resumes_with_the_least_and_the_most_of_every_number(name):
     for setting, bounds in bounds_of(type(policy(name))).items():
-        for value in bounds[:2]:
+        for value in (bounds.least, bounds.most):
             extreme = configured_for(policy(name, **{setting: value}), 20, world("paper/stochastic"))
             assert np.isfinite(play(extreme, "paper/stochastic", rounds=20, seeds=1, jobs=1).reward).all()
             if describe(name).additive and setting not in ("restart", "recall"):

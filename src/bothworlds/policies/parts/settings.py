@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +39,8 @@ ROUNDS = 10**15  # the most rounds that a setting may count
 LEAST_PROBABILITY = 1e-9
 
 
-class Bounds(NamedTuple):
+@dataclass(frozen=True)
+class Bounds:
     """The numbers that a setting may have, from ``least`` to ``most``; ``optional``: or None."""
 
     least: float

@@ -166,9 +166,10 @@ class Refresher(threading.Thread):
             ServedSegment(one, counters_of(None, surface), self._clock())
         with self._lock:
             for segment in self._store.segments(surface.id):
-                one_served = served.of_learner(split_counter_key(segment.name)[1])
-                if one_served is not None:
-                    ServedSegment(one_served, self._counters(one_served, segment), self._clock())
+                of_segment = served.of_learner(split_counter_key(segment.name)[1])
+                counters = None if of_segment is None else self._counters(of_segment, segment)
+                if of_segment is not None and counters is not None:
+                    ServedSegment(of_segment, counters, self._clock())
 
     def install(self, surface: Surface) -> ServedSurface:
         """Serves this version of a surface from now on, with counters read again; returns the version in force.
@@ -301,9 +302,9 @@ class Refresher(threading.Thread):
         presolve = old.recently_used()
         self._blocks.note(served.surface.id, segment.name)
         counters = self._counters(served, segment)
+        if counters is None:
+            return
         if getattr(served.policy, "needs_blocks", False):
-            if segment.rounds and not counters.blocks:  # it was reset or deleted meanwhile, which the next refresh sees
-                return
             items, slots = range(len(served.surface.items)), range(served.surface.settings.slots)
             blocks = blocks_of(counters.blocks, items, slots)
             if getattr(served.policy, "detect", False):
@@ -328,12 +329,16 @@ class Refresher(threading.Thread):
             self.near_overflow.add(served.surface.name)
         self.solver_ms = 1e3 * (time.perf_counter() - started)
 
-    def _counters(self, served: ServedSurface, segment: Segment) -> SegmentCounters:
-        """Returns the counters of a segment, with blocks if the policy needs them."""
+    def _counters(self, served: ServedSurface, segment: Segment) -> SegmentCounters | None:
+        """Returns the counters of a segment, with blocks if the policy needs them.
+
+        None if it was reset or deleted since it was read, which the next refresh sees.
+        """
         counters = counters_of(segment, served.surface)
         if not getattr(served.policy, "needs_blocks", False):
             return counters
-        return counters._replace(blocks=tuple(self._blocks.read(served.surface.id, segment.name)))
+        blocks = tuple(self._blocks.read(served.surface.id, segment.name))
+        return counters._replace(blocks=blocks) if blocks or not segment.rounds else None
 
     def _save_policy(self, surface: ServedSurface, segment: str) -> None:
         """Stores the policy of a segment for the dashboard, about once a second if it changes."""
