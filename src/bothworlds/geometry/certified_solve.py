@@ -95,7 +95,7 @@ def certified(
             else:
                 steps += polish_twice(reg, rate, lam, mu, w)
                 gap = finish(reg, loss, rate, lam, mu, w, marginals)
-                if fresh or gap <= acceptable_gap(loss, rate):
+                if gap < math.inf and (fresh or gap <= acceptable_gap(loss, rate)):
                     return steps, sweeps, effort.violation, gap
         if fresh:
             break

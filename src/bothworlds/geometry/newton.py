@@ -29,14 +29,14 @@ from .sweeps import sweep_columns, sweep_rows
 
 __all__ = ["climb", "polish", "solve"]
 
-MAX_STEPS = 100
-PATIENCE = 12  # steps without halving the violation before a block-coordinate sweep is tried
-MAX_SWEEPS = 500
+MAX_STEPS = 500  # in all stages of a solve
+PATIENCE = 12  # steps without halving the violation after which every step is followed by a sweep
 MAX_EXCHANGES = 40
-HALVINGS = 30
+HALVINGS = 60
 VANISHED = 1e-290  # slopes below this have no usable inverse
 NOISE = 1e-14  # residuals of a unit of mass below this are rounding
 EASY = 10.0  # rate times spread of losses up to which Newton converges from a cold start
+LEAST_SCALE = 1e-18  # of the first stage, so that there are few stages; smaller differences of losses are rounding
 GROWTH = 4.0  # factor of the losses from one stage to the next
 STAGE_TOLERANCE = 1e-2  # violation at which an intermediate stage ends
 
@@ -48,7 +48,7 @@ def solve(reg: Any, loss: Floats, item: Ints, rate: Any, lam: Floats, mu: Floats
     Row i of the workspace has the losses of ``item[i]``.
     """
     set_z(loss, item, 1.0, lam, mu, w.z)
-    return iterate(reg, rate, lam, mu, tol, w)
+    return iterate(reg, rate, lam, mu, tol, MAX_STEPS, w)
 
 
 @spliced_kernel
@@ -71,7 +71,7 @@ def climb(
         sweep_columns(reg, rate, lam, w)
     steps, sweeps = 0, 0
     while True:
-        effort = iterate(reg, rate, lam, mu, tol if scale == 1.0 else STAGE_TOLERANCE, w)
+        effort = iterate(reg, rate, lam, mu, tol if scale == 1.0 else STAGE_TOLERANCE, MAX_STEPS - steps, w)
         steps += effort.steps
         sweeps += effort.sweeps
         if scale == 1.0:
@@ -100,32 +100,38 @@ def easy_scale(loss: Floats, item: Ints, rate: Any, w: Workspace) -> float:
             size = loss[item[i], j] * rate_at(rate, i, j)
             low, high = min(low, size), max(high, size)
         spread = max(spread, high - low)
-    return min(1.0, EASY / spread) if spread > 0.0 else 1.0
+    return min(1.0, max(LEAST_SCALE, EASY / spread)) if spread > 0.0 else 1.0
 
 
 @spliced_kernel
-def iterate(reg: Any, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
-    """Take Newton steps from z, and block-coordinate sweeps when the steps stop making progress."""
+def iterate(reg: Any, rate: Any, lam: Floats, mu: Floats, tol: float, most: int, w: Workspace) -> Effort:
+    """Take at most ``most`` Newton steps from z; those that stop making progress alternate with block-coordinate sweeps.
+
+    Both raise the dual, but for steps that halve the least violation so far, of which there are few: so this converges
+    from every starting point. Newton steps are slow where marginals vanish, sweeps where rows and columns interact.
+    """
     v = evaluate(reg, rate, w.z, mu, w)
     if v == math.inf:
         sweep_columns(reg, rate, lam, w)
         v = evaluate(reg, rate, w.z, mu, w)
+        if v == math.inf:  # no floating-point numbers are near the solution
+            return Effort(0, 0, v)
     best, patience, sweeps = v, PATIENCE, 0
-    for step in range(MAX_STEPS):
+    for step in range(most):
         if v <= tol:
             return Effort(step, sweeps, v)
         newton_direction(mu, w)
-        v = line_search(reg, rate, lam, mu, v, w)
+        v = line_search(reg, rate, lam, mu, min(best, 1.0), w)
         patience = PATIENCE if v <= 0.5 * best else patience - 1
         best = min(best, v)
-        while patience <= 0 and v > tol and sweeps < MAX_SWEEPS:
+        if patience <= 0 and v > tol:
             sweep_rows(reg, rate, mu, w)
             sweep_columns(reg, rate, lam, w)
             v = evaluate(reg, rate, w.z, mu, w)
             sweeps += 1
             if v <= 0.5 * best:
                 best, patience = v, PATIENCE
-    return Effort(MAX_STEPS, sweeps, v)
+    return Effort(most, sweeps, v)
 
 
 @inner_kernel
@@ -174,8 +180,27 @@ def newton_direction(mu: Floats, w: Workspace) -> None:
                 if over > 0.0:
                     free[i] = True
                     settled = False
-        if settled:
+        if settled and not released(mu, w):
             break
+
+
+@inline_kernel
+def released(mu: Floats, w: Workspace) -> bool:
+    """Release a row if all are equations, and return whether that was so.
+
+    With more items than positions the rows cannot all be full, and the system is singular: the step may lower all mu
+    and raise all lam by the same amount. That raises the dual until the first mu is 0, so this row is not an equation.
+    """
+    lowest = 0
+    for i in range(mu.size):
+        if not w.free[i]:
+            return False
+        if mu[i] + w.d_mu[i] < mu[lowest] + w.d_mu[lowest]:
+            lowest = i
+    if w.least_mu < 0.0:
+        return False
+    w.free[lowest] = False
+    return True
 
 
 @inline_kernel
@@ -242,16 +267,17 @@ def solve_laplacian(weights: Floats, excess: Floats, rhs: Floats, solution: Floa
 
 
 @inline_kernel
-def line_search(reg: Any, rate: Any, lam: Floats, mu: Floats, v: float, w: Workspace) -> float:
+def line_search(reg: Any, rate: Any, lam: Floats, mu: Floats, least: float, w: Workspace) -> float:
     """Take the Newton step, halved until it is accepted; return the violation at its end.
 
-    A step is accepted if it halves the violation, or if the dual still rises at its end: by concavity it has then risen
-    all the way. Neither test compares two large dual values, so rounding does not stop the search.
+    A step is accepted if the dual still rises at its end: by concavity it has then risen all the way; or if it halves
+    the ``least`` violation so far, or 1, which is that of empty columns. Steps that halve a larger one can lead far away
+    from the optimum. Neither test compares two large dual values, so rounding does not stop the search.
     """
     s = 1.0
     for _ in range(HALVINGS):
         new = try_step(reg, rate, mu, s, w)
-        if new <= 0.5 * v or (new < math.inf and rise(mu, s, w) >= 0.0):
+        if new <= 0.5 * least or (new < math.inf and rise(mu, s, w) >= 0.0):
             take_step(lam, mu, s, w)
             return new
         s *= 0.5
