@@ -20,8 +20,8 @@ class Size(NamedTuple):
     The panels of the paper's figures have ``rounds`` rounds and users that change every ``phase`` rounds. Policies play
     ``seeds`` replications there, those that take long ``few_seeds``, those with very skewed rewards ``many_seeds``. All
     other games have ``few_seeds`` replications. Growth is measured in games of ``long_rounds`` rounds, expensive
-    policies play ``short_rounds``. ``fitted``, if not None, is a world that replaces the one which the paper fitted to a
-    search log. The logarithm of Theorem 2 is measured in games of ``easy_rounds`` rounds of a small world and of
+    policies play ``short_rounds``. ``fitted``, if not None, is a world that replaces the one which the paper fitted to
+    a search log. The logarithm of Theorem 2 is measured in games of ``easy_rounds`` rounds of a small world and of
     ``steady_rounds`` rounds of the paper's; they are not played if these are 0.
     """
 
