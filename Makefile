@@ -8,7 +8,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
 # Files with slow tests start first (tests/conftest.py), so that all workers end at about the same time.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+# A third of the time of all tests is waiting: for processes, sockets and locks.
+WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
+# Workers that start without compiled kernels would all compile the same ones.
+COMPILE := $(BIN)/python -c "from bothworlds import arena, policies; \
+	arena.compete(policies.names(), ['paper/stochastic'], 1, seeds=1, tell=True)"
 
 # Containers often set this. Every test process, and every process that a test starts, would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -25,15 +30,18 @@ run: $(VENV)/.run ## test the paper's claims: verdicts here, report, figures and
 	$(BIN)/bothworlds reproduce --size quick --out $(OUT) $(ARGS)
 
 check: lint ## lint and run the quick tests (ARGS="-k geometry" for some)
-	$(PYTEST) -q -m "not slow and not nightly" $(ARGS)
+	$(PYTEST) -n auto -q -m "not slow and not nightly" --ignore docs/add-a-policy.md $(ARGS)
 
 test: $(VENV)/.dev ## run all tests and documentation examples (ARGS="-k geometry" for some)
-	$(PYTEST) $(ARGS)
+	$(if $(ARGS),,$(COMPILE))
+	$(PYTEST) -n $(WORKERS) $(ARGS)
 
 # The profile "here" draws new Hypothesis examples, also with CI set; ROUNDS times as many as in one run of the tests.
 nightly: $(VENV)/.nightly ## run all tests, also those marked nightly, with new Hypothesis examples (ROUNDS=10)
-	$(PYTEST) -m "" --hypothesis-profile here $(ARGS)
-	for round in $$(seq 2 $(ROUNDS)); do $(PYTEST) -q -m hypothesis --hypothesis-profile here $(ARGS) || exit 1; done
+	$(PYTEST) -n $(WORKERS) -m "" --hypothesis-profile here $(ARGS)
+	for round in $$(seq 2 $(ROUNDS)); do \
+		$(PYTEST) -n auto -q -m hypothesis --hypothesis-profile here $(ARGS) || exit 1; \
+	done
 
 lint: $(VENV)/.dev ## check style, format, types and the layers between the rooms
 	$(BIN)/ruff check .
