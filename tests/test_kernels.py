@@ -370,7 +370,9 @@ def has_no_type(x):
 @pytest.mark.skipif(not COMPILED, reason="without compilation, kernels may allocate")
 class TestAKernelThatAllocates:
     @pytest.mark.parametrize(
-        ("wrong", "argument"), [(makes_an_array, 3), (copies, np.ones(3)), (makes_a_list, 1.0)], ids=lambda x: str(x)
+        ("wrong", "argument"),
+        [(makes_an_array, 3), (copies, np.ones(3)), (makes_a_list, 1.0)],
+        ids=lambda x: getattr(x, "__name__", ""),
     )
     def test_is_refused_with_the_rule_and_the_place(self, wrong, argument):
         line = wrong.py_func.__code__.co_firstlineno
