@@ -105,7 +105,7 @@ def easy_scale(loss: Floats, item: Ints, rate: Any, w: Workspace) -> float:
 
 @spliced_kernel
 def iterate(reg: Any, rate: Any, lam: Floats, mu: Floats, tol: float, most: int, w: Workspace) -> Effort:
-    """Take at most ``most`` Newton steps from z; once they make no progress they alternate with block-coordinate sweeps.
+    """Take at most ``most`` Newton steps from z; once they make no progress, block-coordinate sweeps come between them.
 
     Both raise the dual, but for steps that halve the least violation so far, of which there are few: so this converges
     from every starting point. Newton steps are slow where marginals vanish, sweeps where rows and columns interact.
