@@ -132,7 +132,7 @@ def test_a_url_twice_on_a_page_is_clicked_where_it_comes_first(tmp_path):
     )
     assert counted.notes == (
         "1 clicks on urls that their page does not show were ignored",
-        "1 pages show a url twice; every impression of it is counted, and clicks count for the first",
+        "1 page shows a url twice; every impression of it is counted, and clicks count for the first",
     )
 
 

@@ -26,6 +26,7 @@ from .warnings import (
     disagreement_warnings,
     log_notes,
     model_warnings,
+    rest_of_page_notes,
     rest_of_page_warnings,
     support_warnings,
 )
@@ -49,7 +50,7 @@ def evaluate(
     Estimates weight single placements, and assume that a click depends on its own item and position only. If it also
     depends on the rest of the page, as in the models ``ubm``, ``cascade``, ``dcm``, ``sdbn``, ``dbn`` and ``ccm``, they
     are biased, by an amount that their intervals do not include. If the log groups impressions into pages, it is tested
-    whether clicks depend on the items above, and there is a warning if they do, or if the pages vary too little for it;
+    whether clicks depend on the items above, and there is a warning if they do, or a note if pages vary too little;
     :func:`bothworlds.clicks.compare_models` says which model fits.
 
     Parameters
@@ -139,7 +140,11 @@ def compare(
         if not all(fold.shown.sum() for fold in cells):
             raise ValueError("the log has too few pages to split it into two halves")
         models = fit_cell_rates(cells[0]), fit_cell_rates(cells[1])
-        dependence = dependence_warnings(model) or rest_of_page_warnings(impressions, list_dependence(impressions))
+        dependence, untested = dependence_warnings(model), list[str]()
+        if not dependence:
+            found = list_dependence(impressions)
+            dependence, untested = rest_of_page_warnings(found), rest_of_page_notes(impressions, found)
+        notes = [*log_notes(impressions), *untested]
         evaluations: list[Evaluation] = []
         for one, label in zip(given, labels or [""] * len(given)):
             target = _target(one, impressions, seed, draws, progress)
@@ -147,7 +152,9 @@ def compare(
             with report_progress(
                 impressions.connection, f"evaluating {len(evaluations) + 1} of {len(given)}", progress
             ):
-                evaluations.append(_evaluate_target(impressions, cells, models, target, clip_weights, dependence))
+                evaluations.append(
+                    _evaluate_target(impressions, cells, models, target, clip_weights, notes, dependence)
+                )
         return evaluations
 
 
@@ -168,6 +175,7 @@ def _evaluate_target(
     models: tuple[Rates, Rates],
     target: Target,
     clip_weights: float | None,
+    notes: list[str],
     dependence: list[str],
 ) -> Evaluation:
     weighable = (cells[0].weighable + cells[1].weighable).sum(axis=0)
@@ -199,7 +207,7 @@ def _evaluate_target(
         support=support,
         clip_weights=clip if impressions.weighable else None,
         pages=impressions.pages,
-        notes=(*log_notes(impressions), *target.notes),
+        notes=(*notes, *target.notes),
         warnings=(*dependence, *warnings),
     )
 

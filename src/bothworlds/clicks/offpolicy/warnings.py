@@ -18,6 +18,7 @@ __all__ = [
     "disagreement_warnings",
     "log_notes",
     "model_warnings",
+    "rest_of_page_notes",
     "rest_of_page_warnings",
     "support_warnings",
 ]
@@ -156,20 +157,27 @@ def dependence_warnings(fitted: object) -> list[str]:
     ]
 
 
-def rest_of_page_warnings(impressions: Impressions, found: Dependence | None) -> list[str]:
-    """Return a warning if clicks at the same item and position depend on the items above by more than chance.
+def rest_of_page_notes(impressions: Impressions, found: Dependence | None) -> list[str]:
+    """Return a note if it could not be tested whether clicks depend on the items above.
 
-    Also if this could not be tested: not even if every click above took away a click, as if users left with it.
+    That is the case if the test would not even notice users who leave with their first click: every click that is
+    expected above takes away a click.
     """
     if not impressions.has_pages or len(impressions.positions) < 2:
         return []
-    few = found is None or found.effective_pages < FEWEST_IMPRESSIONS
-    if found is None or few or found.far < FAR:
-        if found is None or few or FAR * found.error > found.rate:
-            return [
-                "Whether clicks depend on the rest of the page is unknown: too few varied pages to test it. The "
-                "estimates assume that a click depends on its own item and position only."
-            ]
+    if rest_of_page_warnings(found):
+        return []
+    if found is not None and found.effective_pages >= FEWEST_IMPRESSIONS and FAR * found.error <= found.rate:
+        return []
+    return [
+        "Whether clicks depend on the rest of the page is unknown: too few varied pages to test it. The estimates "
+        "assume that a click depends on its own item and position only."
+    ]
+
+
+def rest_of_page_warnings(found: Dependence | None) -> list[str]:
+    """Return a warning if clicks at the same item and position depend on the items above by more than chance."""
+    if found is None or found.effective_pages < FEWEST_IMPRESSIONS or found.far < FAR:
         return []
     per_tenth = 0.1 * found.slope / found.rate
     low, high = sorted(abs(per_tenth + side * 0.196 * found.error / found.rate) for side in (-1.0, 1.0))

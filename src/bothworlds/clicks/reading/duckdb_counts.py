@@ -174,8 +174,10 @@ def report_bad_rows(connection: Any, log: LogSpec, counted: str, rejected: Rejec
     changed = f"SELECT sum(clipped)::BIGINT, sum(spaced)::BIGINT FROM {counted} WHERE reason IS NULL"
     clipped, spaced = run(connection, changed)[0]
     if clipped:
-        have = "has" if clipped == 1 else "have"
-        notes += (f"{plural(clipped, 'row')} {have} more clicks than impressions; clicks were clipped to impressions",)
+        have, whose = ("has", "its") if clipped == 1 else ("have", "their")
+        notes += (
+            f"{plural(clipped, 'row')} {have} more clicks than impressions; {whose} clicks were clipped to impressions",
+        )
     if spaced:
         have = "has" if spaced == 1 else "have"
         notes += (f"{plural(spaced, 'row')} {have} spaces around the name of an item or a query; they were removed",)
