@@ -42,7 +42,7 @@ def _hard_instance(size: Size) -> World:
 
 def _long_games(results: Results, size: Size) -> Results:
     """The results from which growth is measured; other questions may have played more replications of some."""
-    return results.of_length(size.long_rounds).first_replications(size.few_seeds)
+    return results.of_length(size.long_rounds).first_replications(size.seeds)
 
 
 class Growth(Question):
@@ -57,7 +57,7 @@ class Growth(Question):
 
     def games(self, size: Size) -> list[Game]:
         """Return FTRL-PBM in steady and hostile worlds, three policies on the hard instance, and long games."""
-        long = [Game(policy(NAME), _world(name, size), size.long_rounds, size.few_seeds) for name in STEADY + HOSTILE]
+        long = [Game(policy(NAME), _world(name, size), size.long_rounds, size.seeds) for name in STEADY + HOSTILE]
         hard = [Game(policy(name), _hard_instance(size), size.rounds, size.seeds) for name in HARD_INSTANCE_POLICIES]
         return long + hard + logarithm_games(size)
 
@@ -72,7 +72,7 @@ class Growth(Question):
                 _draw_hard_instance(panels[0, 2], results.of_length(size.rounds), size)
                 panels[0, 0].set_ylabel("regret against the best fixed list")
         caption = (
-            f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.few_seeds} replications. Dashed: the bounds of "
+            f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.seeds} replications. Dashed: the bounds of "
             "Theorem 1 (any users; for the items and positions of each world) and Theorem 2 (steady users, synthetic "
             "world). On the hard instance three policies, with the lower bound of Theorem 3 and the most that can be "
             "lost there."

@@ -39,7 +39,7 @@ PAPER = ("ftrl-pbm", "toprank", "pmed", "pbm-pie-mle", "mw", "ranked-exp3")
 # Policies that the paper leaves out and that are strong in some panel; none needs the examination or the horizon.
 STRONG = ("tsallis-rv", "lbinfv", "gibbs-ts", "pbm-ucb-mle")
 # Policies that take long, or decide no statement, play fewer replications; one with very skewed rewards plays more.
-FEW = ("comb-ucb", "gibbs-ts", "lbinfv", "mw", "pmed")
+FEW = ("comb-ucb", "gibbs-ts", "lbinfv", "mw", "pmed", "tsallis-rv")
 MANY = ("pbm-pie-mle",)
 ALL_PANELS = "1a 1b 1c 1d 1e 1f 2a 2b 2c"
 STEADY_PANELS, CHANGING_PANELS = "1a 1d 2a", "1b 1c 1e 1f 2b 2c"

@@ -18,8 +18,8 @@ class Size(NamedTuple):
     """How much is played; ``name`` is the name of the size on the command line.
 
     The panels of the paper's figures have ``rounds`` rounds and users that change every ``phase`` rounds. Policies play
-    ``seeds`` replications there, those that take long ``few_seeds``, those with very skewed rewards ``many_seeds``. All
-    other games have ``few_seeds`` replications. Growth is measured in games of ``long_rounds`` rounds, expensive
+    ``seeds`` replications, those that take long ``few_seeds``, those with very skewed rewards ``many_seeds``. Growth is
+    measured in games of ``long_rounds`` rounds, expensive
     policies play ``short_rounds``. ``fitted``, if not None, is a world that replaces the one which the paper fitted to
     a search log. The logarithm of Theorem 2 is measured in games of ``easy_rounds`` rounds of a small world and of
     ``steady_rounds`` rounds of the paper's; they are not played if these are 0.
@@ -81,7 +81,7 @@ class Question(ABC):
         """Return how much is played, in words."""
         return (
             f"{size.rounds:,} rounds, phases of {size.phase:,}, {size.seeds} replications ({size.few_seeds} of "
-            f"policies that take long and outside the panels, {size.many_seeds} of PBM-PIE, whose rewards are skewed)"
+            f"policies that take long, {size.many_seeds} of PBM-PIE, whose rewards are very skewed)"
         )
 
     @abstractmethod

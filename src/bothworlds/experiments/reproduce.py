@@ -41,7 +41,7 @@ QUESTIONS: dict[str, Question] = {
 # Questions that have nothing to do with the paper: played only when they are requested by name.
 ON_REQUEST: dict[str, Question] = {question.name: question for question in (ServiceCost(), Attacks())}
 SIZES = {
-    "quick": Size("quick", 100_000, 10_000, 40, 10, 4, 100_000, 2_000),
+    "quick": Size("quick", 100_000, 10_000, 40, 10, 3, 100_000, 2_000),
     "paper": Size("paper", 1_000_000, 100_000, 40, 20, 10, 1_000_000, 10_000, easy_rounds=10_000_000),
     "long": Size(
         "long", 1_000_000, 100_000, 40, 20, 10, 1_000_000, 10_000, easy_rounds=10_000_000, steady_rounds=100_000_000
