@@ -40,7 +40,7 @@ def gate(tmp_path):
 
 
 def all_tests(no_browser=""):
-    return [f"make {target} CI=1 NO_BROWSER={no_browser}" for target in ("lint", "test")]
+    return [f"make {target} CI=1 NO_BROWSER={no_browser}" for target in ("lint", "test", "docs", "package")]
 
 
 @pytest.mark.parametrize("name", ["chromium", "chromium_browser", "google_chrome"])

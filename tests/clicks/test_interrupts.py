@@ -150,7 +150,8 @@ def interrupt_at(words, *command, folder):
 
 @pytest.mark.parametrize("words", [b"counting rows", b"reading impressions", b"learning"])
 def test_ctrl_c_ends_an_evaluation_in_one_line(large_log, tmp_path, words):
-    command = ("evaluate", large_log, "--ranking", "3,0,7,1,2", "--policy", "ftrl-pbm", "--out", tmp_path / "out.json")
+    slow = "pb-mhb:sweeps=30"  # learns for much longer than an interrupt takes to arrive
+    command = ("evaluate", large_log, "--ranking", "3,0,7,1,2", "--policy", slow, "--out", tmp_path / "out.json")
     status, shown = interrupt_at(words, *command, folder=tmp_path)
     assert status == 130
     assert "Traceback" not in shown

@@ -12,10 +12,21 @@ from typing import NamedTuple
 
 from .model import BASELINE_ARM, Arm, Surface
 
-__all__ = ["BUCKETS", "VISITOR_LENGTH", "ArmIntervals", "arm_intervals", "bucket_of", "visitor_draw", "visitor_hash"]
+__all__ = [
+    "BUCKETS",
+    "SUMS_KEPT_MS",
+    "VISITOR_LENGTH",
+    "ArmIntervals",
+    "arm_intervals",
+    "bucket_of",
+    "sums_kept_since",
+    "visitor_draw",
+    "visitor_hash",
+]
 
 BUCKETS = 200  # visitors are counted in so many buckets; the variance of a rate is that between buckets
 VISITOR_LENGTH = 256  # characters of a visitor's id
+SUMS_KEPT_MS = 8 * 86_400_000  # reports compare the last hours with the week before, also across comparisons
 DRAWS = 1 << 64  # an arm is chosen by a number below this
 
 
@@ -26,6 +37,11 @@ def visitor_hash(visitor: str, key: bytes) -> bytes:
     True
     """
     return blake2b(visitor.encode(), digest_size=16, key=key, person=b"visitor").digest()
+
+
+def sums_kept_since(surface: Surface, now: int) -> int:
+    """Returns from when on the sums by buckets of visitors are kept: those of the comparison, and of the last week."""
+    return min(now - SUMS_KEPT_MS, surface.compared_since)
 
 
 def visitor_draw(surface: Surface, visitor: bytes, key: bytes) -> int:

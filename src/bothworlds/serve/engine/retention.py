@@ -12,6 +12,7 @@ from ..checkpoints import checkpoint_key
 from ..model import Surface, rfc3339
 from ..reports.retention import RETENTION_MARGIN
 from ..stores.base import Store
+from ..visitors import sums_kept_since
 from .secret_cache import SecretCache
 from .tokens import MAX_WINDOW
 
@@ -24,7 +25,6 @@ IDLE_RATIO = 4.0  # after a batch, the thread sleeps this many times as long as 
 TICK_SECONDS = 60.0  # between two looks at the settings
 PASS_MS = 3_600_000  # between two passes over a surface whose settings have not changed
 DAY_MS = 86_400_000
-VISITOR_SUMS_MS = 8 * DAY_MS  # reports compare the last hours with the week before, also across comparisons
 
 _log = logging.getLogger("bothworlds")
 
@@ -87,9 +87,8 @@ class Retention(threading.Thread):
 
     def forget_visitor_sums(self) -> None:
         """Deletes old sums by buckets of visitors, of comparisons that have ended. Raises StoreError."""
-        recently = self._clock() - VISITOR_SUMS_MS
         for surface in self._surfaces():
-            self._store.forget_visitor_sums(surface.id, min(recently, surface.compared_since))
+            self._store.forget_visitor_sums(surface.id, sums_kept_since(surface, self._clock()))
 
     def _delete_old_events(self, surface: Surface, days: float) -> int:
         """Deletes all old events of a surface, in batches with pauses between them."""

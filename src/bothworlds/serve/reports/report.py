@@ -38,6 +38,7 @@ from ..schemas import (
     Uplift,
 )
 from ..stores.base import Store
+from ..visitors import sums_kept_since
 from .arm_comparison import arm_lines
 from .exploration_cost import exploration_cost, why_unsettled
 from .guard import guard_view
@@ -87,7 +88,8 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     state, surface = request.state, request.surface
     history = store.history(surface.id, request.since, request.until, bucket_length(request))
     rows = segment_rows(history, request.segment)
-    arms = range_totals(store, surface.id, request.segment, request.since, request.until)
+    kept = sums_kept_since(surface, request.now)
+    arms = range_totals(store, surface.id, request.segment, request.since, request.until, kept)
     learner, holdout = pair_of(arms)
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
     shown = _busiest_segment(state) if request.segment is None else request.segment

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ..model import BASELINE_ARM, LOSS_UNIT, Arm, Surface
 from ..stores.base import Store
+from ..visitors import SUMS_KEPT_MS
 from .inputs import HOUR, MINUTE
 from .uplift import ArmPair, PageTotals, segment_rows, sum_rows
 from .visitor_buckets import VisitorTotals, visitor_totals
@@ -86,10 +87,17 @@ def strata_between(surface: Surface, changes: Sequence[ShareChange], since: int,
     return [stratum for stratum in strata if stratum.since < stratum.until]
 
 
-def range_totals(store: Store, surface_id: int, segment: str | None, since: int, until: int) -> ArmTotals:
-    """Return the settled pages of every arm in a range of time; raises StoreError."""
+def range_totals(
+    store: Store, surface_id: int, segment: str | None, since: int, until: int, kept_since: int = 0
+) -> ArmTotals:
+    """Return the settled pages of every arm in a range of time; raises StoreError.
+
+    Before ``kept_since`` there may be no sums by visitors: their variance per page is that of the later hours.
+    """
     totals = _totals(store, surface_id, segment, since, until)
-    first, last = _hour(since), _hour(until + HOUR - 1)
+    first, last = _hour(max(since, kept_since)), _hour(until + HOUR - 1)
+    if last <= first:
+        last = first + SUMS_KEPT_MS
     sums = store.visitor_sums(surface_id, segment, first, last)
     if not sums:
         return totals
