@@ -1,4 +1,7 @@
-"""Leader problems for tests: from Hypothesis, random by seed, and at the limits of the supported range."""
+"""Leader problems for tests: from Hypothesis, random by seed, and at the limits of the supported range.
+
+``benchmarks/leader_convergence.py`` solves many more of the wide ones.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,9 @@ class Problem(NamedTuple):
 
 @st.composite
 def shapes(draw, most=7):
-    """m <= n, with squares and single positions more often than chance would have them."""
+    """m <= n, with squares, one item more than positions, and single positions more often than by chance."""
     n = draw(st.integers(1, most))
-    return n, draw(st.one_of(st.integers(1, n), st.just(n), st.just(1)))
+    return n, draw(st.one_of(st.integers(1, n), st.just(n), st.just(max(1, n - 1)), st.just(1)))
 
 
 @st.composite
@@ -41,7 +44,7 @@ def losses(draw, shape):
     """Losses of any magnitude: all different, with ties, with identical rows, or the same for every item."""
     n, m = shape
     kind = draw(st.sampled_from(["floats", "ties", "identical rows", "columns"]))
-    size = 10.0 ** draw(st.integers(-3, 4))
+    size = 10.0 ** draw(st.integers(-4, 4))
     if kind == "floats":
         return size * draw(arrays(float, shape, elements=st.floats(-1.0, 1.0, width=32)))
     if kind == "ties":
@@ -54,9 +57,9 @@ def losses(draw, shape):
 
 @st.composite
 def problems(draw, most=7):
-    """Any regulariser, a rate from 1e-3 to 10 for all pairs or for each."""
+    """Any regulariser, a rate from 1e-5 to 10 for all pairs or for each."""
     shape = draw(shapes(most))
-    exponent = st.floats(-3.0, 1.0, width=16)
+    exponent = st.floats(-5.0, 1.0, width=16)
     rate = draw(st.one_of(exponent, arrays(float, shape, elements=exponent)))
     return Problem(draw(losses(shape)), 10.0**rate, draw(st.sampled_from(NAMES)))
 
@@ -69,6 +72,27 @@ def random_problem(rng, shape, regularizer, size=(-1.0, 2.5), rate=(-2.0, 0.5), 
     if rng.random() < 0.5:
         eta = eta * 10.0 ** rng.uniform(-spread, spread, (n, m))
     return Problem(10.0 ** rng.uniform(*size) * loss, eta, regularizer)
+
+
+def wide_problem(rng, regularizer, most=50):
+    """Up to ``most`` items, often one more than positions; losses over eight decades, rates over six, also by pair."""
+    n = int(rng.integers(1, most + 1)) if rng.random() < 0.5 else int(rng.integers(1, 9))
+    m = [int(rng.integers(1, n + 1)), max(1, n - 1), n][rng.choice(3, p=[0.4, 0.45, 0.15])]
+    shape, size = (n, m), 10.0 ** rng.uniform(-4, 4)
+    loss = [
+        lambda: np.zeros(shape),
+        lambda: size * rng.random(shape),
+        lambda: size * rng.integers(0, 3, shape),
+        lambda: 10.0 ** rng.uniform(-4, 4, shape) * rng.choice([-1, 1], shape),
+        lambda: size * np.outer(rng.random(n), rng.random(m)),
+    ][rng.integers(5)]()
+    exponent = [
+        lambda: rng.uniform(-5, 1),
+        lambda: rng.uniform(-5, 1, shape),
+        lambda: np.repeat(rng.uniform(-5, 1, (n, 1)), m, axis=1),
+        lambda: np.where(rng.random(shape) < 0.15, *rng.uniform(-5, 1, 2)),  # single pairs differ from the rest
+    ][rng.integers(4)]()
+    return Problem(loss, 10.0**exponent, regularizer)
 
 
 LOW, HIGH = -1e3, 1e7  # the range of losses for which the leader has to be found

@@ -8,6 +8,7 @@ and prepare it for sampling; the feasible point gives the propensities.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..kernels import Floats, Ints, inline_kernel, kernel, spliced_kernel
 from .dual import Workspace, first_rows, make_workspace
 from .feasible import repair
 from .item_rows import Rows, add_row, fill_rows, make_rows
+from .leader import ConvergenceError
 from .newton import climb, solve
 from .regularizers import slope
 from .sampling import Urn, draw, make_urn, prepare
@@ -30,11 +32,14 @@ __all__ = [
     "project",
     "ready",
     "reset",
+    "resume_leader",
     "separate",
     "share_rows",
     "show",
     "show_marginals",
 ]
+
+ROUNDING = 1e-6  # a violation that is not an error: smaller tolerances may be out of reach of large losses
 
 
 class SolverEffort(NamedTuple):
@@ -155,24 +160,43 @@ def is_due(leading: Leading, rounds: float) -> bool:
 
 @spliced_kernel
 def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
-    """Compute the leader for these losses (n, m); ``rate`` is a number, or an array (n, m) if no items share a row."""
+    """Compute the leader for these losses (n, m); ``rate`` is a number, or an array (n, m) if no items share a row.
+
+    If the solver does not converge, its last point is made feasible; if that is not finite, the last leader stays.
+    """
     k, effort = rows_in_use(leading), leading.effort
     w = first_rows(leading.work, k)
     took = solve(reg, loss, leading.rows.item, rate, leading.lam, leading.mu[:k], leading.tolerance, w)
-    repair(w.x, w.copies, w.row, leading.marginals[:k], w.rhs, w.trial_mu)
+    if took.violation < math.inf:
+        repair(w.x, w.copies, w.row, leading.marginals[:k], w.rhs, w.trial_mu)
     effort.steps[0] += took.steps
     effort.most_steps[0] = max(effort.most_steps[0], took.steps)
     effort.sweeps[0] += took.sweeps
 
 
 @kernel
-def lead_afresh(reg: Any, loss: Floats, rate: float, leading: Leading) -> None:
-    """Compute the leader for arbitrary losses without a starting point, and prepare it for sampling."""
+def lead_afresh(reg: Any, loss: Floats, rate: float, leading: Leading) -> float:
+    """Compute the leader for arbitrary losses without a starting point, and prepare it for sampling.
+
+    Returns the violation of the optimality conditions; if it is infinite, the last leader stays.
+    """
     k = rows_in_use(leading)
     w = first_rows(leading.work, k)
-    climb(reg, loss, leading.rows.item, rate, leading.lam, leading.mu[:k], leading.tolerance, False, w)
-    repair(w.x, w.copies, w.row, leading.marginals[:k], w.rhs, w.trial_mu)
+    took = climb(reg, loss, leading.rows.item, rate, leading.lam, leading.mu[:k], leading.tolerance, False, w)
+    if took.violation < math.inf:
+        repair(w.x, w.copies, w.row, leading.marginals[:k], w.rhs, w.trial_mu)
     prepare(leading.marginals[:k], leading.urn)
+    return took.violation
+
+
+def resume_leader(reg: Any, loss: Floats, rate: float, leading: Leading) -> None:
+    """Compute the leader for the losses of a resumed policy; raises ConvergenceError if it is not found."""
+    violation = lead_afresh(reg, loss, rate, leading)
+    if not violation <= max(leading.tolerance, ROUNDING):
+        raise ConvergenceError(
+            f"no leader for a rate of {rate:.3g} and losses from {loss.min():.3g} to {loss.max():.3g}: "
+            f"the optimality conditions are violated by {violation:.3g}"
+        )
 
 
 @spliced_kernel

@@ -29,7 +29,7 @@ from .sweeps import sweep_columns, sweep_rows
 
 __all__ = ["climb", "polish", "solve"]
 
-MAX_STEPS = 500  # in all stages of a solve
+MAX_STEPS = 2000  # in all stages of a solve
 PATIENCE = 12  # steps without halving the violation after which every step is followed by a sweep
 MAX_EXCHANGES = 40
 HALVINGS = 60
@@ -105,7 +105,7 @@ def easy_scale(loss: Floats, item: Ints, rate: Any, w: Workspace) -> float:
 
 @spliced_kernel
 def iterate(reg: Any, rate: Any, lam: Floats, mu: Floats, tol: float, most: int, w: Workspace) -> Effort:
-    """Take at most ``most`` Newton steps from z; once they make no progress, block-coordinate sweeps come between them.
+    """Take at most ``most`` Newton steps from z; when they stop making progress, a sweep follows every step.
 
     Both raise the dual, but for steps that halve the least violation so far, of which there are few: so this converges
     from every starting point. Newton steps are slow where marginals vanish, sweeps where rows and columns interact.
@@ -271,8 +271,8 @@ def line_search(reg: Any, rate: Any, lam: Floats, mu: Floats, least: float, w: W
     """Take the Newton step, halved until it is accepted; return the violation at its end.
 
     A step is accepted if the dual still rises at its end: by concavity it has then risen all the way; or if it halves
-    the ``least`` violation so far, or 1, which is that of empty columns. Steps that halve a larger one can lead far
-    away from the optimum. Neither test compares two large dual values, so rounding does not stop the search.
+    the ``least`` violation so far, or 1, which is that of empty columns: halving a larger one can lead far away from
+    the optimum. Neither test compares two large dual values, so rounding does not stop the search.
     """
     s = 1.0
     for _ in range(HALVINGS):

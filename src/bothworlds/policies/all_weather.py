@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Block, Ledger, Shape, decides, learns
-from ..geometry.leader_state import Leading, lead, lead_afresh, make_leading, ready, reset
+from ..geometry.leader_state import Leading, lead, make_leading, ready, reset, resume_leader
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import draw
 from ..kernels import Floats, Ints, inner_kernel, kernel
@@ -249,7 +249,7 @@ class AllWeather(CompiledPolicy):
         counts.rounds[0], counts.learned[0] = known.rounds, ledger.rounds
         state.loss[:] = ledger.loss
         state.spread[0] = spread_of(ledger)
-        lead_afresh(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
+        resume_leader(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
         compared = [block for block in ledger.blocks if block.start >= ledger.compared_at]
         state.comparison.difference[0] = sum(block.difference for block in compared)
         state.comparison.variance[0] += sum(max(0.0, block.variance) for block in compared)

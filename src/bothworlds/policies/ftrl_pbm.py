@@ -14,10 +14,10 @@ from ..geometry.leader_state import (
     Leading,
     is_due,
     lead,
-    lead_afresh,
     make_leading,
     ready,
     reset,
+    resume_leader,
     separate,
     share_rows,
     show,
@@ -117,7 +117,7 @@ class FtrlPbm(Restarting):
         if state.leading.sharing:
             share_rows(state.leading, never_shown_alike(ledger))
         if ledger.rounds:
-            lead_afresh(Tsallis(), state.loss, learning_rate(state.rate, float(ledger.rounds)), state.leading)
+            resume_leader(Tsallis(), state.loss, learning_rate(state.rate, float(ledger.rounds)), state.leading)
         return state
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
-from ..geometry.leader_state import Leading, lead, lead_afresh, make_leading, ready, reset, show
+from ..geometry.leader_state import Leading, lead, make_leading, ready, reset, resume_leader, show
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints, inline_kernel, inner_kernel
 from .parts.counts import Counts, make_counts, record
@@ -119,7 +119,7 @@ class FtrlVa(Restarting):
         state.counts.rounds[0], state.counts.learned[0] = ledger.rounds, ledger.rounds
         state.loss[:] = ledger.loss
         state.spread[0] = spread_of(ledger)
-        lead_afresh(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
+        resume_leader(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
         return state
 
     def predictions(self, state: State) -> Predictions:

@@ -14,10 +14,10 @@ from ..geometry.leader_state import (
     Leading,
     is_due,
     lead,
-    lead_afresh,
     make_leading,
     ready,
     reset,
+    resume_leader,
     separate,
     share_rows,
     show,
@@ -126,7 +126,7 @@ class Hybrid(Restarting):
         if state.leading.sharing:
             share_rows(state.leading, never_shown_alike(ledger))
         if ledger.rounds:
-            lead_afresh(
+            resume_leader(
                 Regularizer(state.gamma), state.loss, state.rate / math.sqrt(ledger.rounds + 1.0), state.leading
             )
         return state

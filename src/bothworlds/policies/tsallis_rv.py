@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..core import Ledger, Shape, decides, learns
-from ..geometry.leader_state import Leading, is_due, lead, lead_afresh, make_leading, ready, reset, show
+from ..geometry.leader_state import Leading, is_due, lead, make_leading, ready, reset, resume_leader, show
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints
 from .parts.epochs import Epochs, new_epoch
@@ -117,7 +117,7 @@ class TsallisRv(Restarting):
         self.advance_epochs(state.epochs, ledger.rounds)
         state.loss[:] = ledger.loss
         if ledger.rounds:
-            lead_afresh(Tsallis(), state.loss, self.rate / math.sqrt(ledger.rounds + 1.0), state.leading)
+            resume_leader(Tsallis(), state.loss, self.rate / math.sqrt(ledger.rounds + 1.0), state.leading)
         return state
 
     def predictions(self, state: State) -> Predictions:
