@@ -182,7 +182,7 @@ def work() -> None:
         _answer(answers, rehearse() if rehearse else None)
     except Exception:  # the parent works without this worker
         return
-    with contextlib.suppress(EOFError):
+    with contextlib.suppress(EOFError, OSError):  # the parent has ended
         while True:
             _answer(answers, _outcome(job, pickle.load(given)))
 
