@@ -88,7 +88,7 @@ class KnownExamination(Forgetting):
 class FittedExamination(Forgetting):
     """A policy that fits examination to its own counts, repeatedly."""
 
-    refit: float = number(0.02, 1e-6, 1e6)
+    refit: float = number(0.02, 1e-9, 1e6)
     prior: float = number(0.1, 1e-6, 1e9)
 
     def fitted(self, shape: Shape) -> ExaminationFit:
