@@ -45,6 +45,7 @@ def run(cells, sizes):
     return namespace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_a_notebook_runs(name, capsys):
     namespace = run(code_cells(json.loads((EXAMPLES / name).read_text())), SIZES[name])

@@ -37,6 +37,7 @@ compile_ahead([Simulation(player, world, 50, True, False) for player in players]
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs a system that can fork")
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled here")
 def test_loops_of_all_playable_policies_are_cached_on_disk(tmp_path):
@@ -60,6 +61,7 @@ def test_nothing_is_forked_beside_other_threads(monkeypatch):
     assert not pools
 
 
+@pytest.mark.slow
 def test_compile_ahead_does_not_change_results(monkeypatch):
     first = compete(["uniform", "fixed"], [WORLD], 50, seeds=2, progress=False)
     monkeypatch.setattr(parallel, "compile_ahead", lambda *arguments: None)
@@ -83,6 +85,7 @@ except ZeroDivisionError:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs a system that can fork")
 def test_work_in_forked_processes_comes_back_and_so_do_exceptions():
     run = subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=300, capture_output=True, text=True)

@@ -24,6 +24,7 @@ def logged(rng):
     return logging, *pages(rng, logging, RATES, 4000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paged", [True, False])
 def test_estimates_equal_their_formulas(logged, paged):
     logging, ranking, clicks = logged
@@ -36,6 +37,7 @@ def test_estimates_equal_their_formulas(logged, paged):
         assert found.estimate(name).value == pytest.approx(values.sum())
 
 
+@pytest.mark.slow
 def test_the_message_the_whole_page_is_that_of_page_sums(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(TARGET))
@@ -52,6 +54,7 @@ def test_without_pages_positions_are_assumed_independent_with_a_note(logged):
     assert any("independent" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_the_logging_policy_has_the_logged_click_rate(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(logging.marginals))
@@ -62,6 +65,7 @@ def test_the_logging_policy_has_the_logged_click_rate(logged):
     assert found.warnings == ()
 
 
+@pytest.mark.slow
 def test_effective_sample_sizes_are_those_of_kish(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(TARGET))
@@ -73,11 +77,13 @@ def test_effective_sample_sizes_are_those_of_kish(logged):
     assert found.support_at(2).effective_clicks == pytest.approx(wc[:, 1].sum() ** 2 / (wc[:, 1] ** 2).sum())
 
 
+@pytest.mark.slow
 def test_a_steady_log_of_good_size_gives_no_warning(logged):
     logging, ranking, clicks = logged
     assert evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(TARGET)).warnings == ()
 
 
+@pytest.mark.slow
 def test_a_short_log_is_warned_of(logged):
     logging, ranking, clicks = logged
     warnings = evaluate(as_log(ranking[:80], clicks[:80], logging.marginals), list("ab")).warnings
@@ -85,6 +91,7 @@ def test_a_short_log_is_warned_of(logged):
     assert any("Too few clicks" in warning for warning in warnings)
 
 
+@pytest.mark.slow
 def test_unsupported_parts_of_a_target_are_reported(logged):
     logging, ranking, clicks = logged
     kept = ranking[:, 1] != 0
@@ -93,6 +100,7 @@ def test_unsupported_parts_of_a_target_are_reported(logged):
     assert any("25.0% at position 2" in warning and "too low" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_a_ranking_without_any_support_has_no_self_normalised_value(logged):
     logging, ranking, clicks = logged
     kept = ranking[:, 1] != 0
@@ -104,6 +112,7 @@ def test_a_ranking_without_any_support_has_no_self_normalised_value(logged):
     assert json.dumps(found.as_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_positions_without_clicks_are_not_known_to_be_worthless(logged):
     logging, ranking, clicks = logged
     clicks[:, 1] = 0
@@ -115,6 +124,7 @@ def test_positions_without_clicks_are_not_known_to_be_worthless(logged):
     assert whole.upper - whole.value == pytest.approx(whole.value - whole.lower + unseen)
 
 
+@pytest.mark.slow
 def test_support_is_asked_for_in_every_query(logged):
     logging, ranking, clicks = logged
     query = np.where((ranking == 0).any(axis=1), "with", "without").repeat(2)
@@ -124,6 +134,7 @@ def test_support_is_asked_for_in_every_query(logged):
     assert any("2 queries" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_items_unknown_to_the_log_are_not_supported(logged):
     logging, ranking, clicks = logged
     table = {"a": [0.5, 0.5], "new": [0.5, 0.0], "b": [0.0, 0.5]}
@@ -131,6 +142,7 @@ def test_items_unknown_to_the_log_are_not_supported(logged):
     assert [found.support_at(p).unsupported for p in (1, 2)] == pytest.approx([0.5, 0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.5, 0.9])
 def test_wrong_propensities_are_found_by_their_mean_weight(logged, factor):
     logging, ranking, clicks = logged
@@ -138,12 +150,14 @@ def test_wrong_propensities_are_found_by_their_mean_weight(logged, factor):
     assert any("seem to be wrong" in warning for warning in wrong.warnings)
 
 
+@pytest.mark.slow
 def test_swapped_propensities_are_found_too(logged):
     logging, ranking, clicks = logged
     wrong = evaluate(as_log(ranking, clicks, logging.marginals[::-1]), as_marginals(TARGET))
     assert any("seem to be wrong" in warning for warning in wrong.warnings)
 
 
+@pytest.mark.slow
 def test_clipping_lowers_the_estimate_and_reports_the_lost_weight(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"), clip_weights=2.0)
@@ -154,6 +168,7 @@ def test_clipping_lowers_the_estimate_and_reports_the_lost_weight(logged):
     assert any("Clipping" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_clipping_beyond_all_weights_changes_nothing(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"))
@@ -162,6 +177,7 @@ def test_clipping_beyond_all_weights_changes_nothing(logged):
     assert found.support_at().lost == 0.0
 
 
+@pytest.mark.slow
 def test_rows_without_propensity_are_not_weighed_and_counted(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -173,6 +189,7 @@ def test_rows_without_propensity_are_not_weighed_and_counted(logged):
     assert any("2,000 of 8,000" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_a_log_without_propensities_leaves_the_direct_method(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), list("ab"))
@@ -182,6 +199,7 @@ def test_a_log_without_propensities_leaves_the_direct_method(logged):
     assert any("no propensities" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_a_design_in_two_components_warns_of_undetermined_rates(rng):
     ranking = np.array([[0, 1], [2, 3]])[rng.integers(2, size=2000)]
     clicks = (rng.random((2000, 2)) < 0.3).astype(np.int64)
@@ -189,6 +207,7 @@ def test_a_design_in_two_components_warns_of_undetermined_rates(rng):
     assert any("does not determine" in warning and "100.0% at position 1" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_compare_equals_separate_evaluations(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -198,6 +217,7 @@ def test_compare_equals_separate_evaluations(logged):
         assert [estimate.value for estimate in together.estimates] == pytest.approx(values)
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_every_estimate(logged):
     logging, ranking, clicks = logged
     table = evaluate(as_log(ranking, clicks, logging.marginals), list("ab")).table()
@@ -232,6 +252,7 @@ def assert_alike(one, other):
     assert [part.value for part in one.estimates] == pytest.approx([part.value for part in other.estimates])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [np.array(["b", "a"]), np.array(["b", "a"], dtype=object), ("b", "a")])
 def test_a_ranking_may_be_an_array(logged, names):
     logging, ranking, clicks = logged
@@ -239,6 +260,7 @@ def test_a_ranking_may_be_an_array(logged, names):
     assert_alike(evaluate(log, names), evaluate(log, ["b", "a"]))
 
 
+@pytest.mark.slow
 def test_whole_names_have_no_point_in_targets_either(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals) | {"item": ranking.ravel()}
@@ -246,6 +268,7 @@ def test_whole_names_have_no_point_in_targets_either(logged):
         assert_alike(evaluate(log, target), evaluate(log, ["1", "0"]))
 
 
+@pytest.mark.slow
 def test_a_label_names_the_target(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -272,6 +295,7 @@ def test_clip_weights_must_be_above_zero(logged, clip):
         evaluate(as_log(ranking, clicks, logging.marginals), list("ab"), clip_weights=clip)
 
 
+@pytest.mark.slow
 def test_a_model_that_clicks_do_not_follow_is_doubted(rng):
     wild = np.array([[0.1, 0.5], [0.5, 0.1], [0.3, 0.3], [0.2, 0.4]])
     logging = logging_policy(4, 2, rng)
@@ -280,6 +304,7 @@ def test_a_model_that_clicks_do_not_follow_is_doubted(rng):
         assert any("do not follow the model" in warning for warning in found.warnings) == doubted
 
 
+@pytest.mark.slow
 def test_a_model_that_is_wrong_at_positions_is_doubted_though_its_errors_cancel_out(rng):
     rates = np.array([[0.1, 0.5], [0.5, 0.1], [0.1, 0.5], [0.5, 0.1]])
     logging = logging_policy(4, 2)
@@ -291,6 +316,7 @@ def test_a_model_that_is_wrong_at_positions_is_doubted_though_its_errors_cancel_
     assert re.search(pattern, warning)
 
 
+@pytest.mark.slow
 def test_no_clicks_are_no_certainty_for_the_direct_method_either(rng):
     logging = logging_policy(4, 2)
     log = as_log(*pages(rng, logging, RATES, 1200), logging.marginals)
@@ -303,6 +329,7 @@ def test_no_clicks_are_no_certainty_for_the_direct_method_either(rng):
     assert other.upper - other.value == pytest.approx(1.96 * other.standard_error, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_position_without_propensities_is_named_and_leaves_the_others_as_they_are(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -317,6 +344,7 @@ def test_a_position_without_propensities_is_named_and_leaves_the_others_as_they_
     assert np.isnan(found.estimate("ips").value)
 
 
+@pytest.mark.slow
 def test_a_list_without_clicks_is_no_evidence_against_the_model(rng):
     logging = logging_policy(4, 2, rng)
     log = as_log(*pages(rng, logging, 0.1 * RATES, 500), logging.marginals)
@@ -330,6 +358,7 @@ def test_a_model_that_is_right_but_for_rounding_is_not_doubted(clicks):
     assert evaluate(log, ["b"]).warnings == ()
 
 
+@pytest.mark.slow
 def test_the_logged_estimate_does_not_depend_on_the_target(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking[:997], clicks[:997], logging.marginals)
@@ -338,6 +367,7 @@ def test_the_logged_estimate_does_not_depend_on_the_target(logged):
     assert one == other
 
 
+@pytest.mark.slow
 def test_warnings_use_the_names_of_tables_for_estimators(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), {"a": [0.5, 0], "b": [0, 1], "new": [0.5, 0]})
@@ -361,6 +391,7 @@ def test_a_log_of_one_page_is_refused():
         evaluate({"item": ["a"], "position": [1], "click": [1], "propensity": [0.5], "event": [1]}, ["a"])
 
 
+@pytest.mark.slow
 def test_the_error_for_an_unknown_estimate_lists_the_known_ones(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"))
@@ -388,6 +419,7 @@ def by_page(log, worth):
     return np.bincount(log["event"], worth)
 
 
+@pytest.mark.slow
 def test_clicks_are_per_page_where_pages_differ_in_length(uneven):
     found = evaluate(uneven, ["a", "2", "3"])
     logged, clicks = found.estimate("logged"), by_page(uneven, uneven["click"])
@@ -405,6 +437,7 @@ def test_clicks_are_per_page_where_pages_differ_in_length(uneven):
     assert any("position 2 exists on 25.0%, position 3 exists on 25.0% of the 4,000 pages" in n for n in found.notes)
 
 
+@pytest.mark.slow
 def test_the_logging_policy_of_uneven_pages_has_the_logged_click_rate(uneven):
     found = evaluate(uneven, {"a": [0.5, 0, 0], "b": [0.5, 0, 0], "2": [0, 1, 0], "3": [0, 0, 1]})
     for position in (1, 2, 3, None):
@@ -445,6 +478,7 @@ def test_unreadable_timestamps_keep_the_order_of_the_log_with_a_note():
     assert "1 timestamps are neither numbers nor dates, such as 'noon'" in notes[0]
 
 
+@pytest.mark.slow
 def test_the_notes_of_reading_are_among_the_notes_of_an_evaluation(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -452,6 +486,7 @@ def test_the_notes_of_reading_are_among_the_notes_of_an_evaluation(logged):
     assert "1 rows were skipped: click must be 0 or 1" in evaluate(read(log, skip_bad=True), list("ab")).notes
 
 
+@pytest.mark.slow
 def test_the_repr_is_a_short_table(rng):
     logging = logging_policy(26, 1)
     log = as_log(*pages(rng, logging, np.full((26, 1), 0.5), 3000), logging.marginals)
@@ -471,6 +506,7 @@ def as_numbers(estimates):
     return [number for one in estimates for number in (one.value, one.standard_error, one.lower, one.upper)]
 
 
+@pytest.mark.slow
 def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(logged):
     logging, ranking, clicks = logged
     log, counted = as_log(ranking, clicks, logging.marginals), PageCounts.from_arrays(ranking, clicks)

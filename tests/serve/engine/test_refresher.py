@@ -30,6 +30,7 @@ def rounds_served(engine, segment=""):
     return engine.refresher.surfaces["home"].segments[segment].counters.rounds
 
 
+@pytest.mark.slow
 @with_idle_refresher
 async def test_a_surface_that_is_changed_while_events_settle_is_served_by_the_latest_counters(engine, store, clock):
     await visit(engine, "r1", set())

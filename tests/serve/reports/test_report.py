@@ -41,6 +41,7 @@ def simulated_pages(rng: np.random.Generator, rate: float, pages: int) -> PageTo
     return PageTotals(pages, int(clicks.sum()), int((clicks**2).sum()))
 
 
+@pytest.mark.slow
 @with_engine(holdout=0.2)
 async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock):
     empty = await engine.report("home")
@@ -141,6 +142,7 @@ def some_events(rng: np.random.Generator, attraction: np.ndarray, x: np.ndarray,
     return events
 
 
+@pytest.mark.slow
 def test_intervals_of_weighted_click_rates_cover_the_true_value(rng):
     attraction, covered = np.array([0.5, 0.2, 0.1]), np.zeros(3)
     for _ in range(100):
@@ -202,6 +204,7 @@ def test_the_shift_alarm_is_raised_when_clicks_per_page_change_and_not_before(rn
     assert "not enough" in shifted(0.35, 100)["note"]
 
 
+@pytest.mark.slow
 def test_the_shift_alarm_is_not_raised_however_often_one_looks(rng):
     """A week of looks at 250 pages an hour; the broken twin is a fixed threshold of four standard errors."""
     alarms = {"sequence": 0, "fixed": 0}
