@@ -1,8 +1,9 @@
-"""What all tests share: Hypothesis profiles, seeded randomness, and which tests are slow."""
+"""What all tests share: Hypothesis profiles, seeded randomness, the order of files, and what a skip means."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,11 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.skips import pytest_sessionfinish
-from tests.slow_tests import SLOW_FILES, SLOW_TESTS
 
 __all__ = ["pytest_sessionfinish"]
-
-ROOT = Path(__file__).parents[1]
 
 # The first example of a test may compile a kernel for many seconds, so no example has a deadline.
 settings.register_profile(
@@ -26,15 +24,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests that ``tests/slow_tests.py`` lists the mark ``slow``; put files with slow tests first.
+    """Put files with many slow tests first.
 
     Workers that take files in this order end at about the same time: the files that are left for the end are short.
     """
-    for item in items:
-        if item.path.relative_to(ROOT).as_posix() in SLOW_FILES or getattr(item, "originalname", None) in SLOW_TESTS:
-            item.add_marker(pytest.mark.slow)
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture(scope="session")

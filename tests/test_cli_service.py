@@ -32,6 +32,7 @@ def kept(monkeypatch):
     return store
 
 
+@pytest.mark.slow
 def test_keys_are_created_listed_and_revoked(kept):
     made = run("keys", "create", "--role", "serve", "--role", "ingest", "--note", "shop", "--store", "a.db")
     key = made.output.strip()

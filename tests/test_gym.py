@@ -65,6 +65,7 @@ def test_the_module_is_an_attribute_of_the_package():
     assert bothworlds.gym.RankingEnv is RankingEnv
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "world",
     [
@@ -92,6 +93,7 @@ def test_other_users_give_other_episodes():
         assert play_episodes("toprank", env, seed=seed).expected_reward != pytest.approx(result.reward[:, -1])
 
 
+@pytest.mark.slow
 def test_realised_rewards_have_the_mean_of_play():
     """Other seeds than those of ``play``: the difference of the means is within four standard errors."""
     ours = play_episodes("uniform", RankingEnv(SUMMER, rounds=200), episodes=20, seed=77).reward / 200
@@ -100,6 +102,7 @@ def test_realised_rewards_have_the_mean_of_play():
     assert abs(ours.mean() - theirs.mean()) < 4.0 * error
 
 
+@pytest.mark.slow
 def test_policies_that_name_items_or_need_the_horizon_play_as_in_play():
     for policy in (bothworlds.policy("fixed", ranking=[0, 1]), "recurrank", EpsilonGreedy()):
         episodes = play_episodes(policy, RankingEnv(SUMMER, rounds=100), episodes=2)

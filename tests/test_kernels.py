@@ -124,17 +124,21 @@ def check_cache_is_used(project: Project) -> None:
 
 @pytest.mark.skipif(not COMPILED, reason="without compilation there is no cache")
 class TestTheCache:
+    @pytest.mark.slow
     def test_notices_an_edit_in_another_file(self, tmp_path):
         check_edit_is_noticed(Project(tmp_path, OURS))
 
+    @pytest.mark.slow
     def test_is_used_as_long_as_nothing_is_edited(self, tmp_path):
         check_cache_is_used(Project(tmp_path, OURS))
 
+    @pytest.mark.slow
     def test_of_numba_itself_runs_the_policy_from_before_the_edit(self, tmp_path):
         """The reason for our own cache, and the proof that the check can fail."""
         with pytest.raises(AssertionError, match="before the edit"):
             check_edit_is_noticed(Project(tmp_path, NUMBAS_OWN))
 
+    @pytest.mark.slow
     def test_a_cache_that_is_not_used_is_caught(self, tmp_path):
         project = Project(tmp_path, OURS)
         run = project.run
@@ -239,12 +243,14 @@ class TestWhatAKernelCanReach:
         forget_sources()
         return {name for name in names if source_digest(f"bothworlds.{name}") != before[name]}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "edited", ["serve/engine/engine.py", "cli/__init__.py", "experiments/report.py", "clicks/model/model.py"]
     )
     def test_an_edit_elsewhere_compiles_nothing(self, package, edited):
         assert self.keys_after_an_edit(package, edited) == set()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("edited", "compiled"),
         [
@@ -257,9 +263,11 @@ class TestWhatAKernelCanReach:
     def test_an_edit_in_reach_compiles_what_reaches_it(self, package, edited, compiled):
         assert self.keys_after_an_edit(package, edited) >= compiled
 
+    @pytest.mark.slow
     def test_an_edit_of_the_decorator_compiles_everything(self, package):
         assert len(self.keys_after_an_edit(package, "kernels.py")) == 5
 
+    @pytest.mark.slow
     def test_what_is_loaded_makes_no_difference(self):
         asked = "import bothworlds.kernels as k; print(k.source_digest('bothworlds.arena.loop'))"
         keys = {
@@ -285,6 +293,7 @@ def sum_of(values):
     return s
 
 
+@pytest.mark.slow
 def test_division_by_zero_is_that_of_numpy():
     values = np.array([1.0, -1.0, 0.0])
     with np.errstate(all="ignore"):
@@ -425,6 +434,7 @@ INNER = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COMPILED, reason="without compilation there is no cache")
 def test_inner_kernels_have_no_machine_code_and_raise_like_others_compiled_and_from_the_cache(tmp_path):
     project = Project(tmp_path, OURS)

@@ -100,6 +100,7 @@ def texts(notebook):
     return [part for one in outputs for part in (one.get("text"), one.get("data", {}).get("text/plain")) if part]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_a_notebook_runs_with_the_packages_it_asks_for(name):
     notebook = nbformat.read(EXAMPLES / name, 4)

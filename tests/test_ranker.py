@@ -281,6 +281,7 @@ def test_feedback_frees_places_for_pending_rankings():
     assert ranker.pending == 0
 
 
+@pytest.mark.slow
 def test_a_ranker_may_be_used_from_several_threads():
     ranker = Ranker(PAGES, 3, seed=0)
     with ThreadPoolExecutor(8) as threads:

@@ -181,6 +181,7 @@ RESTRICTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["all-weather", "ftrl-pbm"])
 @pytest.mark.parametrize("restriction", RESTRICTED.values(), ids=RESTRICTED)
 def test_constraints_do_not_bias_what_is_learned(restriction, policy):
@@ -192,6 +193,7 @@ def test_constraints_do_not_bias_what_is_learned(restriction, policy):
     assert learned["best"].sum() > 0.75
 
 
+@pytest.mark.slow
 def test_without_the_charge_for_absence_the_worst_item_looks_best(monkeypatch):
     def settle(self, decision, clicks, pinned, absent, mixture):
         return charged(self, decision, clicks, pinned, (), mixture)
@@ -237,6 +239,7 @@ def Ranking(items, p):
     return Decision(items.astype(np.int64), p)
 
 
+@pytest.mark.slow
 def test_the_same_pages_teach_a_ranker_and_the_service_the_same():
     """Pages of the service, with pauses, exclusions and pins, are replayed into the sums of a ranker."""
 

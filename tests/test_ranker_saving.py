@@ -214,6 +214,7 @@ def test_a_missing_file_raises_file_not_found(tmp_path):
         Ranker.load(tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_a_truncated_file_is_refused_and_closed(tmp_path):
     experienced(policy="uniform").save(tmp_path / "ranker")
     data = (tmp_path / "ranker").read_bytes()
@@ -224,6 +225,7 @@ def test_a_truncated_file_is_refused_and_closed(tmp_path):
     gc.collect()  # a file left open would be reported here
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_refused_or_harmless(tmp_path):
     ranker = experienced(policy="uniform")
     ranker.save(tmp_path / "ranker")
@@ -347,6 +349,7 @@ def test_a_missing_folder_raises_file_not_found(tmp_path):
         experienced(1).save(tmp_path / "nowhere" / "ranker")
 
 
+@pytest.mark.slow
 def test_a_ranker_can_be_saved_while_others_use_it(tmp_path):
     ranker, stop = Ranker(PAGES, 3, seed=0), threading.Event()
     with ThreadPoolExecutor(3) as threads:
@@ -361,6 +364,7 @@ def test_a_ranker_can_be_saved_while_others_use_it(tmp_path):
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.slow
 def test_a_loaded_ranker_of_another_process_has_the_same_future(tmp_path):
     experienced().save(tmp_path / "ranker")
     code = (

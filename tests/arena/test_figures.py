@@ -39,6 +39,7 @@ def no_other_fonts(monkeypatch):
     fonts._fonts_with.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".png", ".pdf"])
 def test_characters_without_a_font_are_written_as_codes_with_one_warning(tmp_path, no_other_fonts, ending):
     with warnings.catch_warnings(record=True) as caught:
@@ -55,6 +56,7 @@ def test_a_drawing_that_keeps_its_text_keeps_the_names_and_warns_of_nothing(tmp_
     assert NAMES.replace(">", "&gt;") in (tmp_path / "f.svg").read_text()
 
 
+@pytest.mark.slow
 def test_a_font_that_has_the_characters_is_used(tmp_path, no_other_fonts, monkeypatch):
     known = fonts._characters_in
 
@@ -90,6 +92,7 @@ def size_of(path):
     return [float(value) for value in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', path.read_text()).groups()]
 
 
+@pytest.mark.slow
 def test_a_narrow_figure_has_one_column_and_letters_that_a_phone_can_show(tmp_path):
     for narrow in (False, True):
         with drawing(tmp_path / f"{narrow}.svg", 3, 2, narrow=narrow) as panels:
@@ -119,6 +122,7 @@ def test_labels_are_moved_apart_as_little_as_possible(rng):
     assert spread_out([], 1.0, 0.0, 1.0) == []
 
 
+@pytest.mark.slow
 def test_a_figure_of_results_says_what_its_bands_are_and_has_line_styles(tmp_path):
     results = [play(name, "paper/stochastic", 100, seeds=seeds) for name, seeds in (("uniform", 3), ("fixed", 3))]
     text = draw_results(results, tmp_path / "f.svg").read_text()

@@ -73,6 +73,7 @@ class PlainCascade(ListWorld):
         return 1.0 - np.prod(1.0 - CASCADE.attraction[ranking])
 
 
+@pytest.mark.slow
 def test_a_plain_world_plays_like_the_compiled_one():
     check_world(PlainCascade())
     for policy in ("uniform", EpsilonGreedy()):

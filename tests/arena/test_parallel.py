@@ -34,6 +34,7 @@ compile_ahead([Simulation(player, world, 50, True, False) for player in players]
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled here")
 def test_loops_of_all_playable_policies_are_cached_on_disk(tmp_path):
     """A policy in plain Python is skipped."""
@@ -42,6 +43,7 @@ def test_loops_of_all_playable_policies_are_cached_on_disk(tmp_path):
     assert len(list(tmp_path.rglob("loop.advance-*.nbc"))) == 3
 
 
+@pytest.mark.slow
 def test_compile_ahead_does_not_change_results(monkeypatch):
     first = compete(["uniform", "fixed"], [WORLD], 50, seeds=2, progress=False)
     monkeypatch.setattr(parallel, "compile_ahead", lambda *arguments: None)

@@ -33,6 +33,7 @@ def same(one, other):
 # Results do not depend on how the loop runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", COMPILED, ids=called)
 @pytest.mark.parametrize("world", [EASY, SEASONAL, "yandex/stochastic"], ids=called)
 def test_the_compiled_loop_equals_the_interpreted_one_draw_for_draw(compiled, world):
@@ -41,6 +42,7 @@ def test_the_compiled_loop_equals_the_interpreted_one_draw_for_draw(compiled, wo
     assert same(fast, slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", ["ftrl-pbm", "uniform", EpsilonGreedy(), Stranger()], ids=called)
 def test_the_number_of_jobs_makes_no_difference(player):
     alone = play(player, SEASONAL, 120, seeds=5, jobs=1)
@@ -56,6 +58,7 @@ def test_a_policy_that_cannot_be_pickled_plays_in_several_jobs():
     assert same(play(Local(), EASY, 50, seeds=4, jobs=2), play(Local(), EASY, 50, seeds=4, jobs=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy()], ids=called)
 def test_a_seed_fixes_the_result_and_another_changes_it(player):
     one, again, other = (play(player, EASY, 200, seeds=3, seed=seed) for seed in (4, 4, 5))
@@ -64,6 +67,7 @@ def test_a_seed_fixes_the_result_and_another_changes_it(player):
     assert one.seed == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy()], ids=called)
 def test_more_seeds_continue_fewer(player):
     few, many = (play(player, EASY, 100, seeds=seeds) for seeds in (5, 10))
@@ -76,6 +80,7 @@ def test_every_seed_is_a_different_game():
     assert len({row.tobytes() for row in result.reward}) == 10
 
 
+@pytest.mark.slow
 def test_playing_changes_neither_policy_nor_world():
     mine = FixedList()
     before = SEASONAL.click_probabilities(0).copy()
@@ -84,6 +89,7 @@ def test_playing_changes_neither_policy_nor_world():
     assert (SEASONAL.click_probabilities(0) == before).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", ["uniform", EpsilonGreedy()], ids=called)
 def test_names_and_objects_give_the_same_result(player):
     assert same(
@@ -95,6 +101,7 @@ def test_names_and_objects_give_the_same_result(player):
 # All policies meet the same users
 
 
+@pytest.mark.slow
 def test_every_policy_meets_the_same_users():
     """Where the item does not matter, nothing a policy does can change the clicks."""
     indifferent = matrix(np.tile([0.8, 0.5, 0.2], (6, 1)))
@@ -106,6 +113,7 @@ def test_every_policy_meets_the_same_users():
         assert (other.reward == first.reward).all()
 
 
+@pytest.mark.slow
 def test_labels_are_shuffled_for_every_seed():
     shuffled = play(FixedList(), EASY, 1, seeds=300)
     assert np.unique(shuffled.reward.round(9)).size > 30
@@ -113,6 +121,7 @@ def test_labels_are_shuffled_for_every_seed():
     assert (fixed.reward == fixed.reward[0]).all()
 
 
+@pytest.mark.slow
 def test_shuffled_labels_are_uniform():
     """A fixed list of shuffled labels is a uniformly random list: it earns the average."""
     reward = play(FixedList(), EASY, 1, seeds=2000).reward[:, -1]
@@ -120,11 +129,13 @@ def test_shuffled_labels_are_uniform():
     assert abs(reward.mean() - average) < 4.5 * reward.std() / np.sqrt(reward.size)
 
 
+@pytest.mark.slow
 def test_every_policy_gets_the_same_labels():
     other = play(Interpreted(FixedList()), EASY, 3, seeds=50)
     assert (play(FixedList(), EASY, 3, seeds=50).reward == other.reward).all()
 
 
+@pytest.mark.slow
 def test_the_randomness_of_a_policy_does_not_reach_the_users():
     """A policy that wastes its own random numbers sees the same clicks."""
 
@@ -157,6 +168,7 @@ def test_a_single_draw_for_all_positions_would_be_noticed():
     assert dependence(comonotone) > 20
 
 
+@pytest.mark.slow
 def test_the_compiled_loop_draws_for_each_position_too():
     """The variance of the clicks of a round is the sum over positions, not the square of the sum."""
     p = np.array([0.6, 0.5, 0.4])
@@ -173,6 +185,7 @@ def test_clicks_are_independent_from_round_to_round():
     assert dependence(np.column_stack([clicks[1:], clicks[:-1]])) < 4.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", ["uniform", "ftrl-pbm", EpsilonGreedy()], ids=called)
 @pytest.mark.parametrize("world", [EASY, SEASONAL], ids=called)
 def test_realised_clicks_agree_with_the_expected_reward(player, world):
@@ -231,6 +244,7 @@ class Subclassed(World):
         return np.array(Duck().click_probabilities(t))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy()], ids=called)
 def test_any_object_with_the_three_members_is_a_world(player):
     foreign = play(player, Duck(), 100, seeds=3, checkpoints=9)
@@ -272,6 +286,7 @@ def test_a_world_with_other_positions_than_it_says_is_refused(player, base, colu
         play(player, Contradiction(), 10, seeds=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.asfortranarray, lambda p: p.astype(np.float32), lambda p: p[:, ::-1]])
 def test_a_world_may_return_arrays_of_any_layout_and_type(kind):
     class Kept(World):
@@ -312,6 +327,7 @@ def test_checkpoints_as_a_list_are_taken_and_the_last_round_is_added(given):
     assert play("uniform", EASY, 50, seeds=1, checkpoints=given).rounds.tolist() == list(given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", ["ftrl-pbm", EpsilonGreedy()], ids=called)
 def test_checkpoints_do_not_change_the_result(player):
     every = play(player, SEASONAL, 90, seeds=2, checkpoints=90)
@@ -339,6 +355,7 @@ def test_a_missing_horizon_is_filled_with_the_number_of_rounds():
         play(Witness(horizon=45), EASY, 123, seeds=1)
 
 
+@pytest.mark.slow
 def test_the_horizon_is_recorded_with_the_result_and_left_out_of_the_name():
     result = play(Patient(), EASY, 80, seeds=2)
     assert result.settings == {"epsilon": 0.2, "horizon": 80}
@@ -446,6 +463,7 @@ def assert_that_threads_end(before):
     assert set(threading.enumerate()) <= before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("player", [Explodes(), IsInterrupted()], ids=lambda p: p.error.__name__)
 def test_a_failing_policy_raises_and_leaves_nothing_running(player, jobs):
@@ -481,6 +499,7 @@ def test_a_failing_world_raises_and_leaves_nothing_running(player, jobs):
 # Progress
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", ["uniform", EpsilonGreedy()], ids=called)
 def test_a_progress_bar_changes_nothing(player, capsys):
     shown = play(player, EASY, 50, seeds=3, jobs=2, progress=True)

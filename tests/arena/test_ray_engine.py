@@ -50,6 +50,7 @@ class Fails(EpsilonGreedy):
         raise ValueError("no list today")
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_bytes_and_both_engines_share_cells(cluster, tmp_path):
     here = compete(POLICIES, WORLDS, **GAME)
     there = compete(POLICIES, WORLDS, engine="ray", cells=tmp_path / "cells", **GAME)
@@ -62,12 +63,14 @@ def test_a_cluster_gives_the_same_bytes_and_both_engines_share_cells(cluster, tm
     assert saved(resumed, tmp_path / "resumed.parquet") == saved(here, tmp_path / "here.parquet")
 
 
+@pytest.mark.slow
 def test_a_policy_in_plain_python_is_played_too(cluster):
     here = bothworlds.play(EpsilonGreedy(), WORLDS[0], **GAME)
     there = bothworlds.play(EpsilonGreedy(), WORLDS[0], engine="ray", **GAME)
     assert (here.reward == there.reward).all()
 
 
+@pytest.mark.slow
 def test_a_cell_that_fails_is_named_and_the_others_are_kept(cluster, tmp_path):
     with pytest.raises(ValueError, match="no list today") as failure:
         compete([Fails(), "uniform"], WORLDS[:1], engine="ray", cells=tmp_path, **GAME)
@@ -81,6 +84,7 @@ def test_other_sources_on_a_node_are_refused(cluster, monkeypatch):
         bothworlds.play("uniform", WORLDS[0], engine="ray", **GAME)
 
 
+@pytest.mark.slow
 def test_the_loss_of_a_node_costs_its_cells_only(cluster, tmp_path):
     """The last test of this file: the cluster has one node afterwards."""
     game = {"rounds": 50_000, "seeds": 12, "progress": False}
@@ -101,6 +105,7 @@ def test_the_loss_of_a_node_costs_its_cells_only(cluster, tmp_path):
     assert finished_before[0] < game["seeds"] == len(list(tmp_path.iterdir()))
 
 
+@pytest.mark.slow
 def test_nothing_imports_ray_unless_it_is_requested():
     code = (
         "import sys, bothworlds as b; b.play('uniform', 'paper/stochastic', 10, seeds=2); print('ray' in sys.modules)"
@@ -109,6 +114,7 @@ def test_nothing_imports_ray_unless_it_is_requested():
     assert run.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -120,6 +120,7 @@ def test_a_world_is_identified_by_its_users_not_by_its_name(tmp_path, played):
     assert len(played) == 2
 
 
+@pytest.mark.slow
 def test_a_policy_in_plain_python_is_relabelled():
     @dataclass(frozen=True)
     class Ordered(FixedList):

@@ -101,6 +101,7 @@ def test_where_nothing_changes_both_comparators_are_the_same():
     np.testing.assert_allclose(result.regret("dynamic"), result.regret("fixed"), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_best_fixed_list_has_no_regret():
     result = play(FixedList(), EASY, 200, seeds=3, shuffle=False)
     np.testing.assert_allclose(result.regret(), 0.0, atol=1e-9)
@@ -183,6 +184,7 @@ def test_a_tracking_list_beats_the_best_fixed_one():
     assert result.regret("fixed")[0, -1] < 0.0
 
 
+@pytest.mark.slow
 def test_every_policy_plays_in_every_world():
     seen = []
     results = compete(["uniform", EpsilonGreedy()], [EASY, "paper/stochastic"], 30, seeds=2, finished=seen.append)

@@ -31,6 +31,7 @@ def metadata(path):
     return json.loads(pyarrow.read_table(path).schema.metadata[b"bothworlds"])
 
 
+@pytest.mark.slow
 def test_what_is_saved_is_loaded(results, path):
     for saved, loaded in zip(results, load_results(path), strict=True):
         for name in ("policy", "policy_name", "world", "world_description", "seed", "seconds", "adaptive"):

@@ -15,6 +15,7 @@ def table():
     return standings(compete(["uniform", "oracle", "ftrl-pbm"], WORLDS, 300, seeds=3, tell=True, progress=False))
 
 
+@pytest.mark.slow
 def test_comparators_come_first_then_the_policies(table):
     names = [row.name for row in table.rows]
     assert names == ["best of each round", "best fixed list", "uniform", "oracle", "ftrl-pbm"]

@@ -54,6 +54,7 @@ def test_a_size_that_cannot_be_played_says_why():
     assert "toprank" not in table(invented(1.0), SHOWN, "n", ITEMS)
 
 
+@pytest.mark.slow
 def test_the_section_and_the_figure_have_every_policy(tmp_path):
     runs = invented(1.0)
     text = section(runs, ABOUT)

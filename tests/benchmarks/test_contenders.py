@@ -67,6 +67,7 @@ def deviation(ours: np.ndarray, theirs: np.ndarray) -> float:
     return difference.mean() / (difference.std(ddof=1) / np.sqrt(difference.size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_straightforward_implementation_earns_the_same_and_a_broken_one_does_not(name):
     ours, contender = earned(policy(name), name), CONTENDERS[name]()
@@ -74,6 +75,7 @@ def test_a_straightforward_implementation_earns_the_same_and_a_broken_one_does_n
     assert abs(deviation(ours, earned(contender, name, BROKEN[name]))) > LIMIT
 
 
+@pytest.mark.slow
 def test_rejection_draws_from_the_posterior_and_the_proposal_alone_is_caught():
     shown, clicked, beta = np.array([30.0, 40.0, 20.0]), np.array([22.0, 12.0, 3.0]), np.array([1.0, 0.5, 0.3])
     rng, size = np.random.default_rng(0), 2_000

@@ -24,6 +24,7 @@ def refused(*arguments):
     return " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def test_it_prints_a_table_a_sentence_and_the_rules(log, tmp_path):
     text = answer("compare", log, *QUICK, "--plot", tmp_path / "models.svg", "--out", tmp_path / "models.json")
     rows = [line for line in text.splitlines() if any(f" {name} " in line.replace("│", " ") for name in MODELS)]
@@ -34,12 +35,14 @@ def test_it_prints_a_table_a_sentence_and_the_rules(log, tmp_path):
     assert (tmp_path / "models.svg").stat().st_size > 1_000
 
 
+@pytest.mark.slow
 def test_models_and_reference_are_chosen(log):
     text = answer("compare", log, *QUICK, "--models", "item-ctr, rank-ctr", "--reference", "rank-ctr")
     assert "more than rank-ctr" in text
     assert "pbm" not in text.split("Split")[0]
 
 
+@pytest.mark.slow
 def test_bad_options_are_one_line(log, tmp_path):
     assert "there is no click model 'x'" in refused("compare", log, "--models", "x")
     assert "--priors is written like" in refused("compare", log, "--priors", "a")
@@ -49,6 +52,7 @@ def test_bad_options_are_one_line(log, tmp_path):
     assert "needs whole pages" in refused("compare", table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "pbm"])
 def test_every_model_is_fitted_printed_drawn_and_saved(log, tmp_path, name):
     out, plot = tmp_path / "model.json", tmp_path / "model.svg"
@@ -60,10 +64,12 @@ def test_every_model_is_fitted_printed_drawn_and_saved(log, tmp_path, name):
     assert plot.stat().st_size > 1_000
 
 
+@pytest.mark.slow
 def test_the_shortcut_is_named(log):
     assert "published shortcut" in answer("fit", log, "--model", "sdbn", "--method", "counts")
 
 
+@pytest.mark.slow
 def test_options_that_a_model_lacks_are_refused(log):
     assert "there is no click model 'abc'" in refused("fit", log, "--model", "abc")
     assert "per_query is only for the model pbm" in refused("fit", log, "--model", "ubm", "--per-query")
@@ -71,6 +77,7 @@ def test_options_that_a_model_lacks_are_refused(log):
     assert "--clip is for counts" in refused("fit", log, "--model", "ubm", "--clip")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["trust", "dbn"])
 def test_a_fitted_model_is_a_world(log, tmp_path, model):
     path = tmp_path / f"{model}.json"

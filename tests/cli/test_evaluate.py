@@ -30,6 +30,7 @@ def a_log(monkeypatch, rng):
     return asked
 
 
+@pytest.mark.slow
 def test_a_ranking_is_evaluated_in_one_command():
     message = answer("log.csv", "--ranking", "a,b")
     for words in (
@@ -44,6 +45,7 @@ def test_a_ranking_is_evaluated_in_one_command():
     assert "Warning" not in message
 
 
+@pytest.mark.slow
 def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(tmp_path):
     pages = clicks.PageCounts.from_arrays([["a", "b"], ["b", "a"]] * 2, [[1, 0], [0, 1], [0, 0], [1, 1]])
     for name, said in (("cascade", True), ("item-ctr", False)):
@@ -67,6 +69,7 @@ def test_a_small_negative_number_has_no_sign():
     assert compare._interval(float("nan"), float("nan")) == "-"
 
 
+@pytest.mark.slow
 def test_several_targets_are_compared():
     message = answer("log.csv", "-r", "a,b", "-r", "d, c", "-p", "uniform")
     assert all(title in message for title in ("a > b", "d > c", "uniform"))
@@ -83,6 +86,7 @@ def named(monkeypatch, rng):
     monkeypatch.setattr(clicks, "read", lambda *_, **__: log, raising=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranking", "title"),
     [
@@ -109,6 +113,7 @@ def test_help_shows_how_to_quote():
     assert "JSON list" in " ".join(answer("--help").split())
 
 
+@pytest.mark.slow
 def test_filters_are_handed_on(a_log):
     filters = ("--query", "shoes", "--positions", "2", "--top-items", "4", "--columns", "item=product")
     answer("log.csv", "-r", "a,b", "--format", "tidy", *filters)
@@ -123,6 +128,7 @@ def test_filters_are_handed_on(a_log):
     }
 
 
+@pytest.mark.slow
 def test_marginals_come_from_a_table(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("item,1,2\na,1,0\nb,0,0.5\nc,0,0.5\n")
@@ -146,25 +152,30 @@ def test_bad_marginals_are_refused_with_their_line(tmp_path, text, error_of):
     assert error_of in result.output
 
 
+@pytest.mark.slow
 def test_names_in_brackets_are_no_markup(tmp_path):
     path = tmp_path / "tv[oled].csv"
     path.write_text("item,1,2\na,1,0\nb,0,1\n")
     assert "tv[oled]" in answer("log.csv", "--marginals", path)
 
 
+@pytest.mark.slow
 def test_several_files_are_one_log(a_log):
     answer("log.csv", "more.csv", "-r", "a,b")
     assert a_log["path"] == ["log.csv", "more.csv"]
 
 
+@pytest.mark.slow
 def test_replay_is_played_when_asked_for():
     assert "replay of uniform" in answer("log.csv", "-p", "uniform", "--replay")
 
 
+@pytest.mark.slow
 def test_warnings_are_printed_in_plain_words():
     assert "warning: Clipping" in answer("log.csv", "-r", "a,b", "--clip-weights", "2")
 
 
+@pytest.mark.slow
 def test_results_and_figure_are_written(tmp_path):
     message = answer("log.csv", "-r", "a,b", "-r", "d,c", "--out", tmp_path / "r.json", "--plot", tmp_path / "f.svg")
     found = json.loads((tmp_path / "r.json").read_text())["evaluations"]
@@ -174,6 +185,7 @@ def test_results_and_figure_are_written(tmp_path):
     assert "figure:" in message
 
 
+@pytest.mark.slow
 def test_a_figure_of_an_unsupported_target_can_be_drawn(tmp_path):
     path = tmp_path / "new.csv"
     path.write_text("item,1,2\na,1,0\nnew,0,1\n")

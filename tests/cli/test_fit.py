@@ -95,6 +95,7 @@ def test_the_components_of_a_fixed_list_are_shown(read, tmp_path):
     assert "group" in answer("fit", tmp_path / "list.csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--per-query",)])
 @pytest.mark.parametrize("name", LOGS)
 def test_every_fit_can_be_drawn_and_written(read, tmp_path, name, options):
@@ -104,6 +105,7 @@ def test_every_fit_can_be_drawn_and_written(read, tmp_path, name, options):
     assert json.loads((tmp_path / "m.json").read_text())["version"] == 1
 
 
+@pytest.mark.slow
 def test_the_same_fit_is_the_same_picture(read, tmp_path):
     for name in ("a", "b"):
         answer("fit", tmp_path / "good.csv", "--plot", tmp_path / f"{name}.svg")
@@ -116,11 +118,13 @@ def test_only_so_many_items_are_printed(read, tmp_path):
     assert text.count("item") < 10
 
 
+@pytest.mark.slow
 def test_columns_are_written_as_pairs(read, tmp_path):
     for text in ("item", "item=", "=product", "item=product,"):
         assert "--columns is written like item=product" in refused("fit", tmp_path / "good.csv", "--columns", text)
 
 
+@pytest.mark.slow
 def test_every_query_has_its_curve_where_each_is_fitted_alone(read, tmp_path):
     text = answer("fit", tmp_path / "queries.csv", "--per-query")
     assert "by query: 6 of 6 are identified" in text
@@ -131,6 +135,7 @@ def test_every_query_has_its_curve_where_each_is_fitted_alone(read, tmp_path):
     assert "no query has a complete curve" in (tmp_path / "f.svg").read_text()
 
 
+@pytest.mark.slow
 def test_curves_of_queries_that_are_noise_are_warned_of_where_they_are_fitted_and_played_in(read, tmp_path):
     noise = "1 of 1 queries have a curve that is noise, with examination typically known only up to a factor above 1.6"
     assert noise in answer("fit", tmp_path / "few.csv", "--per-query", "--out", tmp_path / "m.json")
@@ -141,6 +146,7 @@ def test_curves_of_queries_that_are_noise_are_warned_of_where_they_are_fitted_an
     assert "m.json: This curve is noise" in tried
 
 
+@pytest.mark.slow
 def test_a_fitted_model_is_a_world_to_play_in(read, tmp_path):
     answer("fit", tmp_path / "queries.csv", "--out", tmp_path / "m.json")
     place = f"{tmp_path / 'm.json'}:query='query3'"
@@ -149,6 +155,7 @@ def test_a_fitted_model_is_a_world_to_play_in(read, tmp_path):
     assert "6 queries; name one" in refused("play", "-p", "uniform", "-w", tmp_path / "m.json", "--rounds", "50")
 
 
+@pytest.mark.slow
 def test_invalid_options_are_refused_in_one_line(read, tmp_path):
     log = tmp_path / "good.csv"
     assert "there is no file" in refused("fit", tmp_path / "nowhere.csv")
@@ -159,6 +166,7 @@ def test_invalid_options_are_refused_in_one_line(read, tmp_path):
     assert "there is no file" in refused("play", "-w", tmp_path / "nowhere.json")
 
 
+@pytest.mark.slow
 def test_the_paper_is_not_put_to_the_test_in_worlds_of_another_shape(read, tmp_path):
     answer("fit", tmp_path / "list.csv", "--out", tmp_path / "list.json")
     assert "not identified" in refused("reproduce", "--world", tmp_path / "list.json")
@@ -167,6 +175,7 @@ def test_the_paper_is_not_put_to_the_test_in_worlds_of_another_shape(read, tmp_p
     assert "no fixed attraction" in refused("reproduce", "--world", "paper/periodic-both")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--per-query",), ("--method", "em")])
 def test_a_log_without_clicks_is_answered_and_not_refused(read, tmp_path, options):
     text = answer("fit", tmp_path / "silent.csv", *options, "--plot", tmp_path / "f.svg", "--out", tmp_path / "m.json")
@@ -187,6 +196,7 @@ def test_names_are_printed_as_they_are(read, tmp_path):
     assert all(name in text for name in ("x[/foo]", "tv[oled]", ":tea:", "[red]q"))
 
 
+@pytest.mark.slow
 def test_a_pattern_and_several_files_are_one_log(read, tmp_path):
     assert "fitted:" in answer("fit", tmp_path / "go*.csv")
     assert "fitted:" in answer("fit", tmp_path / "good.csv", tmp_path / "list.csv")

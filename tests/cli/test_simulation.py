@@ -56,6 +56,7 @@ def test_help_states_the_purpose_and_a_first_command():
         assert word in text
 
 
+@pytest.mark.slow
 def test_the_command_in_the_help_works():
     example = " ".join(answer("--help").partition("Start with:")[2].split())
     assert example.startswith("bothworlds play")
@@ -185,6 +186,7 @@ def test_one_replication_has_no_standard_error():
     assert "nan" not in text
 
 
+@pytest.mark.slow
 def test_the_seed_is_an_option():
     rows = [without_times(answer("play", "-p", "uniform", *SHORT, "--seed", seed)) for seed in (0, 0, 1)]
     assert rows[0] == rows[1] != rows[2]
@@ -195,6 +197,7 @@ def test_a_list_is_a_setting_in_brackets():
     assert "fixed(ranking=(4, 3, 2, 1, 0))" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", ["2e2", "200", "2_00", "200.0", "2E+2"])
 def test_counts_may_be_written_in_several_ways(written):
     text = answer("play", "-p", "uniform", "-T", written, "-n", "3e0", "--seed", "1e0", "--checkpoints", "1e1")
@@ -202,6 +205,7 @@ def test_counts_may_be_written_in_several_ways(written):
     assert "regret in 200 rounds" in answer("bounds", "-w", "paper/stochastic", "--rounds", written)
 
 
+@pytest.mark.slow
 def test_settings_follow_a_colon():
     text = answer(
         "play", "-p", "ftrl-pbm:rate=0.25,tolerance=1e-5", "-w", "paper/periodic-items:gap=0.01,phase=50", *SHORT
@@ -213,6 +217,7 @@ def test_settings_follow_a_colon():
     assert "gap=0.01, phase=50" in text
 
 
+@pytest.mark.slow
 def test_a_table_of_many_worlds_is_not_truncated():
     arguments = [part for name in bothworlds.worlds.names() for part in ("-w", name)]
     text = answer("play", "-p", "uniform", *arguments, "--rounds", "20", "--seeds", "2", width=80)
@@ -220,6 +225,7 @@ def test_a_table_of_many_worlds_is_not_truncated():
     assert text.count("±") == len(bothworlds.worlds.names())
 
 
+@pytest.mark.slow
 def test_an_attack_has_a_table_of_what_it_reached_and_paid():
     text = answer("play", "-p", "uniform", "-w", "attack/quit:rounds=20", "-w", "paper/stochastic", *SHORT)
     result = bothworlds.play("uniform", bothworlds.world("attack/quit", rounds=20), 200, seeds=3)
@@ -229,6 +235,7 @@ def test_an_attack_has_a_table_of_what_it_reached_and_paid():
     assert "Attacks" not in answer("play", "-p", "uniform", "-w", "paper/stochastic", *SHORT)
 
 
+@pytest.mark.slow
 def test_a_piped_table_is_complete():
     arguments = [part for name in bothworlds.worlds.names() for part in ("-w", name)]
     text = run_program("play", "-p", "uniform", *arguments, "--rounds", "20", "--seeds", "2").stdout
@@ -239,6 +246,7 @@ def test_a_piped_table_is_complete():
 # Files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".svg", ".png", ".pdf"])
 def test_a_plot_is_drawn_and_the_same_every_time(ending, tmp_path):
     drawn = []
@@ -255,6 +263,7 @@ def test_a_plot_is_drawn_and_the_same_every_time(ending, tmp_path):
     assert drawn[0].lstrip().startswith({".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}[ending])
 
 
+@pytest.mark.slow
 def test_a_plot_names_its_curves_and_worlds(tmp_path):
     path = tmp_path / "curves.svg"
     worlds = ("paper/stochastic", "paper/periodic-items:phase=50")
@@ -272,6 +281,7 @@ def test_a_plot_names_its_curves_and_worlds(tmp_path):
     assert "best fixed list" in text
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_plot(tmp_path):
     for seed in (0, 1):
         answer("play", "-p", "uniform", *SHORT, "--seed", seed, "--plot", tmp_path / f"{seed}.svg")
@@ -344,6 +354,7 @@ def test_results_are_saved_as_parquet_with_provenance_inside(tmp_path):
     check_provenance(json.loads(table.schema.metadata[b"bothworlds"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_saved_results_are_the_same_every_time(ending, tmp_path):
     for name in ("one", "two"):
@@ -351,6 +362,7 @@ def test_saved_results_are_the_same_every_time(ending, tmp_path):
     assert (tmp_path / f"one{ending}").read_bytes() == (tmp_path / f"two{ending}").read_bytes()
 
 
+@pytest.mark.slow
 def test_folders_are_created_for_files(tmp_path):
     answer(
         "play", "-p", "uniform", *SHORT, "--save", tmp_path / "a" / "r.csv", "--plot", tmp_path / "b" / "c" / "r.svg"
@@ -359,6 +371,7 @@ def test_folders_are_created_for_files(tmp_path):
     assert (tmp_path / "b" / "c" / "r.svg").exists()
 
 
+@pytest.mark.slow
 def test_the_arena_writes_a_table_results_and_figures(tmp_path):
     text = answer("arena", *SHORT, "--out", tmp_path / "out")
     assert "phase=100" in text
@@ -401,6 +414,7 @@ def test_the_default_number_of_rounds_shows_a_change():
         assert all(first is None or first < rounds for first in changes)
 
 
+@pytest.mark.slow
 def test_the_arena_may_be_smaller(tmp_path):
     text = answer("arena", "-p", "uniform", "-w", "yandex/stochastic", *SHORT, "--out", tmp_path)
     assert "ftrl-pbm" not in text
@@ -412,6 +426,7 @@ def test_tell_gives_a_policy_the_facts_it_needs():
     assert "examination=" not in text
 
 
+@pytest.mark.slow
 def test_reproduce_writes_a_report(tmp_path, monkeypatch):
     from bothworlds.experiments import SIZES
 
@@ -544,6 +559,7 @@ def test_the_arena_works_without_extras(without, tmp_path):
 # In its own process
 
 
+@pytest.mark.slow
 def test_python_m_bothworlds_runs_the_commands(tmp_path):
     done = run_program(
         "play", "--policy", "uniform", *SHORT, "--plot", "out.svg", "--save", "results.csv", cwd=tmp_path
@@ -555,6 +571,7 @@ def test_python_m_bothworlds_runs_the_commands(tmp_path):
     assert (tmp_path / "results.csv").read_text().startswith(",".join(COLUMNS))
 
 
+@pytest.mark.slow
 def test_the_program_prints_errors_in_one_line():
     done = run_program("play", "--policy", "nobody")
     assert done.returncode == 2
@@ -563,6 +580,7 @@ def test_the_program_prints_errors_in_one_line():
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_playing_ends_the_program():
     code = f"import bothworlds.progress as progress; progress.LINE_INTERVAL = 0.0; {WITH_INTERRUPTS}"
     endless = [sys.executable, "-c", code, "play", "--rounds", "1000000000", "--seeds", "4", "--checkpoints", "100000"]
@@ -592,6 +610,7 @@ def interrupted_while_compiling(cache, *arguments):
     return process.returncode, errors
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled here")
 @pytest.mark.parametrize(
     "command",
@@ -611,6 +630,7 @@ def test_an_interrupt_while_compiling_ends_the_program_at_once(command, tmp_path
     assert not list(cache.rglob("loop.advance-*.nbi"))  # the last kernel to be compiled
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_the_program_silently():
     endless = [sys.executable, "-m", "bothworlds", "policies"]
     with subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -103,6 +103,7 @@ def test_items_are_read_from_the_input(connected):
     assert result.output == "created piped: 1 slots, 2 active items\n"
 
 
+@pytest.mark.slow
 def test_surfaces_are_listed_and_shown(connected, home):
     assert f"{home}  " in answer("surfaces", "list")
     said = answer("surfaces", "show", home)
@@ -114,6 +115,7 @@ def test_surfaces_are_listed_and_shown(connected, home):
     assert shown in json.loads(answer("surfaces", "list", "--json"))["surfaces"]
 
 
+@pytest.mark.slow
 def test_settings_are_edited_and_others_stay(connected, home):
     before = settings_of(connected, home)
     said = answer("surfaces", "edit", home, "--holdout", 0.2, "--guard-after", 1000, "--if-version", 1)
@@ -127,6 +129,7 @@ def test_settings_are_edited_and_others_stay(connected, home):
     assert settings_of(connected, home).policy_settings == {}
 
 
+@pytest.mark.slow
 def test_items_are_added_paused_resumed_and_removed(connected, home, tmp_path):
     def states():
         return {item.name: item.state for item in connected.engine.surface(home).items}
@@ -147,6 +150,7 @@ def test_items_are_added_paused_resumed_and_removed(connected, home, tmp_path):
     assert (states()["lamp"], states()["sofa"]) == ("paused", "active")
 
 
+@pytest.mark.slow
 def test_an_arm_is_promoted(connected, home):
     arms = '[{"name": "old", "share": 0.5}, {"name": "new", "policy": "gibbs-ts", "share": 0.5}]'
     answer("surfaces", "edit", home, "--arms", arms)
@@ -155,6 +159,7 @@ def test_an_arm_is_promoted(connected, home):
     assert settings_of(connected, home).arms == ()
 
 
+@pytest.mark.slow
 def test_a_surface_is_deleted_after_a_question(connected, home):
     deletion = ["surfaces", "delete", home]
     assert "nothing was deleted" in CliRunner().invoke(app, deletion, input="no\n").output
@@ -175,6 +180,7 @@ def test_a_segment_is_deleted_alone(connected, home):
     assert settings_of(connected, home).slots == 2
 
 
+@pytest.mark.slow
 def test_a_report_compares_arms_and_says_what_is_counted(connected, home, tmp_path):
     arms = '[{"name": "new", "policy": "uniform", "share": 0.25}]'
     (tmp_path / "items.txt").write_text("a\nb\n")
@@ -188,6 +194,7 @@ def test_a_report_compares_arms_and_says_what_is_counted(connected, home, tmp_pa
     assert "comparison" not in answer("surfaces", "report", home)
 
 
+@pytest.mark.slow
 def test_a_report_is_in_words_or_in_json(connected, home, monkeypatch):
     said = answer("surfaces", "report", home)
     assert "No pages in this time range." in said
@@ -229,6 +236,7 @@ def test_errors_are_one_line_and_say_where(connected, items, tmp_path, options, 
     assert said in refused("create", "never", *written)
 
 
+@pytest.mark.slow
 def test_connection_and_keys(connected, monkeypatch):
     monkeypatch.delenv("BOTHWORLDS_KEY")
     assert "needs a key: set BOTHWORLDS_KEY" in refused("list")
@@ -240,6 +248,7 @@ def test_connection_and_keys(connected, monkeypatch):
     assert "is the service running there?" in refused("list", "--url", "http://127.0.0.1:1")
 
 
+@pytest.mark.slow
 def test_another_server_is_not_taken_for_the_service(connected):
     pages = [Route("/v1/surfaces", lambda request: HTMLResponse("hello"))]
     with listening(Starlette(routes=pages)) as url:

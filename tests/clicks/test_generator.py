@@ -32,6 +32,7 @@ def test_click_rates_are_those_of_the_world(tmp_path):
     assert not close(rates(counted), WORLD.click_probabilities(0) * 0.9, counted.shown.min())
 
 
+@pytest.mark.slow
 def test_items_are_at_positions_as_often_as_their_propensity(tmp_path):
     log = read(generate(tmp_path / "log.parquet", WORLD, 40_000))
     assert np.abs(counts(log).shown - 10_000).max() < 5 * np.sqrt(40_000 * 0.25 * 0.75)
@@ -74,6 +75,7 @@ class Independent(InPlainPython):
         return clicks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("world", "chosen"), [(DEPENDENT, True), (Independent(), False)])
 def test_the_model_of_a_world_whose_clicks_depend_on_each_other_is_chosen(tmp_path, world, chosen):
     log = generate(tmp_path / "log.parquet", world, 6_000, queries=2)
@@ -81,6 +83,7 @@ def test_the_model_of_a_world_whose_clicks_depend_on_each_other_is_chosen(tmp_pa
     assert (result.best.model == "dcm") is chosen
 
 
+@pytest.mark.slow
 def test_a_model_of_dependent_clicks_is_found_again_in_a_log_of_its_world(tmp_path):
     first = fit(generate(tmp_path / "log.csv", DEPENDENT, 20_000), model="dcm")
     assert np.abs(first.attraction - ATTRACTION).max() < 0.05

@@ -65,6 +65,7 @@ def reports(monkeypatch, module):
     return seen
 
 
+@pytest.mark.slow
 def test_a_policy_learns_and_decides_a_little_at_a_time(monkeypatch, rng):
     monkeypatch.setattr(pages, "PAGES", 70)
     monkeypatch.setattr(policy_training, "DRAWS", 300)
@@ -148,6 +149,7 @@ def interrupt_at(words, *command, folder):
     return process.returncode, shown.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [b"counting rows", b"reading impressions", b"learning"])
 def test_ctrl_c_ends_an_evaluation_in_one_line(large_log, tmp_path, words):
     slow = "pb-mhb:sweeps=30"  # learns for much longer than an interrupt takes to arrive
@@ -158,6 +160,7 @@ def test_ctrl_c_ends_an_evaluation_in_one_line(large_log, tmp_path, words):
     assert not list(tmp_path.iterdir())  # neither results nor what DuckDB put aside
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_fit_and_generate(large_log, tmp_path):
     commands = {b"counting rows": ("fit", large_log, "--out", tmp_path / "model.json")}
     commands[b"writing"] = ("generate", tmp_path / "log.csv", "--pages", "3000000")

@@ -23,6 +23,7 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = clicks.nothing
 
 
+@pytest.mark.slow
 def test_no_module_shadows_a_public_name():
     """Importing a submodule sets an attribute of the package, which must not replace a function."""
     program = """

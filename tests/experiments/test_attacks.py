@@ -51,6 +51,7 @@ def test_verdicts_follow_the_second_half():
     assert outcomes(lambda key, name: float((name in owned) != (key == "promoted"))) == ["fails"] * 5
 
 
+@pytest.mark.slow
 def test_the_figure_of_attacks_is_drawn(tmp_path):
     results = [made_up(name, world, 0.5) for world in attacked_worlds(SIZE).values() for name in POLICIES]
     (figure,) = Attacks().figures(Results(results), SIZE, str(tmp_path))

@@ -59,6 +59,7 @@ async def distance_from_service(policy, pages):
         return largest, state.mixture.share
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [DelayedAllWeather, Reversed, ShownOnly])
 def test_the_simulation_serves_what_the_service_serves(kind):
     largest, share = asyncio.run(distance_from_service(kind(**SERVED), 200))
@@ -78,6 +79,7 @@ def test_merging_blocks_keeps_all_sums():
     assert [block.until for block in merged[:-1]] == [block.start for block in merged[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", [{"refresh": 50}, {"delay": 50}, {"floor": 0.1}, {"fixed_point": True}])
 def test_each_change_has_an_effect_but_a_small_one(changed):
     rewards = [
@@ -88,6 +90,7 @@ def test_each_change_has_an_effect_but_a_small_one(changed):
     assert abs(rewards[0] - rewards[1]).max() < 0.1 * rewards[0].min()
 
 
+@pytest.mark.slow
 def test_a_change_is_found_and_the_comparison_begins_again():
     policy, rng = DelayedAllWeather(refresh=20, delay=20), np.random.default_rng(3)
     state = policy.init(4, 2)

@@ -16,6 +16,7 @@ def regret(policy, rounds=2000):
     return bothworlds.play(policy, WORLD, rounds, seeds=2, checkpoints=4, progress=False).regret()
 
 
+@pytest.mark.slow
 def test_with_default_settings_it_is_ftrl_pbm():
     assert np.array_equal(regret(DelayedFtrl()), regret("ftrl-pbm"))
 
@@ -28,6 +29,7 @@ def test_each_change_has_an_effect_but_a_small_one(changed):
     assert abs(other - plain).max() < 0.5 * plain.max()
 
 
+@pytest.mark.slow
 def test_a_newcomer_is_not_shown_before_it_arrives():
     policy = DelayedFtrl(newcomer=2, arrives=50, floor=0.05, refresh=5, delay=3)
     state, rng, seen = policy.init(5, 2), np.random.default_rng(0), []

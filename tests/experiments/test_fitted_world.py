@@ -46,6 +46,7 @@ def test_the_other_panels_stay_as_they_are(size):
     assert panel_world("2a", TINY).name == "yandex/stochastic"
 
 
+@pytest.mark.slow
 def test_the_report_says_in_whose_place_the_world_stands(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SIZES, "tiny", TINY)

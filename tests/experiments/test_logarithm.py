@@ -41,6 +41,7 @@ def test_sizes_have_long_games():
     assert EASY.n_items == 4
 
 
+@pytest.mark.slow
 def test_a_logarithm_holds_and_a_square_root_fails(played):
     (holds,) = logarithm_verdicts(with_regret(played, lambda t: 5.0 + 54.0 * np.log(t)), SIZE)
     assert holds.outcome == "holds"
@@ -49,6 +50,7 @@ def test_a_logarithm_holds_and_a_square_root_fails(played):
     assert fails.outcome == "fails"
 
 
+@pytest.mark.slow
 def test_the_figure_is_drawn(played, tmp_path):
     (figure,) = logarithm_figure(Results(played), SIZE, str(tmp_path))
     assert {path.suffix for path in tmp_path.iterdir()} == {".svg", ".png"}

@@ -53,6 +53,7 @@ def page(answer):
     return Page(answer.report.read_text())
 
 
+@pytest.mark.slow
 def test_every_question_has_its_figures_in_both_formats(answer):
     made = {path.name for path in (answer.report.parent / "figures").iterdir()}
     for stem in ("figure-1", "figure-2", "baselines", "growth", "shapes", "leader-error"):
@@ -87,6 +88,7 @@ def test_the_report_says_that_the_number_of_statements_is_not_corrected_for(answ
     assert sentence in (answer.report.parent / "verdicts.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_report_needs_no_network_and_no_script(page):
     assert "script" not in page.tags
     assert all(target.startswith("#") for target in page.loads + page.links)
@@ -108,6 +110,7 @@ def test_verdicts_are_written_as_json_and_markdown(answer):
     assert all(verdict.statement in table for verdict in answer.verdicts)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_results(answer, tmp_path, monkeypatch):
     monkeypatch.setitem(SIZES, "tiny", TINY)
     for question in QUESTIONS.values():  # drawing takes most of the time, and results do not depend on it
@@ -118,6 +121,7 @@ def test_the_same_seed_gives_the_same_results(answer, tmp_path, monkeypatch):
     assert one.read_bytes() == other.read_bytes()
 
 
+@pytest.mark.slow
 def test_one_question_alone(tmp_path, monkeypatch):
     monkeypatch.setitem(SIZES, "tiny", TINY)
     found = reproduce("tiny", only="shapes", out=tmp_path, progress=False)
@@ -125,6 +129,7 @@ def test_one_question_alone(tmp_path, monkeypatch):
     assert len(found.verdicts) == 1
 
 
+@pytest.mark.slow
 def test_without_git_the_report_names_the_version(tmp_path, monkeypatch):
     monkeypatch.setitem(SIZES, "tiny", TINY)
     monkeypatch.setenv("PATH", "")

@@ -33,6 +33,7 @@ def results(tmp_path_factory):
     return Results(load_results(save_results(played, folder / "results.parquet")))
 
 
+@pytest.mark.slow
 def test_a_world_is_found_under_any_name(results):
     short = results.of_length(40)
     assert short[policy("fixed"), renamed("paper/stochastic")].settings["ranking"] is None

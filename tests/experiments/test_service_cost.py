@@ -24,6 +24,7 @@ from bothworlds.experiments.service_cost import (
 )
 
 
+@pytest.mark.slow
 def test_the_question_is_played_on_request_only(tmp_path, monkeypatch):
     assert "service" in ON_REQUEST
     assert "service" not in QUESTIONS

@@ -128,6 +128,7 @@ def test_every_verdict_says_what_was_measured_and_what_counts():
             assert verdict.statement.endswith(".")
 
 
+@pytest.mark.slow
 def test_an_interval_covers_as_often_as_it_says(rng):
     hits = 0
     for _ in range(2000):
@@ -199,6 +200,7 @@ def test_between_two_limits():
     assert judge_within([Estimate(1.5, 1.4, 1.6), Estimate(0.5, 0.4, 0.6)], 0.0, 1.0) == "fails"
 
 
+@pytest.mark.slow
 def test_many_samples_without_an_effect_rarely_fail(rng):
     fair = [judge_samples(rng.normal(0.0, 1.0, size=(30, 8))) for _ in range(200)]
     assert fair.count("fails") / 200 < 0.1

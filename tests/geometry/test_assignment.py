@@ -36,6 +36,7 @@ def check_against_scipy(scores):
     check_best(best_ranking(scores), scores, scores[rows, columns].sum())
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data())
 def test_no_ranking_is_better(data):

@@ -54,6 +54,7 @@ def interpreted():
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled here")
 def test_compiled_and_interpreted_kernels_agree():
     for compiled, plain in zip(everything(), interpreted(), strict=True):

@@ -23,6 +23,7 @@ def check_same(result, other, problem, tol=SAME):
     assert np.abs(result.marginals - other.marginals).max() <= allowed
 
 
+@pytest.mark.slow
 @given(problems(), st.data())
 def test_a_constant_added_to_a_column_changes_nothing(problem, data):
     m = problem.loss.shape[1]
@@ -58,6 +59,7 @@ def test_a_constant_below_the_multiplier_of_a_full_row_changes_nothing(regulariz
             assert after.mu[0] == pytest.approx(before.mu[0] - paid, rel=1e-6)
 
 
+@pytest.mark.slow
 @given(problems(), st.data())
 def test_relabelling_items_and_positions_relabels_the_marginals(problem, data):
     n, m = problem.loss.shape
@@ -69,6 +71,7 @@ def test_relabelling_items_and_positions_relabels_the_marginals(problem, data):
     assert np.abs(relabelled.marginals - result.marginals[pick]).max() <= SAME + blur(result, *problem[:2])
 
 
+@pytest.mark.slow
 @given(problems())
 def test_items_with_the_same_losses_get_the_same_marginals(problem):
     twice = Problem(np.repeat(problem.loss, 2, axis=0), float(np.max(problem.rate)), problem.regularizer)
@@ -76,6 +79,7 @@ def test_items_with_the_same_losses_get_the_same_marginals(problem):
     assert np.abs(x[::2] - x[1::2]).max() <= SAME
 
 
+@pytest.mark.slow
 @given(problems(), st.integers(-8, 8))
 def test_only_the_product_of_rate_and_losses_matters(problem, exponent):
     factor = 2.0**exponent
@@ -83,6 +87,7 @@ def test_only_the_product_of_rate_and_losses_matters(problem, exponent):
     check_same(scaled.solve(), problem.solve(), problem)
 
 
+@pytest.mark.slow
 @given(problems())
 def test_one_rate_is_the_same_rate_for_every_pair(problem):
     rate = float(np.max(problem.rate))
@@ -152,6 +157,7 @@ def test_two_by_two_has_one_unknown(regularizer):
     assert x[0, 0] == pytest.approx(brentq(balance, 1e-9, 1 - 1e-9, xtol=1e-14), abs=1e-10)
 
 
+@pytest.mark.slow
 @compiled_only
 @given(problems(), st.integers(0, 2**32 - 1), st.floats(-3.0, 6.0))
 def test_any_warm_start_leads_to_the_same_marginals(problem, seed, exponent):
@@ -196,6 +202,7 @@ def test_a_distant_warm_start_gives_the_same_result(regularizer, seed):
     check_leader(near.solve(warm=far.solve()), *near)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(10, 5), (6, 6), (50, 10)])
 @pytest.mark.parametrize("regularizer", NAMES)
 def test_a_warm_start_from_the_round_before_takes_few_steps(regularizer, shape):

@@ -48,6 +48,7 @@ def test_one_rate_for_all_and_one_for_every_pair():
     check_batch(leaders(losses, rates), losses, rates, "tsallis")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2, 5, None])
 def test_the_result_does_not_depend_on_the_number_of_threads(jobs):
     """More problems than one thread takes at a time."""

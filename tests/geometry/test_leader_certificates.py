@@ -21,12 +21,14 @@ from tests.reference.regularizers import NAMES
 pytestmark = compiled_only
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(problems())
 def test_the_result_satisfies_its_certificate(problem):
     check_leader(problem.solve(), *problem)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(problems(), st.floats(-8.0, -0.5))
 def test_the_gap_bounds_the_error_at_any_tolerance(problem, exponent):
@@ -36,6 +38,7 @@ def test_the_gap_bounds_the_error_at_any_tolerance(problem, exponent):
     check_gap_is_honest(fine, *problem, best=rough.marginals)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(problems(), st.floats(-8.0, -0.5))
 def test_the_gap_bounds_the_distance_too(problem, exponent):
@@ -46,6 +49,7 @@ def test_the_gap_bounds_the_distance_too(problem, exponent):
     assert away <= sum(distance_bound(gap, problem.rate, problem.regularizer) for gap in gaps) + 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(problems(most=4), st.integers(0, 2**32 - 1))
 def test_no_other_point_is_better_than_the_gap_allows(problem, seed):
@@ -69,6 +73,7 @@ def test_the_extremes_with_one_rate_are_solved(regularizer, seed):
     check_leader(problem.solve(), *problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regularizer", NAMES)
 def test_the_extremes_with_a_rate_for_every_pair_are_solved_or_raise(regularizer):
     """Rates that differ by 1e6 inside one problem may be too much, but then the answer is a clear no, and rare."""

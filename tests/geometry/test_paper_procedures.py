@@ -29,6 +29,7 @@ def check_decomposition(weights, rankings, x, tol=1e-9):
     assert np.abs(mean - x).max() < tol, f"the mixture misses the marginals by {np.abs(mean - x).max()}"
 
 
+@pytest.mark.slow
 @given(st.integers(1, 8), st.data())
 def test_a_mixture_is_decomposed_and_adds_up(n, data):
     m = data.draw(st.one_of(st.integers(1, n), st.just(n)))

@@ -86,18 +86,21 @@ MARGINALS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MARGINALS)
 def test_counts_fit_the_marginals(name, generator):
     x = MARGINALS[name]()
     check_counts(count_draws(x, generator(len(name), 1)), x)
 
 
+@pytest.mark.slow
 def test_the_public_function_has_the_same_distribution(generator):
     x = learned(6, 3, 3.0)
     draws = DRAWS // 4
     check_counts(count_with(sample_ranking, x, generator(2), draws), x, draws)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [column_after_column, plackett_luce])
 @pytest.mark.parametrize("name", ["a ring", "a few lists, square", "learned a little"])
 def test_a_wrong_sampler_is_caught(broken, name, generator):
@@ -131,6 +134,7 @@ def polytope_points(draw):
     return mixture(n, m, lists, seed=draw(st.integers(0, 2**32 - 1)), concentration=draw(st.sampled_from([0.1, 1.0])))
 
 
+@pytest.mark.slow
 @given(polytope_points(), st.integers(0, 2**32 - 1))
 def test_a_draw_is_a_ranking_that_can_happen(x, seed):
     m = x.shape[1]
@@ -141,6 +145,7 @@ def test_a_draw_is_a_ranking_that_can_happen(x, seed):
     assert (x[ranking, np.arange(m)] > 0.0).all()
 
 
+@pytest.mark.slow
 @given(polytope_points(), st.integers(0, 2**32 - 1))
 def test_a_seed_fixes_the_draws(x, seed):
     one, two = np.random.default_rng(seed), np.random.default_rng(seed)
@@ -149,6 +154,7 @@ def test_a_seed_fixes_the_draws(x, seed):
     assert one.bit_generator.state == two.bit_generator.state
 
 
+@pytest.mark.slow
 @given(st.integers(1, 12), st.data())
 def test_an_integral_point_is_its_own_ranking(n, data):
     m = data.draw(st.integers(1, n))

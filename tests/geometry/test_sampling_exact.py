@@ -99,6 +99,7 @@ def test_marginals_are_exact_if_everything_is_rounded(interpreted, shape, lists)
         check_law(law_of_draws(x), x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peels", [0, 1])
 @pytest.mark.parametrize("shape", [(3, 3), (4, 3), (5, 3), (4, 4)])
 def test_marginals_are_exact_if_peeling_is_cut_short(interpreted, shape, peels):

@@ -40,6 +40,7 @@ def check_same(result, other):
     assert away <= SAME, f"the marginals differ by {away}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regularizer", NAMES)
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 def test_the_leader_is_that_of_a_row_for_every_item(monkeypatch, n, m, regularizer):

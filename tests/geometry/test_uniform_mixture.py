@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from bothworlds.geometry.polytope import as_marginals
 from bothworlds.geometry.uniform_mixture import mixed, share_needed
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 8).flatmap(lambda m: st.tuples(st.just(m), st.integers(m, 12))),
     st.integers(0, 2**32),

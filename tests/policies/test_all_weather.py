@@ -160,18 +160,21 @@ def agrees_with_the_twin(world, rounds, settings=None, **wrong):
     return twin
 
 
+@pytest.mark.slow
 def test_every_round_agrees_with_a_plain_implementation():
     twin = agrees_with_the_twin(PRODUCT, 300)
     assert twin is not None
     assert twin.w < 0.6
 
 
+@pytest.mark.slow
 def test_it_agrees_when_users_change():
     twin = agrees_with_the_twin(periodic([PRODUCT, TURNED], 400), 800)
     assert twin is not None
     assert twin.alarms == 1
 
 
+@pytest.mark.slow
 def test_it_agrees_when_the_sampler_sleeps_and_clicks_are_no_product():
     twin = agrees_with_the_twin(BENT, 1600, {"width": 0.2, "grace": 1.0, "share": 0.03, "pool": 3, "sweeps": 1})
     assert twin is not None
@@ -184,6 +187,7 @@ def test_another_setting_is_noticed_by_that_comparison(wrong):
     assert agrees_with_the_twin(PRODUCT, 300, **wrong) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recall", [0, 2])
 def test_it_recalls_earlier_habits_if_it_is_told_to(recall):
     made = policy("all-weather", recall=recall)
@@ -203,6 +207,7 @@ def test_earlier_habits_cannot_be_recalled_from_sums():
         policy("all-weather", recall=2).resumed(Ledger(0, *np.zeros((3, 4, 2))))
 
 
+@pytest.mark.slow
 def test_with_many_pairs_the_leader_has_a_smaller_share():
     shares = [AW.init(n, m).plan.share for n, m in ((4, 2), (10, 5), (50, 10))]
     assert shares == [0.02, 0.02, pytest.approx(0.02 / 10**0.75)]
@@ -210,6 +215,7 @@ def test_with_many_pairs_the_leader_has_a_smaller_share():
     assert agrees_with_the_twin(wide, 150) is not None
 
 
+@pytest.mark.slow
 def test_while_the_sampler_sleeps_it_is_the_leader_alone():
     """From the same state, with the same decisions: the losses are those of ftrl-va."""
     ours = trained(AW, 5, 3, 300)
@@ -245,6 +251,7 @@ def test_the_marginals_are_those_of_the_next_decision():
         assert (decision.propensity == p[decision.ranking, np.arange(3)]).all()
 
 
+@pytest.mark.slow
 def test_a_comparison_of_equals_has_mean_zero():
     """Lists of S drawn from the marginals of A: D moves by chance only."""
     total, variance, rng = 0.0, 0.0, np.random.default_rng(3)
@@ -286,6 +293,7 @@ def state_after(world, rounds, seed):
     return state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["paper/stochastic", "yandex/stochastic"])
 def test_steady_users_cause_no_alarm(name):
     for seed in range(2):
@@ -294,6 +302,7 @@ def test_steady_users_cause_no_alarm(name):
         assert state.counts.rounds[0] == 50_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["paper/periodic-items", "paper/periodic-both"])
 def test_every_season_causes_one_alarm(name):
     """A season begins with a bucket; a bucket with both seasons in it may cause a second alarm."""

@@ -64,6 +64,7 @@ def batches_of(state):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 def test_every_round_agrees_with_the_reference_implementation(n, m, generator):
     rng = generator(n, m)
@@ -123,6 +124,7 @@ def test_a_batch_with_as_many_items_as_positions_goes_on_to_the_next_stage(rng):
     assert state.stage[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "m", "rounds"), [(5, 3, 0), (5, 3, 1), (5, 2, 2), (5, 3, 2), (6, 4, 1)])
 def test_propensities_are_the_frequencies_of_many_draws(n, m, rounds, rng):
     learner, draws = policy("batchrank", horizon=100), 20_000

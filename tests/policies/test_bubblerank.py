@@ -40,6 +40,7 @@ class Twin:
         self.t += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_every_round_agrees_with_the_reference_implementation(n, generator):
     rng = generator(n)
@@ -79,6 +80,7 @@ def test_the_default_confidence_takes_more_than_sixteen_log_horizon_duels(rng):
     assert duels == int(16 * log(horizon)) + 1
 
 
+@pytest.mark.slow
 def test_a_random_start_is_uniform_and_what_was_shown_first_comes_from_it():
     learner, bases, first = policy("bubblerank", horizon=100), {}, np.zeros((3, 2))
     for seed in range(3000):

@@ -67,6 +67,7 @@ def test_a_cascade_ends_at_the_first_click_and_a_dependent_click_page_at_the_las
         assert counts_after(name, [0, 0, 0, 0]) == ([1, 1, 1, 1], [0, 0, 0, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_regret_flattens_in_the_cascade_model(name):
     world = cascade([0.1, 0.1, 0.5, 0.1, 0.4, 0.1], 2)
@@ -77,6 +78,7 @@ def test_regret_flattens_in_the_cascade_model(name):
     assert lost[2] < 0.35 * uniform
 
 
+@pytest.mark.slow
 def test_attraction_is_unbiased_in_the_cascade_model_unlike_the_rate_of_all_impressions():
     world, learner, rng = cascade([0.6, 0.5, 0.4], 3), policy("cascade-ucb"), np.random.default_rng(3)
     state, all_clicks = learner.init(3, 3), np.zeros(3)

@@ -31,6 +31,7 @@ def kl_index(shown, clicked, level):
     return index
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forget", FORGET)
 @pytest.mark.parametrize("width", [1.5, 0.1])
 def test_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds(forget, width):
@@ -48,6 +49,7 @@ def test_comb_ucb_first_shows_every_item_once_at_every_position():
         assert (state.counts.shown == 1.0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forget", FORGET)
 @pytest.mark.parametrize("level", ["log T", "log t"])
 def test_kl_comb_ucb_shows_a_list_with_the_largest_sum_of_bounds(forget, level):
@@ -69,6 +71,7 @@ def test_without_a_horizon_the_level_doubles_and_nothing_is_forgotten():
     np.testing.assert_allclose(state.bounds, kl_index(state.counts.shown, state.counts.clicked, log(2048)), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_comb_ts_draws_every_pair_from_its_posterior():
     learner = policy("comb-ts", prior=2.0)
     state = last_state(learner, 30)
@@ -84,6 +87,7 @@ def test_comb_ts_draws_every_pair_from_its_posterior():
             assert stats.kstest(np.array(samples)[:, i, j], posterior.cdf).pvalue > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["comb-ucb", "kl-comb-ucb"])
 def test_with_one_position_it_is_the_bandit_of_that_name(name):
     for _, decision, _, past in rounds_of(policy(name, horizon=300) if name[0] == "k" else policy(name), 200, 4, 1):

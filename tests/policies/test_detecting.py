@@ -22,6 +22,7 @@ SEASONS = bothworlds.worlds.periodic(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_change_is_noticed_and_everything_before_it_forgotten(name):
     learner, remembered = policy(name, detect=True), []
@@ -34,6 +35,7 @@ def test_a_change_is_noticed_and_everything_before_it_forgotten(name):
     assert state.detector.changes[0] >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_it_earns_more_where_users_change(name):
     keep, forget = (
@@ -43,6 +45,7 @@ def test_it_earns_more_where_users_change(name):
     assert forget.final()[0] > keep.final()[0] + 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_with_steady_users_it_is_the_same_policy(name):
     keep, forget = (policy(name, detect=detect) for detect in (False, True))
@@ -105,6 +108,7 @@ def test_a_few_rounds_are_not_a_change():
     assert find_change(blocks, 1_620) is None
 
 
+@pytest.mark.slow
 def test_steady_blocks_raise_no_alarm():
     world = bothworlds.worlds.stochastic([0.9, 0.7, 0.4, 0.2, 0.1], [1.0, 0.6, 0.3])
     blocks = blocks_of_a_run(6_400, [64] * 100, world)

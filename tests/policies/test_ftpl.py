@@ -29,6 +29,7 @@ def test_a_decision_is_the_best_list_for_perturbed_losses(shape):
         assert np.isnan(decision.propensity).all()
 
 
+@pytest.mark.slow
 def test_with_two_items_and_one_position_probabilities_are_an_integral():
     """P(L_0 - s r_0 < L_1 - s r_1) for Frechet r: the density 2 r^-3 exp(-r^-2) against the tail of the other."""
     state = FTPL.init(2, 1)
@@ -44,6 +45,7 @@ def test_with_two_items_and_one_position_probabilities_are_an_integral():
     assert abs(seen - chance) < 5 * sqrt(chance * (1 - chance) / draws)
 
 
+@pytest.mark.slow
 def test_redraws_estimate_inverse_probabilities():
     state = trained(FTPL, 3, 2, 400)
     rng, draws, positions = np.random.default_rng(1), 20_000, np.arange(2)

@@ -35,6 +35,7 @@ def test_every_round_is_played_with_the_leader_of_the_rounds_before(world):
             np.testing.assert_allclose(state.leading.marginals, exact, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_leader_is_still_right_after_many_rounds_on_one_warm_start():
     for t, state, _, _ in rounds_of(FTRL, WORLDS["yandex"], 5000, seed=3):
         if t % 500 == 0:
@@ -95,6 +96,7 @@ def test_loss_estimates_are_unbiased_by_enumeration(rounds):
     np.testing.assert_allclose(expected_estimate(FTRL, trained(FTRL, 3, 2, rounds), p), 1.0 - p, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_decided_lists_follow_the_marginals():
     state, rng, draws = trained(FTRL, 5, 3, 60), np.random.default_rng(8), 40_000
     seen = np.zeros((5, 3))

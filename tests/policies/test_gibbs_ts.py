@@ -41,6 +41,7 @@ def sampled(shown, clicked, prior, sweeps):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", [1.0, 2.5])
 @pytest.mark.parametrize("table", TABLES)
 def test_the_distribution_of_the_chain_is_the_posterior(table, prior):

@@ -58,6 +58,7 @@ def shows_the_best_neighbour(decision, leader, p, upper):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"cycle": 3}, {"level": "log t"}, {"window": 50}, {"discount": 0.95}])
 @pytest.mark.parametrize("shape", [(5, 3), (4, 4), (3, 1)])
 def test_it_shows_the_leader_once_in_a_cycle_and_the_best_neighbour_otherwise(settings, shape):

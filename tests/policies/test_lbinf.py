@@ -96,6 +96,7 @@ def test_rates_never_rise(name, settings):
     assert before.min() < before.max()
 
 
+@pytest.mark.slow
 def test_with_deterministic_clicks_rates_stay_near_their_start():
     """The mean of equal losses is 1/(2 N + 2) from them, so that the sum of squares is below pi^2 / 24."""
     certain = stochastic([1.0, 1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0])

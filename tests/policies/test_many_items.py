@@ -151,6 +151,7 @@ def differ(one, other):
     return stats.chi2_contingency(np.array([one, other])).pvalue
 
 
+@pytest.mark.slow
 def test_lists_have_the_same_distribution_without_items_that_were_never_shown():
     every, shared = drawn_lists(False, 4_000), drawn_lists(True, 4_000)
     assert differ(every, shared) > SIGNIFICANT

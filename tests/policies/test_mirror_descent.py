@@ -31,6 +31,7 @@ def constants(name, n, horizon):
     return gamma, sqrt((1.0 - gamma) * log(n) / (n * horizon))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.05])
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
 @pytest.mark.parametrize("name", ["osmd", "mw"])
@@ -73,6 +74,7 @@ def cyclic_projection(w, rounds=20_000):
     return x / x.sum(axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_projection_of_mw_is_the_published_one(seed):
     rng = np.random.default_rng(seed)
@@ -97,6 +99,7 @@ def test_a_round_without_losses_changes_nothing(name, shape):
     np.testing.assert_allclose(state.leading.marginals, before, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_mw_never_shows_a_pair_less_often_than_its_uniform_lists():
     gamma = sqrt(10 * log(10) / 3000)
     for _, state, _, _ in rounds_of(policy("mw", horizon=3000), WORLDS["yandex"], 3000):
@@ -110,6 +113,7 @@ def test_mw_mixes_at_most_one_half():
         assert state.leading.marginals.min() >= 0.05
 
 
+@pytest.mark.slow
 def test_mw_continues_where_probabilities_underflow():
     learner = policy("mw", horizon=100_000, rate=400.0)
     for _, state, _, _ in rounds_of(learner, WORLDS["yandex"], 4000):
@@ -120,6 +124,7 @@ def test_mw_continues_where_probabilities_underflow():
     assert np.isfinite(state.surprisal).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["osmd", "mw"])
 def test_a_share_lets_it_follow_a_list_that_changes(name):
     """Rewards of a world that turns around: with a share the new best item is found much sooner."""

@@ -80,6 +80,7 @@ def test_two_points_are_in_detailed_balance(sigma):
     assert flow(a, b) == pytest.approx(flow(b, a))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [0.3, 1000.0])
 def test_the_distribution_of_the_chain_is_the_posterior(step):
     shown, clicked = np.array([[6, 3], [2, 8]]), np.array([[4, 1], [0, 3]])

@@ -201,6 +201,7 @@ def test_it_begins_with_every_item_once_at_every_position(name, world):
     assert first.propensity == pytest.approx(1.0 / n)
 
 
+@pytest.mark.slow
 def test_a_wider_bound_explores_more_items():
     world = WORLDS["paper"]
     seen = []
@@ -224,6 +225,7 @@ def test_equal_items_have_equal_chances():
     assert np.abs(seen / 4000 - 0.25).max() < 0.035
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pbm-pie", "pbm-pie-mle"])
 def test_without_a_horizon_it_plans_for_twice_as_long_and_keeps_its_counts(name):
     world = WORLDS["reversed"]
@@ -252,6 +254,7 @@ def test_examination_is_fitted_again_when_rounds_have_grown_by_the_share(name, s
         assert (state.fitted.positions.examination == last).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FITTED)
 def test_they_place_by_the_fitted_order(name):
     world = WORLDS["reversed"]
@@ -273,6 +276,7 @@ def test_a_fitted_twin_follows_the_rule_with_what_it_has_fitted():
             np.testing.assert_allclose(bounds[in_order(decision.ranking, beta)], best, rtol=1e-12)
 
 
+@pytest.mark.slow
 @ALL_WORLDS
 def test_pie_mle_shows_every_pair_root_log_t_times(world):
     learner = policy("pbm-pie-mle", horizon=3000)
@@ -285,6 +289,7 @@ def test_pie_mle_shows_every_pair_root_log_t_times(world):
 # PBM-TS
 
 
+@pytest.mark.slow
 def test_ts_draws_every_attraction_from_its_posterior():
     """How often every item is first, against draws made one by one."""
     world = WORLDS["reversed"]
@@ -356,6 +361,7 @@ def test_impossible_settings_are_refused_by_name(name, settings):
         policy(name, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOLD + FITTED)
 def test_a_window_makes_it_forget(name):
     """After as many rounds with other users as the window has, nothing is left of the first ones."""

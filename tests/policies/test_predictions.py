@@ -73,6 +73,7 @@ def test_tsallis_rv_predicts_a_half_for_likely_pairs_only():
     assert (made.used == np.where(likely, 0.5, 0.0)).all()
 
 
+@pytest.mark.slow
 def test_the_number_of_renewals_grows_with_the_logarithm_of_rounds():
     made = Predictions(*np.full((3, 2, 2), 0.5), memory=0.0)
     used, made_at, renew_at, count = in_units(made.used), 0, 1, 0

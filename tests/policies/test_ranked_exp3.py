@@ -81,6 +81,7 @@ def test_lists_and_intentions_are_jointly_distributed_as_published():
             assert py(state.chances, np.array(shown), j) == pytest.approx(meant / likely)
 
 
+@pytest.mark.slow
 def test_lists_are_drawn_from_that_distribution():
     state, rng, draws = trained(), np.random.default_rng(5), 30_000
     seen = {}
@@ -93,6 +94,7 @@ def test_lists_are_drawn_from_that_distribution():
         assert abs(seen.get(shown, 0) / draws - likely) < 5.0 * sqrt(likely / draws)
 
 
+@pytest.mark.slow
 def test_learning_draws_intentions_with_their_probability():
     state, learner = trained(credit="all-clicks"), exp3(credit="all-clicks")
     ranking = np.argsort(-state.chances[0])[:2]

@@ -55,6 +55,7 @@ def nodes_of(state):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 def test_every_round_agrees_with_the_reference_implementation(n, m, generator):
     rng = generator(n, m)
@@ -108,6 +109,7 @@ def test_the_first_cut_comes_at_the_predicted_stage(gap, stage, rng):
     assert as_lists(state.blocks) == [[0], [1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "m", "rounds"), [(5, 3, 0), (5, 3, 40), (5, 3, 130), (5, 5, 130), (4, 2, 150), (6, 1, 120)]
 )

@@ -71,7 +71,6 @@ def test_a_policy_earns_what_its_prototype_earned_in_all_worlds(name, world, cel
     assert agrees(played(name, world, SEEDS.get(name, 4), cells), name, world)
 
 
-@pytest.mark.slow
 def test_the_tolerance_distinguishes_the_learners():
     result = played("uniform", "stochastic", QUICK_SEEDS)
     indistinguishable = {name for name in REFERENCE if agrees(result, name, "stochastic")}

@@ -45,6 +45,7 @@ def test_type_checkers_see_the_class_of_every_policy():
     assert listed == {(parts[2], parts[-1]) for parts in ours if parts[:2] == ["bothworlds", "policies"]}
 
 
+@pytest.mark.slow
 def test_importing_one_policy_imports_no_other():
     code = (
         "import json, sys; from bothworlds.policies import GibbsTs; "

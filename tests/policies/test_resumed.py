@@ -221,6 +221,7 @@ def test_blocks_before_a_change_are_forgotten(generator):
     assert np.array_equal(known.shown, sum(block.shown for block in ledger.blocks[7:]))
 
 
+@pytest.mark.slow
 def test_the_chain_of_a_resumed_sampler_is_at_its_posterior(generator):
     """The mean of 60 served mixtures is close to that of a long chain; of chains that start at 1/2, it is not."""
     policy = policies.policy("gibbs-ts")
@@ -270,6 +271,7 @@ def test_all_weather_needs_blocks(generator):
         policies.policy("all-weather").resumed(mixture_ledger(generator)._replace(blocks=()))
 
 
+@pytest.mark.slow
 def test_the_share_of_the_leader_follows_the_comparison(generator):
     policy = policies.policy("all-weather", grace=100.0)
     shares = []

@@ -72,6 +72,7 @@ def test_items_of_the_last_block_that_are_not_shown_collect_comparisons():
     assert state.duels.wins[2].tolist() == [1, 1, 0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("confidence", [0.999, 0.5])
 def test_the_relation_never_has_a_cycle_for_arbitrary_users(confidence, rng):
     n, m = 6, 3
@@ -127,6 +128,7 @@ def test_a_restart_forgets_everything(rng):
     assert as_lists(state.blocks) == as_lists(fresh.blocks)
 
 
+@pytest.mark.slow
 def test_without_a_horizon_it_doubles_one(rng):
     learner = policy("toprank")
     state = learner.init(3, 1)

@@ -58,6 +58,7 @@ class Twin:
         return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 def test_every_round_agrees_with_the_reference_implementation(n, m, generator):
     rng, horizon = generator(n, m), 200

@@ -60,6 +60,7 @@ def test_junk_segments_do_not_block_real_ones(tmp_path: Path) -> None:
     check_junk_segments(str(tmp_path / "shop.db"), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.nightly
 def test_junk_segments_do_not_block_real_ones_on_two_workers_with_postgresql(
     tmp_path: Path, postgres: PostgresServer

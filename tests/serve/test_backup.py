@@ -6,12 +6,15 @@ import asyncio
 import sqlite3
 from contextlib import closing
 
+import pytest
+
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores.factory import open_store
 
 from .running import ITEMS, answer, running, visit
 
 
+@pytest.mark.slow
 def test_a_backup_made_while_the_service_runs_is_sound_and_accepts_later_clicks(tmp_path):
     live, copy = tmp_path / "live.db", tmp_path / "copy.db"
 

@@ -20,6 +20,7 @@ def test_the_clients_and_the_engine_are_offered():
         serve.Server  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_client_does_not_import_the_engine():
     program = "import sys; from bothworlds.serve import Client; print('bothworlds.serve.engine' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

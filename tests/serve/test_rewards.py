@@ -119,6 +119,7 @@ def mean_rewards(one, other):
     return tuple((a + b) // 2 for a, b in zip(one, other)) if one else other
 
 
+@pytest.mark.slow
 @given(st.lists(REWARDS, min_size=2, max_size=4), st.integers(0, 1000))
 def test_any_order_and_repetition_of_feedback_gives_the_same_sums(reports, number):
     event, made = settled(*reports, number=number)
@@ -133,6 +134,7 @@ def test_a_merge_that_depends_on_the_order_is_caught(monkeypatch):
     assert totals(settled(one, other, other)[1]) != totals(settled(other, other, one)[1])
 
 
+@pytest.mark.slow
 @given(REWARDS, REWARDS, st.sampled_from((50, 500)), st.integers(0, 1000))
 def test_a_reward_after_settling_changes_the_sums_to_those_of_the_larger_reward(first, later, now, number):
     event, _, _ = apply_clicks(an_event(number, mixture=(0.3, 2.5, -1.5, 0.7)), 0, True, 10, first)

@@ -35,6 +35,7 @@ def mixture(total: float, n: float, rho2: float) -> float:
     return float(np.trapezoid(weight, lam))
 
 
+@pytest.mark.slow
 @given(UNITS, ALPHAS)
 def test_at_the_boundary_the_mixture_of_martingales_is_one_over_alpha(n, alpha):
     total = standard_errors(n, alpha) * math.sqrt(n)
@@ -144,6 +145,7 @@ def claims(estimate):
     return not low <= 0.0 <= high
 
 
+@pytest.mark.slow
 def test_strata_prevent_the_false_difference_that_a_changed_share_makes(rng):
     def by_strata(sums):
         return claims(log_ratio(*estimates(sums[:1] if sums[1, :, 1].min() < 30 else sums)))

@@ -54,17 +54,20 @@ def contents(table):
     return dict(zip(keys, table.weights.tolist()))
 
 
+@pytest.mark.slow
 @given(LISTS)
 def test_lists_are_counted_as_by_a_dictionary(lists):
     assert contents(extended(make_list_table(), lists)) == Counter(map(tuple, lists))
 
 
+@pytest.mark.slow
 @given(LISTS, LISTS)
 def test_a_table_grows(one, other):
     table = extended(extended(make_list_table(), one), other)
     assert contents(table) == Counter(map(tuple, one + other))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [TOP, SAME])
 @given(LISTS, st.data())
 def test_lists_whose_digests_begin_alike_are_told_apart(half, lists, data):
@@ -77,6 +80,7 @@ def test_lists_whose_digests_begin_alike_are_told_apart(half, lists, data):
     assert_in_order(table)
 
 
+@pytest.mark.slow
 @given(LISTS)
 def test_lists_are_put_in_the_order_of_their_digests(lists):
     assert_in_order(extended(make_list_table(), lists))

@@ -58,6 +58,7 @@ def test_the_gradient_vanishes(seed, shape):
     assert max(np.abs(g.sum(axis=0)).max(), np.abs(g.sum(axis=1)).max()) < 1e-8 * shown.sum()
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.integers(2, 7))
 def test_the_ordered_fit_satisfies_its_optimality_conditions(seed, m):
     """Order; the gradient of items vanishes; that of positions is a chain of pushes from lower to higher ones."""
@@ -94,6 +95,7 @@ def test_a_position_without_clicks_is_not_below_a_later_one():
     assert fit_newton(shown, clicked[:, [0, 2, 1]], ordered=True).examination[2] == 0.0
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.1]))
 def test_newton_and_em_agree(seed, prior):
     shown, clicked = counts(seed, 5, 3, 20, 400)

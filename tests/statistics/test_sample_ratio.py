@@ -30,6 +30,7 @@ def evidence_by_prediction(first: int, second: int, share: Fraction) -> Fraction
 CONCENTRATION_EXACT = Fraction(int(CONCENTRATION))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 60), st.integers(0, 60), st.sampled_from([Fraction(1, 20), Fraction(1, 2), Fraction(9, 10)]))
 def test_the_evidence_is_the_product_of_predictions(first, second, share):
     exact = evidence_by_prediction(first, second, share)
@@ -72,6 +73,7 @@ def alarms(rng, share, decides, runs=1000, looks=200, step=100, kept=1.0):
     return np.mean([any(map(decides, a, b)) for a, b in zip(first.tolist(), second.tolist())])
 
 
+@pytest.mark.slow
 def test_a_thousand_surfaces_without_a_mismatch_raise_no_alarm_and_a_mismatch_does(rng):
     share = 0.1
 
@@ -98,6 +100,7 @@ def test_the_evidence_of_three_arms_is_a_martingale_under_their_shares(first, se
     assert sum(share * math.exp(one - now) for share, one in zip(THIRDS, after)) == pytest.approx(1.0, abs=1e-8)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(1, 300), st.floats(0.01, 0.2))
 def test_with_a_tolerance_the_evidence_of_three_arms_is_the_smallest_over_tolerated_shares(a, b, c, tolerance):
     counts = np.array([a, b, c])
@@ -115,6 +118,7 @@ def test_shares_of_arms_that_do_not_add_up_are_refused():
             log_evidence_of_arms([1] * len(shares), shares)
 
 
+@pytest.mark.slow
 def test_a_thousand_surfaces_with_three_arms_raise_no_alarm_and_a_lost_arm_does(rng):
     counts = rng.multinomial(200, THIRDS, (1000, 100)).cumsum(axis=1)
     looks = counts[:, ::4].tolist()

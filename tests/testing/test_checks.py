@@ -43,6 +43,7 @@ def test_every_check_is_a_sentence():
         assert check.__doc__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("check", "broken"), TWINS, ids=[f"{policy.__name__}" for _, policy in TWINS])
 def test_a_broken_policy_is_caught_by_the_check_meant_for_it(check, broken):
     with pytest.raises(CheckFailed, match=r": [a-z].* ") as failure:
@@ -50,17 +51,20 @@ def test_a_broken_policy_is_caught_by_the_check_meant_for_it(check, broken):
     assert isinstance(failure.value, AssertionError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [policies[0] for policies in BROKEN_POLICIES.values()])
 def test_check_policy_fails_for_a_broken_policy(broken):
     with pytest.raises(CheckFailed):
         check_policy(broken(), strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", bothworlds.policies.names())
 def test_every_registered_policy_passes(name):
     check_policy(name, strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [EpsilonGreedy(), Patient(), Popular(), Stranger()], ids=called)
 def test_a_correct_third_party_policy_passes(policy):
     check_policy(policy)
@@ -119,6 +123,7 @@ def test_objects_that_are_not_policies_are_refused():
         check_policy(object())
 
 
+@pytest.mark.slow
 def test_a_check_gives_the_same_verdict_again():
     unlucky = BROKEN_POLICIES["check_labels_do_not_matter"][0]
     sentences = set()

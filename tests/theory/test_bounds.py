@@ -127,6 +127,7 @@ def test_the_hard_instance_requires_a_generator(rng):
         hard_instance(10, 5, 600, rng)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["ftrl-pbm", "uniform"])
 def test_play_keeps_between_the_bounds_in_the_hard_instance(policy):
     rounds = 5_000
@@ -136,6 +137,7 @@ def test_play_keeps_between_the_bounds_in_the_hard_instance(policy):
     assert least < regret < 2 * least
 
 
+@pytest.mark.slow
 def test_the_regret_of_ftrl_is_below_its_bounds():
     rounds = 10_000
     steady = bothworlds.play("ftrl-pbm", "paper/stochastic", rounds, seeds=4).regret()[:, -1].mean()
@@ -166,6 +168,7 @@ def test_where_the_lower_bound_does_not_hold_the_table_has_none():
     assert table([0.9, 0.5, 0.1], [1.0, 0.5], 100)[-1].bound is None
 
 
+@pytest.mark.slow
 def test_the_theory_needs_no_compiler():
     code = "import sys, bothworlds; bothworlds.theory.table([.9, .1], [1.0], 9); print('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -26,6 +26,7 @@ def test_the_paper_instance_has_these_gaps():
     assert found[0, 4] == pytest.approx(0.05 * 0.12)
 
 
+@pytest.mark.slow
 @given(instances(), st.randoms(use_true_random=False))
 def test_the_order_of_items_and_positions_is_mapped_back(instance, random):
     alpha, beta = (np.sort(part)[::-1] for part in instance)
@@ -37,11 +38,13 @@ def test_the_order_of_items_and_positions_is_mapped_back(instance, random):
     np.testing.assert_allclose(found, definition(alpha, beta)[np.ix_(items, positions)], rtol=0, atol=1e-15)
 
 
+@pytest.mark.slow
 @given(instances())
 def test_gaps_are_never_negative(instance):
     assert gaps(*instance).min() >= 0.0
 
 
+@pytest.mark.slow
 @given(instances())
 def test_the_best_list_is_the_best_of_all_lists(instance):
     alpha, beta = instance

@@ -167,6 +167,7 @@ def test_the_constants_are_those_of_the_policy():
         assert aw.init(*shape).plan.share == pytest.approx(least_share(*shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ftrl-va", "all-weather"])
 def test_simulated_regret_is_far_below_the_bound(name):
     bound = {"ftrl-va": ftrl_va_bound, "all-weather": all_weather_bound}[name]

@@ -19,6 +19,7 @@ def matrix_of(ranking, n):
     return x
 
 
+@pytest.mark.slow
 @given(instances())
 def test_the_inequality_holds_for_all_lists(instance):
     alpha, beta = instance

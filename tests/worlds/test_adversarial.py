@@ -53,6 +53,7 @@ def test_a_million_rounds_are_few_pieces(name):
     assert sum(1 for _ in world(name).pieces(0, 1_000_000)) < 5_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGING)
 @given(rounds=st.lists(st.integers(0, 10**6), min_size=1, max_size=8))
 def test_rounds_may_be_requested_in_any_order(name, rounds):

@@ -129,6 +129,7 @@ def test_the_reported_clicks_are_what_is_learned():
     assert Counting.told == result.clicks[0, -1] + result.attack.flips[0, -1]
 
 
+@pytest.mark.slow
 def test_compiled_and_interpreted_loops_agree_under_attack():
     class Interpreted(type(bothworlds.policy("uniform"))):
         def runs_compiled(self, state):

@@ -74,6 +74,7 @@ def worlds(depth=2):
     return leaf | nested
 
 
+@pytest.mark.slow
 @given(worlds(), st.integers(0, 50), st.integers(0, 60))
 def test_pieces_tile_the_rounds_and_agree_with_them(world, start, length):
     done = start

@@ -111,6 +111,7 @@ def test_play_does_not_warn_if_users_change_or_the_world_never_changes(world):
     assert result.no_change is None
 
 
+@pytest.mark.slow
 def test_several_policies_are_one_warning_for_each_world():
     worlds = [YEAR, SUMMER, bothworlds.world("drift/slow")]
     with pytest.warns(UnchangedWorldWarning) as caught:
@@ -130,6 +131,7 @@ def test_a_table_ends_with_the_warning(results, tmp_path):
     assert text.count("Warning:") == 1
 
 
+@pytest.mark.slow
 def test_a_figure_notes_it_in_the_panel_of_that_world_alone(results, tmp_path):
     text = " ".join(ElementTree.parse(draw_results(results, tmp_path / "drawn.svg")).getroot().itertext())
     assert text.count("rounds (too few for users to change)") == 1

@@ -71,6 +71,7 @@ def clicks(pages, seed):
     return test.click @ test.count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ubm", "dbn", "pbm", "cascade"])
 def test_the_true_model_is_first_or_cannot_be_told_from_the_first(name):
     result = compare_models(simulated(name, 6_000, n=6, m=4, seed=3), reference=name, **QUICK)
@@ -81,6 +82,7 @@ def test_the_true_model_is_first_or_cannot_be_told_from_the_first(name):
     assert result.differences[wrong].pages[1] < 0.0
 
 
+@pytest.mark.slow
 def test_intervals_are_paired_and_cover_the_difference(comparison):
     for entry in comparison.entries:
         gap = comparison.differences[entry.model]
@@ -106,6 +108,7 @@ def test_it_says_which_model_is_best_and_how_it_was_found(comparison):
     assert "ubm" in repr(comparison).splitlines()[1]
 
 
+@pytest.mark.slow
 def test_models_that_chance_may_have_put_first_are_not_called_better():
     pages = simulated("pbm", 2_000, n=6, m=4, seed=5)
     result = compare_models(pages, ["pbm", "trust"], **QUICK)
@@ -129,6 +132,7 @@ def test_the_prior_is_chosen_on_validation_pages():
     assert chosen.validation == max(each.values())
 
 
+@pytest.mark.slow
 def test_results_are_saved_and_drawn(comparison, tmp_path):
     document = json.loads(comparison.save(tmp_path / "out.json").read_text())
     assert [row["model"] for row in document["models"]] == [entry.model for entry in comparison.entries]

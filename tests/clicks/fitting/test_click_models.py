@@ -70,6 +70,7 @@ def test_the_likelihood_is_that_of_the_predictions(log, name):
     assert predicted.log_likelihood * log.pages == pytest.approx(model.log_likelihood, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ubm", "cascade", "trust", *ITERATED])
 def test_the_truth_is_recovered(name):
     """Standard scores of all parameters with intervals: none above 4.5, and their mean square near 1."""
@@ -102,6 +103,7 @@ def test_starts_agree_and_the_fit_says_so(name):
     assert 0.0 <= model.gain < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ITERATED)
 def test_first_derivatives_alone_reach_the_same_maximum(name):
     """What large queries use: L-BFGS in the box, without second derivatives."""
@@ -251,6 +253,7 @@ def test_where_every_item_is_examined_going_on_is_certain():
     assert shortcut.max() < 0.85
 
 
+@pytest.mark.slow
 def test_a_chain_cut_short_has_the_same_parameters():
     pages = simulated("dbn", 40_000, n=8, m=4, seed=6)
     short = pages.position < 3
@@ -264,6 +267,7 @@ def test_a_chain_cut_short_has_the_same_parameters():
     assert abs(whole.shared("gamma") - part.shared("gamma")) < 4.0 * error
 
 
+@pytest.mark.slow
 def test_shuffled_clicks_leave_no_trace_of_the_last_click():
     """Clicks that are exchanged between pages of one list: examination no longer depends on the last click."""
     rng = np.random.default_rng(1)
@@ -296,6 +300,7 @@ def test_a_strong_prior_pulls_to_the_mean_rate(name):
         np.testing.assert_allclose(parameters["rate"].values, rate, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.9, 1.0])
 @pytest.mark.parametrize("m", [1, 2, 3])
 def test_logs_with_hardly_any_clicks_or_skips_are_fitted(rate, m):
@@ -356,6 +361,7 @@ def test_the_likelihood_of_values_without_an_estimate_is_finite():
 # Real pages
 
 
+@pytest.mark.slow
 def test_on_real_pages_no_other_optimiser_finds_more():
     pages = count_pages(real_file("yandex/trainSample"), query="9_0", positions=5)
     found = likelihoods(pages, MODELS)

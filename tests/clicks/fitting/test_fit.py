@@ -42,6 +42,7 @@ def test_the_largest_examination_is_one_wherever_it_is():
     assert model.examination.max() == 1.0
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from([1.0, 0.6]))
 @settings(max_examples=25)
 def test_no_other_optimiser_finds_more(seed, share):

@@ -23,6 +23,7 @@ def shift(shown, clicked, seed, push=1e-4):
     return float(np.abs(first - second).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(4))
 def test_perturbed_identified_fits_return_to_the_maximum(block):
     checked = 0
@@ -36,6 +37,7 @@ def test_perturbed_identified_fits_return_to_the_maximum(block):
     assert checked >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", [([[9, 0], [0, 9]], [[3, 0], [0, 2]]), SLIDING])
 def test_perturbed_unidentified_fits_move(counts):
     assert not fit(counts).identified

@@ -29,6 +29,7 @@ def everything():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled here")
 def test_compiled_and_interpreted_fits_agree():
     program = "import json, tests.clicks.fitting.test_interpreted as t; print(json.dumps(t.everything()))"

@@ -121,6 +121,7 @@ def test_a_second_position_above_the_first_is_pointed_out():
     assert fit(generated(1, 6, 3, 3000, examination=[1.0, 0.7, 0.4])).warnings == ()
 
 
+@pytest.mark.slow
 def test_the_best_of_many_positions_is_not_sure_to_be_better_than_the_first():
     rng, best = np.random.default_rng(0), 0
     for _ in range(100):

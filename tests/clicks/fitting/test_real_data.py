@@ -20,6 +20,7 @@ def groups(counts, per_query):
         yield query, design.shown[first:last], design.clicked[first:last]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "per_query"), [*((name, False) for name in ALL), *((name, True) for name in WITH_QUERIES)]
 )
@@ -43,6 +44,7 @@ def tables(counts):
     return next(iter(groups(counts, False)))[1:]
 
 
+@pytest.mark.slow
 def test_first_trap_one_maximum_from_many_starts():
     shown, clicked = tables(real("yandex/trainSample", query="9982_0", positions=5))
     model, rng = fit((shown, clicked)), np.random.default_rng(0)
@@ -54,6 +56,7 @@ def test_first_trap_one_maximum_from_many_starts():
         np.testing.assert_allclose(*(table[seen] for table in products), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_second_trap_em_that_absorbs_at_one():
     shown, clicked = tables(real("yandex/trainSample"))
     best = fit((shown, clicked)).log_likelihood
@@ -78,6 +81,7 @@ def uncapped_em(shown, clicked, passes):
     return float(s[s > 0] @ np.log(p[s > 0]) + f[f > 0] @ np.log1p(-p[f > 0]))
 
 
+@pytest.mark.slow
 def test_third_trap_fifty_passes_turn_the_first_two_positions_round():
     counts = real("yandex/trainSample", query="9982_0", positions=5)
     short, done = fit(counts, method="em", iterations=50), fit(counts)

@@ -128,6 +128,7 @@ def test_a_damaged_file_is_no_model(models, tmp_path):
         load_model(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_model_is_drawn(models, name, tmp_path):
     path = tmp_path / f"{name}.svg"

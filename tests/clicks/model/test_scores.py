@@ -32,6 +32,7 @@ def test_perplexity_of_a_fair_coin_is_two():
     assert found.log_likelihood == pytest.approx(-2.0 * np.log(2.0))
 
 
+@pytest.mark.slow
 def test_marginal_is_conditional_only_for_independent_clicks():
     pages = simulated("dbn", 1_000, seed=3)
     for name, model in MODELS.items():

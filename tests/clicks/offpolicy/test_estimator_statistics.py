@@ -48,6 +48,7 @@ def coverage(world, name):
     return (abs(values - truth(world)) <= 1.96 * errors).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("name", ["ips", "snips", "clipped", "dr"])
 def test_weighted_estimates_are_unbiased_under_any_click_rates(world, name):
@@ -90,6 +91,7 @@ def single_positions():
     return {name: np.array(distances) for name, distances in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ips", "snips", "dr"])
 def test_intervals_of_single_positions_cover_as_often_as_they_say(name):
     distances = single_positions()[name]
@@ -107,6 +109,7 @@ def test_the_model_makes_the_doubly_robust_estimate_steadier():
     assert spread["dr"] < 0.95 * spread["ips"]
 
 
+@pytest.mark.slow
 def test_standard_errors_know_that_moods_tie_positions_together(rng):
     logging = logging_policy(4, 2)
     page, clicks = pages(rng, logging, POSITION_BASED, 4000, mood=0.9)

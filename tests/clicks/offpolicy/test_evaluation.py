@@ -30,6 +30,7 @@ def logged(rng):
     return logging, *pages(rng, logging, RATES, 4000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paged", [True, False])
 def test_estimates_equal_their_formulas(logged, paged):
     logging, ranking, clicks = logged
@@ -42,6 +43,7 @@ def test_estimates_equal_their_formulas(logged, paged):
         assert found.estimate(name).value == pytest.approx(values.sum())
 
 
+@pytest.mark.slow
 def test_the_message_the_whole_page_is_that_of_page_sums(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(TARGET))
@@ -58,6 +60,7 @@ def test_without_pages_positions_are_assumed_independent_with_a_note(logged):
     assert any("independent" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_the_logging_policy_has_the_logged_click_rate(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(logging.marginals))
@@ -68,6 +71,7 @@ def test_the_logging_policy_has_the_logged_click_rate(logged):
     assert found.warnings == ()
 
 
+@pytest.mark.slow
 def test_effective_sample_sizes_are_those_of_kish(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(TARGET))
@@ -79,11 +83,13 @@ def test_effective_sample_sizes_are_those_of_kish(logged):
     assert found.support_at(2).effective_clicks == pytest.approx(wc[:, 1].sum() ** 2 / (wc[:, 1] ** 2).sum())
 
 
+@pytest.mark.slow
 def test_a_steady_log_of_good_size_gives_no_warning(logged):
     logging, ranking, clicks = logged
     assert evaluate(as_log(ranking, clicks, logging.marginals), as_marginals(TARGET)).warnings == ()
 
 
+@pytest.mark.slow
 def test_a_short_log_is_warned_of(logged):
     logging, ranking, clicks = logged
     warnings = evaluate(as_log(ranking[:80], clicks[:80], logging.marginals), list("ab")).warnings
@@ -91,6 +97,7 @@ def test_a_short_log_is_warned_of(logged):
     assert any("Too few clicks" in warning for warning in warnings)
 
 
+@pytest.mark.slow
 def test_unsupported_parts_of_a_target_are_reported(logged):
     logging, ranking, clicks = logged
     kept = ranking[:, 1] != 0
@@ -99,6 +106,7 @@ def test_unsupported_parts_of_a_target_are_reported(logged):
     assert any("25.0% at position 2" in warning and "too low" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_a_ranking_without_any_support_has_no_self_normalised_value(logged):
     logging, ranking, clicks = logged
     kept = ranking[:, 1] != 0
@@ -110,6 +118,7 @@ def test_a_ranking_without_any_support_has_no_self_normalised_value(logged):
     assert json.dumps(found.as_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_positions_without_clicks_are_not_known_to_be_worthless(logged):
     logging, ranking, clicks = logged
     clicks[:, 1] = 0
@@ -121,6 +130,7 @@ def test_positions_without_clicks_are_not_known_to_be_worthless(logged):
     assert whole.upper - whole.value == pytest.approx(whole.value - whole.lower + unseen)
 
 
+@pytest.mark.slow
 def test_support_is_asked_for_in_every_query(logged):
     logging, ranking, clicks = logged
     query = np.where((ranking == 0).any(axis=1), "with", "without").repeat(2)
@@ -130,6 +140,7 @@ def test_support_is_asked_for_in_every_query(logged):
     assert any("2 queries" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_items_unknown_to_the_log_are_not_supported(logged):
     logging, ranking, clicks = logged
     table = {"a": [0.5, 0.5], "new": [0.5, 0.0], "b": [0.0, 0.5]}
@@ -137,6 +148,7 @@ def test_items_unknown_to_the_log_are_not_supported(logged):
     assert [found.support_at(p).unsupported for p in (1, 2)] == pytest.approx([0.5, 0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.5, 0.9])
 def test_wrong_propensities_are_found_by_their_mean_weight(logged, factor):
     logging, ranking, clicks = logged
@@ -144,12 +156,14 @@ def test_wrong_propensities_are_found_by_their_mean_weight(logged, factor):
     assert any("seem to be wrong" in warning for warning in wrong.warnings)
 
 
+@pytest.mark.slow
 def test_swapped_propensities_are_found_too(logged):
     logging, ranking, clicks = logged
     wrong = evaluate(as_log(ranking, clicks, logging.marginals[::-1]), as_marginals(TARGET))
     assert any("seem to be wrong" in warning for warning in wrong.warnings)
 
 
+@pytest.mark.slow
 def test_clipping_lowers_the_estimate_and_reports_the_lost_weight(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"), clip_weights=2.0)
@@ -160,6 +174,7 @@ def test_clipping_lowers_the_estimate_and_reports_the_lost_weight(logged):
     assert any("Clipping" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_clipping_beyond_all_weights_changes_nothing(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"))
@@ -168,6 +183,7 @@ def test_clipping_beyond_all_weights_changes_nothing(logged):
     assert found.support_at().lost == 0.0
 
 
+@pytest.mark.slow
 def test_rows_without_propensity_are_not_weighed_and_counted(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -179,6 +195,7 @@ def test_rows_without_propensity_are_not_weighed_and_counted(logged):
     assert any("2,000 of 8,000" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_a_log_without_propensities_leaves_the_direct_method(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), list("ab"))
@@ -188,6 +205,7 @@ def test_a_log_without_propensities_leaves_the_direct_method(logged):
     assert any("no propensities" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_a_design_in_two_components_warns_of_undetermined_rates(rng):
     ranking = np.array([[0, 1], [2, 3]])[rng.integers(2, size=2000)]
     clicks = (rng.random((2000, 2)) < 0.3).astype(np.int64)
@@ -195,6 +213,7 @@ def test_a_design_in_two_components_warns_of_undetermined_rates(rng):
     assert any("does not determine" in warning and "100.0% at position 1" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_compare_equals_separate_evaluations(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -247,6 +266,7 @@ def test_where_clipping_cut_weights_the_clipped_estimate_has_no_interval(logged)
     assert cut.as_dict()["estimates"][11]["lower"] is None
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_every_estimate(logged):
     logging, ranking, clicks = logged
     table = evaluate(as_log(ranking, clicks, logging.marginals), list("ab")).table()
@@ -276,6 +296,7 @@ def test_targets_that_make_no_sense_are_refused(logged, target, message):
         evaluate(as_log(ranking, clicks, logging.marginals), target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [np.array(["b", "a"]), np.array(["b", "a"], dtype=object), ("b", "a")])
 def test_a_ranking_may_be_an_array(logged, names):
     logging, ranking, clicks = logged
@@ -283,6 +304,7 @@ def test_a_ranking_may_be_an_array(logged, names):
     assert evaluate(log, names) == evaluate(log, ["b", "a"])
 
 
+@pytest.mark.slow
 def test_whole_names_have_no_point_in_targets_either(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals) | {"item": ranking.ravel()}
@@ -290,6 +312,7 @@ def test_whole_names_have_no_point_in_targets_either(logged):
         assert evaluate(log, target).estimates == evaluate(log, ["1", "0"]).estimates
 
 
+@pytest.mark.slow
 def test_a_label_names_the_target(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -316,6 +339,7 @@ def test_clip_weights_must_be_above_zero(logged, clip):
         evaluate(as_log(ranking, clicks, logging.marginals), list("ab"), clip_weights=clip)
 
 
+@pytest.mark.slow
 def test_a_model_that_clicks_do_not_follow_is_doubted(rng):
     wild = np.array([[0.1, 0.5], [0.5, 0.1], [0.3, 0.3], [0.2, 0.4]])
     logging = logging_policy(4, 2, rng)
@@ -324,6 +348,7 @@ def test_a_model_that_clicks_do_not_follow_is_doubted(rng):
         assert any("do not follow the model" in warning for warning in found.warnings) == doubted
 
 
+@pytest.mark.slow
 def test_a_model_that_is_wrong_at_positions_is_doubted_though_its_errors_cancel_out(rng):
     rates = np.array([[0.1, 0.5], [0.5, 0.1], [0.1, 0.5], [0.5, 0.1]])
     logging = logging_policy(4, 2)
@@ -335,6 +360,7 @@ def test_a_model_that_is_wrong_at_positions_is_doubted_though_its_errors_cancel_
     assert re.search(pattern, warning)
 
 
+@pytest.mark.slow
 def test_no_clicks_are_no_certainty_for_the_direct_method_either(rng):
     logging = logging_policy(4, 2)
     log = as_log(*pages(rng, logging, RATES, 1200), logging.marginals)
@@ -347,6 +373,7 @@ def test_no_clicks_are_no_certainty_for_the_direct_method_either(rng):
     assert other.upper - other.value == pytest.approx(1.96 * other.standard_error, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_position_without_propensities_is_named_and_leaves_the_others_as_they_are(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -361,6 +388,7 @@ def test_a_position_without_propensities_is_named_and_leaves_the_others_as_they_
     assert np.isnan(found.estimate("ips").value)
 
 
+@pytest.mark.slow
 def test_a_list_without_clicks_is_no_evidence_against_the_model(rng):
     logging = logging_policy(4, 2, rng)
     log = as_log(*pages(rng, logging, 0.1 * RATES, 500), logging.marginals)
@@ -374,6 +402,7 @@ def test_a_model_that_is_right_but_for_rounding_is_not_doubted(clicks):
     assert evaluate(log, ["b"]).warnings == ()
 
 
+@pytest.mark.slow
 def test_the_logged_estimate_does_not_depend_on_the_target(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking[:997], clicks[:997], logging.marginals)
@@ -382,6 +411,7 @@ def test_the_logged_estimate_does_not_depend_on_the_target(logged):
     assert one == other
 
 
+@pytest.mark.slow
 def test_warnings_use_the_names_of_tables_for_estimators(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), {"a": [0.5, 0], "b": [0, 1], "new": [0.5, 0]})
@@ -405,6 +435,7 @@ def test_a_log_of_one_page_is_refused():
         evaluate({"item": ["a"], "position": [1], "click": [1], "propensity": [0.5], "event": [1]}, ["a"])
 
 
+@pytest.mark.slow
 def test_the_error_for_an_unknown_estimate_lists_the_known_ones(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals), list("ab"))
@@ -432,6 +463,7 @@ def by_page(log, worth):
     return np.bincount(log["event"], worth)
 
 
+@pytest.mark.slow
 def test_clicks_are_per_page_where_pages_differ_in_length(uneven):
     found = evaluate(uneven, ["a", "2", "3"])
     logged, clicks = found.estimate("logged"), by_page(uneven, uneven["click"])
@@ -449,6 +481,7 @@ def test_clicks_are_per_page_where_pages_differ_in_length(uneven):
     assert any("position 2 exists on 25.0%, position 3 exists on 25.0% of the 4,000 pages" in n for n in found.notes)
 
 
+@pytest.mark.slow
 def test_the_logging_policy_of_uneven_pages_has_the_logged_click_rate(uneven):
     found = evaluate(uneven, {"a": [0.5, 0, 0], "b": [0.5, 0, 0], "2": [0, 1, 0], "3": [0, 0, 1]})
     for position in (1, 2, 3, None):
@@ -487,6 +520,7 @@ def test_unreadable_timestamps_keep_the_order_of_the_log_with_a_note():
     assert "1 timestamp, such as 'noon', neither number nor date" in notes[0]
 
 
+@pytest.mark.slow
 def test_the_notes_of_reading_are_among_the_notes_of_an_evaluation(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -494,6 +528,7 @@ def test_the_notes_of_reading_are_among_the_notes_of_an_evaluation(logged):
     assert "1 row was skipped: click must be 0 or 1" in evaluate(read(log, skip_bad=True), list("ab")).notes
 
 
+@pytest.mark.slow
 def test_the_repr_is_a_short_table(rng):
     logging = logging_policy(26, 1)
     log = as_log(*pages(rng, logging, np.full((26, 1), 0.5), 3000), logging.marginals)
@@ -509,6 +544,7 @@ def test_the_repr_is_a_short_table(rng):
     assert repr(replace(found, warnings=("x", "y"))).endswith("\n  2 warnings, in .warnings>")
 
 
+@pytest.mark.slow
 def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(logged):
     logging, ranking, clicks = logged
     log, counted = as_log(ranking, clicks, logging.marginals), PageCounts.from_arrays(ranking, clicks)

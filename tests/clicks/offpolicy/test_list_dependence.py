@@ -42,6 +42,7 @@ def cascading(seed, count=4_000):
     return as_log(ranking, clicks * (np.cumsum(clicks, axis=1) == 1), logging.marginals)
 
 
+@pytest.mark.slow
 def test_users_who_leave_with_their_first_click_are_noticed():
     (warning,) = warned(cascading(0))
     assert "clicked less often below items that are clicked more" in warning
@@ -49,6 +50,7 @@ def test_users_who_leave_with_their_first_click_are_noticed():
     assert found.slope == pytest.approx(-found.rate, rel=0.5)  # a certain click above leaves no clicks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mood", [0.0, 0.9])
 def test_users_who_click_more_or_less_than_others_are_not_reported(mood):
     """Their clicks go together, yet do not depend on what else is shown: estimates are right."""
@@ -58,6 +60,7 @@ def test_users_who_click_more_or_less_than_others_are_not_reported(mood):
     assert (np.corrcoef(clicks.T)[0, 1] > 0.1) is np.bool_(mood > 0.0)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_right_if_users_differ():
     """200 logs with few pages for each item and position: the larger of two statistics has a mean square below 2."""
     z = [found.slope / found.error for found in (dependence_in(position_based(s, 300, mood=0.9)) for s in range(200))]
@@ -66,6 +69,7 @@ def test_standard_errors_are_right_if_users_differ():
     assert 1.0 - 4.0 * error < np.mean(np.square(z)) < 2.0 + 4.0 * error
 
 
+@pytest.mark.slow
 def test_a_statistic_that_takes_expected_clicks_from_the_same_pages_is_caught(monkeypatch):
     """The broken twin: with the click rates of the same half, clicks of one page enter both factors."""
     monkeypatch.setattr(module, "RATED", module.RATED.replace("c.fold = 1 - i.fold", "c.fold = i.fold"))
@@ -73,11 +77,13 @@ def test_a_statistic_that_takes_expected_clicks_from_the_same_pages_is_caught(mo
         test_standard_errors_are_right_if_users_differ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["dcm/yandex", "ubm/yandex", "dbn/yandex"])
 def test_dependent_worlds_are_noticed(world, tmp_path):
     assert dependence_in(generate(tmp_path / "log.parquet", world, 20_000)).far > 4.0
 
 
+@pytest.mark.slow
 def test_logs_without_pages_and_pages_of_one_result_are_not_dependence_in():
     rng = np.random.default_rng(0)
     logging = logging_policy(5, 3)
@@ -86,6 +92,7 @@ def test_logs_without_pages_and_pages_of_one_result_are_not_dependence_in():
     assert dependence_in(as_log(ranking[:, :1], clicks[:, :1], logging.marginals)) is None
 
 
+@pytest.mark.slow
 def test_few_pages_and_logs_without_clicks_say_nothing():
     assert warned(cascading(2, count=40)) == []
     assert untested(cascading(2, count=40))
@@ -119,6 +126,7 @@ def test_where_there_is_nothing_to_test_nothing_is_said_but_that_there_are_no_pa
     assert any("cannot be tested" in note for note in unpaged.notes)
 
 
+@pytest.mark.slow
 def test_of_a_large_log_some_pages_are_dependence_in(monkeypatch):
     monkeypatch.setattr(module, "MOST_PAGES", 1_000)
     some = dependence_in(position_based(3))
@@ -127,6 +135,7 @@ def test_of_a_large_log_some_pages_are_dependence_in(monkeypatch):
     assert 1.5 * every.error < some.error < 3.0 * every.error
 
 
+@pytest.mark.slow
 def test_with_a_model_of_dependent_clicks_only_the_model_is_named():
     log = cascading(0)
     warnings = warned(log, model=fit(log, model="cascade"))

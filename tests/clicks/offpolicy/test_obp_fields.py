@@ -28,6 +28,7 @@ def test_the_fields_are_those_of_open_bandit_pipeline(logged):
     assert feedback["pscore"] == pytest.approx(logging.marginals[ranking, np.arange(2)].ravel())
 
 
+@pytest.mark.slow
 def test_there_and_back_changes_nothing(logged):
     logging, ranking, clicks = logged
     feedback = to_obp(as_log(ranking, clicks, logging.marginals))
@@ -36,6 +37,7 @@ def test_there_and_back_changes_nothing(logged):
         assert np.array_equal(again[name], feedback[name])
 
 
+@pytest.mark.slow
 def test_a_log_converted_forth_and_back_is_evaluated_equally(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals, paged=False)
@@ -74,6 +76,7 @@ def test_impressions_without_propensity_cannot_go(logged):
         to_obp(as_log(ranking, clicks, logging.marginals, propensity=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [

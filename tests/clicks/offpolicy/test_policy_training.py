@@ -67,6 +67,7 @@ def test_the_compiled_training_loop_equals_calls_of_learn(logged, name):
     assert not same_state(compiled, policy.init(4, 2))
 
 
+@pytest.mark.slow
 def test_a_policy_whose_learn_returns_nothing_is_trained(logged):
     logging, ranking, clicks = logged
     told, silent = Interpreted(bothworlds.policy("comb-ucb")), Interpreted(bothworlds.policy("comb-ucb"))
@@ -92,6 +93,7 @@ def test_the_loops_do_the_same_without_the_compiler(logged):
     assert (counts[0] == counts[1]).all()
 
 
+@pytest.mark.slow
 def test_each_fold_is_evaluated_after_training_on_the_other_in_order_of_time(logged):
     logging, ranking, clicks = logged
     recorder = Recorder()
@@ -107,6 +109,7 @@ def test_each_fold_is_evaluated_after_training_on_the_other_in_order_of_time(log
     assert recorder.taught[-2:] == [expected[1], expected[0]]
 
 
+@pytest.mark.slow
 def test_marginals_of_one_list_are_exact_and_those_of_random_lists_nearly(rng):
     fixed, uniform = bothworlds.policy("fixed", ranking=[2, 0]), bothworlds.policy("uniform")
     assert (marginals_of(fixed, fixed.init(4, 2), (4, 2), 10, rng) == [[0, 1], [0, 0], [1, 0], [0, 0]]).all()
@@ -114,6 +117,7 @@ def test_marginals_of_one_list_are_exact_and_those_of_random_lists_nearly(rng):
     assert abs(marginals_of(Interpreted(uniform), uniform.init(4, 2), (4, 2), 10_000, rng) - 0.25).max() < 0.025
 
 
+@pytest.mark.slow
 def test_a_fixed_policy_is_evaluated_as_its_list(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -123,6 +127,7 @@ def test_a_fixed_policy_is_evaluated_as_its_list(logged):
     assert policy.estimate("snips").value == pytest.approx(listed.estimate("snips").value, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [bothworlds.policy("ftrl-pbm"), EpsilonGreedy(0.1)])
 def test_a_learner_earns_more_than_the_log_it_learned_from(logged, policy):
     logging, ranking, clicks = logged
@@ -132,6 +137,7 @@ def test_a_learner_earns_more_than_the_log_it_learned_from(logged, policy):
     assert evaluate(as_log(ranking, clicks, logging.marginals), policy, draws=2000) == found
 
 
+@pytest.mark.slow
 def test_chance_in_the_training_half_does_not_bias_the_evaluation(generator):
     """If all items are equal, the apparently best one is worth no more; evaluated on its training half, it would be."""
     honest, flattered = [], []
@@ -149,6 +155,7 @@ def test_chance_in_the_training_half_does_not_bias_the_evaluation(generator):
     assert (np.mean(flattered, axis=0) - 0.2 > 4 * error).all()
 
 
+@pytest.mark.slow
 def test_pages_are_put_together_from_single_impressions(rng):
     logging = logging_policy(4, 2)
     ranking, clicks = pages(rng, logging, RATES, 500)
@@ -175,6 +182,7 @@ def test_incomplete_pages_are_not_learned_from(logged):
     assert (batch.ranking == ranking[:-1]).all()
 
 
+@pytest.mark.slow
 def test_pages_without_propensities_are_not_learned_from_and_counted(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
@@ -195,6 +203,7 @@ def test_a_policy_that_learns_with_propensities_needs_a_log_that_has_them(logged
         evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), bothworlds.policy("ftrl-pbm"))
 
 
+@pytest.mark.slow
 def test_a_log_without_propensities_has_only_the_direct_method_for_a_policy(logged):
     logging, ranking, clicks = logged
     found = evaluate(as_log(ranking, clicks, logging.marginals, propensity=False), bothworlds.policy("comb-ucb"))

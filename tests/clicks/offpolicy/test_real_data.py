@@ -19,6 +19,7 @@ def shares(feedback):
     return {str(name): row for name, row in zip(feedback["action_names"], (counts / counts.sum(axis=0)).tolist())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_random_lists_evaluated_on_their_own_log_have_its_click_rate(campaign):
     log = read(real_file(f"obd/random_{campaign}.csv"))
@@ -31,6 +32,7 @@ def test_random_lists_evaluated_on_their_own_log_have_its_click_rate(campaign):
     assert not any("seem to be wrong" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_thompson_sampling_evaluated_on_random_lists_has_its_online_click_rate(campaign):
     random, live = (read(real_file(f"obd/{who}_{campaign}.csv")) for who in ("random", "bts"))
@@ -42,12 +44,14 @@ def test_thompson_sampling_evaluated_on_random_lists_has_its_online_click_rate(c
         assert abs(judged.value - earned.value) < 3 * error
 
 
+@pytest.mark.slow
 def test_one_list_out_of_eighty_items_is_too_little_to_trust():
     found = evaluate(read(real_file("obd/random_all.csv")), ["1", "2", "3"])
     assert any("Too few clicks" in warning for warning in found.warnings)
     assert any("Too few impressions" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_policies_learn_from_single_impressions():
     found = evaluate(read(real_file("obd/random_men.csv")), bothworlds.policy("ftrl-pbm"), draws=2000)
     assert any("composed of single impressions" in note for note in found.notes)

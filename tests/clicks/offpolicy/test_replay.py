@@ -20,6 +20,7 @@ def uniform_log(rng, count=3000, **how):
     return as_log(*pages(rng, UNIFORM, RATES, count), UNIFORM.marginals, **how)
 
 
+@pytest.mark.slow
 def test_one_page_in_as_many_as_there_are_lists_is_used(rng):
     found = replay(uniform_log(rng), bothworlds.policy("uniform"))
     assert found.pages == 3000
@@ -27,6 +28,7 @@ def test_one_page_in_as_many_as_there_are_lists_is_used(rng):
     assert found.warnings == ()
 
 
+@pytest.mark.slow
 def test_a_fixed_list_earns_the_clicks_of_the_pages_that_show_it(rng):
     ranking, clicks = pages(rng, UNIFORM, RATES, 2000)
     found = replay(as_log(ranking, clicks, UNIFORM.marginals), bothworlds.policy("fixed", ranking=[1, 2]))
@@ -36,6 +38,7 @@ def test_a_fixed_list_earns_the_clicks_of_the_pages_that_show_it(rng):
     assert found.estimate.standard_error == pytest.approx(clicks[shown].sum(axis=1).std(ddof=1) / np.sqrt(shown.sum()))
 
 
+@pytest.mark.slow
 def test_replay_estimates_the_online_clicks_of_a_learner(generator):
     logs = [uniform_log(generator(k), 1200) for k in range(60)]
     replayed = [replay(log, bothworlds.policy("comb-ucb"), seed=k).estimate.value for k, log in enumerate(logs)]
@@ -46,20 +49,24 @@ def test_replay_estimates_the_online_clicks_of_a_learner(generator):
     assert np.mean(replayed) - RATES.mean(axis=0).sum() > 4 * error  # it learns
 
 
+@pytest.mark.slow
 def test_the_compiled_loop_replays_as_the_policy_itself_would(rng):
     log, policy = uniform_log(rng, 600), bothworlds.policy("comb-ucb")
     compiled, interpreted = replay(log, policy, seed=3), replay(log, Interpreted(policy), seed=3)
     assert (compiled.matches, compiled.estimate) == (interpreted.matches, interpreted.estimate)
 
 
+@pytest.mark.slow
 def test_plain_policies_and_logs_without_pages_are_replayed_too(rng):
     assert replay(uniform_log(rng, 1200, paged=False), EpsilonGreedy(0.1)).matches > 100
 
 
+@pytest.mark.slow
 def test_few_matches_are_warned_of(rng):
     assert "too few" in replay(uniform_log(rng, 60), bothworlds.policy("uniform")).warnings[0]
 
 
+@pytest.mark.slow
 def test_the_result_is_a_row_and_a_dictionary(rng):
     found = replay(uniform_log(rng, 60), bothworlds.policy("uniform"))
     assert found.table()[0]["estimator"] == "replay"
@@ -73,6 +80,7 @@ def test_a_log_whose_propensities_are_not_uniform_is_refused(rng):
         replay(log, bothworlds.policy("uniform"))
 
 
+@pytest.mark.slow
 def test_a_log_of_rotations_is_refused_though_its_propensities_are_uniform(rng):
     first = rng.integers(3, size=(600, 1))
     ranking = (first + np.arange(2)) % 3

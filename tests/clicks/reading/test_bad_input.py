@@ -57,6 +57,7 @@ BAD_ROWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "message"), BAD_ROWS.items())
 def test_a_bad_row_is_refused_by_file_line_and_reason_or_skipped_and_counted(tmp_path, row, message):
     path = write(tmp_path, f"{PAGE}{row}\n3,1,a,0,0.5\n")
@@ -105,6 +106,7 @@ def test_a_bad_row_of_another_query_does_not_go_unseen(tmp_path):
     assert "line 3: click" in error_of(path, query="x")
 
 
+@pytest.mark.slow
 def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
     path = write(tmp_path, f"{PAGE}2,1,a,0,0.5\n2,1,b,0,0.5\n")
     assert refused(path) == f"{path}, line 4 and line 5: event '2' has position '1' twice"
@@ -130,6 +132,7 @@ def test_nothing_is_left_if_all_pages_are_skipped(tmp_path):
     assert error_of(path, skip_bad=True).startswith("nothing is left of log")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("results", [2, 10, 70])
 def test_a_page_with_an_item_twice_is_refused_and_the_same_page_without_is_not(tmp_path, results):
     rows = [f"p,{k},item-{k},0" for k in range(results)]
@@ -212,6 +215,7 @@ BAD_LINES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "message"), BAD_LINES.items())
 def test_a_bad_line_of_a_session_is_refused_or_skipped(tmp_path, line, message):
     path = write(tmp_path, f"{GOOD}{line}\n3\t0\tQ\t5\t0\t7\n")
@@ -368,6 +372,7 @@ def test_a_document_of_json_is_no_log(tmp_path, text):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ['{"position" 1}', '{"position": 1, "it', 'tion": 1, "item": "a"}', "nonsense"])
 def test_a_first_line_that_is_broken_is_no_document(tmp_path, line):
     path = write(tmp_path, line + '\n{"position": 1, "item": "a", "click": 1}\n')
@@ -391,6 +396,7 @@ def test_a_fitted_model_is_no_log(tmp_path):
     assert "is a fitted model and not a log; bothworlds play --world" in error_of(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [PAGE, "0\t0\tQ\t1\t0\t5\t6\n" * 50_000])
 def test_a_packed_file_that_ends_too_early_is_named(tmp_path, text):
     whole = gzip.compress((text * 20).encode())
@@ -445,6 +451,7 @@ def test_tables_of_invalid_counts_are_refused(number, message):
 # Several bad places
 
 
+@pytest.mark.slow
 def test_the_first_bad_rows_are_shown_and_all_are_counted(tmp_path):
     bad = "2,1,a,7,0.5\n2,1,a\n3,1,a,0,0.5\n4,x,a,0,0.5\n5,1,a,8,0.5\n"
     path = write(tmp_path, PAGE + bad)
@@ -484,6 +491,7 @@ def test_the_first_bad_records_are_shown_and_all_are_counted(tmp_path, monkeypat
     assert counts(path, skip_bad=True).notes[-1] == "10 bad records were skipped"
 
 
+@pytest.mark.slow
 def test_commands_name_their_flags_and_python_its_arguments(tmp_path):
     path = write(tmp_path, PAGE.replace("b,1", "b,7"))
     for command in (("fit", path), ("evaluate", path, "--ranking", "a,b")):
@@ -507,6 +515,7 @@ def test_bad_rows_are_counted_in_the_whole_log(tmp_path):
 # What may be a mistake
 
 
+@pytest.mark.slow
 def test_positions_after_a_gap_are_noted_and_others_are_not(tmp_path):
     path = write(tmp_path, f"{PAGE}2,1,a,0,0.5\n2,500,b,0,0.5\n")
     assert counts(path).notes == (
@@ -528,6 +537,7 @@ def many(path):
     return path
 
 
+@pytest.mark.slow
 def test_a_page_may_have_ten_thousand_results_and_no_more(tmp_path):
     for layout, start, between, end in (("relpred", "1\t0\tQ\t5\t0\t", "\t", ""), ("yandex", "5_0\t", ",", " :")):
         path = write(tmp_path, start + between.join(map(str, range(10_000))) + end + "\n")
@@ -546,6 +556,7 @@ def test_a_column_of_a_frame_is_no_position_beyond_the_last(tmp_path):
 SPACED = {"event": ["1", "1", "2"], "position": [1, 2, 1], "item": ["tea", " milk ", "tea\u00a0"], "click": [0, 1, 1]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "ndjson", "parquet", "memory"])
 def test_spaces_around_names_are_removed_and_noted_in_all_tables_alike(tmp_path, kind):
     rows = list(zip(*SPACED.values()))

@@ -49,6 +49,7 @@ def sessions(seed, lines=400):
 # Sessions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_ignored_clicks_are_those_of_the_query(tmp_path, seed):
     (tmp_path / "log").write_text(sessions(seed))
@@ -62,6 +63,7 @@ def test_ignored_clicks_are_those_of_the_query(tmp_path, seed):
         )
 
 
+@pytest.mark.slow
 def test_ignored_clicks_of_the_native_layout_are_those_of_the_pages_kept(tmp_path):
     path = tmp_path / "log"
     path.write_text("1_0\t7,8 : 7 , 9\n2_0\t7,8 : 9 , 10\n2_0\t7,6 : 11\n")
@@ -84,6 +86,7 @@ def test_sessions_are_counted_as_by_hand(tmp_path, seed):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [64, 257, 1000])
 def test_where_a_log_is_cut_into_chunks_does_not_matter(tmp_path, monkeypatch, chunk):
     (tmp_path / "log").write_text(sessions(0))
@@ -93,6 +96,7 @@ def test_where_a_log_is_cut_into_chunks_does_not_matter(tmp_path, monkeypatch, c
     assert counts(tmp_path / "log").notes == whole.notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [64, 257, 1000])
 @pytest.mark.parametrize("line", ["", "\r", "oops", "7", "7\t0"])
 def test_empty_and_bad_lines_between_clicks_do_not_matter_either(tmp_path, monkeypatch, chunk, line):
@@ -107,6 +111,7 @@ def test_a_click_after_an_empty_line_is_counted(tmp_path):
     assert counts(tmp_path / "log").clicked.sum() == 1
 
 
+@pytest.mark.slow
 def test_a_table_that_is_too_small_is_emptied_and_grown(tmp_path, monkeypatch):
     (tmp_path / "log").write_text(sessions(1))
     whole = counts(tmp_path / "log")
@@ -143,6 +148,7 @@ def test_clicks_of_alternating_sessions_are_separated(tmp_path):
     assert counted.notes == (f"2 clicks before any page of their session were ignored; {SORT}",)
 
 
+@pytest.mark.slow
 def test_a_byte_order_mark_is_no_part_of_a_log(tmp_path):
     for text in (sessions(3), "1_0\t7,8 : 7;\n1_0\t7 :;", TIDY):
         (tmp_path / "plain").write_text(text)
@@ -150,6 +156,7 @@ def test_a_byte_order_mark_is_no_part_of_a_log(tmp_path):
         assert same(counts(tmp_path / "marked"), counts(tmp_path / "plain"))
 
 
+@pytest.mark.slow
 def test_empty_lines_before_a_header_are_passed_over(tmp_path, tidy):
     for lines in ("\n\n", "\ufeff\n", "\r\n\r\n"):
         text = TIDY.replace("\n", "\r\n") if "\r" in lines else TIDY
@@ -190,6 +197,7 @@ def test_where_rows_form_no_pages_the_rows_of_frequent_items_are_kept(tmp_path):
     assert counted.pages is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log.csv", "log.parquet", "log.tsv"])
 def test_a_query_is_kept_alone(tmp_path, name):
     path = generate(tmp_path / name, "paper/stochastic", 600, queries=3)
@@ -201,6 +209,7 @@ def test_a_query_is_kept_alone(tmp_path, name):
     assert 0 < one.pages < two.pages < everything.pages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"top_items": 8}, {"top_items": 8, "positions": 3}, {"positions": 2}])
 def test_every_layout_with_pages_filters_alike(tmp_path, options):
     text = counts(generate(tmp_path / "log.tsv", "paper/stochastic", 3000), **options)
@@ -220,6 +229,7 @@ def test_a_filter_that_keeps_nothing_is_an_error(tidy):
 # Real logs
 
 
+@pytest.mark.slow
 @needs_real_logs
 def test_both_yandex_layouts_give_identical_counts():
     for one, other in (("trainSample", "relpred_train.tsv"), ("testSample", "relpred_test.tsv")):
@@ -235,6 +245,7 @@ def test_the_papers_filter_keeps_641_pages():
     assert len(counted.items) == 10
 
 
+@pytest.mark.slow
 @needs_real_logs
 def test_the_most_frequent_query_keeps_23185_pages_of_both_samples():
     both = [ROOT / "yandex" / name for name in ("trainSample", "testSample")]
@@ -242,6 +253,7 @@ def test_the_most_frequent_query_keeps_23185_pages_of_both_samples():
     assert counts(both[0], query="9982_0", positions=5, top_items=10).pages == 19_562
 
 
+@pytest.mark.slow
 @needs_real_logs
 def test_counts_with_too_many_clicks_are_refused_clipped_or_skipped():
     table = ROOT / "yandex_counts" / "counts.csv"
@@ -254,6 +266,7 @@ def test_counts_with_too_many_clicks_are_refused_clipped_or_skipped():
     assert skipped.notes == ("38 rows were skipped: Click must not be more than impressions",)
 
 
+@pytest.mark.slow
 @needs_real_logs
 def test_the_open_bandit_dataset_is_read_with_propensities():
     log = read(ROOT / "obd" / "random_all.csv")
@@ -265,6 +278,7 @@ def test_the_open_bandit_dataset_is_read_with_propensities():
 # Ways to hand over a log
 
 
+@pytest.mark.slow
 def test_files_patterns_and_folders_are_read_as_one_log(tmp_path):
     table = pyarrow.csv.read_csv(generate(tmp_path / "all.csv", "paper/stochastic", 400))
     parts = tmp_path / "parts"
@@ -282,6 +296,7 @@ def other(click):
     return f"event,position,item,click\n1,1,a,{click}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "decoy"), [("log[1].csv", "log1.csv"), ("a*.csv", "ab.csv"), ("a?.csv", "ab.csv")])
 def test_a_file_whose_name_is_a_pattern_is_read(tmp_path, name, decoy):
     (tmp_path / name).write_text(other(1))
@@ -324,6 +339,7 @@ def test_a_file_named_twice_is_read_once(tmp_path, tidy):
     assert read([tidy, other.parent, other, tmp_path / "parts" / ".." / "log.csv"]).paths == (str(tidy), str(other))
 
 
+@pytest.mark.slow
 def test_packed_and_plain_files_mix(tmp_path, tidy):
     packed = tmp_path / "more"
     packed.write_bytes(
@@ -333,6 +349,7 @@ def test_packed_and_plain_files_mix(tmp_path, tidy):
     assert counts([tidy, packed]).pages == 6
 
 
+@pytest.mark.slow
 def test_gzip_members_one_after_another_are_one_file(tmp_path):
     text = sessions(3).encode()
     middle = text.index(b"\n", 3000) + 1
@@ -341,6 +358,7 @@ def test_gzip_members_one_after_another_are_one_file(tmp_path):
     assert same(counts(tmp_path / "one"), counts(tmp_path / "two"))
 
 
+@pytest.mark.slow
 def test_rows_are_those_that_are_counted(tmp_path):
     log = read(
         generate(tmp_path / "log.ndjson", "paper/stochastic", 800, queries=2), positions=3, top_items=15, query="2"
@@ -362,6 +380,7 @@ def test_rows_are_those_that_are_counted(tmp_path):
     assert shown == 3 * counts(log).pages
 
 
+@pytest.mark.slow
 def test_service_rows_without_learning_are_counted_without_propensity(tmp_path):
     rows = [
         {"event": "a", "segment": "s", "arm": arm, "policy_id": "p", "position": k, "item": f"i{k}", "click": k == 0,
@@ -394,6 +413,7 @@ def test_a_bad_learn_column_of_the_service_is_refused(tmp_path, value):
         counts(tmp_path / "export.csv")
 
 
+@pytest.mark.slow
 def test_checked_rows_come_with_notes(tmp_path):
     (tmp_path / "log").write_text(TIDY + "4,1,a,9\n5,1,a\n6,1,a,1\n6,1,b,1\n")
     log = read(tmp_path / "log", skip_bad=True)
@@ -417,6 +437,7 @@ def row(event=1, **others):
     return {"event": event, "position": 1, "item": "a", "click": 1, **others}
 
 
+@pytest.mark.slow
 def test_a_key_that_only_some_lines_have_is_read(tmp_path):
     (tmp_path / "log").write_text(lines(row(1), row(2, query="tea"), row(3, propensity=0.5, note="x")))
     log = read(tmp_path / "log")
@@ -454,6 +475,7 @@ def test_parts_of_json_may_differ_in_unused_keys(tmp_path):
     assert counts([tmp_path / "one", tmp_path / "two"]).pages == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pyarrow.float64(), pyarrow.float32(), pyarrow.decimal128(9, 2)], ids=str)
 def test_whole_labels_have_no_point_in_any_kind_of_file(tmp_path, kind):
     whole = {"position": [1, 1], "item": [5, 7], "query": [3, 3], "click": [1, 0]}
@@ -472,6 +494,7 @@ def test_a_label_that_is_not_whole_keeps_its_point(tmp_path):
     assert set(counts(tmp_path / "log").items) == {"1e+300", "5.5"}
 
 
+@pytest.mark.slow
 def test_spaces_after_commas_do_not_matter(tmp_path, tidy):
     (tmp_path / "log").write_text(TIDY.replace(",", ", "))
     assert same(counts(tmp_path / "log"), counts(tidy))
@@ -482,6 +505,7 @@ def test_parts_may_be_divided_by_different_marks(tmp_path, tidy):
     assert counts([tidy, tmp_path / "more"]).pages == 6
 
 
+@pytest.mark.slow
 def test_queries_may_be_given_as_numbers(tmp_path):
     path = generate(tmp_path / "log.parquet", "paper/stochastic", 300, queries=3)
     assert same(counts(path, query=2), counts(path, query="2"))

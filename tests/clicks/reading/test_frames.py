@@ -34,6 +34,7 @@ def indexed(columns):
     return frame(columns).set_index(["item", "position"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [dict, records, structured, pyarrow.table, frame, indexed])
 def test_every_type_with_named_columns_is_a_log(made):
     counted = counts(made(PAGES))
@@ -43,6 +44,7 @@ def test_every_type_with_named_columns_is_a_log(made):
     assert fit(made(N_TOTALS)).items == ("a", "b")
 
 
+@pytest.mark.slow
 def test_filters_and_evaluation_work_for_tables_as_for_files():
     assert counts(PAGES, positions=1).shown.tolist() == [1, 1]
     many = {name: np.tile(column, 200) for name, column in PAGES.items()} | {"propensity": np.full(800, 0.5)}
@@ -96,6 +98,7 @@ def test_a_key_that_the_first_record_lacks_is_kept():
     assert counts(late).queries == ("", "x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [dict, structured])
 def test_not_a_number_is_missing(made):
     columns = {"item": ["a", "b"] * 50, "position": [1] * 100, "click": [0, 1] * 50, "propensity": [np.nan, 0.5] * 50}
@@ -125,6 +128,7 @@ def test_a_table_that_cannot_be_read_is_refused(given, message):
         counts(given)
 
 
+@pytest.mark.slow
 def test_numbers_of_other_libraries_are_numbers():
     assert counts(PAGES, positions=np.int64(1)).positions == (1,)
     assert counts({**PAGES, "query": [5.0] * 4}, query=5.0).queries == ("5",)

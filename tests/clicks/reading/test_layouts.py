@@ -156,6 +156,7 @@ def test_real_logs_are_recognised(file, layout):
 PAGES = "position,item,click,impression\n1,tea,1,17\n2,milk,0,17\n1,milk,1,18\n2,tea,0,18\n"
 
 
+@pytest.mark.slow
 def test_numbers_of_impressions_are_not_taken_for_how_many(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text(PAGES)

@@ -55,6 +55,7 @@ def table():
     return {name: [values[k] for k in order] for name, values in columns.items()}
 
 
+@pytest.mark.slow
 def test_a_table_has_the_pages_counted_by_hand(table):
     pages = count_pages(table)
     assert as_counter(pages) == by_hand(table)
@@ -62,6 +63,7 @@ def test_a_table_has_the_pages_counted_by_hand(table):
     assert same(pages.counts(), counts(table))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_has_the_same_pages(tmp_path, name):
     path = generate(tmp_path / name, "paper/stochastic", 400, format=LAYOUTS[name], queries=2)
@@ -77,6 +79,7 @@ def test_every_layout_has_the_same_pages(tmp_path, name):
     assert found == as_counter(tidy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "filters", [{"positions": 2}, {"top_items": 3}, {"query": "2"}, {"positions": 2, "top_items": 2}]
 )
@@ -87,12 +90,14 @@ def test_filters_keep_the_pages_that_are_counted(table, filters):
         assert max(pages.positions) <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filters", [{"positions": 3}, {"top_items": 40}, {"query": "9982_0"}])
 def test_filters_of_a_text_log(filters):
     path = real_file("yandex/trainSample")
     assert same(count_pages(path, **filters).counts(), counts(path, **filters))
 
 
+@pytest.mark.slow
 def test_two_layouts_of_real_pages_are_one_log():
     native, challenge = (count_pages(real_file(f"yandex/{name}")) for name in ("trainSample", "relpred_train.tsv"))
     for name in ("items", "queries", "positions"):
@@ -101,6 +106,7 @@ def test_two_layouts_of_real_pages_are_one_log():
         np.testing.assert_array_equal(getattr(native, name), getattr(challenge, name))
 
 
+@pytest.mark.slow
 def test_the_order_of_pages_does_not_depend_on_the_order_of_rows(table):
     backwards = {name: values[::-1] for name, values in table.items()}
     one, other = count_pages(table), count_pages(backwards)
@@ -135,6 +141,7 @@ def long_table():
     return columns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_words", [0, 1, 2, 3, 16, 100])
 def test_long_pages_have_the_counts_by_hand_as_words_and_as_lists(long_table, table, monkeypatch, most_words):
     monkeypatch.setattr("bothworlds.clicks.reading.duckdb_pages.MOST_WORDS", most_words)
@@ -144,6 +151,7 @@ def test_long_pages_have_the_counts_by_hand_as_words_and_as_lists(long_table, ta
         assert pages.pages == number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_words", [0, 100])
 @pytest.mark.parametrize("role", ["position", "item"])
 def test_what_a_page_has_twice_is_noticed_in_words_and_in_lists(long_table, monkeypatch, most_words, role):
@@ -156,6 +164,7 @@ def test_what_a_page_has_twice_is_noticed_in_words_and_in_lists(long_table, monk
     assert count_pages(twice, skip_bad=True).pages == 119
 
 
+@pytest.mark.slow
 def test_pages_that_are_cut_are_checked_as_a_whole(table):
     columns = {name: list(values) for name, values in table.items()}
     for name, value in {"event": 0, "query": 9, "position": 1, "item": 7, "click": 0}.items():
@@ -183,6 +192,7 @@ def test_formats_without_pages_are_refused():
         count_pages(([[3.0]], [[1.0]]))
 
 
+@pytest.mark.slow
 def test_bad_pages_are_refused_or_skipped(table):
     twice = {name: [*values, values[0]] for name, values in table.items()}
     with pytest.raises(ValueError, match="twice"):

@@ -14,6 +14,7 @@ from bothworlds.clicks.reading.text_chunks import ScanFilters, partial_counts, s
 from tests.clicks.reading.test_counts import sessions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [50, 300, 5000, 10**9])
 def test_spans_tile_a_log_and_count_alike(tmp_path, size):
     log = tmp_path / "log"

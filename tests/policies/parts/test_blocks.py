@@ -71,6 +71,7 @@ relations = st.integers(2, 7).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(relations)
 def test_blocks_of_a_relation_are_those_of_its_definition(worse):
     n = len(worse)
@@ -120,6 +121,7 @@ def test_one_block_again():
     assert all(np.array_equal(a, b) for a, b in zip(blocks[:5], make_blocks(5)[:5]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cuts", [[], [1], [2], [3], [1, 2, 3], [2, 4]])
 def test_lists_are_uniform_inside_blocks_and_blocks_keep_their_order(cuts, rng):
     n, m, draws = 5, 3, 12_000

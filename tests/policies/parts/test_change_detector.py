@@ -85,6 +85,7 @@ def seasons(phase=120, phases=6, seed=0):
     ]
 
 
+@pytest.mark.slow
 def test_every_round_agrees_with_counting_from_the_history():
     assert agrees_with_history(seasons())
 

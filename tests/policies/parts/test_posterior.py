@@ -63,6 +63,7 @@ def test_with_full_examination_it_is_a_beta_distribution():
     assert stats.kstest(draws, stats.beta(1 + 14, 1 + 28).cdf).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_the_test_can_tell_a_wrong_posterior():
     """One click too many, and the first position's share of the counts alone."""
     shown, clicked, examination = CASES["spread over three positions"]
@@ -71,6 +72,7 @@ def test_the_test_can_tell_a_wrong_posterior():
         assert stats.kstest(draws, distribution(shown, clicked, examination)).pvalue < 1e-3
 
 
+@pytest.mark.slow
 def test_draws_follow_the_posterior_of_random_counts():
     rng = np.random.default_rng(4)
     for _ in range(60):

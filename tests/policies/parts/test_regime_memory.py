@@ -57,6 +57,7 @@ def after(habits, slots=2, shows=40, rng_seed=1):
     return memory, counts
 
 
+@pytest.mark.slow
 def test_a_habit_that_returns_is_recalled_with_all_of_its_counts():
     memory, counts = after([0, 1, 0, 1, 0])
     assert memory.recalls[0] == 3

@@ -39,6 +39,7 @@ def flows(q):
     return (q.sum(axis=0) - own) - (q[:m].sum(axis=1) - own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INSTANCES)
 def test_the_cost_is_the_least_of_the_published_programme(name):
     theta, kappa = INSTANCES[name]

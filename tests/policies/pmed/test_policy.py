@@ -112,6 +112,7 @@ def test_every_pair_is_shown_often_enough(n, m):
             assert state.counts.shown.min() >= sqrt(log(t - 1)) - 1.0
 
 
+@pytest.mark.slow
 def test_a_larger_alpha_explores_more():
     few, many = (trained(policy("pmed", alpha=alpha), 6, 3, 800).counts.shown.min() for alpha in (1.0, 10.0))
     assert few < 10.0 * sqrt(log(800.0)) - 1.0 <= many
@@ -138,6 +139,7 @@ def test_the_fit_has_the_maximum_likelihood_with_positions_in_order(world):
     assert passes > 5
 
 
+@pytest.mark.slow
 def test_the_plan_distinguishes_every_alternative_at_the_least_cost():
     state = trained(PMED, 5, 3, 500)
     theta, kappa = np.exp(state.planner.alternative.log_theta), np.exp(state.planner.alternative.log_kappa)
@@ -148,6 +150,7 @@ def test_the_plan_distinguishes_every_alternative_at_the_least_cost():
     assert cost == pytest.approx(reference.least_exploration(theta, kappa)[0], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_plan_is_recomputed_only_when_the_fit_has_moved():
     plans = {}
     for refit in (0.0, 0.01, 0.1):
@@ -189,6 +192,7 @@ def test_every_plan_is_solved_for_arbitrary_users(attraction, examination, prior
     assert state.planner.effort.unsolved[0] == 0
 
 
+@pytest.mark.slow
 def test_ties_are_broken_at_random():
     """Nobody ever clicks: after the first pass all items are alike, and each is the best equally often."""
     first = np.zeros(4)

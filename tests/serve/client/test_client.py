@@ -127,6 +127,7 @@ def test_an_unavailable_service_is_retried_with_the_same_request(client, service
     assert pauses[1] > pauses[0] / 3
 
 
+@pytest.mark.slow
 def test_a_timeout_is_retried(address, service, pauses):
     service.failing = [0]
     with Client(address, timeout=1.0, tries=20, pause=pauses.append) as client:
@@ -153,6 +154,7 @@ def test_the_fallback_is_used_if_the_connection_is_refused(nowhere):
         assert client.rank("home", fallback=["a", "b"]) == Page.own(["a", "b"], "home")
 
 
+@pytest.mark.slow
 def test_with_a_fallback_a_reused_connection_times_out_once(client, service):
     client.rank("home")
     client._http._idle.queue[0].sock.settimeout(0.1)
@@ -284,11 +286,13 @@ client.click(client.rank("home", "r1"), 1)
     subprocess.run([sys.executable, "-c", start + script], check=True, timeout=PATIENCE)
 
 
+@pytest.mark.slow
 def test_queued_clicks_are_sent_at_exit(address, service):
     ran("", address)
     assert service.clicks == {"event of r1": ({1}, False)}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_process_has_its_own_connections_and_queue(address, service):
     forking = """
@@ -395,6 +399,7 @@ def test_a_request_that_is_not_idempotent_gets_a_fresh_connection():
         assert (calls, client._http._idle.qsize()) == (["POST"], 2)
 
 
+@pytest.mark.slow
 def test_a_client_is_thread_safe(client, service):
     with ThreadPoolExecutor(8) as threads:
         pages = list(threads.map(lambda i: client.rank("home", f"r{i}"), range(100)))

@@ -53,6 +53,7 @@ def test_the_verdict_says_what_is_known_and_nothing_else():
     assert "more clicks" not in verdict(BETTER, sample_ratio=alarm).sentence
 
 
+@pytest.mark.slow
 def test_on_a_surface_with_rewards_the_arms_are_compared_by_reward():
     sentence = verdict(BETTER, objective="rewards").sentence
     assert sentence.startswith("new gets more reward than old: +4.1%")
@@ -63,6 +64,7 @@ def test_on_a_surface_with_rewards_the_arms_are_compared_by_reward():
     assert f"not enough data yet: {MISSING}" in page.text
 
 
+@pytest.mark.slow
 def test_the_page_shows_words_table_and_chart():
     page = dashboard(arms=[OLD, BETTER, arm(EVIL, -0.2, -0.3, -0.1, guarded_since=NOW)])
     assert "new gets more clicks than old" in page.text

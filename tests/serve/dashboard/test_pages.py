@@ -168,6 +168,7 @@ def unsettled():
     return report_of(surface_of())["learning"] | UNSETTLED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/", "/surfaces/home"])
 def test_no_loss_is_shown_before_the_order_has_settled(path):
     page = dashboard(path, uplift=BEHIND, learning=unsettled())
@@ -221,6 +222,7 @@ def test_an_active_guard_is_the_first_sentence(path):
     assert "The guard shows the page's own order since 21:13 UTC" in page.text
 
 
+@pytest.mark.slow
 def test_a_loss_that_exploration_explains_is_not_blamed_on_the_learned_order():
     for exploration, blamed in ((0.2, False), (0.1, True)):
         learning = report_of(surface_of())["learning"] | {"exploration": exploration}
@@ -282,6 +284,7 @@ def test_there_are_charts_for_wide_and_narrow_screens_and_one_per_slot():
     assert kinds == ["rates", "rates", "strip", "strip", "strip", "strip"]
 
 
+@pytest.mark.slow
 def test_a_detected_change_is_told_in_words_and_marked_on_the_time_axis():
     at = NOW - 30 * 60_000
     page = dashboard(changes=[{"segment": "", "changed_at": at, "detected_at": at + 120_000}])
@@ -292,6 +295,7 @@ def test_a_detected_change_is_told_in_words_and_marked_on_the_time_axis():
     assert "click differently" not in dashboard().text
 
 
+@pytest.mark.slow
 def test_a_takeover_by_the_leader_is_told_in_words_and_marked_on_the_time_axis():
     at = NOW - 40 * 60_000
     over = {"segment": "", "took_over_at": at, "rounds": 3000, "until_rounds": 4500, "ended_at": None, "alone": True}
@@ -326,6 +330,7 @@ def test_names_are_escaped():
         assert "<script>alert" not in page.source
 
 
+@pytest.mark.slow
 def test_segments_are_listed_with_last_use_and_pages_learned_from():
     page = dashboard(segments=["", "mobile", EVIL])
     for expected in ("3 of at most 100 segments", "mobile", "1,234", text.timestamp(NOW), "never"):
@@ -338,6 +343,7 @@ def test_segments_are_listed_with_last_use_and_pages_learned_from():
     assert many.text.count("junk 9") < 11
 
 
+@pytest.mark.slow
 def test_a_thousand_items_are_shown_in_part_unless_all_are_requested():
     surface = surface_of([f"item {i}" for i in range(1000)], slots=10)
     client = PageClient(FakeEngine([surface]))
@@ -387,6 +393,7 @@ def test_nan_and_infinity_are_shown_as_a_dash():
     assert "inf" not in page.text.replace("info", "").split()
 
 
+@pytest.mark.slow
 def test_range_and_segment_reach_the_engine_and_stay_selected():
     engine = FakeEngine()
     page = read(PageClient(engine), "/surfaces/home?range=7d&segment=s%3Amobile")
@@ -400,6 +407,7 @@ def test_range_and_segment_reach_the_engine_and_stay_selected():
     assert engine.asked[-1][3] is None
 
 
+@pytest.mark.slow
 def test_the_live_part_is_the_same_as_on_the_page():
     client = PageClient(FakeEngine())
     page, live = read(client, "/surfaces/home"), read(client, "/live/home")
@@ -451,6 +459,7 @@ def test_one_page_is_singular():
     assert "1 pages" not in page.text
 
 
+@pytest.mark.slow
 def test_the_page_states_what_it_leaves_out_and_how_slots_count():
     page = dashboard(surfaces=[surface_of([f"item {i}" for i in range(12)])])
     assert "The charts have the 10 most likely of 12 items." in page.text

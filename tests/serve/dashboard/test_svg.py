@@ -20,6 +20,7 @@ any_point = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(any_point, max_size=80), st.integers(200, 1500))
 def test_every_point_is_inside_the_chart(series, width):
     drawn = str(svg.rate_chart(series, width, 200))

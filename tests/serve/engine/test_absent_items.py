@@ -96,6 +96,7 @@ RESTRICTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["all-weather", "ftrl-pbm", "hybrid"])
 @pytest.mark.parametrize("restriction", RESTRICTED.values(), ids=RESTRICTED)
 def test_excluded_and_pinned_items_are_learned_about_without_bias(restriction: Restriction, policy: str) -> None:
@@ -109,6 +110,7 @@ def test_excluded_and_pinned_items_are_learned_about_without_bias(restriction: R
     assert verify(store).clean
 
 
+@pytest.mark.slow
 def test_the_test_shop_detects_a_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the charge for absence, the worst item comes to look best."""
     monkeypatch.setattr("bothworlds.serve.settlement.observed_losses", lambda event: ())
@@ -121,6 +123,7 @@ def test_the_test_shop_detects_a_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     in_a_shop(shop, policy="ftrl-pbm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["comb-ucb", "kl-comb-ucb"])  # comb-ts draws with a seed made of all counters
 def test_policies_that_count_shows_and_clicks_do_not_depend_on_the_rule(
     policy: str, monkeypatch: pytest.MonkeyPatch
@@ -135,6 +138,7 @@ def test_policies_that_count_shows_and_clicks_do_not_depend_on_the_rule(
     assert with_rule.totals()[1, ""][1] != without.totals()[1, ""][1]
 
 
+@pytest.mark.slow
 def test_an_item_comes_back_from_a_pause_with_what_was_learned_of_it() -> None:
     async def shop(engine: Engine) -> None:
         await visitors(engine, 2_000, on(0.0))
@@ -147,6 +151,7 @@ def test_an_item_comes_back_from_a_pause_with_what_was_learned_of_it() -> None:
     in_a_shop(shop)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("away", ["pause", "remove"])
 def test_a_reset_while_the_best_item_is_away_does_not_spoil_it(away: str) -> None:
     """The reset is one transaction, so that a crash cannot split it."""

@@ -284,6 +284,7 @@ async def test_a_promotion_of_an_old_version_is_refused(engine, store, clock):
         await engine.promote("home", "new", actor="ann", if_version=7)
 
 
+@pytest.mark.slow
 def test_arms_are_served_on_after_a_restart_and_by_other_processes(tmp_path):
     clock = Clock()
     store = open_store(str(tmp_path / "store.db"))
@@ -317,6 +318,7 @@ def test_arms_are_served_on_after_a_restart_and_by_other_processes(tmp_path):
 # Watching
 
 
+@pytest.mark.slow
 @with_engine(holdout=0.2, guard_after=100, floor=0.02, arms=[{"name": "bad", **WORST, "share": 0.4}], **BEST)
 async def test_the_guard_replaces_the_arm_that_is_worse_and_no_other(engine, store, clock):
     rng = np.random.default_rng(3)
@@ -340,6 +342,7 @@ async def test_the_guard_replaces_the_arm_that_is_worse_and_no_other(engine, sto
     assert engine.surface("home").guarded == {}
 
 
+@pytest.mark.slow
 @with_engine(arms=[{"name": "good", **BEST, "share": 0.5}, {"name": "bad", **WORST, "share": 0.5}])
 async def test_arms_are_compared_in_reports_and_metrics(engine, store, clock):
     rng = np.random.default_rng(3)
@@ -366,6 +369,7 @@ async def test_arms_are_compared_in_reports_and_metrics(engine, store, clock):
     assert engine.health()["arms_behind"] == 0
 
 
+@pytest.mark.slow
 @with_engine(arms=[NEW | {"share": 0.3}, OLD | {"share": 0.3}], holdout=0.1)
 async def test_a_page_that_loses_the_feedback_of_one_arm_hides_the_comparisons(engine, store, clock):
     rng = np.random.default_rng(5)

@@ -179,6 +179,7 @@ def estimated_loss(seed: int, weighted: bool) -> tuple[float, float]:
     return float(np.mean(losses)), float(np.std(losses) / np.sqrt(len(losses)))
 
 
+@pytest.mark.slow
 def test_losses_stay_unbiased_during_the_start():
     mean, error = estimated_loss(1, weighted=True)
     assert abs(mean - 0.7) < 4.0 * error

@@ -41,6 +41,7 @@ async def visits(engine, clock, liked, count, first):
     await refreshed(engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"window": 60}, {"discount": 0.95}])
 def test_a_surface_with_a_window_forgets_what_visitors_liked_before(settings):
     async def whole():
@@ -134,6 +135,7 @@ async def changing_visits(engine, store, clock, settled=True):
     return changed
 
 
+@pytest.mark.slow
 def test_a_change_is_detected_stored_and_used_by_all_workers():
     async def whole():
         store, clock = FakeStore(), Clock()
@@ -164,6 +166,7 @@ def test_a_change_is_detected_stored_and_used_by_all_workers():
     asyncio.run(whole())
 
 
+@pytest.mark.slow
 def test_blocks_are_not_tested_while_their_pages_are_open():
     async def whole():
         store, clock = FakeStore(), Clock()
@@ -174,6 +177,7 @@ def test_blocks_are_not_tested_while_their_pages_are_open():
     asyncio.run(whole())
 
 
+@pytest.mark.slow
 def test_steady_visitors_raise_no_alarm():
     async def whole():
         store, clock = FakeStore(), Clock()
@@ -186,6 +190,7 @@ def test_steady_visitors_raise_no_alarm():
     asyncio.run(whole())
 
 
+@pytest.mark.slow
 def test_of_two_workers_that_detect_a_change_one_stores_it():
     async def whole():
         store, clock = FakeStore(), Clock()
@@ -207,6 +212,7 @@ def test_of_two_workers_that_detect_a_change_one_stores_it():
     asyncio.run(whole())
 
 
+@pytest.mark.slow
 def test_all_weather_is_served_and_every_sum_is_rebuilt_from_the_log(tmp_path: Path):
     async def whole():
         store, clock = open_store(str(tmp_path / "store.db")), Clock()

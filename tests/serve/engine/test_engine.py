@@ -86,6 +86,7 @@ async def test_each_event_of_a_batch_gets_its_own_result(engine, store, clock):
     assert await engine.feedback([]) == []
 
 
+@pytest.mark.slow
 @with_engine(attribution_seconds=60, late_seconds=600)
 async def test_the_deadline_adds_a_loss_and_a_late_click_subtracts_it(engine, store, clock):
     ranked = await engine.rank("home", "r1")
@@ -130,6 +131,7 @@ async def test_the_holdout_gets_its_share_and_its_order_and_is_not_learned_from(
     assert [slot.item for slot in pinned.slots] == ["c", "f", "e"]
 
 
+@pytest.mark.slow
 @with_engine(minimum_exposure=0.2)
 async def test_every_item_gets_its_minimum_exposure_exactly(engine, store, clock):
     for k in range(400):
@@ -140,6 +142,7 @@ async def test_every_item_gets_its_minimum_exposure_exactly(engine, store, clock
     assert x.sum(axis=1).max() > 0.7
 
 
+@pytest.mark.slow
 @with_engine()
 async def test_it_learns_what_visitors_like(engine, store, clock):
     rng = np.random.default_rng(5)
@@ -159,6 +162,7 @@ async def test_it_learns_what_visitors_like(engine, store, clock):
     assert x["items"] == ITEMS
 
 
+@pytest.mark.slow
 @with_engine()
 async def test_segments_learn_apart(engine, store, clock):
     for k in range(300):

@@ -34,6 +34,7 @@ async def visits(engine, clock, rng, numbers):
     return arms
 
 
+@pytest.mark.slow
 @with_engine(holdout=0.2, guard_after=150, floor=0.02, **WORST_LIST)
 async def test_a_learner_that_is_worse_is_replaced_by_the_baseline_until_a_person_restarts(engine, store, clock):
     rng = np.random.default_rng(3)
@@ -68,6 +69,7 @@ async def test_a_learner_that_is_worse_is_replaced_by_the_baseline_until_a_perso
     assert report["guard"]["compared_since"] is None
 
 
+@pytest.mark.slow
 @with_engine(holdout=0.2, guard_after=150, **WORST_LIST)
 async def test_the_pages_of_the_guard_are_a_stratum_of_their_own_and_no_mismatch(engine, store, clock):
     rng = np.random.default_rng(3)
@@ -82,6 +84,7 @@ async def test_the_pages_of_the_guard_are_a_stratum_of_their_own_and_no_mismatch
     assert report["uplift"]["relative"] < -0.5  # from before the guard
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [{"guard": False}, {"guard_margin": 2.0}, {"guard_after": 100_000}, {"holdout": 0.0}],
@@ -96,6 +99,7 @@ def test_the_guard_can_be_turned_off(settings):
     run()
 
 
+@pytest.mark.slow
 @with_engine(holdout=0.2, guard_after=150, policy="fixed", policy_settings={"ranking": [0, 1, 2]})
 async def test_a_learner_that_is_as_good_is_not_replaced(engine, store, clock):
     await visits(engine, clock, np.random.default_rng(3), range(600))
@@ -104,6 +108,7 @@ async def test_a_learner_that_is_as_good_is_not_replaced(engine, store, clock):
     assert guard["low"] < 0.0 < guard["high"]
 
 
+@pytest.mark.slow
 def test_of_five_hundred_learners_that_are_as_good_at_most_one_in_fifty_is_replaced(rng):
     surfaces = watched(rng, 500, 0.1)
     replaced = fixed = 0

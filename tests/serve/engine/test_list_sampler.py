@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy.stats import chisquare
 
 from bothworlds.kernels import kernel
@@ -28,6 +29,7 @@ def p_value(counts: np.ndarray, x: np.ndarray, draws: int) -> float:
     return min(chisquare(counts[:, j], draws * x[:, j]).pvalue for j in range(x.shape[1]))
 
 
+@pytest.mark.slow
 def test_shown_frequencies_are_the_probabilities(rng):
     x, draws = some_marginals(rng), 20_000
     sampler, counts = make_list_sampler(x), np.zeros_like(x)
@@ -37,6 +39,7 @@ def test_shown_frequencies_are_the_probabilities(rng):
     assert p_value(counts, np.full_like(x, 1 / 6), draws) < 1e-4  # the check can fail
 
 
+@pytest.mark.slow
 def test_many_items_are_drawn_with_their_probabilities_too(rng):
     n, draws = FEW_ITEMS + 100, 20_000
     x = some_marginals(rng, n)
@@ -72,11 +75,13 @@ def compiled_number(stream):
     return stream.random()
 
 
+@pytest.mark.slow
 def test_a_stream_gives_the_same_numbers_compiled_and_interpreted():
     one, other = make_stream(5), make_stream(5)
     assert [compiled_number(one) for _ in range(20)] == [other.random() for _ in range(20)]
 
 
+@pytest.mark.slow
 @with_engine(floor=0.1)
 async def test_pages_show_items_as_often_as_they_log(engine, store, clock):
     for k in range(200):

@@ -100,6 +100,7 @@ async def test_a_log_teaches_another_surface_of_the_same_store_once(engine, stor
     assert store.totals() == store.rebuilt()
 
 
+@pytest.mark.slow
 def test_imported_pages_are_learned_from_but_are_in_no_comparison(tmp_path):
     """Their arms were not drawn by this surface: a log of another population would look like an uplift."""
 

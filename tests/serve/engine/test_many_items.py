@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 import numpy as np
+import pytest
 
 from bothworlds.serve.engine.learner import blocks_of
 from bothworlds.serve.model import LISTED_ITEMS
@@ -18,6 +19,7 @@ N = 20_000
 NAMES = [f"item {k}" for k in range(N)]
 
 
+@pytest.mark.slow
 def test_twenty_thousand_items_are_ranked_learned_and_reported_in_part():
     async def whole() -> None:
         store = FakeStore()

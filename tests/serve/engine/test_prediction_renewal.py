@@ -28,6 +28,7 @@ def learner_of(engine):
     return engine.refresher.surfaces["home"].segments[""].unconstrained.learner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["all-weather", "ftrl-va", "tsallis-rv"])
 def test_a_served_leader_records_predictions_and_survives_a_restart(policy, tmp_path):
     async def whole():
@@ -57,6 +58,7 @@ def test_a_served_leader_records_predictions_and_survives_a_restart(policy, tmp_
     assert any(segment.predicted.values())
 
 
+@pytest.mark.slow
 def test_pins_and_exclusions_are_estimated_without_predictions_and_pauses_renew_them(tmp_path):
     async def whole():
         store, clock = open_store(str(tmp_path / "store.db")), Clock()

@@ -10,27 +10,17 @@ import pytest
 from bothworlds.serve.engine import refresher
 from bothworlds.serve.model import VerifiedFeedback
 
-from ..fakes import FakeStore
-from ..running import ITEMS, Clock, answer, refreshed, running, visit
+from ..running import ITEMS, answer, refreshed, visit, with_engine
 
 NEVER = {"refresh_ms": 3_600_000, "refresh_events": 1_000_000}  # the tests call refresh themselves
-
-
-def with_idle_refresher(test):
-    async def whole():
-        store, clock = FakeStore(), Clock()
-        async with running(store, clock=clock, **NEVER) as engine:
-            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
-            await test(engine, store, clock)
-
-    return lambda: asyncio.run(whole())
 
 
 def rounds_served(engine, segment=""):
     return engine.refresher.surfaces["home"].segments[segment].counters.rounds
 
 
-@with_idle_refresher
+@pytest.mark.slow
+@with_engine(NEVER)
 async def test_a_surface_that_is_changed_while_events_settle_is_served_by_the_latest_counters(engine, store, clock):
     await visit(engine, "r1", set())
     event = engine.secrets.signer.read((await engine.rank("home", "r2")).token)
@@ -51,7 +41,7 @@ async def test_a_surface_that_is_changed_while_events_settle_is_served_by_the_la
     assert rounds_served(engine) == 2
 
 
-@with_idle_refresher
+@with_engine(NEVER)
 async def test_adding_a_segment_that_was_just_read_keeps_its_counters(engine, store, clock):
     await visit(engine, "r1", set(), segment="mobile")
     await refreshed(engine)
@@ -60,7 +50,7 @@ async def test_adding_a_segment_that_was_just_read_keeps_its_counters(engine, st
     assert rounds_served(engine, "mobile") == 1
 
 
-@with_idle_refresher
+@with_engine(NEVER)
 async def test_a_segment_that_is_reset_while_it_is_read_is_read_again(engine, store, clock):
     """Counters and blocks are read one after the other; another process may reset or delete the segment in between."""
     for k in range(20):
@@ -80,7 +70,7 @@ async def test_a_segment_that_is_reset_while_it_is_read_is_read_again(engine, st
     assert engine.health()["last_error"] is None
 
 
-@with_idle_refresher
+@with_engine(NEVER)
 async def test_imported_counters_are_served_if_the_surface_changed_during_the_import(engine, store, clock):
     for k in range(3):
         await visit(engine, f"r{k}", {"a"})
@@ -97,7 +87,7 @@ async def test_imported_counters_are_served_if_the_surface_changed_during_the_im
     assert rounds_served(engine) == 6
 
 
-@with_idle_refresher
+@with_engine(NEVER)
 async def test_a_surface_whose_policy_fails_does_not_keep_others_from_learning(engine, store, clock):
     counters_of, served = refresher.counters_of, engine.refresher
 

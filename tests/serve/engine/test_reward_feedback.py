@@ -164,6 +164,7 @@ async def test_a_surface_that_counts_clicks_reports_as_before(engine, store, clo
     assert all(row["rewards"] == row["reward_squares"] == 0 for row in store.history(1, 0, 2 * clock.at, 60_000))
 
 
+@pytest.mark.slow
 def test_an_exported_log_is_evaluated_by_its_drawn_clicks(tmp_path):
     @with_engine(objective="rewards", policy="uniform")
     async def export(engine, store, clock):

@@ -202,6 +202,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(st.lists(st.tuples(st.sampled_from(sorted(CHANGES)), st.integers(0, 100)), max_size=12))
 def test_no_change_of_settings_or_items_loses_learning(changes):
@@ -255,6 +256,7 @@ async def test_changes_are_served_at_once(engine, store, clock):
     ]
 
 
+@pytest.mark.slow
 @with_engine()
 async def test_an_item_added_to_a_learned_surface_does_not_take_it_over(engine, store, clock):
     for k in range(400):

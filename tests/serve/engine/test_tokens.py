@@ -79,6 +79,7 @@ def test_a_token_with_any_changed_byte_is_rejected(data):
         signer.read(token[: data.draw(st.integers(0, len(token) - 2))])
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_any_text_is_read_or_refused(text):
     signer, _ = open_secrets(FakeStore())

@@ -105,6 +105,7 @@ async def test_a_repeated_request_gets_the_same_list_whoever_asks(engine, store,
             await engine.rank("home", "r2", visitor=visitor)
 
 
+@pytest.mark.slow
 def test_arms_and_sums_of_visitors_survive_a_restart(tmp_path):
     """Feedback restores an event that was lost, with its visitor; the sums by bucket are those of the events."""
     clock, place = Clock(1_700_000_000_000 // HOUR * HOUR), str(tmp_path / "store.db")

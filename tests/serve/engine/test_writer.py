@@ -84,6 +84,7 @@ class ReadOnly(FakeStore):
         return super().apply_feedback(*arguments)
 
 
+@pytest.mark.slow
 def test_a_service_that_cannot_write_is_not_ready_until_it_can():
     async def whole():
         store = ReadOnly()

@@ -58,6 +58,7 @@ def metric(response, name):
     return next((float(line.split()[-1]) for line in lines if line.startswith(name)), 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [b"", REQUEST], ids=["first request", "second request"])
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_a_head_that_never_ends_is_refused(address, kind, before):
@@ -103,6 +104,7 @@ def persistently(address, attempt):
     raise AssertionError("the service never responds")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [b"", REQUEST], ids=["first request", "second request"])
 @pytest.mark.parametrize("start", [b"G", b"GET /", HEAD, HEAD + b"X-Slow: "])
 def test_a_head_that_arrives_too_slowly_is_refused(impatient, start, before):
@@ -118,6 +120,7 @@ def test_a_head_that_arrives_too_slowly_is_refused(impatient, start, before):
     assert counted(impatient, "head_too_slow") == refused + 1
 
 
+@pytest.mark.slow
 def test_a_connection_without_a_request_is_closed_without_a_response(impatient):
     refused = counted(impatient, "head_too_slow")
     with closing(connect(impatient)) as connection:
@@ -125,6 +128,7 @@ def test_a_connection_without_a_request_is_closed_without_a_response(impatient):
     assert counted(impatient, "head_too_slow") == refused
 
 
+@pytest.mark.slow
 def test_an_unread_body_does_not_keep_a_connection_open(impatient):
     def attempt(connection):
         response = respond(connection, REQUEST.replace(b"\r\n\r\n", b"\r\nContent-Length: 1000000\r\n\r\n"))
@@ -135,6 +139,7 @@ def test_an_unread_body_does_not_keep_a_connection_open(impatient):
     assert response.count(b"HTTP/1.1") == 1
 
 
+@pytest.mark.slow
 def test_a_request_may_take_longer_than_its_head(impatient):
     head, body = rank_request("slow")
 
@@ -150,6 +155,7 @@ def test_a_request_may_take_longer_than_its_head(impatient):
 needs_limit = pytest.mark.skipif(sys.platform == "win32", reason="descriptors have no limit here")
 
 
+@pytest.mark.slow
 @needs_limit
 def test_connections_are_refused_before_descriptors_run_out():
     settings = {"limits_reserved_descriptors": 40, "limits_head_seconds": PATIENCE}
@@ -168,6 +174,7 @@ def test_connections_are_refused_before_descriptors_run_out():
         assert {"event": "connection refused", "reason": "descriptors_low"} in logged(process)
 
 
+@pytest.mark.slow
 @needs_limit
 def test_exhausted_descriptors_are_counted_and_logged():
     with service(descriptors=64) as (process, address), closing(connect(address)) as friend:
@@ -193,6 +200,7 @@ def descriptors_of(process):
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
 
 
+@pytest.mark.slow
 @needs_proc
 def test_an_export_that_the_client_does_not_read_is_aborted_and_releases_the_store():
     with service("log", limits_write_seconds=0.5) as (process, address), closing(connect(address)) as friend:
@@ -208,6 +216,7 @@ def test_an_export_that_the_client_does_not_read_is_aborted_and_releases_the_sto
         assert {"event": "connection refused", "reason": "write_too_slow"} in logged(process)
 
 
+@pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize("last", [b"", REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")])
 def test_a_client_that_sends_requests_and_reads_no_response_does_not_keep_its_connection(last):
@@ -300,6 +309,7 @@ def flooded(kind):
         yield app
 
 
+@pytest.mark.slow
 def test_a_client_that_pipelines_waits_its_turn():
     with flooded(Connection) as app:
         assert app.most_waiting <= PIECE_BYTES // 23 + 1
@@ -307,12 +317,14 @@ def test_a_client_that_pipelines_waits_its_turn():
         assert app.answered_meanwhile <= 5
 
 
+@pytest.mark.slow
 def test_uvicorn_alone_parses_thousands_of_pipelined_requests_first():
     """If this fails, Uvicorn has fixed it, and requests need not be parsed in pieces."""
     with flooded(HttpToolsProtocol) as app:
         assert app.most_waiting > 1000
 
 
+@pytest.mark.slow
 def test_pipelined_requests_are_answered_in_order_by_the_service(address):
     count = 5000
     requests = [part for number in range(count) for part in rank_request(f"r{number}")]
@@ -377,6 +389,7 @@ def test_uvicorn_announces_an_asgi_version_in_which_receive_reports_disconnects(
     assert '"spec_version": "2.3"' in inspect.getsource(HttpToolsProtocol.on_message_begin)
 
 
+@pytest.mark.slow
 def test_uvicorn_has_the_attributes_that_are_read():
     cycle = inspect.getsource(RequestResponseCycle.__init__)
     names = ("body", "disconnected", "keep_alive", "message_event", "more_body", "response_complete")

@@ -112,6 +112,7 @@ def test_with_a_key_any_origin_is_accepted(call, store):
     assert call("POST", "/v1/surfaces/home/reset", headers=ELSEWHERE[0]).status_code == 204
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("proxies", "own"),
     [

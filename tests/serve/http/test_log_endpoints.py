@@ -130,6 +130,7 @@ def test_an_unknown_format_is_refused(call):
     assert call("POST", IMPORT, content="x", headers={"content-encoding": "gzip"}).status_code == 415
 
 
+@pytest.mark.slow
 def test_an_export_that_fails_midway_is_truncated_visibly(call, engine, monkeypatch):
     monkeypatch.setattr(log_endpoints, "ROWS_PER_PIECE", 10)
 

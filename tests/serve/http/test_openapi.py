@@ -59,6 +59,7 @@ SERVICE, KEY = made()
 schema = schemathesis.openapi.from_asgi("/openapi.json", SERVICE)
 
 
+@pytest.mark.slow
 @schema.parametrize()
 @settings(
     max_examples=25,
@@ -163,6 +164,7 @@ def variants_of(operation, body):
     ]
 
 
+@pytest.mark.slow
 def test_every_documented_status_occurs(serving, engine, store):
     seen, client = provoked(serving, engine, store)
     feedback = {"json": {"events": [{"event_id": "e", "token": "t"}]}}
@@ -204,6 +206,7 @@ def test_without_key_role_or_store_the_documented_status_is_returned(operation, 
     assert client(operation.method, path, **{**body, **head}).status_code == 403
 
 
+@pytest.mark.slow
 def test_the_checks_can_fail():
     """They notice a 500 and an undocumented status."""
     service, key = made()

@@ -56,7 +56,6 @@ def names():
     return [f"{operation.method} {operation.path}" for operation in OPERATIONS if "/v1/keys" not in operation.path]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_every_response_is_documented_and_none_is_a_500(name, client, described):
     @given(case=described[name].as_strategy())
@@ -84,6 +83,7 @@ def feedback(client, **event):
     return client("POST", "/v1/feedback", json={"events": [event]}).json()["results"][0]["status"]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, **QUIET)
 @given(data=st.data())
 def test_a_forged_token_changes_nothing(client, data):

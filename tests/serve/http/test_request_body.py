@@ -83,6 +83,7 @@ def test_a_body_that_stops_arriving_is_408(path, arrived):
     assert sent[0]["status"] == 408
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("said", "status"), [(b"50", 408), (b"150", 413)])
 @pytest.mark.parametrize("pause", [0.0, 1e-4, 1e-3])
 def test_empty_pieces_do_not_extend_the_timeout(said, status, pause, monkeypatch):

@@ -163,6 +163,7 @@ settings_of_surfaces = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(settings_of_surfaces)
 def test_a_form_that_is_not_changed_changes_nothing(stored):
@@ -311,6 +312,7 @@ odd_texts = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(texts=st.dictionaries(st.sampled_from(["name", "items", "version", *SETTINGS]), odd_texts, max_size=4))
 def test_no_text_in_a_form_is_a_fault_of_the_service(client, admin, texts):

@@ -104,6 +104,7 @@ def fake_command(monkeypatch):
     return [sys.executable, "-m", "tests.serve.fake_service_server"]
 
 
+@pytest.mark.slow
 def test_the_demo_starts_the_service_sends_visitors_and_starts_again(tmp_path, fake_command):
     said, store = [], tmp_path / "store"
     for _ in range(2):
@@ -131,6 +132,7 @@ def test_a_service_that_does_not_start_is_an_error(tmp_path):
         demo.run(store=str(tmp_path / "s"), port=a_free_port(), command=[sys.executable, "-c", "raise SystemExit(3)"])
 
 
+@pytest.mark.slow
 def test_a_store_with_keys_is_refused(tmp_path, fake_command, monkeypatch):
     def refused(visitors):
         raise demo.ClientError(401, "send a key")

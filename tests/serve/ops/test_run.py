@@ -20,6 +20,7 @@ from tests.serve.http.service_process import PATIENCE, service
 from tests.serve.workers import workers_of
 
 
+@pytest.mark.slow
 def test_a_service_announces_its_address_and_stops_on_sigterm():
     with service() as (process, address):
         assert httpx.get(f"{address}/healthz", timeout=PATIENCE).json() == {"alive": True}
@@ -29,6 +30,7 @@ def test_a_service_announces_its_address_and_stops_on_sigterm():
         assert (process.returncode, out.strip(), err) == (0, "stopped", "")
 
 
+@pytest.mark.slow
 def test_an_open_request_is_answered_before_the_service_stops():
     answers = []
 
@@ -45,6 +47,7 @@ def test_an_open_request_is_answered_before_the_service_stops():
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 def test_loaded_objects_are_excluded_from_garbage_collection():
     with service("kept") as (process, _):
         process.send_signal(signal.SIGTERM)
@@ -52,12 +55,14 @@ def test_loaded_objects_are_excluded_from_garbage_collection():
         assert int(out.partition("kept ")[2].split()[0]) > 10_000
 
 
+@pytest.mark.slow
 def test_sigint_stops_the_service():
     with service() as (process, _):
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 def test_requests_are_logged_on_stderr_when_the_service_stops():
     with service("log") as (process, address):
         httpx.get(f"{address}/healthz", timeout=PATIENCE)
@@ -66,6 +71,7 @@ def test_requests_are_logged_on_stderr_when_the_service_stops():
         assert '"route":"/healthz"' in err
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_refused_in_one_line():
     with service() as (_, address):
         port = int(address.rpartition(":")[2])
@@ -73,6 +79,7 @@ def test_a_port_in_use_is_refused_in_one_line():
             listen(Config(port=port))
 
 
+@pytest.mark.slow
 def test_an_engine_that_does_not_start_is_reported_in_one_line():
     with service("broken") as (process, _):
         _, err = process.communicate(timeout=PATIENCE)
@@ -126,6 +133,7 @@ def until(condition):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
 def test_workers_share_port_and_metrics_and_a_dead_one_is_replaced():
     with service(workers=2) as (process, address):
@@ -141,6 +149,7 @@ def test_workers_share_port_and_metrics_and_a_dead_one_is_replaced():
         assert "stopped" in out
 
 
+@pytest.mark.slow
 def test_workers_stop_when_their_supervisor_is_killed():
     with service(workers=2) as (process, address):
         assert httpx.get(f"{address}/healthz", timeout=PATIENCE).status_code == 200
@@ -157,6 +166,7 @@ def requests_counted(address):
     return sum(float(line.split()[-1]) for line in lines if line.startswith(wanted))
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_start_are_not_restarted():
     with service("broken", workers=2) as (process, _):
         process.communicate(timeout=PATIENCE)

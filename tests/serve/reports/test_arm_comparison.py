@@ -58,6 +58,7 @@ def directions(sums):
     return [direction_of(comparison) for comparison in compare_arms(surface_with(), [totals]).values()]
 
 
+@pytest.mark.slow
 def test_of_a_thousand_surfaces_without_a_difference_at_most_one_in_twenty_claims_one_under_continuous_looking(rng):
     sums = watched(rng, 1000)
     z = abs(standardised(sums))[:, 1:]
@@ -127,6 +128,7 @@ def claims(arm, bucket, clicks, pages, by_visitor):
     return False
 
 
+@pytest.mark.slow
 def test_visitors_of_different_habits_make_no_difference_if_they_are_the_units_and_do_if_pages_are(rng):
     runs = list(zip(*habits(rng, 40)[:3]))
     assert sum(claims(*run, 20, by_visitor=True) for run in runs) <= 3
@@ -174,6 +176,7 @@ def test_what_the_visitors_of_an_arm_still_lack_is_said():
     assert arm_summary(other)["interval"] is not None
 
 
+@pytest.mark.slow
 def test_the_variance_between_buckets_is_that_of_visitors(rng):
     _, bucket, clicks, pages = habits(rng, 400, visitors=600)
     estimates = []
@@ -190,6 +193,7 @@ def test_the_variance_between_buckets_is_that_of_visitors(rng):
     assert np.mean([estimate.variance for estimate in estimates]) == pytest.approx(true, rel=0.35)
 
 
+@pytest.mark.slow
 def test_visitors_who_come_in_several_strata_are_not_counted_as_others(rng):
     """Of 300 rates over two strata, in which all visitors come, the variance is twice that of different visitors."""
     _, bucket, clicks, pages = habits(rng, 300, visitors=400, pages=10)

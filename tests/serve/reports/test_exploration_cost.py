@@ -40,6 +40,7 @@ def texts(report, headline):
 
 
 # Policies are refreshed by the visits alone: a thread that refreshes by the clock would make lists differ between runs.
+@pytest.mark.slow
 @with_engine(holdout=0.5, slots=2, policy="ftrl-pbm", options={"refresh_ms": 10**7, "refresh_events": 10**9})
 async def test_a_young_surface_is_still_learning_and_is_compared_once_it_has_settled(engine, store, clock):
     rng = np.random.default_rng(5)

@@ -59,6 +59,7 @@ async def test_the_rate_and_the_counts_of_an_item_are_of_the_same_time(engine, s
     assert [line["name"] for line in (await engine.report("home"))["items"] if line["clicks"]] == ["b"]
 
 
+@pytest.mark.slow
 @with_engine({"refresh_ms": 10**7, "refresh_events": 10**9}, holdout=0.2)  # lists depend on when it refreshes
 async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock):
     empty = await engine.report("home")
@@ -162,6 +163,7 @@ def some_events(rng: np.random.Generator, attraction: np.ndarray, x: np.ndarray,
     return events
 
 
+@pytest.mark.slow
 def test_intervals_of_weighted_click_rates_cover_the_true_value(rng):
     attraction, covered = np.array([0.5, 0.2, 0.1]), np.zeros(3)
     for _ in range(100):
@@ -246,6 +248,7 @@ def test_the_shift_alarm_is_raised_when_clicks_per_page_change_and_not_before(rn
     assert "not enough" in shifted(0.35, 100)["note"]
 
 
+@pytest.mark.slow
 def test_the_shift_alarm_is_not_raised_however_often_one_looks(rng):
     """A week of looks at 250 pages an hour; the broken twin is a fixed threshold of four standard errors."""
     found = {"sequence": 0, "fixed": 0}

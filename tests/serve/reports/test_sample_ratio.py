@@ -44,6 +44,7 @@ def shown(report, headline):
     return [verdict.sentence for verdict in (text.surface_verdict(report), text.headline_verdict(headline))]
 
 
+@pytest.mark.slow
 @with_engine(holdout=0.3)
 async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead_of_an_uplift(engine, store, clock):
     rng = np.random.default_rng(1)
@@ -87,6 +88,7 @@ async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead
     assert store.entries[-1]["action"] == "restart comparison"
 
 
+@pytest.mark.slow
 @with_engine(holdout=0.3)
 async def test_the_alarm_is_logged_once(engine, store, clock):
     lines = []
@@ -103,6 +105,7 @@ async def test_the_alarm_is_logged_once(engine, store, clock):
     assert len([line for line in lines if "sample ratio mismatch on surface 'home'" in line]) == 1
 
 
+@pytest.mark.slow
 @with_engine(holdout=0.3)
 async def test_pages_are_counted_once_in_their_stratum_and_after_their_window(engine, store, clock):
     rng = np.random.default_rng(1)
@@ -158,6 +161,7 @@ def alarms(rng, test, surfaces, clicked, answered):
     return sum(any(test(*arms) for arms in counted(rng, clicked, answered)) for _ in range(surfaces))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answered", "clicked"),
     [
@@ -226,6 +230,7 @@ def is_alarmed(visitors, days):
     return record_after(visitors, days).alarm_at is not None
 
 
+@pytest.mark.slow
 def test_visitors_who_come_again_after_retention_raise_no_alarm(rng, monkeypatch):
     assert sum(is_alarmed(LoyalVisitors(rng), 60) for _ in range(100)) <= 1
     assert all(is_alarmed(LoyalVisitors(rng, lost=0.5), 60) for _ in range(20))

@@ -76,6 +76,7 @@ def is_claimed_by_fixed_intervals(surface, clicks=100):
     return bool(((abs(standardised(surface)) > Z95) & (surface[:, :, 1].min(axis=1) >= clicks)).any())
 
 
+@pytest.mark.slow
 def test_of_a_thousand_surfaces_without_a_difference_at_most_one_in_twenty_claims_one_under_continuous_looking(rng):
     surfaces = np.concatenate([watched(rng, 250, holdout) for holdout in (0.05, 0.1, 0.2, 0.5)])
     claimed = np.mean([is_claimed(surface) for surface in surfaces])
@@ -108,6 +109,7 @@ def test_a_small_difference_is_seen_sooner_than_if_the_sequence_were_narrowest_a
     assert seen() < 0.9 * seen(narrowest_at=5000.0)
 
 
+@pytest.mark.slow
 def test_the_sequence_covers_a_real_difference_at_all_looks(rng):
     missed = 0
     for surface in watched(rng, 150, 0.2, uplift=0.2):
@@ -136,6 +138,7 @@ def claims_of_rewards(surface, rule):
     return any(claims(uplift_of([pair], WHOLE_ALPHA, 0)) for pair in pairs)
 
 
+@pytest.mark.slow
 def test_rare_large_rewards_make_no_false_differences(rng):
     surfaces = watched_rewards(rng, 300, 0.05)
     assert np.mean([claims_of_rewards(surface, 1) for surface in surfaces]) <= WHOLE_ALPHA
@@ -251,6 +254,7 @@ def pages_of_visitors(rng, visitors, factor=1.0):
     return PageTotals(60 * visitors, total, total, visitor_totals(sums, 0, 0, 0))
 
 
+@pytest.mark.slow
 def test_visitors_who_see_many_pages_do_not_look_like_a_change(rng):
     same = [(pages_of_visitors(rng, 60), pages_of_visitors(rng, 4000)) for _ in range(100)]
     by_visitor = [shift_between(recent, week, 0.001)["alarm"] for recent, week in same]

@@ -185,6 +185,7 @@ def settle_in_two_orders(one: SqlStore, other: SqlStore) -> tuple[Any, Any]:
     return ranges_and_sums(one), ranges_and_sums(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_two_orders_of_settling_give_equal_blocks(database: str, tmp_path: Path, request: Any) -> None:
     one, other = (
@@ -206,6 +207,7 @@ def made_folders(tmp_path: Path) -> list[Path]:
     return folders
 
 
+@pytest.mark.slow
 def test_blocks_that_depend_on_the_order_of_arrival_are_caught(tmp_path: Path) -> None:
     one, other = (MergesByArrival(SqliteDatabase(folder / "store.db")) for folder in made_folders(tmp_path))
     try:
@@ -217,6 +219,7 @@ def test_blocks_that_depend_on_the_order_of_arrival_are_caught(tmp_path: Path) -
         other.close()
 
 
+@pytest.mark.slow
 def test_several_workers_count_and_merge_at_once(postgres: PostgresServer) -> None:
     place = postgres.fresh_address()
     stores = [open_store(place) for _ in range(3)]
@@ -243,6 +246,7 @@ def test_several_workers_count_and_merge_at_once(postgres: PostgresServer) -> No
         store.close()
 
 
+@pytest.mark.slow
 def test_merging_that_is_interrupted_changes_nothing(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     started(store)
     for number in range(1, 61):
@@ -262,6 +266,7 @@ def test_merging_that_is_interrupted_changes_nothing(store: SqlStore, monkeypatc
     assert verify(store).clean
 
 
+@pytest.mark.slow
 def test_known_blocks_are_not_read_again(store: SqlStore) -> None:
     started(store)
     for number in range(1, 31):
@@ -280,6 +285,7 @@ def test_known_blocks_are_not_read_again(store: SqlStore) -> None:
 # Late clicks, resets, imports
 
 
+@pytest.mark.slow
 def test_a_late_click_changes_the_block_of_its_decision(store: SqlStore) -> None:
     started(store)
     for number in range(1, 61):
@@ -298,6 +304,7 @@ def test_a_late_click_changes_the_block_of_its_decision(store: SqlStore) -> None
     assert verify(store).clean
 
 
+@pytest.mark.slow
 def test_a_reset_empties_the_blocks_and_the_log_still_explains_them(store: SqlStore) -> None:
     started(store)
     for number in range(1, 41):
@@ -319,6 +326,7 @@ def test_a_reset_empties_the_blocks_and_the_log_still_explains_them(store: SqlSt
     assert len([one for one in store.adjustments() if one.removed]) == 2
 
 
+@pytest.mark.slow
 def test_imports_before_and_after_a_reset_are_told_apart(store: SqlStore) -> None:
     started(store)
 
@@ -337,6 +345,7 @@ def test_imports_before_and_after_a_reset_are_told_apart(store: SqlStore) -> Non
     assert verify(store).clean
 
 
+@pytest.mark.slow
 def test_a_reset_that_was_computed_from_old_counters_keeps_blocks_and_counters_equal(store: SqlStore) -> None:
     started(store)
     store.apply_feedback([settled(spread_event(1), 1)], NOON)
@@ -356,6 +365,7 @@ def test_adjustments_belong_to_the_time_at_which_they_were_made(store: SqlStore)
     assert verify(store).clean
 
 
+@pytest.mark.slow
 def test_a_deleted_segment_leaves_no_blocks(store: SqlStore) -> None:
     started(store)
     store.apply_feedback([settled(structs.replace(spread_event(1), segment="phone"), 1)], NOON)
@@ -370,6 +380,7 @@ def test_a_deleted_segment_leaves_no_blocks(store: SqlStore) -> None:
 # Numbers of a segment
 
 
+@pytest.mark.slow
 def test_a_number_is_replaced_only_if_it_is_as_expected(store: SqlStore) -> None:
     started(store)
     store.apply_feedback([settled(spread_event(1), 1)], NOON)
@@ -382,6 +393,7 @@ def test_a_number_is_replaced_only_if_it_is_as_expected(store: SqlStore) -> None
     assert store.segments(1)[0].revision > revision  # other processes notice
 
 
+@pytest.mark.slow
 def test_blocks_are_not_merged_across_a_boundary(store: SqlStore) -> None:
     started(store)
     for number in range(1, 41):
@@ -399,6 +411,7 @@ def test_blocks_are_not_merged_across_a_boundary(store: SqlStore) -> None:
     assert verify(store).clean
 
 
+@pytest.mark.slow
 def test_a_boundary_inside_a_block_is_refused(store: SqlStore) -> None:
     started(store)
     for number in range(1, 41):
@@ -413,6 +426,7 @@ def test_a_boundary_inside_a_block_is_refused(store: SqlStore) -> None:
 # Verification
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [

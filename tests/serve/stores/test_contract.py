@@ -22,6 +22,7 @@ from bothworlds.serve.stores.sqlite import SqliteDatabase
 from . import contract
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
 def test_a_store_keeps_the_contract(check: Callable[[Store], None], store: SqlStore) -> None:
     check(store)

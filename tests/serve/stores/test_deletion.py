@@ -81,6 +81,7 @@ def fill(store: SqlStore) -> None:
     assert verify(store).clean
 
 
+@pytest.mark.slow
 def test_a_deleted_event_is_gone_and_stays_counted(filled: SqlStore) -> None:
     before = counters(filled)
     assert deleted(filled, 1, 7, 8, 77) == 3  # 7 is of the holdout; 77 does not exist
@@ -182,6 +183,7 @@ def test_a_checkpoint_that_is_missing_is_found(local: SqlStore) -> None:
     assert (difference.counter, difference.stored, difference.rebuilt) == ("pages of holdout", 4, 3)
 
 
+@pytest.mark.slow
 def test_old_events_are_deleted_in_batches_once_nothing_can_change_them(filled: SqlStore) -> None:
     before = counters(filled)
     assert aged(filled, late_before=NOON) == 0  # clicks may still come
@@ -217,6 +219,7 @@ def first_reset(surface: Surface, now: int, found: list[Segment]) -> tuple[Adjus
     return surface_rules.reset_adjustments(surface, found[:1], now, "ann")
 
 
+@pytest.mark.slow
 def test_checkpoints_agree_with_blocks_of_any_age(store: SqlStore) -> None:
     """Events of a year, deleted in any order between compactions, resets and a boundary."""
     store.put(DRAW_KEY, bytes(32))
@@ -297,6 +300,7 @@ def crowded(store: SqlStore) -> None:
     assert verify(store).clean
 
 
+@pytest.mark.slow
 def test_a_deleted_surface_leaves_nothing_but_its_audit_log(filled: SqlStore) -> None:
     crowded(filled)
     other = rows_about(filled, 2)
@@ -330,6 +334,7 @@ def test_a_deleted_surface_leaves_nothing_but_its_audit_log(filled: SqlStore) ->
     assert verify(filled).clean
 
 
+@pytest.mark.slow
 def test_a_deleted_segment_leaves_nothing_but_the_time_of_its_deletion(filled: SqlStore) -> None:
     crowded(filled)
     kept = rows_about(filled, 1, "")
@@ -351,6 +356,7 @@ def test_a_deleted_segment_leaves_nothing_but_the_time_of_its_deletion(filled: S
     assert verify(filled).clean
 
 
+@pytest.mark.slow
 def test_a_deleted_segment_takes_the_resets_of_all_learners_with_it(filled: SqlStore) -> None:
     """The counters of a learner may have expired: no row of ``segments`` has them, but resets and checkpoints do."""
     key, surface = counter_key("phone", 1), filled.surfaces()[0]
@@ -406,10 +412,12 @@ def killed_while_deleting(place: str, torn: bool) -> list[bool]:
     return clean
 
 
+@pytest.mark.slow
 def test_kill_9_leaves_either_the_row_or_the_checkpoint(place: str) -> None:
     assert all(killed_while_deleting(place, torn=False))
 
 
+@pytest.mark.slow
 def test_a_deletion_in_two_transactions_is_caught(tmp_path: Path) -> None:
     assert not all(killed_while_deleting(str(tmp_path / "store.db"), torn=True))
 
@@ -417,6 +425,7 @@ def test_a_deletion_in_two_transactions_is_caught(tmp_path: Path) -> None:
 # Concurrent writers
 
 
+@pytest.mark.slow
 def test_nothing_of_a_surface_is_left_if_it_is_deleted_under_load(filled: SqlStore) -> None:
     """Decisions, feedback, settling, policies and segments arrive until the surface is gone, and after."""
     filled.save_surface(a_surface("other"), [], [])
@@ -454,6 +463,7 @@ def test_nothing_of_a_surface_is_left_if_it_is_deleted_under_load(filled: SqlSto
     assert verify(filled).clean
 
 
+@pytest.mark.slow
 def test_each_event_is_counted_once_though_it_is_deleted_while_clicks_arrive(filled: SqlStore) -> None:
     numbers = range(1000, 1200)
     filled.save_events([an_event(n) for n in numbers])

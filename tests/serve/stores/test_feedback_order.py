@@ -38,6 +38,7 @@ def fresh_store(database: str, folder: Path, postgres: PostgresServer | None) ->
     store.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(reports=REPORTS, data=st.data())
 def test_shuffled_duplicated_and_split_feedback_gives_the_same_counters(

@@ -143,6 +143,7 @@ def test_absent_items_are_charged_by_the_upgrade_and_then_by_events(place: str) 
     store.close()
 
 
+@pytest.mark.slow
 def test_a_store_of_version_3_is_served_on(place: str) -> None:
     write_version_3(place)
     store = open_store(place)
@@ -180,6 +181,7 @@ def make_version_5(store: SqlStore) -> None:
     store.put("schema_version", b"5")
 
 
+@pytest.mark.slow
 def test_a_store_of_version_5_gets_visitors_and_arms(place: str) -> None:
     store = open_store(place)
     store.save_surface(structs.replace(a_surface(), settings=SurfaceSettings(slots=SLOTS)), [], [])

@@ -20,6 +20,7 @@ from .samples import NOON, a_surface, feedback_on
 from .test_migrations import write_version_1
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_and_a_reader_is_not(tmp_path: Path) -> None:
     path = str(tmp_path / "store.db")
     store = open_store(path)
@@ -73,6 +74,7 @@ def linked_and_removed(path: Path, other: Path) -> None:
     path.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the file itself cannot be locked here")
 @pytest.mark.parametrize(
     ("change", "sentence"),

@@ -48,6 +48,7 @@ def state_of(store: SqlStore) -> tuple[Any, ...]:
     return segment.rounds, segment.loss, segment.predicted, segment.settled, sorted(map(str, store.blocks(1, "phone")))
 
 
+@pytest.mark.slow
 def test_settled_events_are_counted_once_and_in_any_order(predicting: SqlStore) -> None:
     given = [feedback(number, number % 8) for number in range(1, 40)]
     for one in (given[::-1], given, given[5:9]):
@@ -64,6 +65,7 @@ def test_settled_events_are_counted_once_and_in_any_order(predicting: SqlStore) 
     assert verify(predicting).clean
 
 
+@pytest.mark.slow
 def test_a_version_is_written_only_after_the_expected_one(predicting: SqlStore) -> None:
     newest = predicting.prediction_version(1, "phone")
     assert newest == a_version(NUMBERS[1])
@@ -74,6 +76,7 @@ def test_a_version_is_written_only_after_the_expected_one(predicting: SqlStore) 
     assert predicting.prediction_version(1, "") is None
 
 
+@pytest.mark.slow
 def test_a_reset_removes_what_was_predicted(predicting: SqlStore) -> None:
     predicting.apply_feedback([feedback(number) for number in range(1, 20)], NOON + WINDOW)
     (surface,) = predicting.surfaces()
@@ -87,6 +90,7 @@ def test_a_reset_removes_what_was_predicted(predicting: SqlStore) -> None:
     assert verify(predicting).clean
 
 
+@pytest.mark.slow
 def test_folding_keeps_estimated_losses_and_later_events_count_again(predicting: SqlStore) -> None:
     predicting.apply_feedback([feedback(number) for number in range(1, 20)], NOON + WINDOW)
     (before,) = predicting.segments(1)
@@ -101,6 +105,7 @@ def test_folding_keeps_estimated_losses_and_later_events_count_again(predicting:
     assert verify(predicting).clean
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["settled = settled + 1", "settled = 0"])
 def test_a_wrong_number_of_settled_events_is_reported(predicting: SqlStore, damage: str) -> None:
     predicting.apply_feedback([feedback(number) for number in range(1, 20)], NOON + WINDOW)
@@ -110,6 +115,7 @@ def test_a_wrong_number_of_settled_events_is_reported(predicting: SqlStore, dama
     assert str(NUMBERS[0]) in difference.counter
 
 
+@pytest.mark.slow
 def test_a_token_with_a_version_that_is_not_stored_is_counted_without_predictions(predicting: SqlStore) -> None:
     predicting.apply_feedback([feedback(1, version=NOON - 1), feedback(2)], NOON + WINDOW)
     stored = predicting.find_events([feedback(1).event.id, feedback(2).event.id])
@@ -118,6 +124,7 @@ def test_a_token_with_a_version_that_is_not_stored_is_counted_without_prediction
     assert verify(predicting).clean
 
 
+@pytest.mark.slow
 def test_old_versions_without_settled_events_are_deleted(predicting: SqlStore) -> None:
     predicting.apply_feedback([feedback(3, version=NUMBERS[0])], NOON + WINDOW)
     for segment in ("phone", "deleted"):
@@ -131,6 +138,7 @@ def test_old_versions_without_settled_events_are_deleted(predicting: SqlStore) -
     assert sorted(map(tuple, rows)) == [("phone", NUMBERS[0]), ("phone", NOON + 2), ("phone", NOON + 9)]
 
 
+@pytest.mark.slow
 def test_a_version_that_was_in_force_until_now_is_kept_for_its_open_events(predicting: SqlStore) -> None:
     """It is old, and after it was folded no settled event counts for it."""
     open_page = feedback(3, version=NUMBERS[1])
@@ -146,6 +154,7 @@ def test_a_version_that_was_in_force_until_now_is_kept_for_its_open_events(predi
     assert verify(predicting).clean
 
 
+@pytest.mark.slow
 def test_deleted_events_still_count_for_their_versions(predicting: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint has the settled events of every version; one without them is found by ``verify``."""
     predicting.put(DRAW_KEY, bytes(32))
@@ -160,6 +169,7 @@ def test_deleted_events_still_count_for_their_versions(predicting: SqlStore, mon
     assert found == {f"settled with predictions {number}" for number in NUMBERS}
 
 
+@pytest.mark.slow
 def test_every_learner_of_a_segment_has_versions_of_its_own(predicting: SqlStore) -> None:
     key = counter_key("phone", 1)
     assert predicting.save_prediction_version(1, key, a_version(NOON), expected=None, unused_before=0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.schemas import StateView
 from bothworlds.serve.stores.factory import open_store
@@ -11,6 +13,7 @@ from tests.serve.engine.test_reward_feedback import earn
 from tests.serve.running import ITEMS, running
 
 
+@pytest.mark.slow
 def test_a_store_of_rewards_is_verified_after_a_restart(place: str) -> None:
     async def serve(first: int, last: int) -> StateView:
         store = open_store(place)

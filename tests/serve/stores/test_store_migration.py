@@ -36,6 +36,7 @@ def everything(store: SqlStore) -> dict[str, list[tuple[object, ...]]]:
     return {table: sorted(map(tuple, store.rows(table, sorted(store.columns(table)))), key=repr) for table in TABLES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["to postgres", "to sqlite"])
 def test_a_migrated_store_is_identical_and_usable(direction: str, tmp_path: Path, postgres: PostgresServer) -> None:
     places = [str(tmp_path / "store.db"), postgres.fresh_address()]
@@ -58,6 +59,7 @@ def test_a_migrated_store_is_identical_and_usable(direction: str, tmp_path: Path
     target.close()
 
 
+@pytest.mark.slow
 def test_more_facts_than_one_batch_are_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bothworlds.serve.ops.migrate.BATCH", 3)
     source, target = filled(open_store(str(tmp_path / "a.db"))), open_store(str(tmp_path / "b.db"))
