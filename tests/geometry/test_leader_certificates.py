@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bothworlds.geometry import ConvergenceError
 from tests.geometry.certificates import (
     check_feasible,
     check_gap_is_honest,
@@ -75,20 +74,11 @@ def test_the_extremes_with_one_rate_are_solved(regularizer, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("regularizer", NAMES)
-def test_the_extremes_with_a_rate_for_every_pair_are_solved_or_raise(regularizer):
-    """Rates that differ by 1e6 inside one problem may be too much, but then the answer is a clear no, and rare."""
-    refusals = []
-    seeds = [s for s in range(48) if EXTREME_SHAPES[s % len(EXTREME_SHAPES)] != (200, 20)]
-    for seed in seeds:
-        problem = extreme_problem(seed, regularizer, rates="one for every pair")
-        try:
+def test_the_extremes_with_a_rate_for_every_pair_are_solved(regularizer):
+    """Rates that differ by 1e6 inside one problem."""
+    for seed in range(48):
+        if EXTREME_SHAPES[seed % len(EXTREME_SHAPES)] != (200, 20):
+            problem = extreme_problem(seed, regularizer, rates="one for every pair")
             result = problem.solve()
-        except ConvergenceError as error:
-            refusals.append(str(error))
-        else:
             check_leader(result, *problem)
-    assert len(refusals) <= 0.05 * len(seeds)
-    for message in refusals:
-        assert "tol = 1e-09" in message
-        assert "loss from" in message
-        assert "rate from" in message
+            assert result.iterations < 1500

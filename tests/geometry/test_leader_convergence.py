@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import bothworlds
 from benchmarks.leader_convergence import check
 from bothworlds.geometry import ConvergenceError, leader
+from bothworlds.geometry.leader_state import make_leading, resume_leader
+from bothworlds.geometry.regularizers import Tsallis
 from tests.geometry.certificates import check_feasible, check_leader
-from tests.geometry.problems import Problem, compiled_only, extreme_problem, wide_problem
+from tests.geometry.problems import Problem, compiled_only, wide_problem
 from tests.reference.regularizers import NAMES
 
 pytestmark = compiled_only
@@ -83,7 +86,22 @@ def test_losses_with_an_infinite_spread_end_in_an_error(regularizer):
         leader(np.array([[1.7e308, -1.7e308], [-1.7e308, 1.7e308], [0.0, 0.0]]), 1e308, regularizer=regularizer)
 
 
-@pytest.mark.parametrize("regularizer", NAMES)
-def test_the_extremes_with_a_rate_for_every_pair_take_few_steps(regularizer):
-    steps = [extreme_problem(s, regularizer, rates="one for every pair").solve().iterations for s in range(11)]
-    assert max(steps) < 1500
+def test_a_resumed_policy_without_a_leader_says_so():
+    leading = make_leading(4, 2, 1e-6)
+    loss = np.arange(8.0).reshape(4, 2)
+    with pytest.raises(ConvergenceError, match=r"no leader for a rate of 1e\+308 and losses from 0 to 7"):
+        resume_leader(Tsallis(), loss, 1e308, leading)
+    check_feasible(leading.marginals)
+
+
+def test_a_resumed_policy_may_have_a_tolerance_below_rounding():
+    leading = make_leading(30, 30, 1e-300)
+    resume_leader(Tsallis(), 1e7 * np.random.default_rng(3).random((30, 30)), 10.0, leading)
+    check_feasible(leading.marginals)
+
+
+def test_a_round_without_a_leader_keeps_the_last_one():
+    policy, rng = bothworlds.policy("ftrl-pbm"), np.random.default_rng(0)
+    state = policy.init(4, 2)._replace(rate=1e308)
+    policy.learn(state, policy.decide(state, rng), np.zeros(2))
+    check_feasible(state.leading.marginals)
