@@ -87,6 +87,7 @@ def test_the_gate_repeats_its_hypothesis_examples_and_make_nightly_draws_new_one
     assert not settings.get_profile("here").derandomize
 
 
+@pytest.mark.slow
 def test_tests_marked_nightly_run_on_request_only(pytester):
     pytester.makepyprojecttoml((GATE.parents[1] / "pyproject.toml").read_text())
     file = pytester.makepyfile("import pytest\n@pytest.mark.nightly\ndef test_it(): pass")

@@ -44,6 +44,7 @@ def in_a_fresh_interpreter(*statements):
     return json.loads(run.stdout)
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_loaded_before_it_is_needed():
     """Not by the package, its names, a client, a world, or the command line before a command runs."""
     statements = (
@@ -101,6 +102,7 @@ def test_the_pinned_names_are_public():
     assert {"Client", "Ranker", "play", "policies", "policy", "testing", "world", "worlds"} <= set(bothworlds.__all__)
 
 
+@pytest.mark.slow
 def test_what_needs_an_extra_that_is_not_installed_names_the_command_that_installs_it():
     code = """
 import sys

@@ -6,6 +6,8 @@ import pytest
 
 from tests import skips
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "test_marked": "import pytest\n@pytest.mark.skipif(True, reason='no PostgreSQL')\ndef test_it(): pass",
     "test_fixture": "import pytest\n@pytest.fixture\ndef it(): pytest.skip('no server')\ndef test_it(it): pass",
