@@ -19,7 +19,6 @@ from .policies import resolve as resolve_policy
 from .policies.constraints import checked_constraints
 from .policies.item_ledger import ItemLedger
 from .policies.marginals import counted_marginals, known_marginals
-from .policies.saved_states import with_current_fields
 
 __all__ = ["Learned", "Ranker", "Shown"]
 
@@ -532,7 +531,6 @@ class Ranker:
         ranker._restore_items(arrays, header)
         saved = {name.removeprefix("state/"): value for name, value in arrays.items() if name.startswith("state/")}
         fresh = dict(leaves(ranker._state))
-        saved = with_current_fields(saved, fresh)
         if saved.keys() != fresh.keys() or any(saved[name].shape != np.shape(fresh[name]) for name in fresh):
             raise ValueError(f"{path} has the state of another policy than {policy!r}")
         ranker._state = with_leaves(ranker._state, {name: _like(old, saved[name]) for name, old in fresh.items()})

@@ -24,7 +24,7 @@ VA = policy("ftrl-va")
 def test_every_round_is_played_with_the_leader_of_the_rounds_before(world):
     for t, state, _, _ in rounds_of(VA, world, 400):
         if t < 20 or t % 20 == 0:
-            exact = leader(state.loss, 1.0 / sqrt(state.spread[0])).marginals
+            exact = leader(state.loss, 1.0 / sqrt(state.rule.spread[0])).marginals
             np.testing.assert_allclose(state.leading.marginals, exact, rtol=0, atol=1e-5)
 
 
@@ -33,7 +33,10 @@ def agrees_with_the_definition(rounds=500, cap=4.0, least=0.1, everywhere=True):
     loss, spread, shown, clicked = np.zeros((10, 5)), 1.0, np.zeros((10, 5)), np.zeros((10, 5))
     capped = 0
     for _, state, decision, clicks in rounds_of(VA, WORLDS["yandex"], rounds):
-        if not np.allclose(state.loss, loss, rtol=1e-10, atol=1e-9) or abs(state.spread[0] - spread) > 1e-9 * spread:
+        if (
+            not np.allclose(state.loss, loss, rtol=1e-10, atol=1e-9)
+            or abs(state.rule.spread[0] - spread) > 1e-9 * spread
+        ):
             return False
         x, cells = state.leading.marginals, (decision.ranking, np.arange(5))
         b = 1.0 - (clicked + 0.5) / (shown + 1.0)
@@ -129,11 +132,11 @@ def test_an_estimate_that_falls_far_leaves_the_leader_right(shape):
     state, rng, m = trained(VA, *shape, 300), np.random.default_rng(0), shape[1]
     for k in range(40):
         ranking = rng.permutation(shape[0])[:m]
-        before = state.spread[0]
+        before = state.rule.spread[0]
         VA.learn(state, Decision(ranking, np.full(m, 10.0 ** -(k % 5))), np.full(m, float(k % 3 > 0)))
-        exact = leader(state.loss, 1.0 / sqrt(state.spread[0])).marginals
+        exact = leader(state.loss, 1.0 / sqrt(state.rule.spread[0])).marginals
         np.testing.assert_allclose(state.leading.marginals, exact, rtol=0, atol=1e-5)
-        assert 0.1 - 1e-9 <= state.spread[0] - before <= 4.0
+        assert 0.1 - 1e-9 <= state.rule.spread[0] - before <= 4.0
 
 
 def test_a_restart_forgets_everything():

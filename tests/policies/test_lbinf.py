@@ -91,8 +91,8 @@ def test_estimates_are_unbiased_by_enumeration(name, settings, rounds):
 def test_rates_never_rise(name, settings):
     before = np.inf
     for _, state, _, _ in rounds_of(policy(name, horizon=HORIZON, **settings), WORLDS["paper"], 300):
-        assert (state.rates <= before).all()
-        before = state.rates.copy()
+        assert (state.rule.rates <= before).all()
+        before = state.rule.rates.copy()
     assert before.min() < before.max()
 
 
@@ -105,7 +105,7 @@ def test_with_deterministic_clicks_rates_stay_near_their_start():
         ("lbinf", 2.0 + 0.75**2 / (1 - 9 / 16) / log(2000)),
     ):
         for _, state, _, _ in rounds_of(policy(name, horizon=2000), certain, 2000):
-            last = state.spread.max()
+            last = state.rule.spread.max()
         assert last < most
 
 

@@ -80,7 +80,7 @@ def test_the_projection_of_mw_is_the_published_one(seed):
     rng = np.random.default_rng(seed)
     learner = policy("mw", horizon=1000, mixing=0, tolerance=1e-12)
     state, ranking = trained(learner, 4, 3, 200, seed), rng.permutation(4)[:3]
-    w = np.exp(-state.surprisal)
+    w = np.exp(-state.loss)
     assert w.sum(axis=1).max() > 0.9
     eta = sqrt(log(4) / (4 * 1000))
     propensity = np.full(3, 0.01)
@@ -120,8 +120,8 @@ def test_mw_continues_where_probabilities_underflow():
         x = state.leading.marginals
         assert np.abs(x.sum(axis=0) - 1.0).max() < 1e-9
         assert x.sum(axis=1).max() < 1.0 + 1e-9
-    assert state.surprisal.max() > 750.0
-    assert np.isfinite(state.surprisal).all()
+    assert state.loss.max() > 750.0
+    assert np.isfinite(state.loss).all()
 
 
 @pytest.mark.slow

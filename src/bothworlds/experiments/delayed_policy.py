@@ -20,7 +20,7 @@ from ..geometry.sampling import Urn, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..policies import CompiledPolicy
 from ..policies.ftrl_pbm import FtrlPbm, learning_rate
-from ..policies.ftrl_pbm import State as FtrlState
+from ..policies.parts.leader import State as FtrlState
 from ..policies.parts.settings import ROUNDS, choice, number, whole
 
 __all__ = ["DelayedFtrl"]
@@ -151,11 +151,11 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         if absent(state):
             early = state.learner_before_arrival
             copy_losses(state, early.loss)
-            lead(Tsallis(), early.loss, learning_rate(early.rate, state.settled[0]), early.leading)
+            lead(Tsallis(), early.loss, learning_rate(early.rule.rate, state.settled[0]), early.leading)
         else:
             learner = state.learner
             copy_losses(state, learner.loss)
-            eta = learning_rate(learner.rate, state.settled[0])
+            eta = learning_rate(learner.rule.rate, state.settled[0])
             if arrived:
                 lead_afresh(Tsallis(), learner.loss, eta, learner.leading)
             else:

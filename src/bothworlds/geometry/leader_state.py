@@ -19,12 +19,13 @@ from .dual import Workspace, first_rows, make_workspace
 from .feasible import repair
 from .item_rows import Rows, add_row, fill_rows, make_rows
 from .leader import ConvergenceError
-from .newton import climb, solve
+from .newton import solve
 from .regularizers import slope
 from .sampling import Urn, draw, make_urn, prepare
 
 __all__ = [
     "Leading",
+    "check_leader",
     "is_due",
     "lead",
     "lead_afresh",
@@ -48,6 +49,7 @@ class SolverEffort(NamedTuple):
     steps: Ints  # (1,) Newton steps
     most_steps: Ints  # (1,) the most Newton steps in one round
     sweeps: Ints  # (1,) block-coordinate sweeps
+    violation: Floats  # (1,) of the optimality conditions, after the last round
 
 
 class Leading(NamedTuple):
@@ -60,6 +62,7 @@ class Leading(NamedTuple):
     marginals: Floats  # (n, m) exactly feasible
     lam: Floats  # (m,) multipliers of the columns; the next solve starts from them
     mu: Floats  # (n,) multipliers of the rows
+    cold: Ints  # (1,) 1: the next solve has no starting point
     tolerance: float
     effort: SolverEffort
     urn: Urn
@@ -83,12 +86,14 @@ def make_leading(n: int, m: int, tolerance: float, *, every: int = 1, sharing: b
     ``sharing``, all items share one row at first. A policy must then call ``separate`` before it changes the
     losses of an item.
     """
+    steps, most_steps, sweeps = np.zeros((3, 1), np.int64)
     leading = Leading(
         marginals=np.full((n, m), 1.0 / n),
         lam=np.zeros(m),
         mu=np.zeros(n),
+        cold=np.zeros(1, np.int64),
         tolerance=max(float(tolerance), 1e-13),  # less is lost in rounding
-        effort=SolverEffort(*np.zeros((3, 1), np.int64)),
+        effort=SolverEffort(steps, most_steps, sweeps, np.zeros(1)),
         urn=make_urn(n, m),
         work=make_workspace(n, m),
         rows=make_rows(n, sharing=sharing),
@@ -166,35 +171,37 @@ def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
     """
     k, effort = rows_in_use(leading), leading.effort
     w = first_rows(leading.work, k)
-    took = solve(reg, loss, leading.rows.item, rate, leading.lam, leading.mu[:k], leading.tolerance, w)
+    warm = leading.cold[0] == 0
+    took = solve(reg, loss, leading.rows.item, rate, leading.lam, leading.mu[:k], leading.tolerance, warm, w)
     if took.violation < math.inf:
         repair(w.x, w.copies, w.row, leading.marginals[:k], w.rhs, w.trial_mu)
     effort.steps[0] += took.steps
     effort.most_steps[0] = max(effort.most_steps[0], took.steps)
     effort.sweeps[0] += took.sweeps
+    effort.violation[0] = took.violation
+    leading.cold[0] = 0
 
 
 @kernel
-def lead_afresh(reg: Any, loss: Floats, rate: float, leading: Leading) -> float:
-    """Compute the leader for arbitrary losses without a starting point, and prepare it for sampling.
-
-    Returns the violation of the optimality conditions; if it is infinite, the last leader stays.
-    """
-    k = rows_in_use(leading)
-    w = first_rows(leading.work, k)
-    took = climb(reg, loss, leading.rows.item, rate, leading.lam, leading.mu[:k], leading.tolerance, False, w)
-    if took.violation < math.inf:
-        repair(w.x, w.copies, w.row, leading.marginals[:k], w.rhs, w.trial_mu)
-    prepare(leading.marginals[:k], leading.urn)
-    return took.violation
+def lead_afresh(reg: Any, loss: Floats, rate: float, leading: Leading) -> None:
+    """Compute the leader for arbitrary losses without a starting point, and prepare it for sampling."""
+    leading.cold[0] = 1
+    lead(reg, loss, rate, leading)
+    ready(leading)
 
 
 def resume_leader(reg: Any, loss: Floats, rate: float, leading: Leading) -> None:
     """Compute the leader for the losses of a resumed policy; raises ConvergenceError if it is not found."""
-    violation = lead_afresh(reg, loss, rate, leading)
+    lead_afresh(reg, loss, rate, leading)
+    check_leader(loss, leading)
+
+
+def check_leader(loss: Floats, leading: Leading) -> None:
+    """Raise ConvergenceError if the last solve, for these losses, did not find the leader."""
+    violation = leading.effort.violation[0]
     if not violation <= max(leading.tolerance, ROUNDING):
         raise ConvergenceError(
-            f"no leader for a rate of {rate:.3g} and losses from {loss.min():.3g} to {loss.max():.3g}: "
+            f"no leader for losses from {loss.min():.3g} to {loss.max():.3g}: "
             f"the optimality conditions are violated by {violation:.3g}"
         )
 

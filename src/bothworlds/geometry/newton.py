@@ -42,13 +42,14 @@ STAGE_TOLERANCE = 1e-2  # violation at which an intermediate stage ends
 
 
 @kernel
-def solve(reg: Any, loss: Floats, item: Ints, rate: Any, lam: Floats, mu: Floats, tol: float, w: Workspace) -> Effort:
-    """Move (lam, mu) from a nearby start to the optimum; ``w.x`` holds the marginals there. Returns an Effort.
+def solve(
+    reg: Any, loss: Floats, item: Ints, rate: Any, lam: Floats, mu: Floats, tol: float, warm: bool, w: Workspace
+) -> Effort:
+    """Move (lam, mu) to the optimum, from a nearby start if it is ``warm``; ``w.x`` holds the marginals there.
 
     Row i of the workspace has the losses of ``item[i]``.
     """
-    set_z(loss, item, 1.0, lam, mu, w.z)
-    return iterate(reg, rate, lam, mu, tol, MAX_STEPS, w)
+    return climb(reg, loss, item, rate, lam, mu, tol, warm, w)
 
 
 @spliced_kernel

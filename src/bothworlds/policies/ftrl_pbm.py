@@ -4,43 +4,40 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-
-from ..core import Ledger, Shape, decides, learns
-from ..geometry.item_rows import worth_sharing
-from ..geometry.leader_state import (
-    Leading,
-    is_due,
-    lead,
-    make_leading,
-    ready,
-    reset,
-    resume_leader,
-    separate,
-    share_rows,
-    show,
-)
+from ..core import Ledger, Shape
+from ..geometry.leader_state import lead, reset
 from ..geometry.regularizers import Tsallis
-from ..kernels import Floats, Ints, kernel
-from .parts.epochs import Epochs, new_epoch
-from .parts.ledgers import never_shown_alike
-from .parts.settings import Restarting, number, whole
+from ..kernels import kernel
+from .parts.leader import Leader, State, leader_rule, weigh
+from .parts.settings import number
 
-__all__ = ["FtrlPbm", "State", "learning_rate"]
+__all__ = ["FtrlPbm", "begin", "learning_rate", "solve"]
 
 
-class State(NamedTuple):
-    shape: Shape
+@kernel
+def learning_rate(rate: float, rounds: float) -> float:
+    """The learning rate of the round that follows so many rounds."""
+    return rate / math.sqrt(rounds + 1.0)
+
+
+def solve(rule: Any, state: State) -> None:
+    lead(Tsallis(), state.loss, learning_rate(rule.rate, state.epochs.rounds[0]), state.leading)
+
+
+def begin(rule: Any, state: State) -> None:
+    state.loss[:] = 0.0
+    reset(Tsallis(), rule.rate, state.leading)
+
+
+@leader_rule(observe=weigh, solve=solve, begin=begin)
+class Rule(NamedTuple):
     rate: float
-    loss: Floats  # (n_items, n_positions) cumulative loss estimates
-    epochs: Epochs
-    leading: Leading
 
 
 @dataclass(frozen=True)
-class FtrlPbm(Restarting):
+class FtrlPbm(Leader):
     r"""Follow the regularised leader with Tsallis entropy: one algorithm for steady and for hostile users.
 
     Every round shows a list drawn with the marginals that minimise the estimated past loss plus a regulariser, and
@@ -89,62 +86,13 @@ class FtrlPbm(Restarting):
     """
 
     rate: float = number(0.5, 1e-6, 1e3)
-    tolerance: float = number(1e-6, 1e-12, 0.1)
-    every: int = whole(1, 1, 10**9)
 
     name = "ftrl-pbm"
-    needs_propensity: ClassVar[bool] = True
+    may_share: ClassVar[bool] = True
 
-    def start(self, shape: Shape, sharing: bool | None = None) -> State:
-        """Return the initial state; ``sharing`` is whether items share a row until they have losses."""
-        if sharing is None:
-            sharing = worth_sharing(shape.n_items)
-        state = State(
-            shape=shape,
-            rate=float(self.rate),
-            loss=np.zeros(shape),
-            epochs=self.epochs(),
-            leading=make_leading(*shape, self.tolerance, every=self.every, sharing=sharing),
-        )
-        reset(Tsallis(), state.rate, state.leading)
-        return state
+    def rule(self, shape: Shape) -> Rule:
+        return Rule(float(self.rate))
 
     def resumed(self, ledger: Ledger) -> State:
         """Return the state after the events that the ledger sums up."""
-        state: State = self.init(*ledger.loss.shape)
-        self.advance_epochs(state.epochs, ledger.rounds)
-        state.loss[:] = ledger.loss
-        if state.leading.sharing:
-            share_rows(state.leading, never_shown_alike(ledger))
-        if ledger.rounds:
-            resume_leader(Tsallis(), state.loss, learning_rate(state.rate, float(ledger.rounds)), state.leading)
-        return state
-
-
-@kernel
-def learning_rate(rate: float, rounds: float) -> float:
-    """The learning rate of the round that follows so many rounds."""
-    return rate / math.sqrt(rounds + 1.0)
-
-
-@decides(State)
-def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    show(state.leading, rng, ranking, propensity)
-
-
-@learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    for j in range(ranking.size):
-        if clicks[j] < 1.0:
-            separate(state.leading, ranking[j])
-            state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
-    if new_epoch(state.epochs):
-        state.loss[:] = 0.0
-        reset(Tsallis(), state.rate, state.leading)
-    elif is_due(state.leading, state.epochs.rounds[0]):
-        # The leader for the next round, t = rounds + 1, from the multipliers of this one.
-        eta = learning_rate(state.rate, state.epochs.rounds[0])
-        lead(Tsallis(), state.loss, eta, state.leading)
-    else:
-        return
-    ready(state.leading)
+        return self.refreshed(self.state_from_sums(ledger))

@@ -4,164 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
-from ..geometry.leader_state import Leading, lead, make_leading, ready, reset, resume_leader, show
+from ..core import Ledger, Shape
+from ..geometry.leader_state import lead, reset
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints, inline_kernel, inner_kernel
 from .parts.counts import Counts, make_counts, record
-from .parts.epochs import Epochs, new_epoch
-from .parts.settings import Restarting, number
+from .parts.leader import Leader, State, leader_rule
 from .predictions import LEAST_ERROR, Predictions
 
 __all__ = ["FtrlVa", "add_losses", "leader_predictions", "predicted_loss", "spread_of"]
 
 CAP = 4.0  # a prediction is at most p sqrt(R) / (4 sqrt(x))
 MARGIN = 2.0  # predictions for many decisions are this much smaller, since x changes while they are in force
-
-
-class State(NamedTuple):
-    shape: Shape
-    loss: Floats  # (n_items, n_positions) cumulative loss estimates, L
-    spread: Floats  # (1,) inverse square of the learning rate, R
-    counts: Counts
-    epochs: Epochs
-    leading: Leading
-
-
-@dataclass(frozen=True)
-class FtrlVa(Restarting):
-    r"""FTRL-PBM with predicted losses: only errors of the predictions are weighted, and only they lower the rate.
-
-    FTRL-PBM divides every missing click by the probability of its placement. Here every pair has a prediction of its
-    loss, from its own clicks. The prediction is added for all pairs in every round, shown or not; for pairs that were
-    shown, the error of the prediction is added, divided by the probability. Where clicks are rare or nearly certain,
-    errors are small, and the rate stays large.
-
-    .. math::
-
-        x_t &= \arg\min_x \; \langle x, \hat L_{t-1} \rangle - \sqrt{R_{t-1}} \sum_{ij} \sqrt{x_{ij}},
-            \qquad R_0 = 1 \\
-        b_{t,ij} &= 1 - \frac{C_{ij} + \frac12}{N_{ij} + 1}, \qquad
-        b'_{t,ij} = \min\left( b_{t,ij}, \frac{p_{t,ij} \sqrt{R_{t-1}}}{4 \sqrt{x_{t,ij}}} \right), \qquad p_t = x_t \\
-        \hat L_{t,ij} &= \hat L_{t-1,ij} + b'_{t,ij}
-            + \frac{1 - \text{click}_j - b'_{t,ij}}{p_{t,ij}} \, [\text{item } i \text{ is shown at position } j] \\
-        R_t &= R_{t-1} + \max\left( 0.1, \; \frac4m \sum_j (1 - \text{click}_j - b_{t,i_j j})^2 \right)
-
-    N and C count impressions and clicks. The cap on b' keeps one estimate from moving the leader by more than a
-    constant factor. Late feedback is weighted with the propensity of its decision, and compared with the prediction of
-    the round in which it arrives.
-
-    Requires: nothing, neither horizon nor examination nor the order of positions.
-    Guarantee: :math:`O(m \sqrt{nT})` against any fixed list, with a larger constant than ``ftrl-pbm``; the proof and
-    the constant are in ``bothworlds.theory``.
-    Known failure: without restarts it does not forget: it follows the best fixed list, not the best list of a season.
-
-    Parameters
-    ----------
-    tolerance
-        The largest violation of the optimality conditions before the point is made feasible.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
-
-    Examples
-    --------
-    >>> import bothworlds
-    >>> regret = {
-    ...     name: bothworlds.play(name, "yandex/stochastic", rounds=10_000, seeds=6).regret()[:, -1].mean()
-    ...     for name in ("ftrl-va", "ftrl-pbm")
-    ... }
-    >>> bool(regret["ftrl-va"] < 0.5 * regret["ftrl-pbm"])
-    True
-
-    References
-    ----------
-    Zimmert, Seldin: Tsallis-INF: an optimal algorithm for stochastic and adversarial bandits, JMLR 22, 2021 (the
-    regulariser). Ito, Tsuchiya, Honda: Adversarially robust multi-armed bandit algorithm with variance-dependent regret
-    bounds, COLT 2022 (predictions and adaptive rates). This combination is the package's own.
-    """
-
-    tolerance: float = number(1e-6, 1e-12, 0.1)
-
-    name = "ftrl-va"
-    needs_propensity: ClassVar[bool] = True
-
-    def start(self, shape: Shape) -> State:
-        state = State(
-            shape=shape,
-            loss=np.zeros(shape),
-            spread=np.ones(1),
-            counts=make_counts(*shape),
-            epochs=self.epochs(),
-            leading=make_leading(*shape, self.tolerance),
-        )
-        reset(Tsallis(), 1.0, state.leading)
-        return state
-
-    @property
-    def needs_blocks(self) -> bool:
-        return True  # they have the errors of predictions
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up.
-
-        Predictions stay in force for many events there, and their errors are those of b' instead of b. Events without
-        predictions count as errors of 1: then the leader is that of ``ftrl-pbm``.
-        """
-        state = self.start(Shape(*ledger.shown.shape))
-        self.advance_epochs(state.epochs, ledger.rounds)
-        if not ledger.rounds:
-            return state
-        state.counts.shown[:], state.counts.clicked[:] = ledger.shown, ledger.clicked
-        state.counts.rounds[0], state.counts.learned[0] = ledger.rounds, ledger.rounds
-        state.loss[:] = ledger.loss
-        state.spread[0] = spread_of(ledger)
-        resume_leader(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
-        return state
-
-    def predictions(self, state: State) -> Predictions:
-        """Return the losses that the leader subtracts from now on."""
-        return leader_predictions(state.counts, state.leading.marginals, 1.0, state.spread[0])
-
-
-def spread_of(ledger: Ledger) -> float:
-    """Return R, the inverse square of the learning rate, after the events that a ledger sums up."""
-    return max(1.0, 4.0 * (ledger.rounds + 1) + sum(block.spread for block in ledger.blocks))
-
-
-def leader_predictions(counts: Counts, x: Floats, w: float, R: float) -> Predictions:
-    r"""Return the predictions of a leader with marginals x (n, m) and a share w, for many decisions.
-
-    While they are in force, other learners may come to show other pairs, but :math:`p \ge w x`. So the limit is
-    :math:`w \sqrt{xR} / 4`. What is used is at most half of it, so that w and x may become smaller.
-    """
-    expected = 1.0 - (counts.clicked + 0.5) / (counts.shown + 1.0)
-    limit = w * np.sqrt(x * R) / CAP
-    return Predictions(expected, np.minimum(expected, limit / MARGIN), limit, float(counts.rounds[0]))
-
-
-@decides(State)
-def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    show(state.leading, rng, ranking, propensity)
-
-
-@learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    x = state.leading.marginals
-    add_losses(state.loss, state.spread, state.counts, x, x, 1.0, ranking, propensity, clicks)
-    record(state.counts, ranking, clicks)
-    if new_epoch(state.epochs):
-        state.loss[:] = 0.0
-        state.spread[0] = 1.0
-        state.counts.shown[:] = 0.0
-        state.counts.clicked[:] = 0.0
-        reset(Tsallis(), 1.0, state.leading)
-    else:
-        lead(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
-    ready(state.leading)
 
 
 @inline_kernel
@@ -200,3 +58,127 @@ def add_losses(
         error = 1.0 - clicks[j] - predicted_loss(counts, ranking[j], j)
         errors += error * error
     spread[0] += max(LEAST_ERROR, 4.0 / m * errors) / w
+
+
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    x = state.leading.marginals
+    add_losses(state.loss, rule.spread, rule.counts, x, x, 1.0, ranking, propensity, clicks)
+    record(rule.counts, ranking, clicks)
+
+
+def solve(rule: Any, state: State) -> None:
+    lead(Tsallis(), state.loss, 1.0 / math.sqrt(rule.spread[0]), state.leading)
+
+
+def begin(rule: Any, state: State) -> None:
+    state.loss[:] = 0.0
+    rule.spread[0] = 1.0
+    rule.counts.shown[:] = 0.0
+    rule.counts.clicked[:] = 0.0
+    reset(Tsallis(), 1.0, state.leading)
+
+
+@leader_rule(observe=observe, solve=solve, begin=begin)
+class Rule(NamedTuple):
+    spread: Floats  # (1,) inverse square of the learning rate, R
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class FtrlVa(Leader):
+    r"""FTRL-PBM with predicted losses: only errors of the predictions are weighted, and only they lower the rate.
+
+    FTRL-PBM divides every missing click by the probability of its placement. Here every pair has a prediction of its
+    loss, from its own clicks. The prediction is added for all pairs in every round, shown or not; for pairs that were
+    shown, the error of the prediction is added, divided by the probability. Where clicks are rare or nearly certain,
+    errors are small, and the rate stays large.
+
+    .. math::
+
+        x_t &= \arg\min_x \; \langle x, \hat L_{t-1} \rangle - \sqrt{R_{t-1}} \sum_{ij} \sqrt{x_{ij}},
+            \qquad R_0 = 1 \\
+        b_{t,ij} &= 1 - \frac{C_{ij} + \frac12}{N_{ij} + 1}, \qquad
+        b'_{t,ij} = \min\left( b_{t,ij}, \frac{p_{t,ij} \sqrt{R_{t-1}}}{4 \sqrt{x_{t,ij}}} \right), \qquad p_t = x_t \\
+        \hat L_{t,ij} &= \hat L_{t-1,ij} + b'_{t,ij}
+            + \frac{1 - \text{click}_j - b'_{t,ij}}{p_{t,ij}} \, [\text{item } i \text{ is shown at position } j] \\
+        R_t &= R_{t-1} + \max\left( 0.1, \; \frac4m \sum_j (1 - \text{click}_j - b_{t,i_j j})^2 \right)
+
+    N and C count impressions and clicks. The cap on b' keeps one estimate from moving the leader by more than a
+    constant factor. Late feedback is weighted with the propensity of its decision, and compared with the prediction of
+    the round in which it arrives.
+
+    Requires: nothing, neither horizon nor examination nor the order of positions.
+    Guarantee: :math:`O(m \sqrt{nT})` against any fixed list, with a larger constant than ``ftrl-pbm``; the proof and
+    the constant are in ``bothworlds.theory``.
+    Known failure: without restarts it does not forget: it follows the best fixed list, not the best list of a season.
+
+    Parameters
+    ----------
+    tolerance
+        The largest violation of the optimality conditions before the point is made feasible.
+    every
+        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
+        divided by its probabilities, so they stay unbiased. Its cost in regret: docs/research/performance.md.
+    restart
+        Number of rounds after which everything is forgotten; None for never.
+
+    Examples
+    --------
+    >>> import bothworlds
+    >>> regret = {
+    ...     name: bothworlds.play(name, "yandex/stochastic", rounds=10_000, seeds=6).regret()[:, -1].mean()
+    ...     for name in ("ftrl-va", "ftrl-pbm")
+    ... }
+    >>> bool(regret["ftrl-va"] < 0.5 * regret["ftrl-pbm"])
+    True
+
+    References
+    ----------
+    Zimmert, Seldin: Tsallis-INF: an optimal algorithm for stochastic and adversarial bandits, JMLR 22, 2021 (the
+    regulariser). Ito, Tsuchiya, Honda: Adversarially robust multi-armed bandit algorithm with variance-dependent regret
+    bounds, COLT 2022 (predictions and adaptive rates). This combination is the package's own.
+    """
+
+    name = "ftrl-va"
+
+    def rule(self, shape: Shape) -> Rule:
+        return Rule(np.ones(1), make_counts(*shape))
+
+    @property
+    def needs_blocks(self) -> bool:
+        return True  # they have the errors of predictions
+
+    def resumed(self, ledger: Ledger) -> State:
+        """Return the state after the events that the ledger sums up.
+
+        Predictions stay in force for many events there, and their errors are those of b' instead of b. Events without
+        predictions count as errors of 1: then the leader is that of ``ftrl-pbm``.
+        """
+        state = self.state_from_sums(ledger)
+        if not ledger.rounds:
+            return state
+        counts: Counts = state.rule.counts
+        counts.shown[:], counts.clicked[:] = ledger.shown, ledger.clicked
+        counts.rounds[0], counts.learned[0] = ledger.rounds, ledger.rounds
+        state.rule.spread[0] = spread_of(ledger)
+        return self.refreshed(state)
+
+    def predictions(self, state: State) -> Predictions:
+        """Return the losses that the leader subtracts from now on."""
+        return leader_predictions(state.rule.counts, state.leading.marginals, 1.0, state.rule.spread[0])
+
+
+def spread_of(ledger: Ledger) -> float:
+    """Return R, the inverse square of the learning rate, after the events that a ledger sums up."""
+    return max(1.0, 4.0 * (ledger.rounds + 1) + sum(block.spread for block in ledger.blocks))
+
+
+def leader_predictions(counts: Counts, x: Floats, w: float, R: float) -> Predictions:
+    r"""Return the predictions of a leader with marginals x (n, m) and a share w, for many decisions.
+
+    While they are in force, other learners may come to show other pairs, but :math:`p \ge w x`. So the limit is
+    :math:`w \sqrt{xR} / 4`. What is used is at most half of it, so that w and x may become smaller.
+    """
+    expected = 1.0 - (counts.clicked + 0.5) / (counts.shown + 1.0)
+    limit = w * np.sqrt(x * R) / CAP
+    return Predictions(expected, np.minimum(expected, limit / MARGIN), limit, float(counts.rounds[0]))

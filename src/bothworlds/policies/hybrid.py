@@ -4,44 +4,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-
-from ..core import Ledger, Shape, decides, learns
-from ..geometry.item_rows import worth_sharing
-from ..geometry.leader_state import (
-    Leading,
-    is_due,
-    lead,
-    make_leading,
-    ready,
-    reset,
-    resume_leader,
-    separate,
-    share_rows,
-    show,
-)
+from ..core import Ledger, Shape
+from ..geometry.leader_state import lead, reset
 from ..geometry.regularizers import Hybrid as Regularizer
-from ..kernels import Floats, Ints
-from .parts.epochs import Epochs, new_epoch
-from .parts.ledgers import never_shown_alike
-from .parts.settings import Restarting, choice, number, whole
+from .parts.leader import Leader, State, leader_rule, weigh
+from .parts.settings import choice, number
 
 __all__ = ["Hybrid"]
 
 
-class State(NamedTuple):
-    shape: Shape
+def solve(rule: Any, state: State) -> None:
+    lead(Regularizer(rule.gamma), state.loss, rule.rate / math.sqrt(state.epochs.rounds[0] + 1.0), state.leading)
+
+
+def begin(rule: Any, state: State) -> None:
+    state.loss[:] = 0.0
+    reset(Regularizer(rule.gamma), rule.rate, state.leading)
+
+
+@leader_rule(observe=weigh, solve=solve, begin=begin)
+class Rule(NamedTuple):
     rate: float
     gamma: float
-    loss: Floats  # (n_items, n_positions) cumulative loss estimates
-    epochs: Epochs
-    leading: Leading
 
 
 @dataclass(frozen=True)
-class Hybrid(Restarting):
+class Hybrid(Leader):
     r"""Follow the regularised leader with the hybrid regulariser, which is steep at probabilities 0 and 1.
 
     FTRL-PBM's regulariser keeps probabilities away from 0. This one adds an entropy of the complement that keeps them
@@ -96,59 +86,14 @@ class Hybrid(Restarting):
     losses: str = choice("plain", "shifted")
     gamma: float = number(1.0, 1e-9, 1e6)
     rate: float = number(1.0, 1e-6, 1e3)
-    tolerance: float = number(1e-6, 1e-12, 0.1)
-    every: int = whole(1, 1, 10**9)
 
     name = "hybrid"
-    needs_propensity: ClassVar[bool] = True
+    may_share: ClassVar[bool] = True
 
-    def start(self, shape: Shape, sharing: bool | None = None) -> State:
-        """Return the initial state; ``sharing`` is whether items share a row until they have losses."""
-        if sharing is None:
-            sharing = worth_sharing(shape.n_items)
-        state = State(
-            shape=shape,
-            # Stretching also subtracts a constant from every column of losses, which has no effect.
-            rate=float(self.rate) * (2.0 if self.losses == "shifted" else 1.0),
-            gamma=float(self.gamma),
-            loss=np.zeros(shape),
-            epochs=self.epochs(),
-            leading=make_leading(*shape, self.tolerance, every=self.every, sharing=sharing),
-        )
-        reset(Regularizer(state.gamma), state.rate, state.leading)
-        return state
+    def rule(self, shape: Shape) -> Rule:
+        # Stretching also subtracts a constant from every column of losses, which has no effect.
+        return Rule(float(self.rate) * (2.0 if self.losses == "shifted" else 1.0), float(self.gamma))
 
     def resumed(self, ledger: Ledger) -> State:
         """Return the state after the events that the ledger sums up."""
-        state: State = self.init(*ledger.loss.shape)
-        self.advance_epochs(state.epochs, ledger.rounds)
-        state.loss[:] = ledger.loss
-        if state.leading.sharing:
-            share_rows(state.leading, never_shown_alike(ledger))
-        if ledger.rounds:
-            resume_leader(
-                Regularizer(state.gamma), state.loss, state.rate / math.sqrt(ledger.rounds + 1.0), state.leading
-            )
-        return state
-
-
-@decides(State)
-def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    show(state.leading, rng, ranking, propensity)
-
-
-@learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    reg = Regularizer(state.gamma)
-    for j in range(ranking.size):
-        if clicks[j] < 1.0:
-            separate(state.leading, ranking[j])
-            state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
-    if new_epoch(state.epochs):
-        state.loss[:] = 0.0
-        reset(reg, state.rate, state.leading)
-    elif is_due(state.leading, state.epochs.rounds[0]):
-        lead(reg, state.loss, state.rate / math.sqrt(state.epochs.rounds[0] + 1.0), state.leading)
-    else:
-        return
-    ready(state.leading)
+        return self.refreshed(self.state_from_sums(ledger))

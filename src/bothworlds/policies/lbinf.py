@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ..core import Shape
-from .lbinfv import Plan, State, make_state
-from .parts.settings import Planning, number, whole
+from .lbinfv import Rule, make_rule
+from .parts.leader import Leader
+from .parts.settings import Planning, number
 
 __all__ = ["Lbinf"]
 
 
 @dataclass(frozen=True)
-class Lbinf(Planning):
+class Lbinf(Leader, Planning):
     r"""Optimistic leader with a log-barrier, whose predictions follow the most recent losses.
 
     The predecessor of LBINFV, with the same estimates and the same adaptive rate for every pair. Its predictions move a
@@ -72,15 +72,9 @@ class Lbinf(Planning):
     step: float = number(0.25, 1e-6, 0.999999)
     guess: float = number(0.25, 0.0, 1.0)
     gamma: float | None = number(None, 1e-9, 1e6)
-    tolerance: float = number(1e-6, 1e-12, 0.1)
-    every: int = whole(1, 1, 10**9)
 
     name = "lbinf"
     needs = ("horizon",)
-    needs_propensity: ClassVar[bool] = True
 
-    def start(self, shape: Shape) -> State:
-        plan = Plan(
-            level=0.0, gamma=float(self.gamma or 0.0), first=2.0, guess=float(self.guess), step=float(self.step)
-        )
-        return make_state(shape, plan, self.epochs(), self.tolerance, self.every)
+    def rule(self, shape: Shape) -> Rule:
+        return make_rule(shape, level=0.0, gamma=self.gamma, first=2.0, guess=self.guess, step=self.step)

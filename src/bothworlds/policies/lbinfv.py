@@ -4,45 +4,84 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
-from ..geometry.leader_state import Leading, is_due, lead, make_leading, ready, reset, show
+from ..core import Shape
+from ..geometry.leader_state import lead, reset
 from ..geometry.regularizers import HybridBarrier
-from ..kernels import Floats, Ints, kernel
-from .parts.epochs import Epochs, new_epoch
-from .parts.settings import Planning, choice, number, whole
+from ..kernels import Floats, Ints, inline_kernel
+from .parts.leader import Leader, State, leader_rule
+from .parts.settings import Planning, choice, number
 
-__all__ = ["Lbinfv", "Plan", "State", "make_state"]
+__all__ = ["Lbinfv", "Rule", "make_rule"]
 
 
-class Plan(NamedTuple):
-    """The settings of LBINF and LBINFV, including those in which the two differ."""
+@inline_kernel
+def gamma_of(rule: Any, state: State) -> float:
+    return rule.gamma if rule.gamma > 0.0 else max(1.0, math.log(state.epochs.horizon[0]))
+
+
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    n, m = state.shape
+    loss, predicted = state.loss, rule.predicted
+    gamma = gamma_of(rule, state)
+    for i in range(n):
+        for j in range(m):
+            loss[i, j] += predicted[i, j]
+    for j in range(m):
+        i, x = ranking[j], propensity[j]
+        error = 1.0 - clicks[j] - predicted[i, j]
+        loss[i, j] += error / x
+        rule.spread[i, j] += error * error * min(1.0, 2.0 * max(1.0 - x, 0.0) / (gamma * x * x)) / gamma
+        rule.rates[i, j] = 1.0 / math.sqrt(rule.spread[i, j])
+        rule.shown[i, j] += 1.0
+        predicted[i, j] += error * (rule.step if rule.step > 0.0 else 1.0 / (rule.shown[i, j] + 1.0))
+
+
+def solve(rule: Any, state: State) -> None:
+    n, m = state.shape
+    gamma = gamma_of(rule, state)
+    for i in range(n):
+        for j in range(m):
+            rule.sums[i, j] = state.loss[i, j] + rule.predicted[i, j]
+    lead(HybridBarrier(gamma, rule.level * (1.0 + gamma)), rule.sums, rule.rates, state.leading)
+
+
+def begin(rule: Any, state: State) -> None:
+    gamma = gamma_of(rule, state)
+    state.loss[:] = 0.0
+    rule.predicted[:] = rule.guess
+    rule.shown[:] = 0.0
+    rule.spread[:] = rule.first
+    rule.rates[:] = 1.0 / math.sqrt(rule.first)
+    reset(HybridBarrier(gamma, rule.level * (1.0 + gamma)), 1.0 / math.sqrt(rule.first), state.leading)
+
+
+@leader_rule(observe=observe, solve=solve, begin=begin)
+class Rule(NamedTuple):
+    """LBINF and LBINFV, with the settings in which they differ."""
 
     level: float  # 1: the regulariser is level at x = 0; 0: it is not
     gamma: float  # 0: the logarithm of the horizon
     first: float  # the square of b in the first round
     guess: float  # the prediction in the first round
     step: float  # of the predictions; 0: least squares
-
-
-class State(NamedTuple):
-    shape: Shape
-    plan: Plan
-    loss: Floats  # (n_items, n_positions) cumulative loss estimates
     predicted: Floats  # (n_items, n_positions) predictions of the losses
     shown: Floats  # (n_items, n_positions) impressions
     spread: Floats  # (n_items, n_positions) squares of b
     rates: Floats  # (n_items, n_positions) 1 / b
-    epochs: Epochs
-    leading: Leading
     sums: Floats  # (n_items, n_positions) loss + predicted
 
 
+def make_rule(shape: Shape, *, level: float, gamma: float | None, first: float, guess: float, step: float) -> Rule:
+    """Return the rule of LBINF or LBINFV, before an epoch has begun."""
+    return Rule(level, float(gamma or 0.0), float(first), float(guess), float(step), *np.zeros((5, *shape)))
+
+
 @dataclass(frozen=True)
-class Lbinfv(Planning):
+class Lbinfv(Leader, Planning):
     r"""Optimistic leader with a log-barrier and a rate for every pair, which adapts to the variance of its clicks.
 
     Every pair has a prediction of its loss, which is added to the past losses before the leader is computed, and its
@@ -109,73 +148,10 @@ class Lbinfv(Planning):
     step: float = number(0.25, 1e-6, 0.999999)
     eps: float = number(0.2, 1e-6, 1e6)
     gamma: float | None = number(None, 1e-9, 1e6)
-    tolerance: float = number(1e-6, 1e-12, 0.1)
-    every: int = whole(1, 1, 10**9)
 
     name = "lbinfv"
     needs = ("horizon",)
-    needs_propensity: ClassVar[bool] = True
 
-    def start(self, shape: Shape) -> State:
-        step = 0.0 if self.prediction == "ls" else float(self.step)
-        plan = Plan(level=1.0, gamma=float(self.gamma or 0.0), first=(1.0 + self.eps) ** 2, guess=0.5, step=step)
-        return make_state(shape, plan, self.epochs(), self.tolerance, self.every)
-
-
-def make_state(shape: Shape, plan: Plan, epochs: Epochs, tolerance: float, every: int) -> State:
-    """Return the initial state of LBINF or LBINFV."""
-    loss, predicted, shown, spread, rates, sums = np.zeros((6, *shape))
-    leading = make_leading(*shape, tolerance, every=every)
-    state = State(shape, plan, loss, predicted, shown, spread, rates, epochs, leading, sums)
-    begin(state)
-    return state
-
-
-@decides(State)
-def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    show(state.leading, rng, ranking, propensity)
-
-
-@learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    n, m = state.shape
-    plan, loss, predicted, sums = state.plan, state.loss, state.predicted, state.sums
-    gamma = gamma_of(state)
-    for i in range(n):
-        for j in range(m):
-            loss[i, j] += predicted[i, j]
-    for j in range(m):
-        i, x = ranking[j], propensity[j]
-        error = 1.0 - clicks[j] - predicted[i, j]
-        loss[i, j] += error / x
-        state.spread[i, j] += error * error * min(1.0, 2.0 * max(1.0 - x, 0.0) / (gamma * x * x)) / gamma
-        state.rates[i, j] = 1.0 / math.sqrt(state.spread[i, j])
-        state.shown[i, j] += 1.0
-        predicted[i, j] += error * (plan.step if plan.step > 0.0 else 1.0 / (state.shown[i, j] + 1.0))
-    if new_epoch(state.epochs):
-        begin(state)
-    elif is_due(state.leading, state.epochs.rounds[0]):
-        for i in range(n):
-            for j in range(m):
-                sums[i, j] = loss[i, j] + predicted[i, j]
-        lead(HybridBarrier(gamma, plan.level * (1.0 + gamma)), sums, state.rates, state.leading)
-    else:
-        return
-    ready(state.leading)
-
-
-@kernel
-def begin(state: State) -> None:
-    """Reset the state, and plan for the horizon of the epoch."""
-    plan, gamma = state.plan, gamma_of(state)
-    state.loss[:] = 0.0
-    state.predicted[:] = plan.guess
-    state.shown[:] = 0.0
-    state.spread[:] = plan.first
-    state.rates[:] = 1.0 / math.sqrt(plan.first)
-    reset(HybridBarrier(gamma, plan.level * (1.0 + gamma)), 1.0 / math.sqrt(plan.first), state.leading)
-
-
-@kernel
-def gamma_of(state: State) -> float:
-    return state.plan.gamma if state.plan.gamma > 0.0 else max(1.0, math.log(state.epochs.horizon[0]))
+    def rule(self, shape: Shape) -> Rule:
+        step = 0.0 if self.prediction == "ls" else self.step
+        return make_rule(shape, level=1.0, gamma=self.gamma, first=(1.0 + self.eps) ** 2, guess=0.5, step=step)

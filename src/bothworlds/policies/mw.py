@@ -4,32 +4,51 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from ..core import Shape, decides, learns
-from ..geometry.leader_state import Leading, make_leading, project, ready, reset, show
+from ..core import Shape
+from ..geometry.leader_state import project, reset
 from ..geometry.regularizers import Shannon
-from ..kernels import Floats, Ints, kernel
-from .parts.epochs import Epochs, new_epoch
+from ..kernels import Floats, Ints, inline_kernel
+from .parts.leader import Leader, State, leader_rule
 from .parts.settings import Planning, number
 
 __all__ = ["Mw"]
 
 
-class State(NamedTuple):
-    shape: Shape
+# The losses of the state are -log x, since x may be as small as 1e-40; the marginals are x', with the uniform lists.
+
+
+@inline_kernel
+def gamma_of(rule: Any, state: State) -> float:
+    n = state.shape.n_items
+    return min(0.5, rule.mixing * math.sqrt(n * math.log(n) / state.epochs.horizon[0]))
+
+
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    n = state.shape.n_items
+    eta = rule.rate * math.sqrt((1.0 - gamma_of(rule, state)) * math.log(n) / (n * state.epochs.horizon[0]))
+    for j in range(ranking.size):
+        state.loss[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
+
+
+def solve(rule: Any, state: State) -> None:
+    project(Shannon(), state.loss, 1.0, rule.share, gamma_of(rule, state), state.leading)
+
+
+def begin(rule: Any, state: State) -> None:
+    state.loss[:] = reset(Shannon(), 1.0, state.leading)
+
+
+@leader_rule(observe=observe, solve=solve, begin=begin)
+class Rule(NamedTuple):
     mixing: float
     rate: float
     share: float
-    surprisal: Floats  # (n_items, n_positions) -log x, since x may be as small as 1e-40
-    epochs: Epochs
-    leading: Leading  # its marginals are x', which include the uniform lists
 
 
 @dataclass(frozen=True)
-class Mw(Planning):
+class Mw(Leader, Planning):
     r"""Multiplicative weights for ordered slates: losses shrink a probability by a factor, uniform lists are mixed in.
 
     The extension of Exp3 to rankings. Every missing click multiplies the probability of its pair by a factor below 1,
@@ -62,6 +81,9 @@ class Mw(Planning):
         :math:`\rho`, about one over the length of a season; 0 as published.
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
+    every
+        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
+        divided by its probabilities, so they stay unbiased. Its cost in regret: docs/research/performance.md.
     horizon
         Number of rounds to plan for; ``play`` fills it in. None for the doubling trick, which starts with 1024.
     restart
@@ -85,46 +107,9 @@ class Mw(Planning):
     mixing: float = number(1.0, 0.0, 1e6)
     rate: float = number(1.0, 1e-6, 1e3)
     share: float = number(0.0, 0.0, 0.999999)
-    tolerance: float = number(1e-6, 1e-12, 0.1)
 
     name = "mw"
     needs = ("horizon",)
-    needs_propensity: ClassVar[bool] = True
 
-    def start(self, shape: Shape) -> State:
-        state = State(
-            shape=shape,
-            mixing=float(self.mixing),
-            rate=float(self.rate),
-            share=float(self.share),
-            surprisal=np.zeros(shape),
-            epochs=self.epochs(),
-            leading=make_leading(*shape, self.tolerance),
-        )
-        begin(state)
-        return state
-
-
-@decides(State)
-def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    show(state.leading, rng, ranking, propensity)
-
-
-@learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    n, horizon = state.shape.n_items, state.epochs.horizon[0]
-    gamma = min(0.5, state.mixing * math.sqrt(n * math.log(n) / horizon))
-    eta = state.rate * math.sqrt((1.0 - gamma) * math.log(n) / (n * horizon))
-    for j in range(ranking.size):
-        state.surprisal[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
-    if new_epoch(state.epochs):
-        begin(state)
-    else:
-        project(Shannon(), state.surprisal, 1.0, state.share, gamma, state.leading)
-    ready(state.leading)
-
-
-@kernel
-def begin(state: State) -> None:
-    """Reset the state."""
-    state.surprisal[:] = reset(Shannon(), 1.0, state.leading)
+    def rule(self, shape: Shape) -> Rule:
+        return Rule(float(self.mixing), float(self.rate), float(self.share))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from ..core import Shape, decides, learns
-from ..geometry.leader_state import Leading, make_leading, project, ready, reset, show
+from ..core import Shape
+from ..geometry.leader_state import project, reset
 from ..geometry.regularizers import Tsallis
-from ..kernels import Floats, Ints, kernel
-from .parts.epochs import Epochs, new_epoch
+from ..kernels import Floats, Ints
+from .parts.leader import Leader, State, leader_rule
 from .parts.settings import Planning, number
 
 __all__ = ["Osmd"]
@@ -20,17 +18,31 @@ __all__ = ["Osmd"]
 SCALE = 0.5  # x = z^-2 is the marginal of the regulariser -sqrt(x) at this rate
 
 
-class State(NamedTuple):
-    shape: Shape
+# The losses of the state are the potential of x: steps are added to it, and it is projected.
+
+
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    eta = rule.rate / math.sqrt(state.epochs.horizon[0])
+    for j in range(ranking.size):
+        state.loss[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
+
+
+def solve(rule: Any, state: State) -> None:
+    project(Tsallis(), state.loss, SCALE, rule.share, 0.0, state.leading)
+
+
+def begin(rule: Any, state: State) -> None:
+    state.loss[:] = reset(Tsallis(), SCALE, state.leading)
+
+
+@leader_rule(observe=observe, solve=solve, begin=begin)
+class Rule(NamedTuple):
     rate: float
     share: float
-    potential: Floats  # (n_items, n_positions) x^-1/2
-    epochs: Epochs
-    leading: Leading
 
 
 @dataclass(frozen=True)
-class Osmd(Planning):
+class Osmd(Leader, Planning):
     r"""Mirror descent with a 0-potential: a step from the last point, projected to the ranking polytope.
 
     It has the entropy of FTRL-PBM, but a fixed rate that requires the horizon, and it keeps the last point instead of
@@ -59,6 +71,9 @@ class Osmd(Planning):
         :math:`\rho`, about one over the length of a season; 0 as published.
     tolerance
         The largest violation of the optimality conditions before the point is made feasible.
+    every
+        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
+        divided by its probabilities, so they stay unbiased. Its cost in regret: docs/research/performance.md.
     horizon
         Number of rounds to plan for; ``play`` fills it in. None for the doubling trick, which starts with 1024.
     restart
@@ -89,43 +104,9 @@ class Osmd(Planning):
 
     rate: float = number(math.sqrt(2.0), 1e-6, 1e3)
     share: float = number(0.0, 0.0, 0.999999)
-    tolerance: float = number(1e-6, 1e-12, 0.1)
 
     name = "osmd"
     needs = ("horizon",)
-    needs_propensity: ClassVar[bool] = True
 
-    def start(self, shape: Shape) -> State:
-        state = State(
-            shape=shape,
-            rate=float(self.rate),
-            share=float(self.share),
-            potential=np.zeros(shape),
-            epochs=self.epochs(),
-            leading=make_leading(*shape, self.tolerance),
-        )
-        begin(state)
-        return state
-
-
-@decides(State)
-def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    show(state.leading, rng, ranking, propensity)
-
-
-@learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    eta = state.rate / math.sqrt(state.epochs.horizon[0])
-    for j in range(ranking.size):
-        state.potential[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
-    if new_epoch(state.epochs):
-        begin(state)
-    else:
-        project(Tsallis(), state.potential, SCALE, state.share, 0.0, state.leading)
-    ready(state.leading)
-
-
-@kernel
-def begin(state: State) -> None:
-    """Reset the state."""
-    state.potential[:] = reset(Tsallis(), SCALE, state.leading)
+    def rule(self, shape: Shape) -> Rule:
+        return Rule(float(self.rate), float(self.share))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
-from ..geometry.leader_state import Leading, is_due, lead, make_leading, ready, reset, resume_leader, show
-from ..geometry.regularizers import Tsallis
+from ..core import Ledger, Shape
 from ..kernels import Floats, Ints
-from .parts.epochs import Epochs, new_epoch
-from .parts.settings import Restarting, number, whole
+from .ftrl_pbm import begin, solve
+from .parts.leader import Leader, State, leader_rule
+from .parts.settings import number
 from .predictions import Predictions
 
 __all__ = ["TsallisRv"]
@@ -21,18 +19,28 @@ __all__ = ["TsallisRv"]
 MARGIN = 4.0  # a baseline that is in force is kept until a pair is this much less likely than the threshold
 
 
-class State(NamedTuple):
-    shape: Shape
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    loss, x = state.loss, state.leading.marginals
+    n, m = x.shape
+    often = rule.threshold / (state.epochs.rounds[0] + 1.0)
+    for i in range(n):
+        for j in range(m):
+            loss[i, j] += rule.baseline if x[i, j] >= often else 0.0
+    for j in range(m):
+        i = ranking[j]
+        baseline = rule.baseline if x[i, j] >= often else 0.0
+        loss[i, j] += (1.0 - clicks[j] - baseline) / propensity[j]
+
+
+@leader_rule(observe=observe, solve=solve, begin=begin)
+class Rule(NamedTuple):
     rate: float
     baseline: float
     threshold: float
-    loss: Floats  # (n_items, n_positions) cumulative loss estimates
-    epochs: Epochs
-    leading: Leading
 
 
 @dataclass(frozen=True)
-class TsallisRv(Restarting):
+class TsallisRv(Leader):
     r"""FTRL-PBM with reduced-variance estimates: only the difference of a loss from one half is weighted.
 
     FTRL-PBM adds a loss for pairs that were shown only, divided by the probability: a large number or zero. Here every
@@ -92,33 +100,15 @@ class TsallisRv(Restarting):
     rate: float = number(1.0, 1e-6, 1e3)
     baseline: float = number(0.5, 0.0, 1.0)
     threshold: float = number(16.0, 0.0, 1e15)
-    tolerance: float = number(1e-6, 1e-12, 0.1)
-    every: int = whole(1, 1, 10**9)
 
     name = "tsallis-rv"
-    needs_propensity: ClassVar[bool] = True
 
-    def start(self, shape: Shape) -> State:
-        state = State(
-            shape=shape,
-            rate=float(self.rate),
-            baseline=float(self.baseline),
-            threshold=float(self.threshold),
-            loss=np.zeros(shape),
-            epochs=self.epochs(),
-            leading=make_leading(*shape, self.tolerance, every=self.every),
-        )
-        reset(Tsallis(), state.rate, state.leading)
-        return state
+    def rule(self, shape: Shape) -> Rule:
+        return Rule(float(self.rate), float(self.baseline), float(self.threshold))
 
     def resumed(self, ledger: Ledger) -> State:
         """Return the state after the events that the ledger sums up, where baselines are in force for many events."""
-        state: State = self.init(*ledger.loss.shape)
-        self.advance_epochs(state.epochs, ledger.rounds)
-        state.loss[:] = ledger.loss
-        if ledger.rounds:
-            resume_leader(Tsallis(), state.loss, self.rate / math.sqrt(ledger.rounds + 1.0), state.leading)
-        return state
+        return self.refreshed(self.state_from_sums(ledger))
 
     def predictions(self, state: State) -> Predictions:
         """Return the baselines of the pairs that are likely enough now."""
@@ -126,30 +116,3 @@ class TsallisRv(Restarting):
         often = self.threshold / (rounds + 1.0)
         used, limit = (np.where(x >= least, self.baseline, 0.0) for least in (often, often / MARGIN))
         return Predictions(used, used, limit, rounds)
-
-
-@decides(State)
-def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    show(state.leading, rng, ranking, propensity)
-
-
-@learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    n, m = state.shape
-    loss, x = state.loss, state.leading.marginals
-    often = state.threshold / (state.epochs.rounds[0] + 1.0)
-    for i in range(n):
-        for j in range(m):
-            loss[i, j] += state.baseline if x[i, j] >= often else 0.0
-    for j in range(m):
-        i = ranking[j]
-        baseline = state.baseline if x[i, j] >= often else 0.0
-        loss[i, j] += (1.0 - clicks[j] - baseline) / propensity[j]
-    if new_epoch(state.epochs):
-        loss[:] = 0.0
-        reset(Tsallis(), state.rate, state.leading)
-    elif is_due(state.leading, state.epochs.rounds[0]):
-        lead(Tsallis(), loss, state.rate / math.sqrt(state.epochs.rounds[0] + 1.0), state.leading)
-    else:
-        return
-    ready(state.leading)

@@ -1,0 +1,143 @@
+"""What policies that follow a leader share: their state, and how it decides and learns.
+
+Such a policy is a *rule*: what a round adds to the losses, which leader follows from them, and how an epoch begins. The
+rule is a NamedTuple of the policy's settings and of whatever else it learns; its class selects the three functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+
+from ...core import Ledger, Shape, decides, learns
+from ...geometry.item_rows import worth_sharing
+from ...geometry.leader_state import Leading, check_leader, is_due, make_leading, ready, separate, share_rows, show
+from ...kernels import Floats, Ints, kernel, name_apart, register_kernels
+from .epochs import Epochs, new_epoch
+from .ledgers import never_shown_alike
+from .settings import Restarting, number, whole
+
+__all__ = ["Leader", "State", "begin", "leader_rule", "observe", "solve", "weigh"]
+
+C = TypeVar("C", bound=type)
+
+
+class State(NamedTuple):
+    shape: Shape
+    rule: Any
+    loss: Floats  # (n_items, n_positions) cumulative loss estimates
+    epochs: Epochs
+    leading: Leading
+
+
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    """Add the estimated losses of a round to ``state.loss``."""
+    _OBSERVE[type(rule)](rule, state, ranking, propensity, clicks)
+
+
+def solve(rule: Any, state: State) -> None:
+    """Compute the leader of the next round."""
+    _SOLVE[type(rule)](rule, state)
+
+
+def begin(rule: Any, state: State) -> None:
+    """Forget everything: the leader is uniform."""
+    _BEGIN[type(rule)](rule, state)
+
+
+_OBSERVE: dict[type, Callable[..., Any]] = {}
+_SOLVE: dict[type, Callable[..., Any]] = {}
+_BEGIN: dict[type, Callable[..., Any]] = {}
+register_kernels(observe, _OBSERVE)
+register_kernels(solve, _SOLVE)
+register_kernels(begin, _BEGIN)
+
+
+def leader_rule(observe: Callable[..., None], solve: Callable[..., None], begin: Callable[..., None]) -> Any:
+    """Return a decorator that registers the three functions of a rule for its class."""
+
+    def register(rule_class: C) -> C:
+        name_apart(rule_class)
+        _OBSERVE[rule_class], _SOLVE[rule_class], _BEGIN[rule_class] = kernel(observe), kernel(solve), kernel(begin)
+        return rule_class
+
+    return register
+
+
+@decides(State)
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    show(state.leading, rng, ranking, propensity)
+
+
+@learns(State)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    observe(state.rule, state, ranking, propensity, clicks)
+    if new_epoch(state.epochs):
+        begin(state.rule, state)
+    elif is_due(state.leading, state.epochs.rounds[0]):
+        solve(state.rule, state)
+    else:
+        return
+    ready(state.leading)
+
+
+def weigh(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    """Add the loss of every position to the item that was shown there, divided by the probability that it was."""
+    for j in range(ranking.size):
+        if clicks[j] < 1.0:
+            separate(state.leading, ranking[j])
+            state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leader(Restarting):
+    """A policy that follows a leader: ``tolerance`` and ``every``."""
+
+    tolerance: float = number(1e-6, 1e-12, 0.1)
+    every: int = whole(1, 1, 10**9)
+
+    needs_propensity: ClassVar[bool] = True
+    may_share: ClassVar[bool] = False  # items share a row until they have losses; ``observe`` must ``separate`` them
+
+    def rule(self, shape: Shape) -> Any:
+        """Return the rule of the policy, an instance of a class with ``leader_rule``."""
+        raise NotImplementedError(f"{type(self).__name__} has no rule")
+
+    def start(self, shape: Shape, sharing: bool | None = None) -> State:
+        """Return the initial state; ``sharing`` is whether items share a row until they have losses."""
+        if sharing is None:
+            sharing = self.may_share and worth_sharing(shape.n_items)
+        leading = make_leading(*shape, self.tolerance, every=self.every, sharing=sharing)
+        state = State(shape, self.rule(shape), np.zeros(shape), self.epochs(), leading)
+        begin_from_python(state)
+        return state
+
+    def refreshed(self, state: State) -> State:
+        """Return the state with the leader of its losses, computed without a starting point."""
+        state.leading.cold[0] = 1
+        solve_from_python(state)
+        check_leader(state.loss, state.leading)
+        return state
+
+    def state_from_sums(self, ledger: Ledger) -> State:
+        """Return the state with the rounds and the losses of a ledger, and a uniform leader."""
+        state: State = self.init(*ledger.loss.shape)
+        self.advance_epochs(state.epochs, ledger.rounds)
+        state.loss[:] = ledger.loss
+        if state.leading.sharing:
+            share_rows(state.leading, never_shown_alike(ledger))
+        return state
+
+
+@kernel
+def begin_from_python(state: State) -> None:
+    begin(state.rule, state)
+
+
+@kernel
+def solve_from_python(state: State) -> None:
+    solve(state.rule, state)
+    ready(state.leading)
