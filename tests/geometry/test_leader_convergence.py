@@ -89,7 +89,7 @@ def test_losses_with_an_infinite_spread_end_in_an_error(regularizer):
 def test_a_resumed_policy_without_a_leader_says_so():
     leading = make_leading(4, 2, 1e-6)
     loss = np.arange(8.0).reshape(4, 2)
-    with pytest.raises(ConvergenceError, match=r"no leader for a rate of 1e\+308 and losses from 0 to 7"):
+    with pytest.raises(ConvergenceError, match="no leader for losses from 0 to 7"):
         resume_leader(Tsallis(), loss, 1e308, leading)
     check_feasible(leading.marginals)
 
@@ -102,6 +102,7 @@ def test_a_resumed_policy_may_have_a_tolerance_below_rounding():
 
 def test_a_round_without_a_leader_keeps_the_last_one():
     policy, rng = bothworlds.policy("ftrl-pbm"), np.random.default_rng(0)
-    state = policy.init(4, 2)._replace(rate=1e308)
+    state = policy.init(4, 2)
+    state = state._replace(rule=state.rule._replace(rate=1e308))
     policy.learn(state, policy.decide(state, rng), np.zeros(2))
     check_feasible(state.leading.marginals)

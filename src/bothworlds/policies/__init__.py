@@ -135,7 +135,7 @@ def policy(name: str, **settings: Any) -> Policy:
     """Return the policy of that name with these settings; raises ValueError for an unknown name or setting.
 
     >>> policy("ftrl-pbm", rate=0.25)
-    FtrlPbm(restart=None, rate=0.25, tolerance=1e-06, every=1)
+    FtrlPbm(restart=None, tolerance=1e-06, every=1, rate=0.25)
     """
     return make("policy", _registered(), name, settings)
 

@@ -137,7 +137,7 @@ class Policy(ABC):
 
         >>> import bothworlds
         >>> bothworlds.policy("ftrl-pbm").settings()
-        {'restart': None, 'rate': 0.5, 'tolerance': 1e-06, 'every': 1}
+        {'restart': None, 'tolerance': 1e-06, 'every': 1, 'rate': 0.5}
         """
         return {field.name: getattr(self, field.name) for field in self._fields()}
 
