@@ -531,7 +531,7 @@ class MarginalsThen(TypedDict):
 class Learning(TypedDict):
     """The progress of learning. Entropy starts at that of uniform lists (``entropy_start``) and falls.
 
-    ``exploration`` is the estimated share of clicks that exploration costs now, None before the first click.
+    ``exploration`` is the estimated share of clicks that exploration costs now, None before a click and 1,000 pages.
     ``settled`` means that this share is small and that enough pages were learned from before the recent window;
     ``unsettled`` says what is missing, and is empty if nothing is.
     """

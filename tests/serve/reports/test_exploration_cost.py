@@ -87,7 +87,8 @@ CLEAR = np.outer([0.9, 0.5, 0.2, 0.1], [1.0, 0.5])
 
 
 def test_the_cost_falls_with_the_pages_learned_from():
-    costs = [exploration_cost([segment_of(CLEAR, rounds)]) for rounds in (100, 1000, 10_000, 100_000)]
+    segments = [segment_of(CLEAR, rounds)._replace(other_rounds=1000) for rounds in (100, 1000, 10_000, 100_000)]
+    costs = [exploration_cost([segment]) for segment in segments]
     assert all(after < before for before, after in pairwise(costs))
     assert costs[0] > MAX_COST > costs[-1] > 0.0
 
@@ -105,6 +106,7 @@ def test_items_with_equal_rates_cost_nothing_although_they_alternate():
     segment = segment_of(np.full((6, 3), 0.3), 5000)
     assert segment.entropy == pytest.approx(np.log(6))
     assert exploration_cost([segment]) == pytest.approx(0.0, abs=1e-9)
+    assert not exploration_cost([segment]) < 0.0
     assert why_unsettled(5000, 100, exploration_cost([segment])) == ""
 
 
@@ -141,3 +143,20 @@ def test_without_a_click_the_cost_is_unknown_and_nothing_has_settled():
     assert exploration_cost([segment_of(np.zeros((3, 2)), 5000)]) is None
     assert why_unsettled(5000, 0, None) == "there are no clicks yet"
     assert why_unsettled(200, 300, 0.01).startswith("0 pages were learned from before the recent ones")
+
+
+def test_with_few_pages_the_cost_is_unknown():
+    """Their rates are drawn so far towards the average that every list would seem as good as the best one."""
+    few = segment_of(CLEAR, 40)
+    assert exploration_cost([few]) is None
+    assert exploration_cost([few._replace(other_rounds=960)]) > 0.0
+    assert why_unsettled(40, 0, None) == "40 pages were learned from before the recent ones, and 1,000 are needed"
+    learning = {"rounds": 40, "exploration": exploration_cost([few]), "settled": False, "unsettled": "it is young"}
+    assert text.learning_verdict(learning).sentence == "The order has not settled after 40 pages"
+
+
+def test_rounding_does_not_make_the_cost_negative():
+    segment = segment_of(np.full((6, 3), 0.3), 5000)
+    above = segment._replace(marginals=segment.marginals * (1.0 + 1e-12))
+    assert exploration_cost([above]) == 0.0
+    assert text.percent(-1e-17, 0) == "0%"

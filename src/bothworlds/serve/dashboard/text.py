@@ -115,8 +115,10 @@ def percent(value: Any, digits: int = 1, signed: bool = False) -> str:
 
     >>> percent(0.0412), percent(0.0412, signed=True), percent(-0.02, signed=True), percent(None) == DASH
     ('4.1%', '+4.1%', '-2.0%', True)
+    >>> percent(-1e-9, 0)
+    '0%'
     """
-    return f"{100 * value:{'+' if signed else ''},.{digits}f}%" if is_number(value) else DASH
+    return f"{100 * value:{'+' if signed else ''}z,.{digits}f}%" if is_number(value) else DASH
 
 
 def duration(seconds: Any) -> str:
@@ -356,10 +358,10 @@ def learning_verdict(learning: Learning, counted: str = CLICKS) -> Verdict:
     """Return whether the order has settled, and the cost of exploration.
 
     >>> unsettled = "400 pages were learned from before the recent ones, and 1,000 are needed"
-    >>> for line in learning_verdict({"rounds": 500, "exploration": 0.02, "settled": False, "unsettled": unsettled}):
+    >>> for line in learning_verdict({"rounds": 1500, "exploration": 0.02, "settled": False, "unsettled": unsettled}):
     ...     print(line)
     none
-    The order has not settled after 500 pages; exploration costs about 2% of the clicks
+    The order has not settled after 1,500 pages; exploration costs about 2% of the clicks
     Not settled, because 400 pages were learned from before the recent ones, and 1,000 are needed.
     """
     rounds, cost = learning["rounds"], learning["exploration"]

@@ -22,15 +22,17 @@ PRIOR_SHOWS = 30  # of an average item, added to the shows of every item
 
 
 def exploration_cost(segments: Iterable[SegmentState]) -> float | None:
-    r"""Return the share of clicks that exploration costs now; None before the first click.
+    r"""Return the share of clicks that exploration costs now; None before ``MIN_PAGES`` pages and the first click.
 
     With click rates :math:`r` of items at slots (``shrunk_rates``) and the probabilities :math:`x` that lists are drawn
     with, this is :math:`\max_\sigma \langle r, \sigma \rangle - \langle r, x \rangle` over
     :math:`\langle r, x \rangle`, both summed over the pages of all segments. Items with equal rates cost nothing,
-    however often they alternate.
+    however often they alternate. The rates of fewer pages are nearly equal, whatever the items are.
     """
     lost = clicks = 0.0
+    pages = 0
     for segment in segments:
+        pages += segment.rounds + segment.other_rounds
         rates = segment.rates
         if rates.shape[1] == 0:
             continue
@@ -38,7 +40,7 @@ def exploration_cost(segments: Iterable[SegmentState]) -> float | None:
         now = float((rates * segment.marginals).sum())
         lost += segment.rounds * (float(rates[best, np.arange(len(best))].sum()) - now)
         clicks += segment.rounds * now
-    return lost / clicks if clicks else None
+    return max(0.0, lost) / clicks if clicks and pages >= MIN_PAGES else None  # below 0 by rounding
 
 
 def shrunk_rates(shown: Ints, clicked: Ints) -> Floats:
@@ -71,8 +73,8 @@ def why_unsettled(rounds: int, recent_pages: int, cost: float | None) -> str:
     early = max(0, rounds - recent_pages)  # pages may be in the history before they are learned from
     if early < MIN_PAGES:
         reasons.append(f"{early:,} pages were learned from before the recent ones, and {MIN_PAGES:,} are needed")
-    if cost is None:
+    if cost is None and rounds >= MIN_PAGES:
         reasons.append("there are no clicks yet")
-    elif cost > MAX_COST:
+    elif cost is not None and cost > MAX_COST:
         reasons.append(f"exploration costs {cost:.0%}, and may cost at most {MAX_COST:.0%}")
     return "; ".join(reasons)
