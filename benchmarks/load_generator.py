@@ -102,7 +102,7 @@ class Load:
         for connection in list(self._idle):
             connection.send(next(self._requests), time.perf_counter())
         self._idle.clear()
-        while time.perf_counter() < self._end:
+        while time.perf_counter() < self._end or not self._seconds:  # a rate of 0 is no measurement
             await asyncio.sleep(0.01)
 
     async def _open(self, rate: float) -> None:
