@@ -1,10 +1,11 @@
-"""What all tests share: Hypothesis profiles, seeded randomness, the order of files, and what a skip means."""
+"""What all tests share: Hypothesis profiles, seeded randomness, node ids, the order of files, what a skip means."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +25,15 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with many slow tests first.
+    """Let tests that share a node id fail, of which workers run only one, and put files with many slow tests first.
 
     Workers that take files in this order end at about the same time: the files that are left for the end are short.
     """
+    named = Counter(item.nodeid for item in items)
+    for item in items:
+        if named[item.nodeid] > 1:
+            sentence = f"{named[item.nodeid]} tests have this node id, of which workers run one: give each its own"
+            item.runtest = partial(pytest.fail, sentence, pytrace=False)  # type: ignore[method-assign]
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
 

@@ -182,10 +182,13 @@ class TestThePolicyOfTheDocumentation:
         file.write_text(file.read_text().replace(*self.EDIT))
         assert project.run_text(main) != first, "the cache ran the policy from before the edit"
 
+    @pytest.mark.slow
     def test_runs_as_a_script(self, tmp_path):
         (tmp_path / "mine.py").write_text(documented_policy() + PLAY)
         self.check(Project(tmp_path, OURS), "mine.py", "mine.py")
 
+    @pytest.mark.slow
+    @pytest.mark.nightly
     def test_runs_in_a_package(self, tmp_path):
         package = tmp_path / "of_mine"
         package.mkdir()

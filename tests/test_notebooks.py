@@ -101,7 +101,9 @@ def texts(notebook):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    "name", ["paper-in-ten-minutes.ipynb", pytest.param("click-log-to-decision.ipynb", marks=pytest.mark.nightly)]
+)
 def test_a_notebook_runs_with_the_packages_it_asks_for(name):
     notebook = nbformat.read(EXAMPLES / name, 4)
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
@@ -125,6 +127,8 @@ def notebook_of(*cells):
     return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_counting_with_a_progress_bar_needs_no_widgets():
     table = "{'event': [1, 1], 'position': [1, 2], 'item': ['a', 'b'], 'click': [0, 1]}"
     cells = "from bothworlds import clicks", f"clicks.counts({table})", f"clicks.counts({table}, progress=True).pages"
@@ -132,11 +136,16 @@ def test_counting_with_a_progress_bar_needs_no_widgets():
     assert texts(done) == ["<Counts: 2 items at 2 positions, 2 impressions, 1 clicks>", "1"]
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_cell_that_fails_and_one_that_needs_another_package_are_noticed():
     with pytest.raises(CellExecutionError, match="missing"):
         run(notebook_of("ROUNDS = 5", "missing + ROUNDS"))
     with pytest.raises(CellExecutionError, match="No module named 'duckdb'"):
         run(notebook_of("import duckdb"), others("bothworlds[figures]"))
+
+
+def test_packages_that_a_notebook_does_not_ask_for_are_hidden_and_sizes_must_be_there():
     with pytest.raises(AssertionError, match="the first cell must set SEEDS"):
         resized("ROUNDS = 5", {"SEEDS": 1})
     assert not others("bothworlds[clicks]") & {"duckdb", "numpy", "numba", "pyarrow", "IPython"}

@@ -91,7 +91,7 @@ def test_an_unknown_comparator_is_refused(against):
 @pytest.mark.parametrize("world", ["paper/stochastic", "paper/periodic-items", "yandex/periodic-both"])
 def test_the_best_of_each_round_is_at_least_the_best_fixed_list(player, world):
     world = bothworlds.world(world, phase=70)
-    result = play(player, world, 500, seeds=2)
+    result = play(player, world, 500, seeds=2, jobs=1)
     assert (result.regret("dynamic") >= result.regret("fixed") - 1e-9).all()
     assert (result.regret("dynamic") >= -1e-9).all()
 
@@ -103,7 +103,7 @@ def test_where_nothing_changes_both_comparators_are_the_same():
 
 @pytest.mark.slow
 def test_the_best_fixed_list_has_no_regret():
-    result = play(FixedList(), EASY, 200, seeds=3, shuffle=False)
+    result = play(FixedList(), EASY, 200, seeds=3, shuffle=False, jobs=1)
     np.testing.assert_allclose(result.regret(), 0.0, atol=1e-9)
 
 

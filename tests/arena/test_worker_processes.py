@@ -107,7 +107,8 @@ SCRIPT = """
 """
 
 
-@pytest.mark.parametrize("how", ["script", "module", "prompt"])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["script", pytest.param("module", marks=pytest.mark.nightly), "prompt"])
 def test_a_policy_of_a_script_without_a_main_guard_plays_beside_threads(how, tmp_path):
     """The script runs once: no worker runs it again. A prompt is an interactive interpreter."""
     pids = tmp_path / "pids"

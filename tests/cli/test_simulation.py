@@ -237,10 +237,11 @@ def test_an_attack_has_a_table_of_what_it_reached_and_paid():
 
 @pytest.mark.slow
 def test_a_piped_table_is_complete():
-    arguments = [part for name in bothworlds.worlds.names() for part in ("-w", name)]
+    many = [name for name in bothworlds.worlds.names() if name.startswith(("paper/", "yandex/"))]
+    arguments = [part for name in many for part in ("-w", name)]
     text = run_program("play", "-p", "uniform", *arguments, "--rounds", "20", "--seeds", "2").stdout
     assert "…" not in text
-    assert text.count("±") == len(bothworlds.worlds.names())
+    assert text.count("±") == len(many) > 5
 
 
 # Files
@@ -373,8 +374,8 @@ def test_folders_are_created_for_files(tmp_path):
 
 @pytest.mark.slow
 def test_the_arena_writes_a_table_results_and_figures(tmp_path):
-    text = answer("arena", *SHORT, "--out", tmp_path / "out")
-    assert "phase=100" in text
+    text = answer("arena", "--rounds", "20", "--seeds", "1", "--jobs", "1", "--out", tmp_path / "out")
+    assert "phase=10" in text
     assert "warning" not in text
     for word in (*bothworlds.policies.names(), "stochastic", "periodic-items", "periodic-both"):
         assert word in text
@@ -615,17 +616,16 @@ def interrupted_while_compiling(cache, *arguments):
 @pytest.mark.parametrize(
     "command",
     [
-        ("play", "-j", "1"),
-        ("play", "-j", "2"),
-        ("arena", "-j", "2", "--out", "out"),
-        ("reproduce", "--only", "shapes", "--out", "out"),
+        pytest.param("play -j 1", marks=pytest.mark.nightly),
+        "play -j 2",
+        pytest.param("arena -j 2 --out out", marks=pytest.mark.nightly),
+        pytest.param("reproduce --only shapes --out out", marks=pytest.mark.nightly),
     ],
-    ids=" ".join,
 )
 def test_an_interrupt_while_compiling_ends_the_program_at_once(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (cache := tmp_path / "cache").mkdir()
-    status, errors = interrupted_while_compiling(cache, *command)
+    status, errors = interrupted_while_compiling(cache, *command.split())
     assert (status, errors) == (130, "stopped\n")
     assert not list(cache.rglob("loop.advance-*.nbi"))  # the last kernel to be compiled
 

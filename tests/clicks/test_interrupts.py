@@ -150,7 +150,14 @@ def interrupt_at(words, *command, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [b"counting rows", b"reading impressions", b"learning"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(b"counting rows", marks=pytest.mark.nightly),
+        b"reading impressions",
+        pytest.param(b"learning", marks=pytest.mark.nightly),
+    ],
+)
 def test_ctrl_c_ends_an_evaluation_in_one_line(large_log, tmp_path, words):
     slow = "pb-mhb:sweeps=30"  # learns for much longer than an interrupt takes to arrive
     command = ("evaluate", large_log, "--ranking", "3,0,7,1,2", "--policy", slow, "--out", tmp_path / "out.json")

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import subprocess
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from .kill_service import ServiceProcess, command_line
+from bothworlds.serve.http.auth import create_key
+from bothworlds.serve.stores.factory import open_store
+
+from .kill_service import ServiceProcess
 from .load_clients import piece_of
 
 ITEMS = ["a", "b", "c", "d"]
@@ -27,18 +30,11 @@ class Shop:
 
     def __init__(self, place: str, folder: Path, **settings: Any) -> None:
         # Both before the service starts: a key that is made later reaches the other workers within a second or two.
-        self._admin = self._create_key(place, "admin")
-        self.page_key = self._create_key(place, "serve", "ingest")
+        with closing(open_store(place)) as store:
+            self._admin = create_key(store, ["admin"], "", 0)
+            self.page_key = create_key(store, ["serve", "ingest"], "", 0)
         self.service = ServiceProcess(place, folder)
         assert self.as_admin("PUT", "/v1/surfaces/home", {"slots": 2, "items": ITEMS, **settings})[0] == 201
-
-    @staticmethod
-    def _create_key(place: str, *roles: str) -> str:
-        options = [part for role in roles for part in ("--role", role)]
-        made = command_line("keys", "create", *options, "--store", place, stdout=subprocess.PIPE)
-        output, _ = made.communicate()
-        assert made.returncode == 0
-        return next(word for word in output.split() if word.startswith("bw_"))
 
     def as_admin(self, method: str, path: str, body: Any = None) -> tuple[int, Any, str]:
         return self.service.call(method, path, body, Authorization=f"Bearer {self._admin}")

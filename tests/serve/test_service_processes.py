@@ -22,10 +22,11 @@ def test_a_service_on_a_file_loses_nothing_to_kill_9(tmp_path: Path) -> None:
 
 
 def test_two_workers_on_postgresql_lose_nothing_to_kill_9(tmp_path: Path, postgres: PostgresServer) -> None:
-    pages, acknowledgements = kill_repeatedly(postgres.fresh_address(), tmp_path, 3, seed=1)
+    pages, acknowledgements = kill_repeatedly(postgres.fresh_address(), tmp_path, 2, seed=1)
     assert 0 < pages < acknowledgements
 
 
+@pytest.mark.nightly
 def test_requests_in_sequence_see_each_other_on_any_worker(tmp_path: Path, postgres: PostgresServer) -> None:
     service = ServiceProcess(postgres.fresh_address(), tmp_path)
     try:
@@ -47,6 +48,7 @@ def test_requests_in_sequence_see_each_other_on_any_worker(tmp_path: Path, postg
         service.end()
 
 
+@pytest.mark.nightly
 def test_the_check_catches_a_service_that_acknowledges_too_early(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"after kill \d+: .* lost: "):
         kill_repeatedly(str(tmp_path / "hasty.db"), tmp_path, 20, seed=1, program=ACKNOWLEDGES_EARLY)

@@ -92,6 +92,7 @@ def test_memory_does_not_grow_with_requests(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_blocks_of_a_policy_that_needs_them_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of blocks grows with the logarithm of time: fast in the first minute, and hardly later."""
     monkeypatch.setattr(engine, "RECENT_RANKINGS", 100)

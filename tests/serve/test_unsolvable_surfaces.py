@@ -103,6 +103,7 @@ def test_a_stored_surface_that_cannot_be_solved_does_not_stop_the_others(setting
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_service_with_an_absurd_setting_answers_stops_and_starts_again(tmp_path: Path) -> None:
     place = str(tmp_path / "absurd.db")
     service = ServiceProcess(place, tmp_path)

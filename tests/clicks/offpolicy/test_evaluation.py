@@ -222,7 +222,8 @@ def test_compare_equals_separate_evaluations(logged):
         assert together == alone
 
 
-@pytest.mark.parametrize("paged", [True, False])
+@pytest.mark.slow
+@pytest.mark.parametrize("paged", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_every_call_returns_the_same_bits_with_any_number_of_threads(rng, monkeypatch, paged):
     """Weights that are no multiples of each other, pages of different lengths, several queries, a policy."""
     logging = logging_policy(5, 3, rng)

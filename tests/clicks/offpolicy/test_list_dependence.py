@@ -70,6 +70,7 @@ def test_standard_errors_are_right_if_users_differ():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_statistic_that_takes_expected_clicks_from_the_same_pages_is_caught(monkeypatch):
     """The broken twin: with the click rates of the same half, clicks of one page enter both factors."""
     monkeypatch.setattr(module, "RATED", module.RATED.replace("c.fold = 1 - i.fold", "c.fold = i.fold"))

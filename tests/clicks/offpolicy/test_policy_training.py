@@ -142,7 +142,7 @@ def test_chance_in_the_training_half_does_not_bias_the_evaluation(generator):
     """If all items are equal, the apparently best one is worth no more; evaluated on its training half, it would be."""
     honest, flattered = [], []
     logging, flat, policy = logging_policy(6, 1), np.full((6, 1), 0.2), EpsilonGreedy(0.0)
-    for k in range(50):
+    for k in range(25):
         log = as_log(*pages(generator(k), logging, flat, 300), logging.marginals)
         with open_impressions(log) as impressions:
             state = train(policy, policy.init(6, 1), page_batches(impressions))

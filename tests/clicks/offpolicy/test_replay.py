@@ -40,11 +40,11 @@ def test_a_fixed_list_earns_the_clicks_of_the_pages_that_show_it(rng):
 
 @pytest.mark.slow
 def test_replay_estimates_the_online_clicks_of_a_learner(generator):
-    logs = [uniform_log(generator(k), 1200) for k in range(60)]
+    logs = [uniform_log(generator(k), 1200) for k in range(30)]
     replayed = [replay(log, bothworlds.policy("comb-ucb"), seed=k).estimate.value for k, log in enumerate(logs)]
     live = bothworlds.play("comb-ucb", bothworlds.worlds.stochastic(ATTRACTION, EXAMINATION), 200, seeds=100, jobs=1)
     earned = live.reward[:, -1] / 200
-    error = np.hypot(np.std(replayed) / np.sqrt(60), earned.std() / 10)
+    error = np.hypot(np.std(replayed) / np.sqrt(30), earned.std() / 10)
     assert abs(np.mean(replayed) - earned.mean()) < 4 * error
     assert np.mean(replayed) - RATES.mean(axis=0).sum() > 4 * error  # it learns
 

@@ -212,6 +212,7 @@ def test_a_window_forgets():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("settings", [{"window": 1500}, {"discount": 0.999}])
 def test_forgetting_follows_users_who_change(settings):
     world = bothworlds.world("paper/periodic-items", gap=0.1, phase=4000)

@@ -150,6 +150,7 @@ def test_workers_share_port_and_metrics_and_a_dead_one_is_replaced():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_workers_stop_when_their_supervisor_is_killed():
     with service(workers=2) as (process, address):
         assert httpx.get(f"{address}/healthz", timeout=PATIENCE).status_code == 200
@@ -167,6 +168,7 @@ def requests_counted(address):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_workers_that_cannot_start_are_not_restarted():
     with service("broken", workers=2) as (process, _):
         process.communicate(timeout=PATIENCE)

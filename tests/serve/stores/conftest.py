@@ -12,6 +12,8 @@ from bothworlds.serve.stores.sql_store import SqlStore
 from tests.serve.postgres_server import PostgresServer
 
 DATABASES = ("sqlite", "postgres")
+# For the contract, and for what is different in every database.
+on_both = pytest.mark.parametrize("place", DATABASES, indirect=True)
 
 
 def fresh_place(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
@@ -21,9 +23,9 @@ def fresh_place(database: str, tmp_path: Path, request: pytest.FixtureRequest) -
     return server.fresh_address()
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=("sqlite", pytest.param("postgres", marks=pytest.mark.nightly)))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where an empty store can be made."""
+    """Where an empty store can be made; with the mark ``on_both``, on PostgreSQL in every run."""
     return fresh_place(request.param, tmp_path, request)
 
 

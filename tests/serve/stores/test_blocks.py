@@ -186,7 +186,7 @@ def settle_in_two_orders(one: SqlStore, other: SqlStore) -> tuple[Any, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def test_two_orders_of_settling_give_equal_blocks(database: str, tmp_path: Path, request: Any) -> None:
     one, other = (
         open_store(fresh_place(database, tmp_path / name, request)) for name in map(str, made_folders(tmp_path))

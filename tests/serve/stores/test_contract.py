@@ -20,9 +20,11 @@ from bothworlds.serve.stores.sql_surfaces import add_counters
 from bothworlds.serve.stores.sqlite import SqliteDatabase
 
 from . import contract
+from .conftest import on_both
 
 
 @pytest.mark.slow
+@on_both
 @pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
 def test_a_store_keeps_the_contract(check: Callable[[Store], None], store: SqlStore) -> None:
     check(store)

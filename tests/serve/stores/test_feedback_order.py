@@ -135,6 +135,7 @@ def test_random_operations_on_sqlite_agree_with_the_fake_store() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_random_operations_on_postgres_agree_with_the_fake_store(postgres: PostgresServer, tmp_path: Path) -> None:
     machine = type("PostgresMachine", (StoreMachine,), {"folder": tmp_path, "postgres": postgres})
     run_state_machine_as_test(machine, settings=STATEFUL)

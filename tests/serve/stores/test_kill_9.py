@@ -9,9 +9,11 @@ import pytest
 from bothworlds.serve.stores.factory import open_store
 from tests.serve import kill_store_writer
 from tests.serve.postgres_server import PostgresServer
+from tests.serve.stores.conftest import on_both
 
 
 @pytest.mark.slow
+@on_both
 @pytest.mark.parametrize("kills", [kill_store_writer.KILLS, pytest.param(100, marks=pytest.mark.nightly)])
 def test_nothing_acknowledged_is_lost_to_kill_9(place: str, kills: int) -> None:
     assert kill_store_writer.kill_repeatedly(place, kills, seed=1) > kills

@@ -15,6 +15,7 @@ from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores.base import StoreError
 from bothworlds.serve.stores.factory import open_store
 from tests.serve.postgres_server import PostgresServer
+from tests.serve.stores.conftest import on_both
 
 from .samples import NOON, a_surface, feedback_on
 from .test_migrations import write_version_1
@@ -129,6 +130,7 @@ def test_a_folder_is_refused_as_a_store(tmp_path: Path, read_only: bool) -> None
     assert not list(tmp_path.iterdir())
 
 
+@on_both
 def test_a_reader_sees_what_is_committed_and_cannot_write(place: str) -> None:
     store = open_store(place)
     store.save_surface(a_surface(), [], [])
@@ -141,6 +143,7 @@ def test_a_reader_sees_what_is_committed_and_cannot_write(place: str) -> None:
     store.close()
 
 
+@on_both
 def test_reads_in_a_snapshot_are_consistent(place: str) -> None:
     store = open_store(place)
     store.save_surface(a_surface(), [], [])
