@@ -338,9 +338,9 @@ def check_labels_do_not_matter(policy: Policy) -> None:
     reversed_world = stochastic(ATTRACTION[::-1], EXAMINATION)
     # Ties broken by label show in early rounds, learned preferences for labels in later ones. Games as short as these
     # take less time than starting processes for a policy in plain Python.
-    game = {"seeds": 150, "checkpoints": (1, 10, 60), "shuffle": False, "jobs": 1, "progress": False}
+    marks = (1, 10, 60)
     rewards = [
-        play(one, world, 60, seed=seed, **game).reward
+        play(one, world, 60, seeds=150, seed=seed, checkpoints=marks, jobs=1, shuffle=False, progress=False).reward
         for seed, one, world in ((10, policy, _world()), (11, relabelled, reversed_world))
     ]
     difference = np.abs(rewards[0].mean(axis=0) - rewards[1].mean(axis=0))
