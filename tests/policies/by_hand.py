@@ -59,15 +59,3 @@ def expected_estimate(learner, state, p):
             chance = np.where(clicks, p[ranking, positions], 1.0 - p[ranking, positions]).prod()
             expected += weight * chance * (learner.learn(copy_state(state), decision, clicks).loss - state.loss)
     return expected
-
-
-def check_restarts(name, restart=40, **settings):
-    """From a restart on a policy is one that has learned nothing, with the same users and the same randomness."""
-    learner = bothworlds.policy(name, restart=restart, **settings)
-    fresh = learner.init(10, 5)
-    for t, state, decision, clicks in rounds_of(learner, WORLDS["paper"], 2 * restart):
-        if t == restart:
-            assert np.ptp(state.leading.marginals) > 0.03
-        if t > restart:
-            assert (state.leading.marginals == fresh.leading.marginals).all()
-            learner.learn(fresh, decision, clicks)

@@ -352,21 +352,3 @@ def test_a_ranker_learns_with_it_and_states_its_marginals():
     learned = np.array(ranker.learned().probabilities)
     np.testing.assert_allclose(learned.sum(axis=0), 1.0, atol=1e-9)
     assert learned[0].sum() > 0.8
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("share", 0.0),
-        ("share", 0.6),
-        ("width", 0),
-        ("sampler_width", 0),
-        ("grace", -1.0),
-        ("pool", 0),
-        ("sweeps", 0),
-        ("tolerance", 0),
-    ],
-)
-def test_impossible_settings_are_refused_by_name(setting, value):
-    with pytest.raises(ValueError, match=f"{setting} must be"):
-        policy("all-weather", **{setting: value})

@@ -153,27 +153,6 @@ def test_late_feedback_counts_only_inside_the_batch_and_only_for_items_that_are_
     assert (state.clicked == clicked).all()
 
 
-def test_a_restart_forgets_everything(rng):
-    learner = policy("batchrank", restart=300, displays=1.0)
-    state, fresh = learner.init(4, 2), learner.init(4, 2)
-    for t in range(1, 301):
-        decision = learner.decide(state, rng)
-        if t == 300:
-            assert state.blocks.n_blocks[0] > 1
-        learner.learn(state, decision, decision.ranking == 3)
-    assert batches_of(state) == batches_of(fresh)
-    assert state.due[0] == 4
-    assert not state.clicked.any()
-
-
-@pytest.mark.parametrize(
-    "settings", [{"displays": 0}, {"displays": np.inf}, {"loglog": -1}, {"loglog": None}, {"horizon": -5}], ids=str
-)
-def test_impossible_settings_are_refused_by_name(settings):
-    with pytest.raises(ValueError, match=f"{next(iter(settings))} must be"):
-        policy("batchrank", **settings)
-
-
 @pytest.mark.parametrize("horizon", [1, 2, 3])
 def test_the_shortest_horizons_are_possible(horizon, rng):
     learner = policy("batchrank", horizon=horizon)

@@ -12,7 +12,6 @@ from scipy.optimize import linear_sum_assignment
 from bothworlds.core import copy_state
 from bothworlds.policies import policy
 from bothworlds.policies.parts.random_stream import make_stream
-from bothworlds.worlds import stochastic
 from tests.policies.by_hand import WORLDS, rounds_of, trained
 
 FTPL = policy("ftpl")
@@ -81,16 +80,3 @@ def test_the_cap_is_a_setting():
     decision = FTPL.decide(capped, np.random.default_rng(0))
     FTPL.learn(capped, decision, np.zeros(5))
     assert ((capped.loss - state.loss)[decision.ranking, np.arange(5)] == 1.0).all()
-
-
-def test_a_restart_forgets_everything():
-    learner = policy("ftpl", restart=30)
-    for t, state, _, _ in rounds_of(learner, stochastic([0.5, 0.4, 0.1], [1.0, 0.5]), 31):
-        assert (state.loss.sum() == 0.0) == (t in (1, 31))
-        assert state.epochs.rounds[0] == (t - 1) % 30
-
-
-@pytest.mark.parametrize(("setting", "value"), [("rate", 0), ("cap", 0), ("cap", None), ("restart", 0)])
-def test_impossible_settings_are_refused_by_name(setting, value):
-    with pytest.raises(ValueError, match=f"{setting} must be"):
-        policy("ftpl", **{setting: value})

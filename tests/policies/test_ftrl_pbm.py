@@ -13,7 +13,7 @@ from bothworlds.core import Decision
 from bothworlds.geometry import leader
 from bothworlds.policies import policy
 from bothworlds.worlds import stochastic
-from tests.policies.by_hand import WORLDS, check_restarts, expected_estimate, rounds_of, trained
+from tests.policies.by_hand import WORLDS, expected_estimate, rounds_of, trained
 
 FTRL = policy("ftrl-pbm")
 SHAPES = [(10, 5), (3, 2), (4, 4), (6, 1), (2, 1), (2, 2), (25, 3)]
@@ -163,23 +163,6 @@ def test_other_labels_give_the_same_marginals_under_other_labels():
         FTRL.learn(ours, decision, clicks)
         FTRL.learn(theirs, Decision(relabel[decision.ranking], decision.propensity), clicks)
     np.testing.assert_allclose(theirs.leading.marginals[relabel], ours.leading.marginals, atol=1e-5)
-
-
-@pytest.mark.parametrize("setting", ["rate", "tolerance"])
-@pytest.mark.parametrize("value", [0, -1, 0.0, np.nan, np.inf, -np.inf, "fast", None, [0.5]])
-def test_impossible_settings_are_refused_by_name(setting, value):
-    with pytest.raises(ValueError, match=f"{setting} must be a number from"):
-        policy("ftrl-pbm", **{setting: value})
-
-
-@pytest.mark.parametrize("value", [0, -3, 2.5, True, "soon"])
-def test_restarts_are_after_a_whole_number_of_rounds(value):
-    with pytest.raises(ValueError, match=r"restart must be a whole number from 1 to .*, or None"):
-        policy("ftrl-pbm", restart=value)
-
-
-def test_a_restart_forgets_everything():
-    check_restarts("ftrl-pbm")
 
 
 def gaps(alpha, beta):

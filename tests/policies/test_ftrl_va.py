@@ -14,7 +14,7 @@ from bothworlds.core import Decision
 from bothworlds.geometry import leader
 from bothworlds.policies import ftrl_va, policy
 from bothworlds.policies.parts.counts import make_counts
-from tests.policies.by_hand import WORLDS, check_restarts, expected_estimate, rounds_of, trained, weighted
+from tests.policies.by_hand import WORLDS, expected_estimate, rounds_of, trained, weighted
 from tests.reference.rational import Exact, exact_array
 
 VA = policy("ftrl-va")
@@ -137,16 +137,6 @@ def test_an_estimate_that_falls_far_leaves_the_leader_right(shape):
         exact = leader(state.loss, 1.0 / sqrt(state.rule.spread[0])).marginals
         np.testing.assert_allclose(state.leading.marginals, exact, rtol=0, atol=1e-5)
         assert 0.1 - 1e-9 <= state.rule.spread[0] - before <= 4.0
-
-
-def test_a_restart_forgets_everything():
-    check_restarts("ftrl-va")
-
-
-@pytest.mark.parametrize(("setting", "value"), [("tolerance", None), ("tolerance", 0), ("restart", 0)])
-def test_impossible_settings_are_refused_by_name(setting, value):
-    with pytest.raises(ValueError, match=f"{setting} must be"):
-        policy("ftrl-va", **{setting: value})
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 from bothworlds.geometry import leader
 from bothworlds.policies import policy
-from tests.policies.by_hand import WORLDS, check_restarts, expected_estimate, rounds_of, trained, weighted
+from tests.policies.by_hand import WORLDS, expected_estimate, rounds_of, trained, weighted
 
 HYBRID = policy("hybrid")
 
@@ -50,16 +50,3 @@ def test_the_entropy_of_the_complement_holds_back_what_is_nearly_certain():
 def test_loss_estimates_are_unbiased_by_enumeration():
     p = np.array([[0.9, 0.3], [0.5, 0.6], [0.2, 0.1]])
     np.testing.assert_allclose(expected_estimate(HYBRID, trained(HYBRID, 3, 2, 40), p), 1.0 - p, atol=1e-9)
-
-
-def test_a_restart_forgets_everything():
-    check_restarts("hybrid")
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [("losses", "odd"), ("gamma", 0), ("rate", -1.0), ("tolerance", np.inf), ("restart", 1.5), ("losses", 3)],
-)
-def test_impossible_settings_are_refused_by_name(setting, value):
-    with pytest.raises(ValueError, match=f"{setting} must be"):
-        policy("hybrid", **{setting: value})

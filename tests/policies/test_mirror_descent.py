@@ -11,7 +11,7 @@ from bothworlds.core import Decision, copy_state
 from bothworlds.geometry import leader
 from bothworlds.policies import policy
 from bothworlds.worlds import stochastic
-from tests.policies.by_hand import WORLDS, check_restarts, rounds_of, trained, weighted
+from tests.policies.by_hand import WORLDS, rounds_of, trained, weighted
 
 T = 400
 
@@ -149,21 +149,6 @@ def test_without_a_horizon_it_uses_the_doubling_trick(name):
         if t > 1024:
             assert (state.leading.marginals == fresh.leading.marginals).all()
             learner.learn(fresh, decision, clicks)
-
-
-@pytest.mark.parametrize("name", ["osmd", "mw"])
-def test_a_restart_forgets_everything(name):
-    check_restarts(name, rate=5.0)
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [("rate", 0), ("share", 1.0), ("share", -0.1), ("tolerance", 0), ("horizon", 0), ("restart", 0)],
-)
-@pytest.mark.parametrize("name", ["osmd", "mw"])
-def test_impossible_settings_are_refused_by_name(name, setting, value):
-    with pytest.raises(ValueError, match=f"{setting} must be"):
-        policy(name, **{setting: value})
 
 
 def test_mw_refuses_a_negative_mixing():

@@ -340,27 +340,6 @@ def test_examination_survives_json(name):
     assert policy(name, **json.loads(json.dumps(learner.settings()))) == learner
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("pbm-ucb", {"epsilon": -0.1}),
-        ("pbm-ucb-mle", {"epsilon": "wide"}),
-        ("pbm-pie", {"epsilon": np.inf}),
-        ("pbm-pie", {"horizon": 0}),
-        ("pbm-pie-mle", {"restart": 0}),
-        ("pbm-pie-mle", {"window": 2.5}),
-        ("pbm-ucb-mle", {"refit": 0.0}),
-        ("pbm-ucb-mle", {"prior": 0.0}),
-        ("pbm-pie-mle", {"prior": -1.0}),
-        ("pbm-ts", {"discount": 1.5}),
-        ("pbm-ts", {"window": 10, "discount": 0.9}),
-    ],
-)
-def test_impossible_settings_are_refused_by_name(name, settings):
-    with pytest.raises(ValueError, match=next(iter(settings))):
-        policy(name, **settings)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOLD + FITTED)
 def test_a_window_makes_it_forget(name):
@@ -377,17 +356,6 @@ def test_a_window_makes_it_forget(name):
     assert state.counts.shown.sum() == pytest.approx(800)
     firsts = [learner.decide(state, rng).ranking[0] for _ in range(100)]
     assert np.mean(np.array(firsts) == 3) > 0.7
-
-
-@pytest.mark.parametrize("name", ["pbm-pie", "pbm-pie-mle"])
-def test_a_restart_makes_it_forget_everything(name):
-    world = WORLDS["reversed"]
-    learner = configured_for(policy(name, restart=100), 1000, world)
-    state = trained(learner, world, 200)
-    assert state.counts.shown.sum() == 0
-    assert state.counts.rounds[0] == 0
-    assert state.epochs.horizon[0] == 100
-    assert learner.decide(state, np.random.default_rng(0)).propensity == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("name", ["pbm-pie", "pbm-pie-mle"])

@@ -152,23 +152,3 @@ def test_late_feedback_of_items_that_have_had_their_turns_is_ignored():
     assert state.shown.tolist() == [0, turns, 0]
     assert state.clicked.tolist() == [0, turns, 0]
     assert state.due[0] == 2
-
-
-def test_a_restart_forgets_everything(rng):
-    learner = policy("recurrank", restart=200)
-    state, fresh = learner.init(4, 2), learner.init(4, 2)
-    for t in range(1, 201):
-        decision = learner.decide(state, rng)
-        if t == 200:
-            assert as_lists(state.blocks)[0] == [3]
-        learner.learn(state, decision, decision.ranking == 3)
-    assert nodes_of(state) == nodes_of(fresh)
-    assert not state.shown.any()
-    assert not state.sorted[0]
-    assert (learner.decide(state, rng).propensity == 0.25).all()
-
-
-@pytest.mark.parametrize("value", [0, 1, -0.1, np.nan, "no", False])
-def test_impossible_settings_are_refused_by_name(value):
-    with pytest.raises(ValueError, match="confidence must be"):
-        policy("recurrank", confidence=value)

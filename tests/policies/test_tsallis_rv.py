@@ -10,7 +10,7 @@ import pytest
 from bothworlds.core import Decision
 from bothworlds.geometry import leader
 from bothworlds.policies import policy
-from tests.policies.by_hand import WORLDS, check_restarts, expected_estimate, rounds_of, trained, weighted
+from tests.policies.by_hand import WORLDS, expected_estimate, rounds_of, trained, weighted
 
 RV = policy("tsallis-rv")
 
@@ -58,15 +58,3 @@ def test_an_estimate_that_falls_far_leaves_the_leader_right(shape):
         RV.learn(state, Decision(ranking, np.full(m, 10.0 ** -(k % 5))), np.full(m, float(k % 3 > 0)))
         exact = leader(state.loss, 1.0 / sqrt(state.epochs.rounds[0] + 1.0)).marginals
         np.testing.assert_allclose(state.leading.marginals, exact, rtol=0, atol=1e-5)
-
-
-def test_a_restart_forgets_everything():
-    check_restarts("tsallis-rv")
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"), [("rate", 0), ("baseline", 1.5), ("threshold", -1), ("tolerance", None), ("restart", 0)]
-)
-def test_impossible_settings_are_refused_by_name(setting, value):
-    with pytest.raises(ValueError, match=f"{setting} must be"):
-        policy("tsallis-rv", **{setting: value})

@@ -137,22 +137,3 @@ def test_factors_of_the_bounds_are_settings(rng):
     assert blocks_after(exploration=100.0)[1] == 2
     assert blocks_after(exploration=1e-6)[1] < 2
     assert blocks_after(doubt=1000.0)[0] == 1
-
-
-def test_a_restart_forgets_everything(rng):
-    learner = policy("unirank", restart=100)
-    state = learner.init(4, 2)
-    for _ in range(100):
-        decision = learner.decide(state, rng)
-        last = as_lists(state.leader)
-        learner.learn(state, decision, decision.ranking == 3)
-    assert last[0] == [3]
-    assert not state.duels.wins.any()
-    assert as_lists(state.leader) == as_lists(state.explored) == [[0, 1, 2, 3]]
-    assert (learner.decide(state, rng).propensity == 0.25).all()
-
-
-@pytest.mark.parametrize("settings", [{"exploration": 0}, {"doubt": -1}, {"doubt": np.nan}, {"horizon": 0}], ids=str)
-def test_impossible_settings_are_refused_by_name(settings):
-    with pytest.raises(ValueError, match=f"{next(iter(settings))} must be"):
-        policy("unirank", **settings)

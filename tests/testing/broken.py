@@ -315,6 +315,23 @@ class LearnsTheOpposite(EpsilonGreedy):
 
 
 # For the name of every check, what it must catch.
+@dataclass(frozen=True)
+class NeverRestarts(EpsilonGreedy):
+    restart: int | None = None
+
+
+@dataclass(frozen=True)
+class RemembersInSecret(EpsilonGreedy):
+    """Decides at random for a round after a restart, and then with all that it has learned."""
+
+    restart: int | None = None
+
+    def decide(self, state, rng):
+        if self.restart and state.shown.sum() % (3 * self.restart) == 0:
+            state = self.init(*state.shape)
+        return super().decide(state, rng)
+
+
 BROKEN_POLICIES: dict[str, list[type[Policy]]] = {
     "check_rankings_are_valid": [
         ShowsAnItemTwice,
@@ -347,6 +364,7 @@ BROKEN_POLICIES: dict[str, list[type[Policy]]] = {
     "check_late_and_shuffled_feedback_is_accepted": [ExpectsPromptAnswers],
     "check_memory_is_bounded": [KeepsEveryClick],
     "check_saving_and_loading_keeps_the_future": [KeepsItsKnowledgeElsewhere, CannotBeSaved],
+    "check_a_restart_forgets_everything": [NeverRestarts, RemembersInSecret],
     "check_labels_do_not_matter": [PrefersLowLabels, FixedList],
     "check_it_beats_uniform_in_an_easy_world": [NeverLearns, LearnsTheOpposite],
 }

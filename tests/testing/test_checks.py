@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.testing import CheckFailed, check_policy, check_world, policy_checks
+from bothworlds import policy
+from bothworlds.testing import CheckFailed, check_policy, check_world, checks, policy_checks
 from tests.policies.compiled import Popular
 from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger, called
 from tests.testing.broken import (
@@ -68,9 +71,17 @@ def test_every_registered_policy_passes(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", [EpsilonGreedy(), Patient(), Popular(), Stranger()], ids=called)
-def test_a_correct_third_party_policy_passes(policy):
-    check_policy(policy)
+@pytest.mark.parametrize("player", [EpsilonGreedy(), Patient(), Popular(), Stranger()], ids=called)
+def test_a_correct_third_party_policy_passes(player):
+    check_policy(player)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in bothworlds.policies.names() if hasattr(policy(name), "restart")])
+def test_in_every_policy_a_restart_that_is_forgotten_would_be_noticed(name, monkeypatch):
+    monkeypatch.setattr(checks, "replace", lambda policy, restart: replace(policy, restart=2 * restart))
+    with pytest.raises(CheckFailed, match="must leave nothing that was learned"):
+        CHECKS["check_a_restart_forgets_everything"](policy(name))
 
 
 def test_a_policy_that_declares_it_does_not_learn_need_not_beat_uniform():

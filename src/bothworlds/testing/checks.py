@@ -6,6 +6,7 @@ import functools
 import pickle
 import tempfile
 from collections.abc import Callable
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ def policy_checks(*, strict: bool = False) -> list[Callable[[Policy], None]]:
         check_late_and_shuffled_feedback_is_accepted,
         check_memory_is_bounded,
         check_saving_and_loading_keeps_the_future,
+        check_a_restart_forgets_everything,
         check_labels_do_not_matter,
         check_it_beats_uniform_in_an_easy_world,
     ]
@@ -291,6 +293,43 @@ def check_saving_and_loading_keeps_the_future(policy: Policy) -> None:
         require(same, policy, "a ranker must make the same decisions after it was saved and loaded")
 
 
+def check_a_restart_forgets_everything(policy: Policy) -> None:
+    """A policy with a setting ``restart`` decides after so many rounds like one that has learned nothing.
+
+    Other policies are not checked.
+    """
+    if not (is_dataclass(policy) and hasattr(policy, "restart")):
+        return
+    restarting = configured_for(replace(policy, restart=ROUNDS), ROUNDS, _world())
+    fresh, restarted = (restarting.init(ATTRACTION.size, EXAMINATION.size) for _ in range(2))
+    _convince(restarting, restarted, 1, ROUNDS, seed=9)
+    rngs = [np.random.default_rng(8) for _ in range(2)]
+    for _ in range(50):
+        one, other = (restarting.decide(state, rng) for state, rng in zip((restarted, fresh), rngs))
+        same = np.array_equal(one.ranking, other.ranking)
+        require(same, policy, f"after {ROUNDS} rounds, restart={ROUNDS} must leave nothing that was learned")
+    # Equal states have equal futures. Where the state has randomness of its own, the futures have equal means.
+    if _future(restarting, copy_state(restarted), _world()) == _future(restarting, copy_state(fresh), _world()):
+        return
+    futures = np.array(
+        [[_convince(restarting, copy_state(one), 3, 30, seed) for seed in range(40)] for one in (restarted, fresh)]
+    )
+    error = np.sqrt((futures.var(axis=1, ddof=1) / futures.shape[1]).sum()) + 1e-9
+    apart = float(abs(np.subtract(*futures.mean(axis=1))) / error)
+    sentence = f"a policy must learn after a restart as at first; its lists differ by {standard_errors(apart)}"
+    require(apart <= SIGMAS, policy, sentence)
+
+
+def _convince(policy: Policy, state: Any, item: int, rounds: int, seed: int) -> int:
+    """Let users who click on this item alone teach a state; return how often the item came first."""
+    rng, first = np.random.default_rng(seed), 0
+    for _ in range(rounds):
+        decision = policy.decide(state, rng)
+        policy.learn(state, decision, (decision.ranking == item).astype(np.float64))
+        first += int(decision.ranking[0] == item)
+    return first
+
+
 @_informed
 def check_labels_do_not_matter(policy: Policy) -> None:
     """Listing the items in the opposite order does not change the distribution of the reward."""
@@ -299,9 +338,9 @@ def check_labels_do_not_matter(policy: Policy) -> None:
     reversed_world = stochastic(ATTRACTION[::-1], EXAMINATION)
     # Ties broken by label show in early rounds, learned preferences for labels in later ones. Games as short as these
     # take less time than starting processes for a policy in plain Python.
-    game = {"seeds": 150, "checkpoints": (1, 10, 60), "shuffle": False, "jobs": 1, "progress": False}
+    marks = (1, 10, 60)
     rewards = [
-        play(one, world, 60, seed=seed, **game).reward
+        play(one, world, 60, seeds=150, seed=seed, checkpoints=marks, jobs=1, shuffle=False, progress=False).reward
         for seed, one, world in ((10, policy, _world()), (11, relabelled, reversed_world))
     ]
     difference = np.abs(rewards[0].mean(axis=0) - rewards[1].mean(axis=0))

@@ -126,10 +126,21 @@ def test_a_number_without_bounds_is_caught():
 
 @pytest.mark.parametrize("name", names())
 def test_every_number_of_every_policy_is_bounded(name):
-    for setting in bounds_of(type(policy(name))):
-        for value in (np.nan, np.inf, -np.inf, 1e308, -1e308, 10**400, 5e-324 - 1.0):
+    for setting, bounds in bounds_of(type(policy(name))).items():
+        below, above = np.nextafter(bounds.least, -np.inf), np.nextafter(bounds.most, np.inf)
+        none = () if bounds.optional else (None,)
+        for value in (np.nan, np.inf, -np.inf, 1e308, -1e308, 10**400, below, above, True, "many", [0.5], *none):
             with pytest.raises(ValueError, match=f"{setting} must be a .*number from .* to .*; got"):
                 policy(name, **{setting: value})
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_other_setting_of_every_policy_is_checked(name):
+    for field in fields(type(policy(name))):
+        if "check" in field.metadata and not isinstance(field.metadata["check"], Bounds):
+            for value in (3, "no such value", [object()]):
+                with pytest.raises(ValueError, match=f"{field.name} must be"):
+                    policy(name, **{field.name: value})
 
 
 PAGES = 60
