@@ -39,7 +39,7 @@ def predicted(name: str, ledger: Ledger) -> tuple[object, Predictions]:
 def test_predictions_keep_the_margin_of_the_leader(name, rounds):
     state, made = predicted(name, a_ledger(rounds))
     w = state.weight[0] if name == "all-weather" else 1.0
-    x, R = state.leading.marginals, state.spread[0]
+    x, R = state.leading.marginals, (state if name == "all-weather" else state.rule).spread[0]
     # The cap of the policy itself is p sqrt(R) / (4 sqrt(x)), and p is at least w x.
     assert (made.limit <= w * x * np.sqrt(R) / (4.0 * np.sqrt(x)) * (1.0 + 1e-12)).all()
     assert (made.used <= made.limit / 2.0).all()

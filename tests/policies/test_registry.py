@@ -108,7 +108,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones():
 
 
 def test_an_unknown_setting_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="policy 'ftrl-pbm' has no setting 'eta'; it has rate, tolerance"):
+    with pytest.raises(ValueError, match="policy 'ftrl-pbm' has no setting 'eta'; it has rate, restart, tolerance"):
         policy("ftrl-pbm", eta=0.5)
     with pytest.raises(ValueError, match="policy 'uniform' has no setting 'rate'; it has none"):
         policy("uniform", rate=0.5)
