@@ -223,8 +223,8 @@ def test_while_the_sampler_sleeps_it_is_the_leader_alone():
     ours.marginals[:] = ours.leading.marginals
     alone = policy("ftrl-va")
     theirs = alone.init(5, 3)
-    theirs.loss[:], theirs.spread[:] = ours.loss, ours.spread
-    theirs.counts.shown[:], theirs.counts.clicked[:] = ours.counts.shown, ours.counts.clicked
+    theirs.loss[:], theirs.rule.spread[:] = ours.loss, ours.spread
+    theirs.rule.counts.shown[:], theirs.rule.counts.clicked[:] = ours.counts.shown, ours.counts.clicked
     for name in ("marginals", "lam", "mu"):
         getattr(theirs.leading, name)[:] = getattr(ours.leading, name)
     rng, rates = np.random.default_rng(1), np.outer(np.linspace(0.9, 0.2, 5), np.linspace(1.0, 0.5, 3))
