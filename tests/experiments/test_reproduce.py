@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -12,20 +13,35 @@ from bothworlds import __version__
 from bothworlds.arena import UnchangedWorldWarning
 from bothworlds.arena.storage import commit
 from bothworlds.experiments import QUESTIONS, SIZES, Size, findings, reproduce
-from bothworlds.experiments.reproduce import _without_repeats
+from bothworlds.experiments.reproduce import _draw, _without_repeats
 from bothworlds.experiments.result_lookup import game_key
 from tests.serve.browser import Browser, needs_browser
 
 TINY = Size("tiny", 300, 100, 2, 2, 2, 300, 40)
+DRAWN = ("all-weather", "shapes")  # in every run of the tests: drawing takes most of the time
+
+
+def answered(folder, jobs=None, drawn=tuple(QUESTIONS)):
+    def draw(questions, *given):
+        few = _draw([question for question in questions if question.name in drawn], *given)
+        return {question.name: few.get(question.name, []) for question in questions}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SIZES, "tiny", TINY)
+        patch.setattr(sys.modules[reproduce.__module__], "_draw", draw)
+        with pytest.warns(UnchangedWorldWarning, match="adversarial/fraud do not change"):
+            return reproduce("tiny", out=folder, jobs=jobs, progress=False)
 
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SIZES, "tiny", TINY)
-        with pytest.warns(UnchangedWorldWarning, match="adversarial/fraud do not change"):
-            return reproduce("tiny", out=folder, progress=False)
+    return answered(tmp_path_factory.mktemp("report"), drawn=DRAWN)
+
+
+@pytest.fixture(scope="module")
+def complete_answer(tmp_path_factory):
+    """With the figures of every question."""
+    return answered(tmp_path_factory.mktemp("complete"))
 
 
 class Page(HTMLParser):
@@ -54,8 +70,9 @@ def page(answer):
 
 
 @pytest.mark.slow
-def test_every_question_has_its_figures_in_both_formats(answer):
-    made = {path.name for path in (answer.report.parent / "figures").iterdir()}
+@pytest.mark.nightly
+def test_every_question_has_its_figures_in_both_formats(complete_answer):
+    made = {path.name for path in (complete_answer.report.parent / "figures").iterdir()}
     for stem in ("figure-1", "figure-2", "baselines", "growth", "shapes", "leader-error"):
         assert {f"{stem}.svg", f"{stem}.png"} <= made
 
@@ -94,7 +111,10 @@ def test_the_report_needs_no_network_and_no_script(page):
     assert all(target.startswith("#") for target in page.loads + page.links)
 
 
-def test_links_lead_somewhere_and_ids_are_unique(page):
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_links_lead_somewhere_and_ids_are_unique(complete_answer):
+    page = Page(complete_answer.report.read_text())
     assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
 
@@ -111,12 +131,8 @@ def test_verdicts_are_written_as_json_and_markdown(answer):
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_results(answer, tmp_path, monkeypatch):
-    monkeypatch.setitem(SIZES, "tiny", TINY)
-    for question in QUESTIONS.values():  # drawing takes most of the time, and results do not depend on it
-        monkeypatch.setattr(type(question), "figures", lambda *_: [])
-    with pytest.warns(UnchangedWorldWarning):
-        again = reproduce("tiny", out=tmp_path, jobs=1, progress=False)
+def test_the_same_seed_gives_the_same_results(answer, tmp_path):
+    again = answered(tmp_path, jobs=1, drawn=())
     one, other = (folder.parent / "results.parquet" for folder in (answer.report, again.report))
     assert one.read_bytes() == other.read_bytes()
 
@@ -155,9 +171,7 @@ LETTERS = """(() => {
 })()"""
 
 
-@pytest.mark.slow
-@needs_browser
-def test_figures_can_be_read_on_a_phone_and_on_a_desk(answer):
+def check_figures(answer, figures):
     browser = Browser()
     try:
         for width, least in ((400, 10), (1200, 8)):
@@ -166,10 +180,23 @@ def test_figures_can_be_read_on_a_phone_and_on_a_desk(answer):
             letters = browser.run(LETTERS)
             assert letters["smallest"] >= least
             assert letters["beyond"] <= 0
-            assert letters["figures"] == len(QUESTIONS)
+            assert letters["figures"] == figures
             assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     finally:
         browser.close()
+
+
+@pytest.mark.slow
+@needs_browser
+def test_figures_can_be_read_on_a_phone_and_on_a_desk(answer):
+    check_figures(answer, len(DRAWN))
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@needs_browser
+def test_all_figures_can_be_read_on_a_phone_and_on_a_desk(complete_answer):
+    check_figures(complete_answer, len(QUESTIONS))
 
 
 def test_unknown_sizes_and_questions_are_refused(tmp_path):
