@@ -133,12 +133,14 @@ class TestTheCache:
         check_cache_is_used(Project(tmp_path, OURS))
 
     @pytest.mark.slow
+    @pytest.mark.nightly
     def test_of_numba_itself_runs_the_policy_from_before_the_edit(self, tmp_path):
         """The reason for our own cache, and the proof that the check can fail."""
         with pytest.raises(AssertionError, match="before the edit"):
             check_edit_is_noticed(Project(tmp_path, NUMBAS_OWN))
 
     @pytest.mark.slow
+    @pytest.mark.nightly
     def test_a_cache_that_is_not_used_is_caught(self, tmp_path):
         project = Project(tmp_path, OURS)
         run = project.run

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import case
 from tests.geometry.certificates import (
     check_feasible,
     check_gap_is_honest,
@@ -64,12 +65,14 @@ def test_no_other_point_is_better_than_the_gap_allows(problem, seed):
         check_gap_is_honest(result, *problem, best=other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regularizer", NAMES)
-@pytest.mark.parametrize("seed", range(72))
-def test_the_extremes_with_one_rate_are_solved(regularizer, seed):
+def test_the_extremes_with_one_rate_are_solved(regularizer):
     """Losses from -1e3 to 1e7, a rate from 1e-5 to 10, shapes to 30 x 30 and 200 x 20."""
-    problem = extreme_problem(seed, regularizer)
-    check_leader(problem.solve(), *problem)
+    for seed in range(72):
+        with case(seed=seed):
+            problem = extreme_problem(seed, regularizer)
+            check_leader(problem.solve(), *problem)
 
 
 @pytest.mark.slow

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from bothworlds.clicks import counts
@@ -41,14 +37,3 @@ def test_spans_that_cut_sessions_would_count_other_clicks(tmp_path):
         sum_summaries(part for part, _ in parts).early
         > sum_summaries([partial_counts(spans(log, None, len, 10**9)[0], layout, ScanFilters())[0]]).early
     )
-
-
-@pytest.mark.slow
-def test_a_cluster_returns_the_counts_of_one_machine():
-    """In a process of its own: Ray leaves threads behind, and a process with threads had better not be forked."""
-    pytest.importorskip("ray")
-    checks = Path(__file__).with_name("on_a_ray_cluster.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore", str(checks)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "7 passed" in done.stdout

@@ -19,6 +19,7 @@ def service():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_open_loop_keeps_its_rate_and_a_closed_loop_does_not_wait(service):
     most, half = service_load.ranking(service, seconds=1.0)
     assert most["failed"] == most["lost"] == half["failed"] == half["lost"] == 0
@@ -27,6 +28,7 @@ def test_an_open_loop_keeps_its_rate_and_a_closed_loop_does_not_wait(service):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_latency_includes_the_wait_behind_a_slow_response(service):
     slow = ("/v1/surfaces/home/rank", '{"request_id": "slow"}')
     found = service.load([slow], 5.0, seconds=1.0, connections=1)

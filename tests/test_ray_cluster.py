@@ -1,19 +1,33 @@
-"""Several machines count what one counts, to the last click. Run by ``test_engines`` in a process of its own."""
+"""A Ray cluster plays the games and counts the clicks of one machine, to the last bit, and names what fails.
+
+Starting a cluster takes seconds, so all tests that need one stand in this file and share it; each node is a process
+group of this machine.
+"""
 
 from __future__ import annotations
 
 import re
+import threading
+import time
 import warnings
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
+import bothworlds
+from bothworlds.arena import compete, ray_engine, save_results
 from bothworlds.clicks import count_pages, counts, generate
 from bothworlds.clicks.reading import ray_counts
 from bothworlds.worlds import stochastic
 from tests.clicks.naive import same
+from tests.policies.plain import EpsilonGreedy
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray warns of itself
+
+POLICIES = ("uniform", "ftrl-pbm")
+WORLDS = ("paper/stochastic", "yandex/stochastic")
+GAME = {"rounds": 200, "seeds": 3, "progress": False}
 CASES = (
     ("log.parquet", "tidy", {}),
     ("log.parquet", "tidy", {"top_items": 25, "positions": 3}),
@@ -29,7 +43,7 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two machines with a core each, as far as Ray can tell."""
+    """Two nodes with a core each."""
     ray = pytest.importorskip("ray")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -37,17 +51,72 @@ def cluster():
 
         settings = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
         machines = Cluster(initialize_head=True, head_node_args=settings)
-        machines.add_node(num_cpus=1, object_store_memory=80 << 20)
+        machines.extra = machines.add_node(num_cpus=1, object_store_memory=80 << 20)
         ray.init(address=machines.address, log_to_driver=False, logging_level="ERROR")
         yield machines
         ray.shutdown()
         machines.shutdown()
 
 
-def test_two_machines_return_the_counts_of_one(tmp_path, cluster, monkeypatch):
+# Games
+
+
+def saved(results, path):
+    return save_results(results, path).read_bytes()
+
+
+class Fails(EpsilonGreedy):
+    """A policy with a fault."""
+
+    def decide(self, state, rng):
+        raise ValueError("no list today")
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_bytes_and_both_engines_share_cells(cluster, tmp_path):
+    here = compete(POLICIES, WORLDS, **GAME)
+    there = compete(POLICIES, WORLDS, engine="ray", cells=tmp_path / "cells", **GAME)
+    assert saved(here, tmp_path / "here.parquet") == saved(there, tmp_path / "there.parquet")
+    files = sorted((tmp_path / "cells").iterdir())
+    assert len(files) == len(POLICIES) * len(WORLDS) * GAME["seeds"]
+    for file in files[::2]:
+        file.unlink()
+    resumed = compete(POLICIES, WORLDS, cells=tmp_path / "cells", **GAME)
+    assert saved(resumed, tmp_path / "resumed.parquet") == saved(here, tmp_path / "here.parquet")
+
+
+@pytest.mark.slow
+def test_a_policy_in_plain_python_is_played_too(cluster):
+    here = bothworlds.play(EpsilonGreedy(), WORLDS[0], **GAME)
+    there = bothworlds.play(EpsilonGreedy(), WORLDS[0], engine="ray", **GAME)
+    assert (here.reward == there.reward).all()
+
+
+@pytest.mark.slow
+def test_a_cell_that_fails_is_named_and_the_others_are_kept(cluster, tmp_path):
+    with pytest.raises(ValueError, match="no list today") as failure:
+        compete([Fails(), "uniform"], WORLDS[:1], engine="ray", cells=tmp_path, **GAME)
+    assert any("replication 0 of Fails in paper/stochastic" in note for note in failure.value.__notes__)
+    assert len(list(tmp_path.iterdir())) == GAME["seeds"]
+
+
+def test_other_sources_on_a_node_are_refused(cluster, monkeypatch):
+    monkeypatch.setattr(ray_engine, "sources_digest", lambda: "another version")
+    with pytest.raises(RuntimeError, match="has another version of bothworlds"):
+        bothworlds.play("uniform", WORLDS[0], engine="ray", **GAME)
+
+
+# Clicks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "cases", [CASES[1::2], pytest.param(CASES[::2], marks=pytest.mark.nightly)], ids=["some", "others"]
+)
+def test_two_machines_return_the_counts_of_one(tmp_path, cluster, monkeypatch, cases):
     monkeypatch.setattr(ray_counts, "SPAN", 20_000)
     monkeypatch.setattr(ray_counts, "ROWS", 4_000)
-    for k, (name, layout, options) in enumerate(CASES):
+    for k, (name, layout, options) in enumerate(cases):
         path = generate(tmp_path / f"{k}-{name}", "paper/stochastic", 2000, format=layout, queries=3)
         here, there = counts(path, **options), counts(path, engine="ray", **options)
         assert same(here, there), (name, layout, options)
@@ -65,6 +134,7 @@ def same_pages(one, other):
     )
 
 
+@pytest.mark.slow
 def test_two_machines_return_the_pages_of_one(tmp_path, cluster, monkeypatch):
     monkeypatch.setattr(ray_counts, "SPAN", 20_000)
     monkeypatch.setattr(ray_counts, "ROWS", 4_000)
@@ -80,6 +150,7 @@ def test_two_machines_return_the_pages_of_one(tmp_path, cluster, monkeypatch):
         assert not same_pages(here, there.with_counts(there.count + (there.count == there.count.max())))
 
 
+@pytest.mark.slow
 def test_two_machines_refuse_and_skip_the_pages_that_one_does(tmp_path, cluster):
     rows = "".join(f"{k},1,a,0\n{k},2,b,{k % 2}\n" for k in range(50))
     path = tmp_path / "log.csv"
@@ -95,6 +166,7 @@ def test_two_machines_refuse_and_skip_the_pages_that_one_does(tmp_path, cluster)
     assert here.pages == 48
 
 
+@pytest.mark.slow
 def test_two_machines_give_the_labels_that_one_gives(tmp_path, cluster):
     for name, item in (("whole", [5, 7]), ("pointed", [5.0, 7.5])):
         columns = {"event": [f"{name} 1", f"{name} 2"], "position": [1, 1], "item": item, "click": [1, 0]}
@@ -104,6 +176,7 @@ def test_two_machines_give_the_labels_that_one_gives(tmp_path, cluster):
     assert same(here, there)
 
 
+@pytest.mark.slow
 def test_two_machines_return_the_notes_of_one(tmp_path, cluster):
     table = tmp_path / "table"
     table.write_text("event,query,position,item,click\n1,x,1,tea,0\n1,x,2, milk,1\n2,y,1,tea ,1\n2,y,90,milk,0\n")
@@ -116,6 +189,7 @@ def test_two_machines_return_the_notes_of_one(tmp_path, cluster):
         assert len(here.notes) == notes
 
 
+@pytest.mark.slow
 def test_two_machines_raise_the_errors_of_one_for_several_files(tmp_path, cluster):
     rows = "".join(f"{k},1,a,0\n{k},2,b,1\n" for k in range(20))
     parts = {"a": f"{rows}x,1\n", "b": rows.replace("0\n", "9\n"), "c": f"{rows}y,1\n"}
@@ -129,6 +203,7 @@ def test_two_machines_raise_the_errors_of_one_for_several_files(tmp_path, cluste
     assert messages[0] == messages[1]
 
 
+@pytest.mark.slow
 def test_two_machines_refuse_and_skip_the_rows_that_one_does(tmp_path, cluster, monkeypatch):
     monkeypatch.setattr(ray_counts, "SPAN", 200)
     rows = "".join(f"{k},1,a,0\n{k},2,b,1\n" for k in range(50))
@@ -155,3 +230,25 @@ def test_two_machines_refuse_and_skip_the_rows_that_one_does(tmp_path, cluster, 
         one, several = counts(path, skip_bad=True), counts(path, skip_bad=True, engine="ray")
         assert same(one, several)
         assert one.notes == several.notes
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_the_loss_of_a_node_costs_its_cells_only(cluster, tmp_path):
+    """The last test of this file: the cluster has one node afterwards."""
+    game = {"rounds": 50_000, "seeds": 12, "progress": False}
+    alone = bothworlds.play("ftrl-pbm", WORLDS[0], **game)
+    finished_before = []
+
+    def lose_a_node():
+        while len(list(tmp_path.glob("*.npz"))) < 2:
+            time.sleep(0.02)
+        cluster.remove_node(cluster.extra, allow_graceful=False)
+        finished_before.append(len(list(tmp_path.glob("*.npz"))))
+
+    loss = threading.Thread(target=lose_a_node)
+    loss.start()
+    result = bothworlds.play("ftrl-pbm", WORLDS[0], engine="ray", cells=tmp_path, **game)
+    loss.join()
+    assert (result.reward == alone.reward).all()
+    assert finished_before[0] < game["seeds"] == len(list(tmp_path.iterdir()))
