@@ -22,6 +22,7 @@ __all__ = ["ConnectionPool", "PostgresDatabase", "open_postgres"]
 
 T = TypeVar("T")
 IDLE_CONNECTIONS = 8
+CLOSING_CHECKS, CLOSING_PAUSE = 20, 0.1  # seconds
 ATTEMPTS = 10  # at a transaction that PostgreSQL aborts because of a concurrent one
 # A foreign key is violated if a surface is deleted while an event of it is inserted; the next attempt sees that.
 RETRIED = (errors.SerializationFailure, errors.DeadlockDetected, errors.ForeignKeyViolation)
@@ -201,9 +202,13 @@ class PostgresDatabase(Database):
             check_version(session, self.place)
 
     def _check_alone(self) -> None:
-        with self.view() as session:
-            if session.run(_OTHERS, (APPLICATION,)):
-                raise StoreError(f"{self.place} is in use by another process: stop all services that use it first")
+        # PostgreSQL may list a connection for a moment after its process has ended.
+        for _ in range(CLOSING_CHECKS):
+            with self.view() as session:
+                if not session.run(_OTHERS, (APPLICATION,)):
+                    return
+            time.sleep(CLOSING_PAUSE)
+        raise StoreError(f"{self.place} is in use by another process: stop all services that use it first")
 
     def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
         begin = "BEGIN" if durable else "BEGIN; SET LOCAL synchronous_commit = off"
