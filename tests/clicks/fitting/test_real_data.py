@@ -20,9 +20,20 @@ def groups(counts, per_query):
         yield query, design.shown[first:last], design.clicked[first:last]
 
 
+# One fit for each of thousands of queries; the smallest log with queries is enough in the gate.
+MANY_QUERIES = ("yandex_counts/counts.csv", "yandex/trainSample")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "per_query"), [*((name, False) for name in ALL), *((name, True) for name in WITH_QUERIES)]
+    ("name", "per_query"),
+    [
+        *((name, False) for name in ALL),
+        *(
+            pytest.param(name, True, marks=[pytest.mark.nightly] if name in MANY_QUERIES else [])
+            for name in WITH_QUERIES
+        ),
+    ],
 )
 def test_the_fit_is_the_maximum_of_the_likelihood(name, per_query):
     counts = real(name)
