@@ -22,11 +22,11 @@ def rewards(policy, rounds=300, tell=True):
     return played.reward
 
 
-def test_without_delay_it_is_the_policy_itself_in_a_compiled_loop():
-    for name in ("ftrl-pbm", "all-weather"):
-        policy = policies.policy(name)
-        assert np.array_equal(rewards(Delayed(policy, 0)), rewards(policy))
-        assert not np.array_equal(rewards(Delayed(policy, DELAY)), rewards(policy))
+@pytest.mark.parametrize("name", ["ftrl-pbm", pytest.param("all-weather", marks=pytest.mark.slow)])
+def test_without_delay_it_is_the_policy_itself_in_a_compiled_loop(name):
+    policy = policies.policy(name)
+    assert np.array_equal(rewards(Delayed(policy, 0)), rewards(policy))
+    assert not np.array_equal(rewards(Delayed(policy, DELAY)), rewards(policy))
 
 
 def lists_of(state, decide, learn, rounds=300):
@@ -91,6 +91,7 @@ def test_nothing_is_learned_before_the_first_clicks_arrive(rng):
     assert not (late.marginals(state) == 0.25).all()
 
 
+@pytest.mark.slow
 def test_the_public_checks_accept_it():
     check_policy(Delayed(policies.policy("ftrl-pbm"), 3))
 
