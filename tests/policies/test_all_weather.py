@@ -11,7 +11,7 @@ import pytest
 import bothworlds
 from bothworlds import Ranker, play
 from bothworlds.arena.loop import advance_compiled
-from bothworlds.core import Decision, Ledger, copy_state, streams
+from bothworlds.core import Block, Decision, Ledger, copy_state, streams
 from bothworlds.geometry import sampling
 from bothworlds.policies import all_weather, ftrl_va, policy
 from bothworlds.worlds import matrix, periodic, stochastic
@@ -169,9 +169,9 @@ def test_every_round_agrees_with_a_plain_implementation():
 
 @pytest.mark.slow
 def test_it_agrees_when_users_change():
-    twin = agrees_with_the_twin(periodic([PRODUCT, TURNED], 400), 800)
+    twin = agrees_with_the_twin(periodic([PRODUCT, TURNED], 400), 1600)
     assert twin is not None
-    assert twin.alarms == 1
+    assert (twin.alarms, twin.recalls) == (3, 2)
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_another_setting_is_noticed_by_that_comparison(wrong):
 @pytest.mark.parametrize("recall", [0, 2])
 def test_it_recalls_earlier_habits_if_it_is_told_to(recall):
     made = policy("all-weather", recall=recall)
-    state, rng = made.init(PRODUCT.n_items, PRODUCT.n_positions), np.random.default_rng(1)
+    state, rng = made.init(PRODUCT.n_items, PRODUCT.n_positions), np.random.default_rng(2)
     for k in range(1600):
         rates = (TURNED if k // 400 % 2 else PRODUCT).click_probabilities(0)
         decision = made.decide(state, rng)
@@ -202,9 +202,12 @@ def test_it_recalls_earlier_habits_if_it_is_told_to(recall):
     assert (state.counts.rounds[0] > 600) == bool(recall)  # of both phases of the same habits
 
 
-def test_earlier_habits_cannot_be_recalled_from_sums():
-    with pytest.raises(ValueError, match=r"all-weather\(recall=2\) cannot be computed from sums"):
-        policy("all-weather", recall=2).resumed(Ledger(0, *np.zeros((3, 4, 2))))
+def test_a_state_from_sums_has_no_earlier_habits_to_recall():
+    shown, clicked = np.full((4, 2), 50.0), np.full((4, 2), 20.0)
+    ledger = Ledger(100, 2.0 * shown, shown, clicked, (Block(0.0, 1.0, 100, shown, clicked),))
+    states = [policy("all-weather", recall=k).resumed(ledger) for k in (0, 4)]
+    assert (states[0].marginals == states[1].marginals).all()
+    assert (states[1].regimes.rounds == 0.0).all()
 
 
 @pytest.mark.slow
@@ -286,9 +289,10 @@ def test_late_feedback_with_a_tiny_propensity_moves_the_comparison_by_a_bounded_
 
 
 def state_after(world, rounds, seed):
-    source, state, done = streams(seed, 0), AW.init(world.n_items, world.n_positions), 0
+    forgetting = policy("all-weather", recall=0)
+    source, state, done = streams(seed, 0), forgetting.init(world.n_items, world.n_positions), 0
     for end, probabilities in world.pieces(0, rounds):
-        advance_compiled(AW, state, end - done, probabilities.copy(), source, np.zeros(2))
+        advance_compiled(forgetting, state, end - done, probabilities.copy(), source, np.zeros(2))
         done = end
     return state
 
@@ -305,12 +309,16 @@ def test_steady_users_cause_no_alarm(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["paper/periodic-items", "paper/periodic-both"])
 def test_every_season_causes_one_alarm(name):
-    """A season begins with a bucket; a bucket with both seasons in it may cause a second alarm."""
+    """A season begins with a bucket; a bucket with both seasons in it may cause a second alarm.
+
+    At least half of the block that is remembered is of the new season.
+    """
     for seed in range(2):
         state = state_after(bothworlds.world(name, phase=9_600), 28_800, seed)
+        late = state.detector.detected[0] - 19_200
         assert state.detector.changes[0] == 2
-        assert 0 < state.detector.detected[0] - 19_200 <= 1_000
-        assert state.counts.rounds[0] <= 9_600
+        assert 0 < late <= 1_000
+        assert state.counts.rounds[0] <= 9_600 + late
 
 
 # Nearly a product

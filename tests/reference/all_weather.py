@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, log, sqrt
+from math import ceil, inf, log, sqrt
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from bothworlds.policies.parts.counts import make_counts
 from bothworlds.policies.parts.placement import make_placement_work, place_best, place_in_order
 from bothworlds.policies.parts.random_stream import absorb, make_stream
 from bothworlds.policies.parts.samplers import beta
-from tests.reference.change_detector import HistoryDetector, log_likelihood
+from tests.reference.change_detector import HistoryDetector, log_likelihood, log_likelihood_ratio
 
 __all__ = ["AllWeatherTwin"]
 
@@ -45,11 +45,12 @@ def mix_in(stream, ranking):
 class AllWeatherTwin:
     """Learns from the decisions of the policy itself; ``w``, ``x``, ``s`` and ``p`` are those of the next decision."""
 
-    def __init__(self, n, m, q=0.02, c=2.0, sampler_width=1.5, grace=5000.0, pool=16, sweeps=2):
+    def __init__(self, n, m, q=0.02, c=2.0, sampler_width=1.5, grace=5000.0, pool=16, sweeps=2, recall=4):
         q *= min(1.0, (50.0 / (n * m)) ** 0.75)
         self.n, self.m, self.q, self.c, self.grace, self.pool, self.sweeps = n, m, q, c, grace, pool, sweeps
         self.sampler_width = sampler_width
         self.memory = HistoryDetector(n, m)
+        self.regimes, self.present, self.next_slot, self.recalls = [[] for _ in range(recall)], None, 0, 0
         self.N, self.C = np.zeros((n, m)), np.zeros((n, m))
         self.alpha, self.beta, self.stream = np.full(n, 0.5), np.full(m, 0.5), make_stream(n, m)
         self.lists, self.due = [], 0
@@ -86,14 +87,41 @@ class AllWeatherTwin:
         self.N[cells] += 1.0
         self.C[cells] += clicks
         mix_in(self.stream, ranking)
+        history = self.memory.rounds
         if self.memory.add(ranking.tolist(), clicks.tolist()):
             self.alarms += 1
+            self.recall(history[: len(history) - len(self.memory.rounds)])
             self.N, self.C = self.memory.counts(self.memory.rounds)
             self.due = 0
             if self.t - self.began >= self.t / 8.0:
                 self.begin()
         self.share()
         self.x = leader(self.L, 1.0 / sqrt(self.R), tol=1e-10).marginals
+
+    def recall(self, ended):
+        """Keep the rounds before a change as a regime; remember those of an earlier one that fits the rounds since."""
+        misfits = {k: self.misfit(r) for k, r in enumerate(self.regimes) if r and k != self.present}
+        best = min(misfits, key=lambda k: (misfits[k], -k), default=None)
+        chosen = best if best is not None and misfits[best] <= 0.7 else None
+        if len(ended) >= 64 and self.regimes:
+            slot = self.present
+            if slot is None:
+                slot = self.next_slot if self.next_slot != chosen else (chosen + 1) % len(self.regimes)
+                self.next_slot = (slot + 1) % len(self.regimes)
+            if slot != chosen:
+                self.regimes[slot] = ended
+        self.present = chosen
+        if chosen is not None:
+            self.recalls += 1
+            self.memory.rounds = self.regimes[chosen] + self.memory.rounds
+
+    def misfit(self, regime):
+        (n1, c1), (n2, c2) = self.memory.counts(regime), self.memory.counts(self.memory.rounds)
+        pairs = [k for k in np.ndindex(n1.shape) if n1[k] and n2[k]]
+        if sum(n2[k] for k in pairs) < max(1.0, 0.5 * n2.sum()):
+            return inf
+        distance = sum(log_likelihood_ratio(n1[k], c1[k], n2[k], c2[k]) for k in pairs)
+        return distance / (0.5 * len(pairs) + 1.5 * sqrt(len(pairs)) + 2.0)
 
     def ruled(self):
         ratio = self.D / sqrt(self.V)

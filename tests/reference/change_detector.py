@@ -46,10 +46,14 @@ class HistoryDetector:
         k, rest = divmod(self.since, self.bucket)
         if rest:
             return False
-        lengths = [self.bucket * 2**level for level in range(self.levels) if k % 2**level == 0]
+        lengths = [
+            self.bucket * (k % 2**level or 2**level)
+            for level in range(self.levels)
+            if 2**level < 2 * k and k % max(1, 2**level // 8) == 0
+        ]
         statistics = [self.statistic(length) for length in lengths]
         n, m = self.shape
-        if max(statistics) <= log(n * m) + log(self.t) + 3.0:
+        if max(statistics) <= log(n * m) + log(self.t) + 4.0:
             return False
         self.rounds = self.rounds[-lengths[statistics.index(max(statistics))] :]
         self.since = 0

@@ -14,14 +14,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..kernels import Floats, kernel
+from ..kernels import Floats
 
 __all__ = ["FIRST_SHARE", "baseline_share", "with_baseline"]
 
 FIRST_SHARE = 0.9
 
 
-@kernel
 def baseline_share(learned: int, rounds: int) -> float:
     """Return the share of pages that show the page's own order after ``learned`` rounds, if it is left in ``rounds``.
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .comb_ts import CombTs
     from .comb_ucb import CombUcb
     from .dcm_ucb import DcmUcb
+    from .delayed import Delayed
     from .fixed import Fixed
     from .ftpl import Ftpl
     from .ftrl_pbm import FtrlPbm
@@ -69,6 +70,7 @@ __all__ = [
     "CombUcb",
     "CompiledPolicy",
     "DcmUcb",
+    "Delayed",
     "Description",
     "Fixed",
     "Ftpl",

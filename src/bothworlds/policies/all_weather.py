@@ -101,8 +101,9 @@ class AllWeather(CompiledPolicy):
     r"""Thompson sampling under the position-based model, insured by a regularised leader: for steady and other users.
 
     Two learners share every click. The sampler S is ``gibbs-ts``: it shows the best lists of its 16 latest samples, and
-    forgets all clicks before a detected change. The leader A is ``ftrl-va``. The list shown is drawn from A with
-    probability w and from the lists of S otherwise, so the probability of every placement is known exactly:
+    forgets all clicks before a detected change, except those of earlier habits to which users return. The leader A is
+    ``ftrl-va``. The list shown is drawn from A with probability w and from the lists of S otherwise, so the probability
+    of every placement is known exactly:
 
     .. math::
 
@@ -161,7 +162,8 @@ class AllWeather(CompiledPolicy):
         Number of sweeps of the Gibbs sampler for every new list.
     recall
         Number of earlier habits of the users that S keeps: after a change, it recalls one that fits the clicks since,
-        see ``parts/regime_memory.py``. 0: it forgets them all. The service does not serve it.
+        see ``parts/regime_memory.py``. 0: it forgets them all, as it does in the service, where the state is computed
+        from sums.
     tolerance
         The largest violation of the optimality conditions of A before its point is made feasible.
 
@@ -186,7 +188,7 @@ class AllWeather(CompiledPolicy):
     grace: float = number(5000.0, 1e-6, 1e15)
     pool: int = whole(16, 1, 10_000)
     sweeps: int = whole(2, 1, 10_000)
-    recall: int = whole(0, 0, 1_000)
+    recall: int = whole(4, 0, 1_000)
     tolerance: float = number(1e-6, 1e-12, 0.1)
 
     name = "all-weather"
@@ -235,10 +237,8 @@ class AllWeather(CompiledPolicy):
         Predictions stay in force for many events there. Of an event without predictions, A adds
         :math:`[\text{shown}] (1 - \text{click}) / p` to its losses and 4/w to R, and the comparison predicts a loss of
         1/2 everywhere. All of this is unbiased. The chain of S starts at the maximum-likelihood fit, and all of its
-        lists are new. Raises ValueError with ``recall``: the sums do not tell earlier habits apart.
+        lists are new. It has no earlier habits to recall: the sums do not tell them apart.
         """
-        if self.recall:
-            raise ValueError(f"{self.label} cannot be computed from sums: they do not tell earlier habits apart")
         state = self.start(Shape(*ledger.shown.shape))
         if not ledger.rounds:
             return state

@@ -192,12 +192,15 @@ def configured_for(policy: P, rounds: int, world: Any = None) -> P:
     """Return the policy with its settings ``horizon``, ``examination`` and ``world`` filled in where they are None.
 
     ``examination`` and ``world`` are filled in only if a world is given, which only a simulation can do. The policy
-    itself is not changed.
+    itself is not changed. A policy in its setting ``policy`` is configured as well.
     """
     facts: dict[str, Callable[[], Any]] = {"horizon": lambda: rounds}
     if world is not None:
         facts |= {"examination": lambda: examination_of(world), "world": lambda: world}
     missing = {name: fact() for name, fact in facts.items() if getattr(policy, name, fact) is None}
+    inner = getattr(policy, "policy", None)
+    if isinstance(inner, Policy) and (configured_inner := configured_for(inner, rounds, world)) is not inner:
+        missing["policy"] = configured_inner
     if not missing:
         return policy
     if dataclasses.is_dataclass(policy) and not isinstance(policy, type):

@@ -115,18 +115,28 @@ def test_pairs_without_data_before_or_in_the_block_are_no_evidence():
 
 
 @pytest.mark.parametrize("rounds", [1, 31, 32, 33, 64, 96, 128, 1000])
-def test_a_block_holds_the_complete_halves_since_the_last_multiple_of_its_length(rounds):
+def test_a_block_holds_the_rounds_since_the_last_multiple_of_its_length(rounds):
     detector, counts = make_change_detector(N, M), make_counts(N, M)
     for t in range(rounds):
         assert not step(detector, counts, np.array([t % N, (t + 1) % N]), np.array([1.0, 0.0]))
     assert detector.buckets[0] == rounds // 32
     assert detector.filled[0] == rounds % 32
     for level, (shown, clicked) in enumerate(detector.blocks):
-        half = 16 * 2**level if level else 1
-        held = rounds // half * half % (32 * 2**level)
+        held = rounds % (32 * 2**level)
         assert shown.sum() == M * held
         assert clicked[:, 0].sum() == held
         assert clicked[:, 1].sum() == 0.0
+
+
+def test_a_change_in_the_middle_of_a_block_does_not_wait_for_its_end():
+    """After 32 buckets with a click in every second round, 7 of 10 rounds have one: 6 buckets show it, not 4."""
+    detector, counts, before = make_change_detector(2, 1), make_counts(2, 1), 32 * 32
+    alarms = [
+        step(detector, counts, np.array([0]), np.array([float(t % 2 if t < before else t % 10 < 7)]))
+        for t in range(before + 7 * 32)
+    ]
+    assert [t + 1 for t in np.flatnonzero(alarms)] == [before + 6 * 32]
+    assert counts.rounds[0] == counts.shown.sum() == 7 * 32
 
 
 def test_an_alarm_needs_a_statistic_above_the_level():
@@ -141,7 +151,7 @@ def test_an_alarm_needs_a_statistic_above_the_level():
             for t in range(32):
                 alarm = step(*twin, np.array([0]), np.array([1.0 if t < clicks else 0.0]))
             z = log_likelihood_ratio(float(quiet), 0.0, n2, float(clicks))
-            assert alarm == (z > math.log(2.0) + math.log(quiet + 32.0) + 3.0)
+            assert alarm == (z > math.log(2.0) + math.log(quiet + 32.0) + 4.0)
             if alarm:
                 assert twin[1].shown.tolist() == [[32.0], [0.0]]
                 assert twin[1].clicked.tolist() == [[clicks], [0.0]]

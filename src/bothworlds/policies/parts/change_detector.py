@@ -1,8 +1,10 @@
 r"""A change detector: whether the latest clicks differ from those before, for any pair of item and position.
 
-Rounds are counted in buckets of 32. When k buckets are complete, the latest :math:`2^l` buckets are compared with
-all earlier rounds that are remembered, for every l for which :math:`2^l` divides k. The statistic of a pair that was
-shown :math:`N_2` times in the block and :math:`N_1` times before it is the logarithm of the likelihood ratio of two
+Rounds are counted in buckets of 32, and *block* l holds the rounds since the last multiple of :math:`2^l` buckets,
+counted from the last change. When a bucket is complete, the blocks of up to 8 buckets are compared with all earlier
+rounds that are remembered, and block l every :math:`2^{l-3}` buckets; then those that have reached their full length
+are emptied. So a change in the middle of a block does not have to wait for the next one. The statistic of a pair that
+was shown :math:`N_2` times in the block and :math:`N_1` times before it is the logarithm of the likelihood ratio of two
 click probabilities against one:
 
 .. math::
@@ -10,9 +12,9 @@ click probabilities against one:
     Z = N_1 \, kl\left(\frac{C_1}{N_1}, \frac CN\right) + N_2 \, kl\left(\frac{C_2}{N_2}, \frac CN\right),
     \qquad N = N_1 + N_2, \quad C = C_1 + C_2
 
-If the largest Z, over all pairs and blocks, is above :math:`\log(nm) + \log t + 3`, users have changed: the block is
-remembered, and everything before it is forgotten. Two blocks are compared per bucket, on average, and there are 20 of
-them, whatever the number of rounds.
+If the largest Z, over all pairs and blocks, is above :math:`\log(nm) + \log t + 4`, users have changed: the block is
+remembered, and everything before it is forgotten. At most five blocks are compared per bucket, on average, and there
+are 20 of them, whatever the number of rounds.
 """
 
 from __future__ import annotations
@@ -40,12 +42,14 @@ __all__ = [
 
 BUCKET = 32  # rounds
 LEVELS = 20  # blocks of up to 2^19 buckets
+PARTS = 8  # a block is tested at least so many times until it is complete, or in every bucket
+MANY_TESTS = 1.0  # what ``detect_change`` adds to the level because it also tests blocks that are not complete
 
 
 class ChangeDetector(NamedTuple):
-    """The counts of the blocks that are not complete, and the changes detected so far."""
+    """The counts of the blocks, and the changes detected so far."""
 
-    blocks: Floats  # (levels, 2, n, m) shown and clicked in the complete halves of blocks of 2^level buckets
+    blocks: Floats  # (levels, 2, n, m) shown and clicked since the last multiple of 2^level buckets
     bucket: int  # rounds in a bucket
     filled: Ints  # (1,) rounds in the open bucket
     buckets: Ints  # (1,) complete buckets since the last change
@@ -99,10 +103,9 @@ def scan_statistic(shown: Floats, clicked: Floats, block_shown: Floats, block_cl
 def find_change(blocks: Sequence[Block], rounds: int) -> float | None:
     """Return since when clicks differ, as the start of one of the blocks of a ledger, or None if they do not.
 
-    Every end of the blocks that has at least ``BUCKET`` rounds is compared with all blocks before it. There are more
-    of them than the two blocks per bucket that ``detect_change`` compares, so that the level is higher by the logarithm
-    of half their number. ``rounds`` counts all rounds, including those before the blocks. Call it once in ``BUCKET``
-    rounds.
+    Every end of the blocks that has at least ``BUCKET`` rounds is compared with all blocks before it; the level is
+    higher by the logarithm of half their number. ``rounds`` counts all rounds, including those before the blocks. Call
+    it once in ``BUCKET`` rounds.
     """
     if len(blocks) < 2:
         return None
@@ -130,56 +133,54 @@ def detect_change(detector: ChangeDetector, counts: Counts, ranking: Ints, click
 
     After a change, ``counts`` holds the rounds of the block in which it was detected, and nothing else.
     """
-    if detector.blocks.shape[0] == 0:
+    blocks, buckets = detector.blocks, detector.buckets
+    if blocks.shape[0] == 0:
         return False
-    for j in range(ranking.size):
-        detector.blocks[0, 0, ranking[j], j] += 1.0
-        detector.blocks[0, 1, ranking[j], j] += clicks[j]
+    for level in range(blocks.shape[0]):
+        for j in range(ranking.size):
+            blocks[level, 0, ranking[j], j] += 1.0
+            blocks[level, 1, ranking[j], j] += clicks[j]
     detector.filled[0] += 1
     if detector.filled[0] < detector.bucket:
         return False
     detector.filled[0] = 0
-    detector.buckets[0] += 1
+    buckets[0] += 1
     n, m = counts.shown.shape
-    tested, level, largest = _scan(detector, counts)
-    if largest > alarm_level(n, m, float(counts.learned[0])):
+    level, largest = _scan(detector, counts)
+    if largest > alarm_level(n, m, float(counts.learned[0])) + MANY_TESTS:
         _forget_before(detector, counts, level)
         return True
-    detector.blocks[:tested] = 0.0
+    complete = 0
+    while complete < blocks.shape[0] and buckets[0] % (1 << complete) == 0:
+        blocks[complete] = 0.0
+        complete += 1
     return False
 
 
 @inner_kernel
-def _scan(detector: ChangeDetector, counts: Counts) -> tuple[int, int, float]:
-    """Test every block that is complete; returns their number, the level of the largest statistic, and its value.
-
-    Every block is also added to the one twice as long.
-    """
-    blocks = detector.blocks
-    tested, level, largest = 0, 0, 0.0
-    while tested < blocks.shape[0] and detector.buckets[0] % (1 << tested) == 0:
-        shown, clicked = blocks[tested, 0], blocks[tested, 1]
-        z = scan_statistic(counts.shown, counts.clicked, shown, clicked)
-        if z > largest:
-            level, largest = tested, z
-        if tested + 1 < blocks.shape[0]:
-            for i in range(shown.shape[0]):
-                for j in range(shown.shape[1]):
-                    blocks[tested + 1, 0, i, j] += shown[i, j]
-                    blocks[tested + 1, 1, i, j] += clicked[i, j]
-        tested += 1
-    return tested, level, largest
+def _scan(detector: ChangeDetector, counts: Counts) -> tuple[int, float]:
+    """Test every block that it is time for; returns the level of the largest statistic, and its value."""
+    blocks, buckets = detector.blocks, detector.buckets[0]
+    found, largest = 0, 0.0
+    for level in range(blocks.shape[0]):
+        if 1 << level >= 2 * buckets:  # this block and all longer ones have the same rounds as the one before
+            break
+        if buckets % max(1, (1 << level) // PARTS) == 0:
+            z = scan_statistic(counts.shown, counts.clicked, blocks[level, 0], blocks[level, 1])
+            if z > largest:
+                found, largest = level, z
+    return found, largest
 
 
 @inner_kernel
 def _forget_before(detector: ChangeDetector, counts: Counts, level: int) -> None:
-    """Remember the latest block of this level only, and begin to count blocks again."""
+    """Remember the block of this level only, and begin to count blocks again."""
     n, m = counts.shown.shape
     for i in range(n):
         for j in range(m):
             counts.shown[i, j] = detector.blocks[level, 0, i, j]
             counts.clicked[i, j] = detector.blocks[level, 1, i, j]
-    counts.rounds[0] = float(detector.bucket * (1 << level))
+    counts.rounds[0] = float(detector.bucket * (1 + (detector.buckets[0] - 1) % (1 << level)))
     detector.blocks[:] = 0.0
     detector.buckets[0] = 0
     detector.changes[0] += 1

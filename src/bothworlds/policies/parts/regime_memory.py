@@ -7,7 +7,7 @@ detector, summed over the c pairs of item and position that were shown in both:
 .. math::
 
     Z = \sum_{ij} N_1 \, kl\left(\frac{C_1}{N_1}, \frac CN\right) + N_2 \, kl\left(\frac{C_2}{N_2}, \frac CN\right)
-      \le \frac c2 + \frac32 \sqrt c + 2
+      \le 0.7 \left( \frac c2 + \frac32 \sqrt c + 2 \right)
 
 Of the regimes that satisfy this, the one with the smallest ratio of both sides is recalled: its counts are added to
 those since the change. If it is the wrong one, clicks soon differ from its counts, which is a change.
@@ -27,6 +27,7 @@ from .counts import Counts
 __all__ = ["RegimeMemory", "keep_counts", "make_regime_memory", "misfit", "recall_regime"]
 
 LEAST_ROUNDS = 64.0  # a regime of fewer rounds is not kept
+LARGEST_MISFIT = 0.7  # with 1, users who drift are taken for returning ones too often
 LEAST_OVERLAP = 0.5  # the share of placements since the change whose pairs a regime must have shown
 
 
@@ -64,7 +65,7 @@ def keep_counts(memory: RegimeMemory, counts: Counts) -> None:
 
 @kernel
 def misfit(regime: Floats, shown: Floats, clicked: Floats) -> float:
-    """Return Z of a regime (2, n, m) over its limit; infinite if the regime knows too few of the pairs shown.
+    """Return Z of a regime (2, n, m) over c/2 + 3/2 sqrt(c) + 2; infinite if it knows too few of the pairs shown.
 
     >>> regime, shown = np.array([[[100.0]], [[50.0]]]), np.array([[40.0]])
     >>> misfit(regime, shown, np.array([[20.0]])), round(misfit(regime, shown, np.array([[30.0]])), 3)
@@ -92,7 +93,7 @@ def recall_regime(memory: RegimeMemory, counts: Counts) -> None:
 
     To be called after a change, when ``counts`` holds the rounds since the change only.
     """
-    present, chosen, best = memory.present[0], -1, 1.0
+    present, chosen, best = memory.present[0], -1, LARGEST_MISFIT
     for k in range(memory.rounds.size):
         if memory.rounds[k] > 0.0 and k != present:
             one = misfit(memory.tables[k], counts.shown, counts.clicked)

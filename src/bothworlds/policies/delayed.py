@@ -1,0 +1,93 @@
+"""Any compiled policy with feedback that is late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import core
+from ..core import Shape, decides, learns
+from ..kernels import Floats, Ints
+from .base import CompiledPolicy, Policy
+from .parts.settings import whole
+
+__all__ = ["Delayed"]
+
+
+class State(NamedTuple):
+    shape: Shape
+    inner: Any  # the state of the policy
+    rankings: Ints  # (delay + 1, n_positions) the decisions that wait for their clicks
+    propensities: Floats  # (delay + 1, n_positions)
+    clicks: Floats  # (delay + 1, n_positions)
+    decided: Ints  # (1,) rounds
+
+
+@dataclass(frozen=True)
+class Delayed(CompiledPolicy):
+    """A policy that learns from the clicks of a round some rounds later, with the propensities of their own decision.
+
+    It measures in a simulation what late feedback costs. Works for every compiled policy; with a delay of 0 it is the
+    policy itself.
+
+    Parameters
+    ----------
+    policy
+        The policy, as an object.
+    delay
+        The clicks of a round arrive this many rounds later.
+
+    Examples
+    --------
+    >>> import bothworlds
+    >>> late = bothworlds.policies.Delayed(bothworlds.policy("ftrl-pbm"), delay=100)
+    >>> bothworlds.play(late, "paper/stochastic", 1_000, seeds=2).policy
+    "Delayed(policy='ftrl-pbm')"
+    """
+
+    policy: Policy
+    delay: int = whole(100, 0, 10**7)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.policy, CompiledPolicy):
+            raise ValueError(f"policy must be a compiled policy, as an object; got {self.policy!r}")
+        for name in ("adaptive", "needs_propensity", "patience"):
+            object.__setattr__(self, name, getattr(self.policy, name))
+
+    def settings(self) -> dict[str, Any]:
+        """The name of the policy with its settings, and the delay."""
+        return {"policy": self.policy.label, "delay": self.delay}
+
+    def start(self, shape: Shape) -> State:
+        inner, rows = self.policy.init(*shape), (self.delay + 1, shape.n_positions)
+        if not self.policy.runs_compiled(inner):
+            raise ValueError(f"{self.policy.label} cannot be delayed: it overrides decide or learn, or has no kernels")
+        waiting = np.zeros(rows, np.int64), np.ones(rows), np.zeros(rows)
+        return State(shape, inner, *waiting, np.zeros(1, np.int64))
+
+    def relabelled(self, labels: NDArray[np.int64]) -> Delayed:
+        return replace(self, policy=self.policy.relabelled(labels))
+
+    def marginals(self, state: State) -> NDArray[np.float64] | None:
+        return self.policy.marginals(state.inner)
+
+
+@decides(State)
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
+    core.decide(state.inner, rng, ranking, propensity)
+
+
+@learns(State)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+    size = state.rankings.shape[0]
+    new = state.decided[0] % size
+    for j in range(ranking.size):
+        state.rankings[new, j], state.propensities[new, j], state.clicks[new, j] = ranking[j], propensity[j], clicks[j]
+    state.decided[0] += 1
+    if state.decided[0] >= size:
+        old = state.decided[0] % size
+        core.learn(state.inner, state.rankings[old], state.propensities[old], state.clicks[old])
