@@ -33,6 +33,7 @@ ON_REQUEST = {  # these take minutes; the service needs the extra "service", "sw
     "all-weather": "all_weather",
     "serving": "service_load",
     "latency": "service_latency",
+    "changes": "changing_items",
     "exclusions": "excluded_items",
     "intervals": "leader_interval",
     "sweeps": "sweep_engines",

@@ -17,7 +17,7 @@ import numpy as np
 
 import bothworlds
 from bothworlds.arena.loop import advance
-from bothworlds.core import streams
+from bothworlds.core import NONE_ABSENT, streams
 from bothworlds.policies import policy
 from bothworlds.worlds import World, matrix, stochastic
 
@@ -95,7 +95,7 @@ def seconds_per_round(name: str, n: int, m: int, rounds: int) -> float:
     world = stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
     state, source = policy(name).init(n, m), streams(0, 0)
     probabilities = world.click_probabilities(0).copy()
-    room = np.empty(m, np.int64), np.empty((2, m)), np.zeros(2)
+    room = np.empty(m, np.int64), np.empty((2, m)), np.empty(0), NONE_ABSENT.copy(), np.zeros(2)
     advance(state, 0, probabilities, source.policy, source.users, *room)
     started = time.thread_time()
     advance(state, rounds, probabilities, source.policy, source.users, *room)

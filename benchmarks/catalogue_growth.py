@@ -20,7 +20,7 @@ import numpy as np
 from bothworlds.arena.figures import DASHES, PALETTE, EndLabel, drawing, label_ends
 from bothworlds.arena.loop import advance
 from bothworlds.arena.storage import provenance
-from bothworlds.core import Block, Ledger, leaves, streams
+from bothworlds.core import NONE_ABSENT, Block, Ledger, leaves, streams
 from bothworlds.policies import Policy, configured_for, describe, resolve
 
 from .ftrl_round import click_probabilities
@@ -99,7 +99,7 @@ def play(state: Any, rounds: int, seed: int) -> float:
     """Play rounds in the compiled loop of the arena; returns their processor time in seconds."""
     n, m = state.shape
     source, probabilities = streams(0, seed), click_probabilities(n, m)
-    work = np.empty(m, np.int64), np.empty((2, m)), np.zeros(2)
+    work = np.empty(m, np.int64), np.empty((2, m)), np.empty(0), NONE_ABSENT.copy(), np.zeros(2)
     started = time.thread_time()
     advance(state, rounds, probabilities, source.policy, source.users, *work)
     return time.thread_time() - started

@@ -9,7 +9,7 @@ import numpy as np
 
 import bothworlds
 from bothworlds.arena.loop import advance
-from bothworlds.core import streams
+from bothworlds.core import NONE_ABSENT, streams
 
 from .contenders import FtrlPbm, play_rounds
 from .measurement import Measurement
@@ -28,7 +28,7 @@ def play_once(n: int, m: int, rounds: int, seed: int) -> tuple[float, Any]:
     """Return the processor seconds of the first rounds, and the state after them."""
     state = bothworlds.policy("ftrl-pbm").init(n, m)
     probabilities, source = click_probabilities(n, m), streams(0, seed)
-    room = np.empty(m, np.int64), np.empty((2, m)), np.zeros(2)
+    room = np.empty(m, np.int64), np.empty((2, m)), np.empty(0), NONE_ABSENT.copy(), np.zeros(2)
     advance(state, 0, probabilities, source.policy, source.users, *room)
     started = time.thread_time()
     advance(state, rounds, probabilities, source.policy, source.users, *room)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import bothworlds
-from bothworlds.arena.loop import advance
+from bothworlds.arena.loop import TOTALS, advance_compiled
 from bothworlds.core import streams
 from bothworlds.policies import configured_for, names, policy
 
@@ -23,14 +23,15 @@ CHUNK = {(10, 5): 1000, (100, 10): 100}
 def cost(name: str, n: int, m: int) -> tuple[float, int]:
     """Return the seconds per round from the first round on, and the number of rounds: limited by horizon and budget."""
     world = bothworlds.worlds.stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
-    state = configured_for(policy(name), HORIZON, world).init(n, m)
+    chosen = configured_for(policy(name), HORIZON, world)
+    state = chosen.init(n, m)
     probabilities, source = world.click_probabilities(0).copy(), streams(0, 0)
-    room = np.empty(m, np.int64), np.empty((2, m)), np.zeros(2)
-    advance(state, 0, probabilities, source.policy, source.users, *room)
+    totals = np.zeros(TOTALS)
+    advance_compiled(chosen, state, 0, probabilities, source, totals)
     chunk, rounds, spent = CHUNK[n, m], 0, 0.0
     while rounds < HORIZON and (spent < BUDGET or rounds < 2 * n):
         started = time.thread_time()
-        advance(state, chunk, probabilities, source.policy, source.users, *room)
+        advance_compiled(chosen, state, chunk, probabilities, source, totals)
         spent += time.thread_time() - started
         rounds += chunk
     return spent / rounds, rounds

@@ -63,9 +63,11 @@ def test_an_impossible_shape_is_refused_by_name(n, m, named):
 
 
 def test_a_decision_has_a_ranking_and_its_propensities():
-    ranking, propensity = Decision(np.array([2, 0]), np.array([0.5, np.nan]))
-    assert ranking.tolist() == [2, 0]
-    assert np.isnan(propensity[1])
+    decision = Decision(np.array([2, 0]), np.array([0.5, np.nan]))
+    assert decision.ranking.tolist() == [2, 0]
+    assert np.isnan(decision.propensity[1])
+    assert len(decision.note) == len(decision.absent) == 0
+    assert decision.learned is None
     assert bothworlds.Decision is Decision
 
 

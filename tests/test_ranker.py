@@ -122,10 +122,57 @@ def test_options_are_keyword_only():
 
 def test_feedback_may_be_any_collection_of_shown_items():
     ranker = Ranker(PAGES, 3, seed=0)
-    for kind in (list, tuple, set, frozenset, iter, dict.fromkeys):
+    for kind in (list, tuple, set, frozenset, iter):
         shown = ranker.rank()
         assert ranker.feedback(shown.id, kind(shown.items[:2])) is None
     assert ranker.pending == 0
+
+
+def test_a_click_is_a_reward_of_1():
+    one, other = (Ranker(PAGES, 3, seed=0) for _ in range(2))
+    for _ in range(30):
+        shown = one.rank()
+        assert other.rank() == shown
+        one.feedback(shown.id, shown.items[:1])
+        other.feedback(shown.id, rewards={shown.items[0]: 1, shown.items[1]: 0.0})
+    many = Ranker(PAGES, 3, seed=0)
+    waiting = [many.rank() for _ in range(2)]
+    many.feedback_many([(waiting[0].id, waiting[0].items[:1]), (waiting[1].id, {waiting[1].items[2]: 0.5})])
+    assert many.pending == 0
+
+
+@pytest.mark.parametrize("policy", ["all-weather", "ftrl-pbm", "comb-ucb"])
+def test_larger_rewards_are_preferred(policy):
+    """Every item is rewarded each time it is shown, so that only the size of rewards tells them apart."""
+    ranker = Ranker(["a", "b", "c"], 1, policy=policy, seed=0)
+    worth = {"a": 0.2, "b": 0.9, "c": 0.5}
+    for _ in range(400):
+        (item,) = ranker.rank().items
+        ranker.feedback(ranker._last_id, rewards={item: worth[item]})
+    shown = [ranker.rank().items[0] for _ in range(100)]
+    assert shown.count("b") > 60
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"rewards": {"news": 1.5}}, "rewards must be numbers from 0 to 1; got 1.5 for 'news'"),
+        ({"rewards": {"news": -0.1}}, "rewards must be numbers from 0 to 1"),
+        ({"rewards": {"news": float("nan")}}, "rewards must be numbers from 0 to 1"),
+        ({"rewards": {"news": True}}, "rewards must be numbers from 0 to 1"),
+        ({"rewards": {"news": "1"}}, "rewards must be numbers from 0 to 1"),
+        ({"rewards": ["news"]}, "rewards must map items to numbers"),
+        ({"clicked": [], "rewards": {}}, "give one of the two"),
+        ({}, "give one of the two"),
+    ],
+    ids=str,
+)
+def test_impossible_rewards_are_refused(given, sentence):
+    ranker = Ranker(["news", "sport"], 2, seed=0)
+    shown = ranker.rank()
+    with pytest.raises(ValueError, match=sentence):
+        ranker.feedback(shown.id, **given)
+    assert ranker.pending == 1
 
 
 def test_feedback_without_a_click_is_learned_from():
@@ -218,7 +265,7 @@ def shown_and_not(ranker):
         ("news", "clicked must be a list of items; got .*'news'"),
         ("", "clicked must be a list of items"),
         (b"news", "clicked must be a list of items"),
-        (None, "clicked must be a list of items"),
+        (None, "feedback needs clicked items or rewards"),
         (3, "clicked must be a list of items"),
     ],
     ids=repr,

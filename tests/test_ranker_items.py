@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from itertools import count
-
 import numpy as np
 import pytest
 
 from bothworlds import Ranker
-from bothworlds.core import Ledger
-from bothworlds.policies.item_ledger import ItemLedger
-from bothworlds.serve.model import LOSS_UNIT, Eligibility, Event
-from bothworlds.serve.settlement import increments_of, spread_loss
-from tests.policies.plain import EpsilonGreedy
+from bothworlds.core import NONE_ABSENT
+from tests.policies.plain import Divisible, EpsilonGreedy, called
 from tests.rankers import PAGES, future
-from tests.serve.fakes import FakeStore
-from tests.serve.running import answer, refreshed, running
 
-ADDITIVE = ["ftrl-pbm", "hybrid", "comb-ucb", "comb-ts", "uniform"]
+CHANGEABLE = ["all-weather", "ftrl-pbm", "tsallis-rv", "comb-ucb", "comb-ts", "gibbs-ts", "cascade-ucb", "uniform"]
 RATES = {"best": 0.5, "good": 0.4, "fair": 0.3, "worst": 0.05}
 EXAMINED = (1.0, 0.7)
 
@@ -43,7 +35,7 @@ def test_a_policy_may_have_settings_as_on_the_command_line():
 # One list
 
 
-@pytest.mark.parametrize("policy", ADDITIVE)
+@pytest.mark.parametrize("policy", [*CHANGEABLE, Divisible()], ids=called)
 def test_excluded_items_are_not_shown_and_pinned_items_are_at_their_slots(policy):
     ranker = Ranker(PAGES, 3, policy=policy, seed=0)
     for k in range(60):
@@ -82,8 +74,8 @@ def test_exclusions_may_be_an_iterator():
     assert "news" not in Ranker(PAGES, 3, seed=0).rank(exclude=iter(["news", "sport"])).items
 
 
-@pytest.mark.parametrize("policy", ["toprank", "ftrl-pbm:restart=50", EpsilonGreedy()], ids=str)
-def test_a_policy_that_depends_on_the_order_of_pages_says_so(policy):
+@pytest.mark.parametrize("policy", ["toprank:horizon=1000", "ftpl", EpsilonGreedy()], ids=called)
+def test_a_policy_whose_state_has_no_parts_says_so_and_does_everything_else(policy):
     ranker = Ranker(PAGES, 3, policy=policy, seed=0)
     before = future(Ranker(PAGES, 3, policy=policy, seed=0))
     for change in (
@@ -91,11 +83,27 @@ def test_a_policy_that_depends_on_the_order_of_pages_says_so(policy):
         lambda: ranker.add("opera"),
         lambda: ranker.remove("news"),
         lambda: ranker.rank(exclude=["news"]),
+        lambda: ranker.rank(pins={0: "news"}),
     ):
-        with pytest.raises(ValueError, match=r"depends on the order|keeps no sums"):
+        with pytest.raises(ValueError, match=rf"with {called(ranker.policy).split('(')[0]}.*: its state has no parts"):
             change()
     assert ranker.items == tuple(PAGES)
     assert future(ranker) == before
+    assert ranker.learned().probabilities.sum(axis=0) == pytest.approx(1.0)
+
+
+def test_a_page_without_a_choice_teaches_nothing():
+    ranker = Ranker(PAGES[:3], 2, seed=0)
+    for _ in range(40):
+        shown = ranker.rank()
+        ranker.feedback(shown.id, shown.items[:1])
+    before = np.asarray(ranker.learned())
+    for pins in ({0: "news", 1: "sport"}, {0: "news"}):
+        shown = ranker.rank(exclude=["weather"], pins=pins)
+        assert shown.items == ("news", "sport")
+        assert shown.propensities == (1.0, 1.0)
+        ranker.feedback(shown.id, shown.items)
+    assert (np.asarray(ranker.learned()) == before).all()
 
 
 # Items that come and go
@@ -149,16 +157,18 @@ def test_a_new_item_starts_at_the_median():
     assert before["a"][0] > learned["a"][0] > learned["d"][0] > learned["c"][0]
 
 
-def test_a_change_that_is_undone_changes_nothing_in_a_policy_of_sums():
-    one, other = (Ranker(PAGES, 3, policy="ftrl-pbm", seed=3) for _ in range(2))
-    future(one, 200), future(other, 200)
+@pytest.mark.parametrize("policy", CHANGEABLE)
+def test_a_change_that_is_undone_changes_nothing(policy):
+    one, other = (Ranker(PAGES, 3, policy=policy, seed=3) for _ in range(2))
+    future(one, 100), future(other, 100)
     one.pause("music")
     one.resume("music")
     one.add("news")
-    assert np.asarray(one.learned()) == pytest.approx(np.asarray(other.learned()), abs=1e-4)
+    assert (np.asarray(one.learned()) == np.asarray(other.learned())).all()
+    assert future(one) == future(other)
 
 
-@pytest.mark.parametrize("policy", ["ftrl-pbm", "hybrid", "comb-ucb"])
+@pytest.mark.parametrize("policy", CHANGEABLE)
 def test_late_feedback_on_lists_from_before_a_change_is_learned_from(policy):
     ranker = Ranker(PAGES, 2, policy=policy, seed=1)
     early = [ranker.rank() for _ in range(50)]
@@ -168,10 +178,41 @@ def test_late_feedback_on_lists_from_before_a_change_is_learned_from(policy):
     for shown in (*late, *early):
         ranker.feedback(shown.id, shown.items[:1])
     assert ranker.pending == 0
-    assert ranker._ledger.rounds == 100
-    assert ranker._ledger.shown.sum() == 200
-    assert ranker._ledger.shown[5].sum() == sum("opera" in shown.items for shown in late)
+    if counts := getattr(ranker._state, "counts", None):
+        assert counts.rounds[0] == 100
+        if hasattr(counts, "shown"):
+            assert counts.shown.sum() == 200
+            assert counts.shown[5].sum() == sum("opera" in shown.items for shown in late)
     assert "news" not in ranker.rank().items
+
+
+def test_an_item_is_charged_on_lists_that_were_drawn_before_it_was_added():
+    ranker = Ranker(["a", "b"], 1, policy="ftrl-pbm", seed=0)
+    early = [ranker.rank() for _ in range(40)]
+    ranker.add("c")
+    for shown in early:
+        ranker.feedback(shown.id, [])
+    assert ranker._state.loss[2].tolist() == [40.0]
+
+
+def test_the_detector_goes_on_when_items_are_changed_and_excluded():
+    """A ranker with changed items notices that users have changed, and does not start again."""
+    ranker, rng = Ranker(["a", "b", "c"], 1, policy="all-weather", seed=0), np.random.default_rng(0)
+
+    def visits(pages, rates):
+        for k in range(pages):
+            shown = ranker.rank(exclude=["c"] if k % 3 == 0 else [])
+            ranker.feedback(shown.id, [item for item in shown.items if rng.random() < rates[item]])
+
+    visits(400, {"a": 0.7, "b": 0.1, "c": 0.1})
+    ranker.add("d")
+    ranker.pause("b")
+    visits(300, {"a": 0.7, "b": 0.1, "c": 0.1, "d": 0.1})
+    assert ranker._state.detector.changes[0] == 0
+    assert ranker._state.counts.rounds[0] == 700
+    visits(300, {"a": 0.05, "b": 0.1, "c": 0.1, "d": 0.8})
+    assert ranker._state.detector.changes[0] >= 1
+    assert ranker.learned()["d"].sum() > 0.6
 
 
 RESTRICTED = {
@@ -182,7 +223,7 @@ RESTRICTED = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["all-weather", "ftrl-pbm"])
+@pytest.mark.parametrize("policy", ["all-weather", "ftrl-pbm", "gibbs-ts"])
 @pytest.mark.parametrize("restriction", RESTRICTED.values(), ids=RESTRICTED)
 def test_constraints_do_not_bias_what_is_learned(restriction, policy):
     ranker, rng = Ranker(RATES, 2, policy=policy, seed=5), np.random.default_rng(2)
@@ -194,93 +235,33 @@ def test_constraints_do_not_bias_what_is_learned(restriction, policy):
 
 
 @pytest.mark.slow
-def test_without_the_charge_for_absence_the_worst_item_looks_best(monkeypatch):
-    def settle(self, decision, clicks, pinned, absent, mixture):
-        return charged(self, decision, clicks, pinned, (), mixture)
-
-    charged = ItemLedger.settle
-    monkeypatch.setattr(ItemLedger, "settle", settle)
+def test_without_the_charge_for_absence_the_worst_item_looks_best():
     ranker, rng = Ranker(RATES, 2, policy="ftrl-pbm", seed=5), np.random.default_rng(2)
     for k in range(2500):
-        visit(ranker, rng, **RESTRICTED["the worst item excluded on 60% of pages"](k))
+        ranker.rank(**RESTRICTED["the worst item excluded on 60% of pages"](k))
+        page = ranker._pending[ranker._last_id]
+        ranker._pending[ranker._last_id] = page._replace(decision=page.decision._replace(absent=NONE_ABSENT))
+        names = [list(RATES)[i] for i in page.decision.ranking]
+        clicked = [item for slot, item in enumerate(names) if rng.random() < RATES[item] * EXAMINED[slot]]
+        ranker.feedback(ranker._last_id, clicked)
     assert ranker.learned()["worst"].sum() > 0.25
 
 
-# The same rules as in the service
-
-
-def test_a_page_adds_the_same_sums_as_in_the_service(rng):
-    ledger, sums = ItemLedger(6, 3), np.zeros((3, 6, 3))
-    for _ in range(200):
-        absent = tuple(sorted(rng.choice(6, rng.integers(0, 3), replace=False).tolist()))
-        items = rng.permutation([i for i in range(6) if i not in absent])[:3]
-        p, clicks, pinned = rng.uniform(0.05, 1.0, 3), rng.integers(0, 2, 3), rng.integers(0, 2, 3)
-        ledger.settle(Ranking(items, p), clicks.astype(float), np.flatnonzero(pinned).tolist(), absent)
-        mask = sum(1 << slot for slot in range(3) if not pinned[slot])
-        event = Event(
-            id=b"", surface_id=1, segment="", arm="learner", policy_id="", created_at=0, expires_at=1, late_until=2,
-            items=tuple(items.tolist()), p=tuple(p.tolist()), learn=mask,
-            clicks=int(sum(int(c) << slot for slot, c in enumerate(clicks))), eligibility=Eligibility(absent=absent),
-        )  # fmt: skip
-        added = increments_of(event)
-        for cell in added.cells:
-            sums[:, cell.item, cell.slot] += cell.loss, cell.shown, cell.clicked
-        for slot, observed in added.observed:
-            for item, _, loss in spread_loss(added.eligibility, slot, observed):
-                sums[0, item, slot] += loss
-    assert ledger.loss == pytest.approx(sums[0] / LOSS_UNIT, abs=1e-3)
-    assert (ledger.shown == sums[1]).all()
-    assert (ledger.clicked == sums[2]).all()
-
-
-def Ranking(items, p):
-    from bothworlds.core import Decision
-
-    return Decision(items.astype(np.int64), p)
-
-
-@pytest.mark.slow
-def test_the_same_pages_teach_a_ranker_and_the_service_the_same():
-    """Pages of the service, with pauses, exclusions and pins, are replayed into the sums of a ranker."""
-
-    async def whole():
-        store, numbers = FakeStore(), count()
-        async with running(store, refresh_ms=10**7, refresh_events=10**9) as engine:
-            body = {"slots": 2, "items": list(RATES), "floor": 0.001, "policy": "ftrl-pbm"}  # it predicts no losses
-            await engine.put_surface("home", body, actor="test")
-            rng, names = np.random.default_rng(4), list(RATES)
-            ledger = ItemLedger(4, 2)
-
-            async def pages(many, absent, **constraints):
-                for _ in range(many):
-                    ranked = await engine.rank("home", f"v{next(numbers)}", **constraints)
-                    clicks = np.array([float(rng.random() < RATES[s.item] * EXAMINED[s.slot]) for s in ranked.slots])
-                    await answer(engine, ranked, np.flatnonzero(clicks).tolist())
-                    items = np.array([names.index(s.item) for s in ranked.slots])
-                    pinned = [s.slot for s in ranked.slots if s.pinned]
-                    ledger.settle(Ranking(items, np.array([s.p for s in ranked.slots])), clicks, pinned, absent)
-                await refreshed(engine)
-
-            await pages(60, ())
-            await pages(60, (0,), exclude=["best"])
-            await pages(60, (3,), pins={0: "worst"})
-            await engine.pause_item("home", "fair", actor="test")
-            await pages(60, (2,))
-            return ledger, await engine.state("home")
-
-    ledger, state = asyncio.run(whole())
-    loss = np.array(state["loss"])
-    assert ledger.loss - ledger.loss[0] == pytest.approx(loss - loss[0], abs=1e-3)
-    assert (ledger.shown == np.array(state["shown"])).all()
-    assert (ledger.clicked == np.array(state["clicked"])).all()
-    assert ledger.rounds == state["rounds"]
+def test_a_pinned_item_is_charged_at_the_other_slots():
+    ranker = Ranker(["a", "b", "c"], 2, policy="ftrl-pbm", seed=0)
+    for _ in range(10):
+        ranker.feedback(ranker.rank(pins={0: "a"}).id, [])
+    loss = ranker._state.loss
+    assert loss[0].tolist() == [0.0, 10.0]
+    assert loss[:, 0].tolist() == [0.0, 0.0, 0.0]
 
 
 # Saving
 
 
-def test_a_saved_ranker_keeps_items_constraints_and_sums(tmp_path):
-    ranker, rng = Ranker(RATES, 2, seed=5), np.random.default_rng(2)
+@pytest.mark.parametrize("policy", CHANGEABLE)
+def test_a_saved_ranker_keeps_items_and_constraints(tmp_path, policy):
+    ranker, rng = Ranker(RATES, 2, policy=policy, seed=5), np.random.default_rng(2)
     for k in range(100):
         visit(ranker, rng, **({"exclude": ["worst"]} if k % 2 else {}))
     ranker.add("new")
@@ -293,29 +274,7 @@ def test_a_saved_ranker_keeps_items_constraints_and_sums(tmp_path):
         for shown in waiting:
             one.feedback(shown.id, shown.items[:1])
         one.resume("fair")
-    assert (twin._ledger.loss == ranker._ledger.loss).all()
-    assert [twin.rank(exclude=["good"]) for _ in range(5)] == [ranker.rank(exclude=["good"]) for _ in range(5)]
+    assert str([twin.rank(exclude=["good"]) for _ in range(5)]) == str(
+        [ranker.rank(exclude=["good"]) for _ in range(5)]
+    )
     assert future(twin) == future(ranker)
-
-
-def test_a_file_of_an_older_version_has_no_sums_and_goes_on_without_them(tmp_path):
-    ranker = Ranker(PAGES, 3, seed=0)
-    future(ranker)
-    ranker.save(tmp_path / "ranker")
-    with np.load(tmp_path / "ranker") as archive:
-        arrays = {name: archive[name] for name in archive.files if not name.startswith("ledger/")}
-    header = arrays["header"].tobytes().replace(b'"rounds"', b'"unused"')
-    np.savez(tmp_path / "old.npz", **(arrays | {"header": np.frombuffer(header, np.uint8)}))
-    old = Ranker.load(tmp_path / "old.npz")
-    assert future(old) == future(ranker)
-    with pytest.raises(ValueError, match="keeps no sums"):
-        old.pause("news")
-
-
-def test_sums_are_those_of_the_policy_itself():
-    ranker = Ranker(PAGES, 3, policy="ftrl-pbm", seed=0)
-    future(ranker, 300)
-    ledger: Ledger = ranker._ledger.part(np.arange(5), range(3))
-    assert ranker._ledger.loss == pytest.approx(ranker._state.loss)
-    resumed = ranker.policy.resumed(ledger)
-    assert ranker.policy.marginals(resumed) == pytest.approx(ranker.policy.marginals(ranker._state), abs=1e-4)

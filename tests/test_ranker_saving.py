@@ -197,7 +197,8 @@ WRONG_FILES = {
     "a header that is no text": archive(header=header(b"\xff")),
     "a header that is no object": archive(header=header(b"[1]")),
     "another format": archive(header=header(b'{"format": "bothworlds ranker 999"}')),
-    "a header and nothing else": archive(header=header(b'{"format": "bothworlds ranker 1"}')),
+    "an older format": archive(header=header(b'{"format": "bothworlds ranker 2"}')),
+    "a header and nothing else": archive(header=header(b'{"format": "bothworlds ranker 3"}')),
     "a folder": Path.mkdir,
 }
 

@@ -8,17 +8,21 @@ world whose clicks depend on each other, users *click* on a whole list.
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .files import replacing, save_arrays, save_text
-from .kernels import kernel, name_apart, register_kernels
+from .kernels import inline_kernel, kernel, name_apart, register_kernels
 
 __all__ = [
+    "NONE_ABSENT",
+    "NO_NOTE",
     "Block",
     "Decision",
     "Ledger",
@@ -37,6 +41,8 @@ __all__ = [
     "learn",
     "learns",
     "leaves",
+    "note",
+    "notes",
     "replacing",
     "save_arrays",
     "save_text",
@@ -74,15 +80,24 @@ def check_shape(n_items: int, n_positions: int) -> Shape:
     return Shape(int(n_items), int(n_positions))
 
 
+NO_NOTE = np.zeros(0)
+NONE_ABSENT = np.zeros(0, np.int64)
+
+
 class Decision(NamedTuple):
-    """A ranking and its propensities.
+    """A ranking and its propensities, and what else ``learn`` needs to know of how it was made.
 
     ``ranking`` (n_positions,) is the index of the item at each position; ``propensity`` (n_positions,) is the marginal
-    probability of that item at that position, NaN where the policy does not know it.
+    probability of that item at that position, NaN where the policy does not know it. ``note`` is what the policy wants
+    to remember of the draw; few policies do. ``absent`` are the items that could not be shown. ``learned``
+    (n_positions,) is False at positions that are not learned from, because their item was pinned; None: all are.
     """
 
     ranking: NDArray[np.int64]
     propensity: NDArray[np.float64]
+    note: NDArray[np.float64] = NO_NOTE
+    absent: NDArray[np.int64] = NONE_ABSENT
+    learned: NDArray[np.bool_] | None = None
 
 
 class Block(NamedTuple):
@@ -131,9 +146,23 @@ def decide(state: Any, rng: Any, ranking: Any, propensity: Any) -> None:
     _kernel_for(state, _DECIDE, "decides")(state, rng, ranking, propensity)
 
 
-def learn(state: Any, ranking: Any, propensity: Any, clicks: Any) -> None:
-    """Update the state of a compiled policy, in place, with the clicks on a decision; otherwise as ``decide``."""
-    _kernel_for(state, _LEARN, "learns")(state, ranking, propensity, clicks)
+def note(state: Any, ranking: Any, note: Any) -> None:
+    """Fill in what a policy wants to remember of a ranking that it has just drawn: nothing, unless it has ``@notes``.
+
+    Can be called from compiled code.
+    """
+    if type(state) in _NOTE:
+        _NOTE[type(state)](state, ranking, note)
+
+
+def learn(state: Any, ranking: Any, propensity: Any, clicks: Any, note: Any, absent: Any) -> None:
+    """Update the state of a compiled policy, in place, with the clicks on a decision; otherwise as ``decide``.
+
+    The entry of ``ranking`` is -1 at positions that are not learned from. A function that is registered with
+    ``@learns`` may have fewer parameters: it then ignores ``absent``, or ``note`` and ``absent``.
+    """
+    function = _kernel_for(state, _LEARN, "learns")
+    function(state, *(ranking, propensity, clicks, note, absent)[: _n_given(function)])
 
 
 def click(state: Any, ranking: Any, rng: Any, clicks: Any) -> None:
@@ -157,12 +186,32 @@ def _kernel_for(state: Any, table: dict[type, Callable[..., Any]], decorator: st
     return table[type(state)]
 
 
+@cache
+def _n_given(learn: Callable[..., Any]) -> int:
+    """Return how many arguments a function registered with ``@learns`` takes beside the state: 3, 4 or 5."""
+    return len(inspect.signature(getattr(learn, "py_func", learn)).parameters) - 1
+
+
+def _with_all_parameters(learn: Any) -> Any:
+    """Return the function that compiled code calls for ``learn``, which has all of its parameters."""
+    given, function = _n_given(learn), inline_kernel(getattr(learn, "py_func", learn))
+    if given == 3:
+        return lambda state, ranking, propensity, clicks, note, absent: function(state, ranking, propensity, clicks)
+    if given == 4:
+        return lambda state, ranking, propensity, clicks, note, absent: function(
+            state, ranking, propensity, clicks, note
+        )
+    return learn
+
+
 _DECIDE: dict[type, Callable[..., None]] = {}
+_NOTE: dict[type, Callable[..., None]] = {}
 _LEARN: dict[type, Callable[..., None]] = {}
 _CLICK: dict[type, Callable[..., None]] = {}
 _EXPECTED_REWARD: dict[type, Callable[..., float]] = {}
 register_kernels(decide, _DECIDE)
-register_kernels(learn, _LEARN)
+register_kernels(note, _NOTE, otherwise=lambda state, ranking, note: None)
+register_kernels(learn, _LEARN, adapt=_with_all_parameters)
 register_kernels(click, _CLICK)
 register_kernels(expected_reward, _EXPECTED_REWARD)
 
@@ -170,6 +219,11 @@ register_kernels(expected_reward, _EXPECTED_REWARD)
 def decides(state_class: type) -> Callable[[F], F]:
     """Return a decorator that compiles a function and registers it as ``decide`` for states of that class."""
     return _registrar(_DECIDE, state_class)
+
+
+def notes(state_class: type) -> Callable[[F], F]:
+    """Return a decorator that compiles a function and registers it as ``note`` for states of that class."""
+    return _registrar(_NOTE, state_class)
 
 
 def learns(state_class: type) -> Callable[[F], F]:

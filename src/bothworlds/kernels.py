@@ -181,11 +181,17 @@ def _compiled(function: F, **options: Any) -> F:
     return cast(F, compiled)
 
 
-def register_kernels(verb: Callable[..., Any], implementations: dict[type, Callable[..., Any]]) -> None:
+def register_kernels(
+    verb: Callable[..., Any],
+    implementations: dict[type, Callable[..., Any]],
+    adapt: Callable[[Any], Any] | None = None,
+    otherwise: Callable[..., Any] | None = None,
+) -> None:
     """Make compiled code that calls ``verb(first, ...)`` call ``implementations[type(first)]``.
 
     ``first`` is an instance of a NamedTuple class. Numba keeps that class in the type, so the implementation is chosen
-    at compile time. The verb has the same parameters as its implementations.
+    at compile time. The verb has the same parameters as its implementations, or as what ``adapt`` makes of them.
+    ``otherwise`` is called for classes without an implementation.
     """
     from numba.extending import overload
 
@@ -193,7 +199,9 @@ def register_kernels(verb: Callable[..., Any], implementations: dict[type, Calla
 
     def choose(first: Any, *others: Any) -> Callable[..., Any] | None:
         chosen = implementations.get(getattr(first, "instance_class", object))
-        return getattr(chosen, "py_func", chosen)
+        if chosen is None:
+            return otherwise
+        return getattr(chosen := adapt(chosen) if adapt else chosen, "py_func", chosen)
 
     inner = {"pipeline_class": _InnerCompiler, "no_cfunc_wrapper": True, "forceinline": True}
     overload(verb, strict=False, jit_options=inner)(choose)  # strict also compares annotations

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from .core import Decision, check_shape, leaves, save_arrays, with_leaves
+from .core import Decision, Shape, check_shape, leaves, save_arrays, with_leaves
 from .kernels import Floats, Ints
 from .policies import Policy, check_needs, names
 from .policies import policy as policy_by_name
 from .policies import resolve as resolve_policy
 from .policies.constraints import checked_constraints
-from .policies.item_ledger import ItemLedger
 from .policies.marginals import counted_marginals, known_marginals
+from .policies.pages import Page, Part, grown, has_parts, learn_page, part_for, rank_page
 
 __all__ = ["Learned", "Ranker", "Shown"]
 
-FORMAT = "bothworlds ranker 1"
-CHANGED_FORMAT = "bothworlds ranker 2"  # with items that are not active, or lists with exclusions or pins
+FORMAT = "bothworlds ranker 3"
 DECISIONS = 1000  # to estimate the marginals of a policy that does not know them
 MAX_ROWS = 20  # in the repr of Learned
-MAX_SOLVED = 256  # combinations of exclusions and pins whose states are kept until the next feedback
-
-SUMS = ("loss", "shown", "clicked")
+MAX_PARTS = 256  # combinations of exclusions and pins whose parts are kept
+REUSED = 0.01  # a part is used until there are so many more pages than it has learned from, as a share,
+MOST_REUSED = 64  # and at most so many
 
 ItemState = Literal["active", "paused", "removed"]
 
@@ -84,14 +83,11 @@ class Learned:
         return "\n".join(lines)
 
 
-class _Page(NamedTuple):
-    """A list that waits for feedback: a decision over all items that ever existed, and what it could not show."""
+class _Waiting(NamedTuple):
+    """A list that waits for feedback, and the number of items when it was drawn."""
 
     decision: Decision
-    rows: Ints  # the items that could be shown at slots without a pin
-    absent: tuple[int, ...]
-    pinned: tuple[int, ...]  # slots
-    mixture: tuple[float, ...] = ()  # of a policy that mixes two learners: see ``Mixture.record``
+    n_items: int
 
 
 class Ranker:
@@ -124,11 +120,10 @@ class Ranker:
     Feedback may come late and in any order. Items without a click count as not clicked once feedback is given.
     All methods are thread-safe.
 
-    Items can be added, paused, resumed and removed, and one list can exclude items or pin them to slots. An item that
-    could not be shown is charged the loss observed at the slots, so that it neither gains nor loses by its absence.
-    This needs a policy whose state is a sum over pages, as the service does; others raise ValueError. A policy that
-    detects changes starts again with all pages when items are changed, excluded or pinned, because these sums do
-    not record when a page was shown; the service keeps them by time.
+    Items can be added, paused, resumed and removed, and one list can exclude items or pin them to slots. The rest of
+    the list is drawn as if there had never been other items. An item that could not be shown is charged the loss
+    observed at the slots, so that it neither gains nor loses by its absence. This needs a policy whose state has parts,
+    see ``bothworlds.policies.pages``; others raise ValueError.
 
     >>> ranker.pause("weather")
     >>> shown = ranker.rank(exclude=["news"], pins={1: "music"})
@@ -169,14 +164,10 @@ class Ranker:
             raise ValueError(f"seed must be a whole number of at least 0, or None; got {seed!r}")
         self._rng = np.random.default_rng(seed)
         self._max_pending = max_pending
-        self._pending: dict[int, _Page] = {}
-        self._part = self.policy  # for the active items
+        self._pending: dict[int, _Waiting] = {}
         self._rows: Ints = np.arange(shape.n_items)  # the active items
-        additive = getattr(type(self.policy), "resumed", Policy.resumed) is not Policy.resumed
-        self._ledger = ItemLedger(*shape) if additive else None
-        self._is_additive = False  # checked when items are first changed, excluded or pinned
-        self._stale = False  # the state has to be computed from the ledger
-        self._solved: dict[Any, Any] = {}  # states for exclusions and pins
+        self._learned = 0  # pages
+        self._parts: dict[Any, tuple[Part | None, int]] = {}  # by constraints, with the pages it has learned from
         self._last_id = 0
         self._dropped = 0  # ids up to this one may have been dropped
         self._lock = threading.Lock()
@@ -193,25 +184,22 @@ class Ranker:
         has the propensity 1, and its slot is not learned from. Raises ValueError if this is not possible.
         """
         with self._lock:
-            page = self._constrained_page(exclude, pins or {}) if exclude or pins else self._page()
+            decision = self._decide(exclude, pins or {})
             self._last_id += 1
-            self._pending[self._last_id] = page
+            self._pending[self._last_id] = _Waiting(decision, len(self._names))
             if len(self._pending) > self._max_pending:
                 self._dropped = next(iter(self._pending))
                 del self._pending[self._dropped]
-            names = tuple(self._names[i] for i in page.decision.ranking.tolist())
-            return Shown(self._last_id, names, tuple(page.decision.propensity.tolist()))
+            names = tuple(self._names[i] for i in decision.ranking.tolist())
+            return Shown(self._last_id, names, tuple(decision.propensity.tolist()))
 
-    def _page(self) -> _Page:
-        state = self._current_state()
-        decision = self._part.decide(state, self._rng)
-        mixture = self._mixture_record(self._part, state, decision) if self._ledger is not None else ()
-        if len(self._rows) < len(self._names):
-            decision = Decision(self._rows[decision.ranking], decision.propensity)
-        return _Page(decision, self._rows, self._absent(self._rows), (), mixture)
-
-    def _constrained_page(self, exclude: Iterable[Hashable], pins: Mapping[int, Hashable]) -> _Page:
-        self._check_additive()
+    def _decide(self, exclude: Iterable[Hashable], pins: Mapping[int, Hashable]) -> Decision:
+        if not exclude and not pins:
+            if len(self._rows) == len(self._names):
+                return self.policy.decide(self._state, self._rng)
+            page = Page(self._rows, {})
+            return rank_page(self._part((), page), page, self._shape, self._rng)
+        self._check_parts()
         if isinstance(exclude, (str, bytes)) or not isinstance(exclude, Iterable):
             raise ValueError(f"exclude must be a list of items; got {exclude!r}")
         if not isinstance(pins, Mapping):
@@ -224,61 +212,33 @@ class Ranker:
         constraints = checked_constraints(active, self.slots, exclude, pins)
         excluded, pinned = constraints
         taken = dict(pinned)
-        free = [slot for slot in range(self.slots) if slot not in taken]
-        rows = np.array([i for name, i in active.items() if name not in excluded and name not in taken.values()])
-        ranking, propensity = np.empty(self.slots, np.int64), np.ones(self.slots)
-        mixture: tuple[float, ...] = ()
-        for slot, name in pinned:
-            ranking[slot] = active[name]
-        if free and len(rows) == 1:
-            ranking[free] = rows
-        elif free:
-            part = self.policy.part(rows, np.array(free))
-            if constraints not in self._solved:
-                if len(self._solved) >= MAX_SOLVED:
-                    self._solved.clear()
-                self._solved[constraints] = part.resumed(self._sums().part(rows, free))
-            decision = part.decide(self._solved[constraints], self._rng)
-            ranking[free], propensity[free] = rows[decision.ranking], decision.propensity
-            if record := self._mixture_record(part, self._solved[constraints], decision):
-                weights = np.zeros(self.slots)
-                weights[free] = record[1:]
-                mixture = (record[0], *weights.tolist())
-        return _Page(Decision(ranking, propensity), rows, self._absent(rows), tuple(taken), mixture)
+        rows = [i for name, i in active.items() if name not in excluded and name not in taken.values()]
+        page = Page(np.array(rows, np.int64), {slot: active[name] for slot, name in pinned})
+        return rank_page(self._part(constraints, page), page, self._shape, self._rng)
 
-    @staticmethod
-    def _mixture_record(policy: Any, state: Any, decision: Decision) -> tuple[float, ...]:
-        mixture = policy.mixture(state) if isinstance(policy, Policy) else None
-        return () if mixture is None else mixture.record(decision)
+    @property
+    def _shape(self) -> Shape:
+        return Shape(len(self._names), self.slots)
 
-    def _absent(self, rows: Ints) -> tuple[int, ...]:
-        if len(rows) == len(self._names):
-            return ()
-        return tuple(sorted(set(range(len(self._names))).difference(rows.tolist())))
+    def _part(self, constraints: Any, page: Page) -> Part | None:
+        """Return the part of the state that a page is drawn from.
 
-    def _current_state(self) -> Any:
-        if self._stale:
-            self._state = self._part.resumed(self._sums().part(self._rows, range(self.slots)))
-            self._stale = False
-        return self._state
+        It is computed again when there are 1% more pages, at most 64. Until then its lists have exact propensities all
+        the same, so that what is learned from them is unbiased.
+        """
+        part, learned = self._parts.get(constraints, (None, -1))
+        if learned < 0 or self._learned - learned > min(MOST_REUSED, REUSED * learned):
+            if len(self._parts) >= MAX_PARTS:
+                self._parts.clear()
+            part = part_for(self.policy, self._state, page)
+            self._parts[constraints] = part, self._learned
+        return part
 
-    def _sums(self) -> ItemLedger:
-        if self._ledger is None:
-            raise ValueError(f"policy {self.policy!r} keeps no sums over pages")
-        return self._ledger
-
-    def _check_additive(self) -> None:
-        """Raise ValueError if the state of the policy cannot be computed from sums over pages."""
-        if self._ledger is None:
-            resumed = getattr(self.policy, "resumed", None)
-            if resumed is not None:
-                resumed(ItemLedger(len(self._names), self.slots).part(self._rows, range(self.slots)))
-            raise ValueError(f"items cannot be changed, excluded or pinned: {self.policy!r} keeps no sums over pages")
-        if not self._is_additive:
-            if getattr(self.policy, "window", None) is not None or getattr(self.policy, "discount", 1.0) < 1.0:
-                raise ValueError(f"items cannot be changed, excluded or pinned: {self.policy!r} forgets pages by age")
-            self._part.resumed(self._ledger.part(self._rows, range(self.slots)))
-            self._is_additive = True
+    def _check_parts(self) -> None:
+        """Raise ValueError if the state of the policy has no parts."""
+        if not has_parts(self.policy):
+            label = getattr(self.policy, "label", "") or type(self.policy).__name__
+            raise ValueError(f"items cannot be changed, excluded or pinned with {label}: its state has no parts")
 
     # Items
 
@@ -301,8 +261,8 @@ class Ranker:
             if known:
                 self._set_state(item, "active")
                 return
-            self._check_additive()
-            self._sums().add_item(self._rows.tolist())
+            self._check_parts()
+            self._state = grown(self.policy, self._state, len(self._names) + 1, self.slots)
             self._index[item] = len(self._names)
             self._names.append(item)
             self._states.append("active")
@@ -321,7 +281,7 @@ class Ranker:
             self._set_state(item, "active")
 
     def remove(self, item: Hashable) -> None:
-        """Remove an item. Its sums are kept in case it is added again. Raises ValueError as ``pause`` does."""
+        """Remove an item; what was learned of it is kept for when it is added again. Raises as ``pause`` does."""
         with self._lock:
             self._set_state(item, "removed")
 
@@ -334,7 +294,7 @@ class Ranker:
             return
         if old == "removed" and state == "paused":
             raise ValueError(f"item {item!r} was removed; add it again first")
-        self._check_additive()
+        self._check_parts()
         active = len(self._rows) - (old == "active") + (state == "active")
         if active < max(2, self.slots):
             raise ValueError(f"{self.slots} slots need {max(2, self.slots)} active items; there would be {active}")
@@ -343,27 +303,35 @@ class Ranker:
 
     def _items_changed(self) -> None:
         self._rows = np.array([i for i, state in enumerate(self._states) if state == "active"])
-        self._part = self.policy.part(self._rows, np.arange(self.slots))
-        self._stale = True
-        self._solved.clear()
+        self._parts.clear()
 
-    def feedback(self, id: int, clicked: Iterable[Hashable]) -> None:
-        """Learn from the clicked items of a ranking, which may be none.
+    def feedback(
+        self, id: int, clicked: Iterable[Hashable] | None = None, *, rewards: Mapping[Hashable, float] | None = None
+    ) -> None:
+        """Learn from the clicked items of a ranking, which may be none, or from rewards from 0 to 1 by item.
 
-        Raises ValueError, and learns nothing, if the id does not wait for feedback or an item was not shown.
+        A click is a reward of 1; items without a reward have 0. Raises ValueError, and learns nothing, if the id does
+        not wait for feedback or an item was not shown.
 
         >>> ranker = Ranker(["a", "b", "c"], slots=2, seed=0)
         >>> shown = ranker.rank()
-        >>> ranker.feedback(shown.id, [])
-        >>> ranker.feedback(shown.id, [])
+        >>> ranker.feedback(shown.id, rewards={shown.items[0]: 0.3})
+        >>> ranker.feedback(shown.id, clicked=[])
         Traceback (most recent call last):
         ...
         ValueError: id 1 had its feedback already
         """
-        self.feedback_many([(id, clicked)])
+        if clicked is not None and rewards is None:
+            self.feedback_many([(id, list(clicked) if isinstance(clicked, Mapping) else clicked)])
+        elif clicked is not None or rewards is None:
+            raise ValueError("feedback needs clicked items or rewards; give one of the two")
+        elif not isinstance(rewards, Mapping):
+            raise ValueError(f"rewards must map items to numbers from 0 to 1; got {rewards!r}")
+        else:
+            self.feedback_many([(id, rewards)])
 
-    def feedback_many(self, batch: Iterable[tuple[int, Iterable[Hashable]]]) -> None:
-        """Learn from several rankings: pairs of id and clicked items.
+    def feedback_many(self, batch: Iterable[tuple[int, Iterable[Hashable] | Mapping[Hashable, float]]]) -> None:
+        """Learn from several rankings: pairs of id and clicked items, or of id and rewards by item.
 
         Raises ValueError if any pair is invalid; then nothing is learned.
 
@@ -375,27 +343,21 @@ class Ranker:
         """
         with self._lock:
             checked: dict[int, Floats] = {}
-            for id, clicked in batch:
+            for id, given in batch:
                 decision = self._waiting(id).decision
                 if id in checked:
                     raise ValueError(f"id {id!r} is in the batch twice")
-                checked[id] = self._clicks(decision, id, clicked)
-            for id, clicks in checked.items():
-                self._learn(self._pending[id], clicks)
+                checked[id] = self._rewards(decision, id, given)
+            for id, rewards in checked.items():
+                self._learn(self._pending[id], rewards)
                 del self._pending[id]
 
-    def _learn(self, page: _Page, clicks: Floats) -> None:
-        if page.rows is self._rows and not page.pinned:
-            if not self._stale:
-                decision = page.decision
-                if len(self._rows) < len(self._names):
-                    decision = Decision(np.searchsorted(self._rows, decision.ranking), decision.propensity)
-                self._part.learn(self._state, decision, clicks)
-        else:  # the list was chosen from other items than the active ones
-            self._stale = True
-        if self._ledger is not None:
-            self._ledger.settle(page.decision, clicks, page.pinned, page.absent, page.mixture)
-            self._solved.clear()
+    def _learn(self, page: _Waiting, rewards: Floats) -> None:
+        if page.n_items == len(self._names):
+            self.policy.learn(self._state, page.decision, rewards)
+        else:
+            learn_page(self.policy, self._state, page.decision, rewards, page.n_items)
+        self._learned += 1
 
     def learned(self) -> Learned:
         """Return the probability of each item at each slot in the next ranking; the state is not changed.
@@ -412,11 +374,13 @@ class Ranker:
         (['news', 'sport', 'weather'], True)
         """
         with self._lock:
-            x = known_marginals(self._part, self._current_state())
+            part = part_for(self.policy, self._state, Page(self._rows, {})) if has_parts(self.policy) else None
+            policy, state = (self.policy, self._state) if part is None else (part.policy, part.state)
+            x = known_marginals(policy, state)
             exact = x is not None
             if x is None:
                 shape = (len(self._rows), self.slots)
-                x = counted_marginals(self._part, self._state, shape, DECISIONS, np.random.default_rng(0))
+                x = counted_marginals(policy, state, shape, DECISIONS, np.random.default_rng(0))
             table = np.zeros((len(self._names), self.slots))
             table[self._rows] = x
             kept = [i for i, state in enumerate(self._states) if state != "removed"]
@@ -434,7 +398,7 @@ class Ranker:
         """The number of rankings that wait for feedback."""
         return len(self._pending)
 
-    def _waiting(self, id: int) -> _Page:
+    def _waiting(self, id: int) -> _Waiting:
         is_integer = isinstance(id, (int, np.integer)) and not isinstance(id, bool)
         if is_integer and id in self._pending:
             return self._pending[id]
@@ -446,18 +410,27 @@ class Ranker:
             raise ValueError(f"id {id} had its feedback already")
         raise ValueError(f"id must be one that rank() returned; got {id!r}")
 
-    def _clicks(self, decision: Decision, id: int, clicked: Iterable[Hashable]) -> Floats:
-        if isinstance(clicked, (str, bytes)) or not isinstance(clicked, Iterable):
-            raise ValueError(f"clicked must be a list of items; got {clicked!r}")
+    def _rewards(
+        self, decision: Decision, id: int, given: Iterable[Hashable] | Mapping[Hashable, float] | None
+    ) -> Floats:
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise ValueError(f"clicked must be a list of items; got {given!r}")
         slot_of = {self._names[i]: slot for slot, i in enumerate(decision.ranking.tolist())}
-        clicks = np.zeros(self.slots)
-        for item in clicked:
+        rewards = np.zeros(self.slots)
+        for item in given:
             if not isinstance(item, Hashable) or item not in self._index:
                 raise ValueError(f"clicked must be items of this ranker; got {item!r}")
             if item not in slot_of:
                 raise ValueError(f"clicked must be items that were shown; {item!r} was not shown with id {id}")
-            clicks[slot_of[item]] = 1.0
-        return clicks
+            rewards[slot_of[item]] = self._reward(item, given[item]) if isinstance(given, Mapping) else 1.0
+        return rewards
+
+    @staticmethod
+    def _reward(item: Hashable, reward: Any) -> float:
+        is_number = isinstance(reward, (int, float, np.integer, np.floating)) and not isinstance(reward, bool)
+        if not is_number or not 0.0 <= reward <= 1.0:
+            raise ValueError(f"rewards must be numbers from 0 to 1; got {reward!r} for {item!r}")
+        return float(reward)
 
     def save(self, path: str | Path) -> None:
         """Write the whole state to a file; a loaded ranker behaves the same from then on.
@@ -471,37 +444,25 @@ class Ranker:
         if not Path(path).parent.is_dir():
             raise FileNotFoundError(f"there is no folder {Path(path).parent} to save the ranker in")
         with self._lock:
-            arrays = {f"state/{name}": np.asarray(value) for name, value in leaves(self._current_state())}
+            self._parts.clear()  # a loaded ranker has none
+            arrays = {f"state/{name}": np.asarray(value) for name, value in leaves(self._state)}
             not_arrays = [name for name, value in arrays.items() if value.dtype.hasobject]
             if not_arrays:
                 raise ValueError(f"policy {self.policy!r} has a state that is not made of arrays: {not_arrays[0]}")
-            pages = self._pending
-            changed = any(state != "active" for state in self._states) or any(
-                page.absent or page.pinned for page in pages.values()
-            )
             header = {
-                "format": CHANGED_FORMAT if changed else FORMAT,
+                "format": FORMAT,
                 "policy": getattr(self.policy, "name", "") or type(self.policy).__name__,
                 "settings": self.policy.settings() if isinstance(self.policy, Policy) else {},
                 "items": self._names,
+                "states": self._states,
                 "slots": self.slots,
                 "rng": self._rng.bit_generator.state,
+                "learned": self._learned,
                 "last_id": self._last_id,
-                "forgotten": self._dropped,
+                "dropped": self._dropped,
                 "max_pending": self._max_pending,
-                "states": self._states,
-                "absent": {id: page.absent for id, page in pages.items() if page.absent},
-                "pinned": {id: page.pinned for id, page in pages.items() if page.pinned},
             }
-            if self._ledger is not None:
-                header["rounds"] = self._ledger.rounds
-                header["mixture_sums"] = [self._ledger.spread, self._ledger.difference, self._ledger.variance]
-                header["mixtures"] = {id: page.mixture for id, page in pages.items() if page.mixture}
-                arrays |= {f"ledger/{name}": getattr(self._ledger, name) for name in SUMS}
-            arrays["pending/id"] = np.array(list(pages), dtype=np.int64)
-            for part in Decision._fields:
-                parts: Sequence[Any] = [getattr(page.decision, part) for page in pages.values()]
-                arrays[f"pending/{part}"] = np.array(parts).reshape(len(parts), self.slots)
+            arrays |= _pending_arrays(self._pending, self.slots)
             try:
                 arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
             except TypeError as error:
@@ -528,42 +489,50 @@ class Ranker:
                 raise ValueError(f"{path} has the state of {header['policy']!r}, which is not registered: pass policy=")
             policy = policy_by_name(header["policy"], **header["settings"])
         ranker = cls(header["items"], header["slots"], policy=policy, max_pending=header["max_pending"])
-        ranker._restore_items(arrays, header)
         saved = {name.removeprefix("state/"): value for name, value in arrays.items() if name.startswith("state/")}
         fresh = dict(leaves(ranker._state))
         if saved.keys() != fresh.keys() or any(saved[name].shape != np.shape(fresh[name]) for name in fresh):
             raise ValueError(f"{path} has the state of another policy than {policy!r}")
         ranker._state = with_leaves(ranker._state, {name: _like(old, saved[name]) for name, old in fresh.items()})
+        ranker._states = header["states"]
+        ranker._items_changed()
         ranker._rng.bit_generator.state = header["rng"]
-        ranker._last_id, ranker._dropped = header["last_id"], header["forgotten"]
-        decisions = map(Decision, arrays["pending/ranking"].astype(np.int64), arrays["pending/propensity"])
-        ranker._pending = {
-            id: ranker._restored_page(decision, header, str(id))
-            for id, decision in zip(arrays["pending/id"].tolist(), decisions)
-        }
+        ranker._learned, ranker._last_id, ranker._dropped = (header[key] for key in ("learned", "last_id", "dropped"))
+        ranker._pending = _pending_pages(arrays)
         return ranker
 
-    def _restore_items(self, arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any]) -> None:
-        """Set the states of items and the sums; a file of an older version with pages has no sums."""
-        if "rounds" in header and self._ledger is not None:
-            self._ledger.rounds = header["rounds"]
-            sums = header.get("mixture_sums", (0.0, 0.0, 0.0))
-            self._ledger.spread, self._ledger.difference, self._ledger.variance = sums
-            for name in SUMS:
-                setattr(self._ledger, name, arrays[f"ledger/{name}"].astype(np.float64))
-        elif header["last_id"]:
-            self._ledger = None
-        states = header.get("states", self._states)
-        if states != self._states:
-            self._states = states
-            self._items_changed()
-            self._current_state()
 
-    def _restored_page(self, decision: Decision, header: Mapping[str, Any], id: str) -> _Page:
-        missing, slots, mixture = (tuple(header.get(name, {}).get(id, ())) for name in ("absent", "pinned", "mixtures"))
-        same = not slots and missing == self._absent(self._rows)
-        rows = self._rows if same else np.setdiff1d(np.arange(len(self._names)), missing)
-        return _Page(decision, rows, missing, slots, mixture)
+def _pending_arrays(pending: Mapping[int, _Waiting], slots: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the lists that wait for feedback as arrays; notes and absent items are of different lengths."""
+    decisions = [page.decision for page in pending.values()]
+    every_slot = np.ones(slots, np.bool_)
+    arrays: dict[str, np.ndarray[Any, Any]] = {
+        "pending/id": np.array(list(pending), np.int64),
+        "pending/n_items": np.array([page.n_items for page in pending.values()], np.int64),
+        "pending/ranking": np.array([d.ranking for d in decisions], np.int64).reshape(-1, slots),
+        "pending/propensity": np.array([d.propensity for d in decisions], np.float64).reshape(-1, slots),
+        "pending/learned": np.array(
+            [every_slot if d.learned is None else d.learned for d in decisions], np.bool_
+        ).reshape(-1, slots),
+    }
+    for name, kind in (("note", np.float64), ("absent", np.int64)):
+        parts = [getattr(d, name) for d in decisions]
+        arrays[f"pending/{name}"] = np.concatenate([np.zeros(0, kind), *parts])
+        arrays[f"pending/{name}_size"] = np.array([len(part) for part in parts], np.int64)
+    return arrays
+
+
+def _pending_pages(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[int, _Waiting]:
+    """Return the lists that wait for feedback: the inverse of ``_pending_arrays``."""
+    notes, absent = (
+        np.split(arrays[f"pending/{name}"], np.cumsum(arrays[f"pending/{name}_size"])[:-1])
+        for name in ("note", "absent")
+    )
+    columns = (arrays[f"pending/{name}"] for name in ("id", "n_items", "ranking", "propensity", "learned"))
+    return {
+        int(id): _Waiting(Decision(ranking, p, note, missing, None if learned.all() else learned), int(n))
+        for id, n, ranking, p, learned, note, missing in zip(*columns, notes, absent)
+    }
 
 
 def _like(old: Any, saved: np.ndarray[Any, Any]) -> Any:
@@ -583,10 +552,10 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
         raise
     except Exception as error:  # a damaged archive can fail in any way
         raise ValueError(f"{path} is not a saved ranker: {error}") from error
-    if not isinstance(header, dict) or header.get("format") not in (FORMAT, CHANGED_FORMAT):
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
         format = header.get("format") if isinstance(header, dict) else header
         raise ValueError(f"{path} is not a saved ranker that this version reads ({FORMAT!r}); it is {format!r}")
-    missing = {"policy", "settings", "items", "slots", "rng", "last_id", "forgotten", "max_pending"} - header.keys()
-    if missing or not {f"pending/{part}" for part in ("id", *Decision._fields)} <= arrays.keys():
+    parts = ["policy", "settings", "items", "states", "slots", "rng", "learned", "last_id", "dropped", "max_pending"]
+    if not set(parts) <= header.keys() or not _pending_arrays({}, 1).keys() <= arrays.keys():
         raise ValueError(f"{path} is not a saved ranker: parts are missing")
     return arrays, header

@@ -32,7 +32,7 @@ def play_rounds(state, rounds, seed=0):
     """Play in the compiled loop of the arena."""
     n, m = state.shape
     source = streams(0, seed)
-    work = np.empty(m, np.int64), np.empty((2, m)), np.zeros(2)
+    work = np.empty(m, np.int64), np.empty((2, m)), np.empty(0), np.empty(0, np.int64), np.zeros(2)
     advance(state, rounds, probabilities(n, m), source.policy, source.users, *work)
     return state
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,23 @@ class EpsilonGreedy(Policy):
         state.shown[ranking] += 1.0
         state.clicked[ranking] += seen
         return state
+
+
+class Skipping(EpsilonGreedy):
+    """The same, and it does not learn from positions with a pinned item."""
+
+    def learn(self, state, decision, clicks):
+        ranking, _, seen = checked_feedback(state.shape, decision, clicks, False)
+        learned = np.ones(len(ranking), bool) if decision.learned is None else decision.learned
+        state.shown[ranking[learned]] += 1.0
+        state.clicked[ranking[learned]] += seen[learned]
+        return state
+
+
+class Divisible(Skipping):
+    """The same, and its items can be changed, excluded and pinned."""
+
+    learned_leaves: ClassVar = {"shown": "i", "clicked": "i"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +133,7 @@ class Stranger:
 
     def init(self, n_items, n_positions):
         check_shape(n_items, n_positions)
-        return {"n": n_items, "m": n_positions, "shown": [0] * n_items, "clicked": [0] * n_items}
+        return {"n": n_items, "m": n_positions, "shown": [0] * n_items, "clicked": [0.0] * n_items}
 
     def decide(self, state, rng):
         order = rng.permutation(state["n"]).tolist()
@@ -128,7 +145,7 @@ class Stranger:
         ranking, _, seen = checked_feedback(Shape(state["n"], state["m"]), decision, clicks, False)
         for i, click in zip(ranking.tolist(), seen.tolist()):
             state["shown"][i] += 1
-            state["clicked"][i] += int(click)
+            state["clicked"][i] += click
         return state
 
 

@@ -11,7 +11,7 @@ import pytest
 import bothworlds
 from bothworlds import Ranker, play
 from bothworlds.arena.loop import advance_compiled
-from bothworlds.core import Block, Decision, Ledger, copy_state, streams
+from bothworlds.core import NONE_ABSENT, Block, Decision, Ledger, copy_state, streams
 from bothworlds.geometry import sampling
 from bothworlds.policies import all_weather, ftrl_va, policy
 from bothworlds.worlds import matrix, periodic, stochastic
@@ -92,7 +92,7 @@ def expectations(w, propensity_of=lambda state, ranking, propensity: propensity)
             fresh = exact_state(w)
             given = ranking, propensity_of(fresh, ranking, propensity), exact_array(clicks)
             x, p = fresh.leading.marginals, fresh.marginals
-            all_weather.add_losses(fresh.loss, fresh.spread, fresh.counts, x, p, fresh.weight[0], *given)
+            all_weather.add_losses(fresh.loss, fresh.spread, fresh.counts, x, p, fresh.weight[0], *given, NONE_ABSENT)
             all_weather.compare(fresh, *given)
             loss += chance * likely * np.array([[entry.value for entry in row] for row in fresh.loss])
             difference += chance * likely * fresh.comparison.difference[0].value

@@ -128,8 +128,8 @@ def test_a_better_item_off_the_page_gets_on_it_and_to_the_top(rng):
 def test_late_feedback_is_of_the_pairs_it_was_decided_with():
     learner = policy("bubblerank", initial=[0, 1, 2, 3], horizon=50)
     state = learner.init(4, 4)
-    even = Decision(np.array([1, 0, 2, 3]), np.full(4, 0.5))
-    odd = Decision(np.array([0, 1, 2, 3]), np.array([1.0, 0.5, 0.5, 1.0]))
+    even = Decision(np.array([1, 0, 2, 3]), np.full(4, 0.5), np.zeros(1))
+    odd = Decision(np.array([0, 1, 2, 3]), np.array([1.0, 0.5, 0.5, 1.0]), np.ones(1))
     learner.learn(state, odd, [1, 1, 0, 0])
     assert np.argwhere(state.wins).tolist() == [[1, 2]]
     learner.learn(state, even, [1, 0, 0, 0])

@@ -29,13 +29,15 @@ def test_without_delay_it_is_the_policy_itself_in_a_compiled_loop(name):
     assert not np.array_equal(rewards(Delayed(policy, DELAY)), rewards(policy))
 
 
-def lists_of(state, decide, learn, rounds=300):
+def lists_of(policy, decide, note, learn, rounds=300):
     """Return the lists that are shown, with users who look for item 2."""
+    state, noted = policy.init(5, 3), np.zeros(policy.note_size(core.Shape(5, 3)))
     rng, ranking, propensity, shown = np.random.default_rng(4), np.zeros(3, np.int64), np.zeros(3), []
     for _ in range(rounds):
         decide(state, rng, ranking, propensity)
+        note(state, ranking, noted)
         clicks = (rng.random(3) < 0.1 + 0.8 * (ranking == 2)).astype(float)
-        learn(state, ranking, propensity, clicks)
+        learn(state, ranking, propensity, clicks, noted, core.NONE_ABSENT)
         shown.append(ranking.copy())
     return np.array(shown)
 
@@ -44,9 +46,9 @@ def lists_of(state, decide, learn, rounds=300):
 def test_without_delay_every_policy_is_itself(name):
     """The kernels of Delayed are interpreted here, so that they are not compiled for every policy."""
     policy = policies.configured_for(policies.policy(name), 300, bothworlds.worlds.stochastic(*WORLD))
-    own = lists_of(policy.init(5, 3), core.decide, core.learn)
-    interpreted = delayed.decide.py_func, delayed.learn.py_func
-    now, late = (lists_of(Delayed(policy, k).init(5, 3), *interpreted) for k in (0, DELAY))
+    own = lists_of(policy, core.decide, core.note, core.learn)
+    interpreted = delayed.decide.py_func, delayed.note.py_func, delayed.learn.py_func
+    now, late = (lists_of(Delayed(policy, k), *interpreted) for k in (0, DELAY))
     assert np.array_equal(now, own)
     assert np.array_equal(late, own) == (not policy.adaptive)
 

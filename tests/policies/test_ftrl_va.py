@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.core import Decision
+from bothworlds.core import NONE_ABSENT, Decision
 from bothworlds.geometry import leader
 from bothworlds.policies import ftrl_va, policy
 from bothworlds.policies.parts.counts import make_counts
@@ -101,9 +101,8 @@ def expected_loss(add, w=Fraction(1, 4)):
         for likely, clicks in law_of_clicks(ranking):
             loss, spread = exact_array(np.zeros((3, 2))), exact_array([7])
             propensity = exact_array([p[i, j] for j, i in enumerate(ranking)])
-            add(
-                loss, spread, counts, exact_array(x), exact_array(p), Exact(w), ranking, propensity, exact_array(clicks)
-            )
+            given = ranking, propensity, exact_array(clicks), NONE_ABSENT
+            add(loss, spread, counts, exact_array(x), exact_array(p), Exact(w), *given)
             mean += chance * likely * np.array([[entry.value for entry in row] for row in loss])
             grown.append(spread[0] - 7)
     return mean, min(grown)
@@ -116,8 +115,8 @@ def test_the_expected_estimate_is_the_loss_in_rational_arithmetic(interpreted):
 
 
 def test_a_prediction_for_shown_pairs_only_is_biased(interpreted):
-    def biased(loss, spread, counts, x, p, w, ranking, propensity, clicks):
-        ftrl_va.add_losses(loss, spread, counts, x, p, w, ranking, propensity, clicks)
+    def biased(loss, spread, counts, x, p, w, ranking, propensity, clicks, absent):
+        ftrl_va.add_losses(loss, spread, counts, x, p, w, ranking, propensity, clicks, absent)
         for i in range(3):
             for j in range(2):
                 if ranking[j] != i:

@@ -131,10 +131,10 @@ def test_the_intended_item_earns_its_weighted_click():
     assert not change.any()
 
 
-def test_a_late_click_at_the_top_is_weighted_with_the_propensity_it_was_decided_with():
+def test_a_late_click_is_weighted_with_the_probability_it_was_decided_with():
     state = trained()
     before = state.weights.copy()
-    exp3().learn(state, Decision(np.array([2, 0]), np.array([0.9, NAN])), [1, 0])
+    exp3().learn(state, Decision(np.array([2, 0]), np.full(2, NAN), np.array([0.9, 0.4])), [1, 0])
     assert (state.weights - before)[0, 2] == pytest.approx(state.gamma[0] / (3 * 0.9))
 
 

@@ -96,10 +96,10 @@ def test_the_relation_never_has_a_cycle_for_arbitrary_users(confidence, rng):
 def test_the_relation_has_no_cycle_over_a_million_rounds_with_users_who_change_their_minds(rng):
     n, m = 8, 4
     state = policy("toprank", confidence=0.9, restart=3000).init(n, m)
-    ranking, rows, totals = np.empty(m, np.int64), np.empty((2, m)), np.zeros(2)
+    rest = np.empty(m, np.int64), np.empty((2, m)), np.empty(m), np.empty(0, np.int64), np.zeros(2)
     for _ in range(4000):
         taste = rng.permutation(np.linspace(0.0, 1.0, n))
-        advance(state, 250, np.tile(taste[:, None], m), rng, rng, ranking, rows, totals)
+        advance(state, 250, np.tile(taste[:, None], m), rng, rng, *rest)
         assert is_acyclic(state.worse)
         assert as_lists(state.blocks) == levels(state.worse)
 

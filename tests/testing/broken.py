@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from bothworlds.core import Decision, Shape, decides
+from bothworlds.core import NONE_ABSENT, Decision, Shape, decides
 from bothworlds.policies import CompiledPolicy, Policy
+from bothworlds.policies.ftrl_pbm import FtrlPbm
 from bothworlds.worlds import BestList, ListWorld, World, cascade
-from tests.policies.plain import EpsilonGreedy, FixedList, ItemCounts
+from tests.policies.plain import EpsilonGreedy, FixedList, ItemCounts, Skipping
 
 
 class ShowsAnItemTwice(EpsilonGreedy):
@@ -185,6 +186,26 @@ class CountsQuestions(EpsilonGreedy):
         return decision
 
 
+class QuestionedCounts(NamedTuple):
+    shape: Shape
+    shown: np.ndarray
+    clicked: np.ndarray
+    asked: np.ndarray
+
+
+class CountsQuestionsAsLearned(Skipping):
+    """Its decisions do not depend on the number of questions, but a replay of the feedback would not have it."""
+
+    learned_leaves: ClassVar = {"shown": "i", "clicked": "i", "asked": ""}
+
+    def init(self, n_items, n_positions):
+        return QuestionedCounts(*super().init(n_items, n_positions), np.zeros(1))
+
+    def decide(self, state, rng):
+        state.asked[0] += 1.0
+        return super().decide(state, rng)
+
+
 @dataclass(frozen=True)
 class RollsItsOwnDice(EpsilonGreedy):
     dice: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
@@ -314,6 +335,50 @@ class LearnsTheOpposite(EpsilonGreedy):
         return super().learn(state, decision, 1.0 - np.asarray(clicks))
 
 
+class ReadsItsPropensities(EpsilonGreedy):
+    """Takes a small propensity for a random list, which counts less; true of its own, not of those of a mixture."""
+
+    needs_propensity = False
+
+    def learn(self, state, decision, clicks):
+        explored = np.asarray(decision.propensity) < 0.1
+        super().learn(state, decision, clicks)
+        state.shown[decision.ranking[explored]] -= 0.5
+        return state
+
+
+class ForgetsTheClicksOfItsParts(Skipping):
+    learned_leaves: ClassVar = {"shown": "i"}
+
+
+class MixesUpItsParts(Skipping):
+    """What was learned of the items of a part is copied in the order of the whole."""
+
+    learned_leaves: ClassVar = {"shown": "i", "clicked": "i"}
+
+    def refreshed(self, state):
+        return ItemCounts(state.shape, np.roll(state.shown, 1), np.roll(state.clicked, 1))
+
+
+class GainsByAbsence(FtrlPbm):
+    """Does not charge an item that could not be shown."""
+
+    def learn(self, state, decision, clicks):
+        return super().learn(state, decision._replace(absent=NONE_ABSENT), clicks)
+
+
+class RoundsRewards(EpsilonGreedy):
+    def learn(self, state, decision, clicks):
+        return super().learn(state, decision, np.round(clicks))
+
+
+class RefusesFractions(EpsilonGreedy):
+    def learn(self, state, decision, clicks):
+        if not np.isin(clicks, (0.0, 1.0)).all():
+            raise ValueError("clicks must be 0 or 1")
+        return super().learn(state, decision, clicks)
+
+
 # For the name of every check, what it must catch.
 @dataclass(frozen=True)
 class NeverRestarts(EpsilonGreedy):
@@ -359,14 +424,18 @@ BROKEN_POLICIES: dict[str, list[type[Policy]]] = {
         StatesANoisyGuess,
         HidesARareItem,
     ],
-    "check_deciding_leaves_no_trace": [CountsQuestions],
+    "check_deciding_leaves_no_trace": [CountsQuestions, CountsQuestionsAsLearned],
     "check_a_seed_fixes_everything": [RollsItsOwnDice, DrawsFromItsOwnGenerator, LearnsAtRandom, LearnsOnItself],
     "check_late_and_shuffled_feedback_is_accepted": [ExpectsPromptAnswers],
+    "check_propensities_change_nothing_unless_they_are_needed": [ReadsItsPropensities],
+    "check_a_part_is_a_smaller_problem": [ForgetsTheClicksOfItsParts, MixesUpItsParts],
+    "check_an_absent_item_does_not_gain": [GainsByAbsence],
     "check_memory_is_bounded": [KeepsEveryClick],
     "check_saving_and_loading_keeps_the_future": [KeepsItsKnowledgeElsewhere, CannotBeSaved],
     "check_a_restart_forgets_everything": [NeverRestarts, RemembersInSecret],
     "check_labels_do_not_matter": [PrefersLowLabels, FixedList],
     "check_it_beats_uniform_in_an_easy_world": [NeverLearns, LearnsTheOpposite],
+    "check_rewards_between_0_and_1_are_learned_from": [RoundsRewards, RefusesFractions],
 }
 
 

@@ -11,7 +11,7 @@ import bothworlds
 from bothworlds import policy
 from bothworlds.testing import CheckFailed, check_policy, check_world, checks, policy_checks
 from tests.policies.compiled import Popular
-from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger, called
+from tests.policies.plain import Divisible, EpsilonGreedy, FixedList, Patient, Stranger, called
 from tests.testing.broken import (
     BROKEN_LIST_WORLDS,
     BROKEN_POLICIES,
@@ -71,7 +71,7 @@ def test_every_registered_policy_passes(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("player", [EpsilonGreedy(), Patient(), Popular(), Stranger()], ids=called)
+@pytest.mark.parametrize("player", [EpsilonGreedy(), Divisible(), Patient(), Popular(), Stranger()], ids=called)
 def test_a_correct_third_party_policy_passes(player):
     check_policy(player)
 

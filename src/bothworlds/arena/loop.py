@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Streams, click, decide, expected_reward, learn, streams
+from ..core import NONE_ABSENT, Streams, click, decide, expected_reward, learn, note, streams
 from ..kernels import Floats, Ints, kernel
 from ..policies import Policy, check_needs, configured_for
 from ..worlds import Attack, Attacked, ListWorld, World
@@ -250,14 +250,15 @@ def advance_compiled(policy: Policy, state: Any, rounds: int, users: Any, source
     an adversary.
     """
     m = state.shape.n_positions
+    rest = np.empty(policy.note_size(state.shape)), NONE_ABSENT.copy(), totals
     if isinstance(users, _UnderAttack):
         assert isinstance(users.attack, AttackState)
         generators = source.policy, source.users, source.adversary
         given = users.users, users.attack, *generators
-        advance_attacked(state, rounds, *given, np.empty(m, np.int64), np.empty((3, m)), totals)
+        advance_attacked(state, rounds, *given, np.empty(m, np.int64), np.empty((3, m)), *rest)
         return
     loop = advance if isinstance(users, np.ndarray) else advance_lists
-    loop(state, rounds, users, source.policy, source.users, np.empty(m, np.int64), np.empty((2, m)), totals)
+    loop(state, rounds, users, source.policy, source.users, np.empty(m, np.int64), np.empty((2, m)), *rest)
 
 
 @kernel
@@ -269,18 +270,21 @@ def advance(
     user_rng: np.random.Generator,
     ranking: Ints,
     rows: Floats,
+    noted: Floats,
+    absent: Ints,
     totals: Floats,
 ) -> None:
     """The compiled loop; ``rows`` holds propensities and clicks, ``totals`` expected reward and clicks so far."""
     propensity, clicks = rows[0], rows[1]
     for _ in range(rounds):
         decide(state, policy_rng, ranking, propensity)
+        note(state, ranking, noted)
         for j in range(ranking.size):
             p = probabilities[ranking[j], j]
             totals[0] += p
             clicks[j] = 1.0 if user_rng.random() < p else 0.0
             totals[1] += clicks[j]
-        learn(state, ranking, propensity, clicks)
+        learn(state, ranking, propensity, clicks, noted, absent)
 
 
 @kernel
@@ -292,17 +296,20 @@ def advance_lists(
     user_rng: np.random.Generator,
     ranking: Ints,
     rows: Floats,
+    noted: Floats,
+    absent: Ints,
     totals: Floats,
 ) -> None:
     """The compiled loop for users who answer a whole list; otherwise as ``advance``."""
     propensity, clicks = rows[0], rows[1]
     for _ in range(rounds):
         decide(state, policy_rng, ranking, propensity)
+        note(state, ranking, noted)
         totals[0] += expected_reward(users, ranking)
         click(users, ranking, user_rng, clicks)
         for j in range(ranking.size):
             totals[1] += clicks[j]
-        learn(state, ranking, propensity, clicks)
+        learn(state, ranking, propensity, clicks, noted, absent)
 
 
 @kernel
@@ -316,19 +323,22 @@ def advance_attacked(
     adversary_rng: np.random.Generator,
     ranking: Ints,
     rows: Floats,
+    noted: Floats,
+    absent: Ints,
     totals: Floats,
 ) -> None:
     """The compiled loop with an adversary: rewards are those of the users, and the policy learns what is reported."""
     propensity, clicks, reported = rows[0], rows[1], rows[2]
     for _ in range(rounds):
         decide(state, policy_rng, ranking, propensity)
+        note(state, ranking, noted)
         totals[0] += expected_reward(users, ranking)
         click(users, ranking, user_rng, clicks)
         for j in range(ranking.size):
             totals[1] += clicks[j]
         flips = tamper(attack, ranking, clicks, adversary_rng, reported)
         _count_attack(attack.target, ranking, flips, totals)
-        learn(state, ranking, propensity, reported)
+        learn(state, ranking, propensity, reported, noted, absent)
 
 
 @kernel

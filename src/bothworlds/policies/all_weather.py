@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -20,11 +20,14 @@ from .base import CompiledPolicy
 from .ftrl_va import add_losses, leader_predictions, predicted_loss, spread_of
 from .gibbs_ts import RESUMED_SWEEPS, start_at_fit, stream_of_counts, sweep
 from .mixture import Mixture
+from .parts.change_detector import LEAVES as DETECTOR_LEAVES
 from .parts.change_detector import ChangeDetector, detect_change, make_change_detector
+from .parts.counts import LEAVES as COUNTS_LEAVES
 from .parts.counts import Counts, make_counts, record, remembered
 from .parts.ledgers import check_blocks
 from .parts.placement import PlacementWork, make_placement_work, place_best, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream
+from .parts.regime_memory import LEAVES as REGIME_LEAVES
 from .parts.regime_memory import RegimeMemory, keep_counts, make_regime_memory, recall_regime
 from .parts.samplers import beta
 from .parts.settings import number, whole
@@ -40,6 +43,7 @@ RECENT = 8.0  # a comparison that began less than t / 8 rounds ago goes on after
 FIT_ROUNDS = 512  # rounds between two tests of the product form
 FIT_MEMORY = 1000.0  # the product form is tested if so many rounds are remembered
 FIT_SHOWN = 10.0  # pairs shown less often are left out of that test
+REFRESHED_SWEEPS = 5  # of a chain that continues with other items or positions
 EDGE = 0.001  # click probabilities of the product form are kept this far from 0 and 1
 PAIR_PRIOR = 8.0  # impressions that the product form counts for, where clicks are not of that form
 
@@ -194,6 +198,22 @@ class AllWeather(CompiledPolicy):
     name = "all-weather"
     detect: ClassVar[bool] = True  # the service must detect changes for it
     needs_propensity: ClassVar[bool] = True
+    learned_leaves: ClassVar[Mapping[str, str] | None] = {
+        **COUNTS_LEAVES,
+        **DETECTOR_LEAVES,
+        **REGIME_LEAVES,
+        "loss": "ij median",
+        "spread": "",
+        "sampler.attraction": "i",
+        "sampler.examination": "j",
+        "sampler.stream.words": "",
+        "comparison.difference": "",
+        "comparison.variance": "",
+        "comparison.played": "",
+        "comparison.began": "",
+        "comparison.wake": "",
+        "weight": "",
+    }
 
     def start(self, shape: Shape) -> State:
         share = self.share * min(1.0, (PAIRS / (shape.n_items * shape.n_positions)) ** 0.75)
@@ -221,6 +241,27 @@ class AllWeather(CompiledPolicy):
             marginals=np.full(shape, 1.0 / shape.n_items),
         )
         reset(Tsallis(), 1.0, state.leading)
+        return state
+
+    def note_of_part(self, state: State, ranking: Ints, positions: Ints, n_positions: int) -> Floats:
+        """Return w, and s - x of every placement, of the part that a page was drawn from; 0 at pinned positions.
+
+        A whole page needs no note: there, the present w, s and x are unbiased with the recorded p.
+        """
+        note = np.zeros(1 + n_positions)
+        note[0] = state.weight[0]
+        if state.weight[0] < 1.0:
+            cells = ranking, np.arange(ranking.size)
+            note[1 + positions] = state.sampler.marginals[cells] - state.leading.marginals[cells]
+        return note
+
+    def refreshed(self, state: State) -> State:
+        """Return the state with the leader of its losses, and all lists of S drawn anew; raises ConvergenceError."""
+        if state.counts.learned[0] > 0:
+            resume_leader(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
+            if state.counts.learned[0] >= state.comparison.wake[0]:
+                resume(state, REFRESHED_SWEEPS)
+            mix_once(state)
         return state
 
     def marginals(self, state: State) -> NDArray[np.float64]:
@@ -311,11 +352,15 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 
 
 @learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    counts, p, w = state.counts, state.marginals, state.weight[0]
-    add_losses(state.loss, state.spread, counts, state.leading.marginals, p, w, ranking, propensity, clicks)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats, absent: Ints) -> None:
+    counts, x, p, w = state.counts, state.leading.marginals, state.marginals, state.weight[0]
+    w_drawn = note[0] if note.size > 0 else w
+    add_losses(state.loss, state.spread, counts, x, p, w_drawn, ranking, propensity, clicks, absent)
     if w < 1.0:
-        compare(state, ranking, propensity, clicks)
+        if note.size > 0:
+            compare_part(state, ranking, propensity, clicks, note)
+        elif is_whole(ranking, absent):  # of a part without a note, s and x are not known
+            compare(state, ranking, propensity, clicks)
     record(counts, ranking, clicks)
     absorb(state.sampler.stream, ranking)
     recalls = state.regimes.rounds.size > 0
@@ -331,6 +376,15 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     lead(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
     ready(state.leading)
     mix(state)
+
+
+@inner_kernel
+def is_whole(ranking: Ints, absent: Ints) -> bool:
+    """Whether all items could be shown, and all positions are learned from."""
+    for j in range(ranking.size):
+        if ranking[j] < 0:
+            return False
+    return absent.size == 0
 
 
 @inner_kernel
@@ -353,6 +407,21 @@ def compare(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> 
     played = state.comparison.played[0]
     state.comparison.difference[0] += played * difference
     state.comparison.variance[0] += played * played * variance
+
+
+@inner_kernel
+def compare_part(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats) -> None:
+    """Add the difference of S and A on a page of a part, with its own s - x, and a predicted loss of 1/2 everywhere.
+
+    Both learners show one item at every position, so that predictions that are all equal add nothing.
+    """
+    limit, played = 1.0 / state.plan.share, state.comparison.played[0]
+    for j in range(ranking.size):
+        if ranking[j] >= 0:
+            g = min(max(note[1 + j] / propensity[j], -limit), limit)
+            error = played * g * (0.5 - clicks[j])
+            state.comparison.difference[0] += error
+            state.comparison.variance[0] += error * error
 
 
 @inner_kernel

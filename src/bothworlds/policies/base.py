@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import Decision, Ledger, Shape, check_shape, decide, is_compiled, learn
+from ..core import NO_NOTE, Decision, Ledger, Shape, check_shape, decide, is_compiled, learn, note
 from ..worlds import examination_of
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Policy(ABC):
     adaptive: ClassVar[bool] = True  # False for a policy that does not learn
     patience: ClassVar[int] = 400  # rounds after which it beats random lists in a world with clearly different items
     needs: ClassVar[tuple[str, ...]] = ()  # what it requires: horizon, examination, order of positions, world
+    learned_leaves: ClassVar[Mapping[str, str] | None] = None  # what ``pages.resized`` copies; None: it has no parts
 
     def __post_init__(self) -> None:
         """Check the settings of a dataclass that are declared with ``parts.settings``; raises ValueError."""
@@ -57,8 +58,21 @@ class Policy(ABC):
     def learn(self, state: Any, decision: Decision, clicks: ArrayLike) -> Any:
         """Learn from the clicks (n_positions,) on a decision; updates the state in place and returns it.
 
-        Raises ValueError for feedback that does not fit the state, which is then not changed.
+        Clicks are 0 or 1, or rewards in between. Raises ValueError for feedback that does not fit the state, which is
+        then not changed.
         """
+
+    def note_size(self, shape: Shape) -> int:
+        """Return how many numbers the policy remembers of a draw; most policies remember none."""
+        return 0
+
+    def note_of_part(self, state: Any, ranking: Any, positions: Any, n_positions: int) -> NDArray[np.float64]:
+        """Return the note of a list that was drawn from the state of a part with these positions of the page."""
+        return NO_NOTE
+
+    def refreshed(self, state: Any) -> Any:
+        """Return the state after its learned leaves were set: what follows from them is computed again."""
+        return state
 
     def runs_compiled(self, state: Any) -> bool:
         """Whether compiled loops may decide and learn with this state instead of calling the policy's methods."""
@@ -168,18 +182,34 @@ class CompiledPolicy(Policy):
         """Return a ranking with its propensities. The state is not changed."""
         if not isinstance(rng, np.random.Generator):
             raise ValueError(f"rng must be a numpy.random.Generator; got {rng!r}")
-        m = state.shape.n_positions
-        decision = Decision(np.empty(m, np.int64), np.empty(m))
+        m, size = state.shape.n_positions, self.note_size(state.shape)
+        decision = Decision(np.empty(m, np.int64), np.empty(m), np.empty(size) if size else NO_NOTE)
         decide(state, rng, decision.ranking, decision.propensity)
+        if size:
+            note(state, decision.ranking, decision.note)
         return decision
 
     def learn(self, state: Any, decision: Decision, clicks: ArrayLike) -> Any:
         """Learn from the clicks (n_positions,) on a decision; updates the state in place and returns it.
 
-        Raises ValueError for feedback that does not fit the state, which is then not changed.
+        Clicks are 0 or 1, or rewards in between. Raises ValueError for feedback that does not fit the state, which is
+        then not changed.
         """
-        ranking, propensity, clicked = checked_feedback(state.shape, decision, clicks, self.needs_propensity)
-        learn(state, ranking, propensity, clicked)
+        ranking, propensity, rewards = checked_feedback(state.shape, decision, clicks, self.needs_propensity)
+        noted, absent, learned = np.ascontiguousarray(decision.note, np.float64), decision.absent, decision.learned
+        if absent.size or learned is not None:
+            if self.learned_leaves is None:
+                raise ValueError(f"{self.label} cannot learn from a list with items that are absent or pinned")
+            absent = np.ascontiguousarray(absent, np.int64)
+            if absent.size and not 0 <= absent.min() <= absent.max() < state.shape.n_items:
+                raise ValueError(f"decision.absent must be items from 0 to {state.shape.n_items - 1}; got {absent}")
+            if learned is not None:
+                if not np.any(learned):
+                    return state
+                ranking = np.where(learned, ranking, -1)
+        elif noted.size not in (0, self.note_size(state.shape)):
+            raise ValueError(f"decision.note must have {self.note_size(state.shape)} entries; got {noted.size}")
+        learn(state, ranking, propensity, rewards, noted, absent)
         return state
 
     def runs_compiled(self, state: Any) -> bool:
@@ -233,7 +263,9 @@ def checked_feedback(
         propensity = np.ascontiguousarray(decision.propensity, dtype=np.float64)
         clicked = np.asarray(clicks, dtype=np.float64)
     except (AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"decision and clicks must be a Decision and an array of 0 and 1: {error}") from error
+        raise ValueError(
+            f"decision and clicks must be a Decision and an array of numbers from 0 to 1: {error}"
+        ) from error
     if ranking.shape != (m,) or ranking.dtype.kind not in "iu":
         raise ValueError(f"decision.ranking must be {m} item indices; got {decision.ranking!r}")
     if ranking.min() < 0 or ranking.max() >= n or len(set(ranking.tolist())) < m:
@@ -245,6 +277,6 @@ def checked_feedback(
         raise ValueError(f"decision.propensity must be probabilities above 0; got {propensity.tolist()}")
     if clicked.shape != (m,):
         raise ValueError(f"clicks must have one entry for each of {m} positions; got shape {clicked.shape}")
-    if not ((clicked == 0.0) | (clicked == 1.0)).all():
-        raise ValueError(f"clicks must be 0 or 1; got {clicked.tolist()}")
+    if not ((clicked >= 0.0) & (clicked <= 1.0)).all():
+        raise ValueError(f"clicks must be 0 or 1, or rewards in between; got {clicked.tolist()}")
     return np.ascontiguousarray(ranking, dtype=np.int64), propensity, np.ascontiguousarray(clicked)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Shape, decides, learns
+from ..core import Shape, decides, learns, notes
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.epochs import Epochs, new_epoch
 from .parts.random_stream import Stream, absorb, make_stream, uniform
@@ -89,7 +89,6 @@ class BubbleRank(Planning):
 
     name = "bubblerank"
     needs = ("horizon", "order")
-    needs_propensity: ClassVar[bool] = True  # they show which neighbours were paired
     patience = 30_000
 
     def __post_init__(self) -> None:
@@ -107,6 +106,10 @@ class BubbleRank(Planning):
         if self.initial is None:
             return self
         return replace(self, initial=tuple(np.argsort(labels)[list(self.initial)].tolist()))
+
+    def note_size(self, shape: Shape) -> int:
+        """Return 1: it remembers which pairs were compared."""
+        return 1
 
     def start(self, shape: Shape) -> State:
         n, m = shape
@@ -148,7 +151,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         return
     for j in range(m):
         ranking[j], propensity[j] = base[j], 1.0
-    for k in range(int(state.epochs.rounds[0]) % 2, m, 2):
+    for k in range(parity(state), m, 2):
         if k + 1 < m:
             if not is_better(state, base[k], base[k + 1]):
                 propensity[k] = propensity[k + 1] = 0.5
@@ -197,21 +200,28 @@ def challenger(state: State, k: int) -> int:
     return state.base[m - 1]
 
 
+@notes(State)
+def note(state: State, ranking: Ints, note: Floats) -> None:
+    note[0] = parity(state)
+
+
+@inner_kernel
+def parity(state: State) -> int:
+    """Return the position of the first pair that is compared: the first list is drawn as if for position 0."""
+    return int(state.epochs.rounds[0]) % 2 if state.begun[0] else 0
+
+
 @learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats) -> None:
     base, m = state.base, ranking.size
-    parity = int(state.epochs.rounds[0]) % 2
+    first = int(note[0]) if note.size > 0 else parity(state)
     if new_epoch(state.epochs):
         restart(state)
         return
     absorb(state.stream, ranking)
     if not state.begun[0]:
         begin(state, ranking)
-    # Late feedback may be of the other pairs: the first random position is the upper one of a pair.
-    for j in range(m - 1, -1, -1):
-        if propensity[j] < 0.75:
-            parity = j % 2
-    for k in range(parity, m, 2):
+    for k in range(first, m, 2):
         i = ranking[k]
         if k + 1 < m:
             j = ranking[k + 1]
@@ -242,9 +252,9 @@ def compare_last(state: State, i: int, click: float) -> None:
 
 @inner_kernel
 def count_duel(state: State, i: int, j: int, difference: float) -> None:
-    if difference > 0.5 and i != j:
+    if difference > 0.0 and i != j:
         state.wins[i, j] += 1
-    elif difference < -0.5:
+    elif difference < 0.0:
         state.wins[j, i] += 1
 
 

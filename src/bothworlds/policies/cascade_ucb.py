@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
-from .parts.examined_counts import ExaminedCounts, make_examined_counts, record_to_first_click
+from .parts.examined_counts import LEAVES, ExaminedCounts, make_examined_counts, record_to_first_click
 from .parts.placement import place_largest
 from .parts.settings import number
 
@@ -72,6 +72,7 @@ class CascadeUcb(CompiledPolicy):
     width: float = number(1.5, 1e-6, 1e6)
 
     name = "cascade-ucb"
+    learned_leaves = LEAVES
     needs = ("order",)
 
     def start(self, shape: Shape) -> State:

@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
-from .parts.examined_counts import ExaminedCounts, make_examined_counts, record_to_first_click
+from .parts.examined_counts import LEAVES, ExaminedCounts, make_examined_counts, record_to_first_click
 from .parts.placement import place_largest
 from .parts.settings import number
 
@@ -73,6 +73,7 @@ class CascadeUcbV(CompiledPolicy):
     zeta: float = number(2.0, 1e-6, 1e6)
 
     name = "cascade-ucb-v"
+    learned_leaves = LEAVES
     needs = ("order",)
 
     def start(self, shape: Shape) -> State:

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
-from .parts.examined_counts import ExaminedCounts, kl_bounds, make_examined_counts, record_to_last_click
+from .parts.examined_counts import LEAVES, ExaminedCounts, kl_bounds, make_examined_counts, record_to_last_click
 from .parts.placement import place_largest
 
 __all__ = ["DcmUcb"]
@@ -62,6 +62,7 @@ class DcmUcb(CompiledPolicy):
     """
 
     name = "dcm-ucb"
+    learned_leaves = LEAVES
     needs = ("order",)
 
     def start(self, shape: Shape) -> State:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import core
-from ..core import Shape, decides, learns
+from ..core import Shape, decides, learns, notes
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy, Policy
 from .parts.settings import whole
@@ -23,6 +23,7 @@ class State(NamedTuple):
     rankings: Ints  # (delay + 1, n_positions) the decisions that wait for their clicks
     propensities: Floats  # (delay + 1, n_positions)
     clicks: Floats  # (delay + 1, n_positions)
+    notes: Floats  # (delay + 1, size of a note)
     decided: Ints  # (1,) rounds
 
 
@@ -66,8 +67,13 @@ class Delayed(CompiledPolicy):
         inner, rows = self.policy.init(*shape), (self.delay + 1, shape.n_positions)
         if not self.policy.runs_compiled(inner):
             raise ValueError(f"{self.policy.label} cannot be delayed: it overrides decide or learn, or has no kernels")
-        waiting = np.zeros(rows, np.int64), np.ones(rows), np.zeros(rows)
+        notes = np.zeros((self.delay + 1, self.note_size(shape)))
+        waiting = np.zeros(rows, np.int64), np.ones(rows), np.zeros(rows), notes
         return State(shape, inner, *waiting, np.zeros(1, np.int64))
+
+    def note_size(self, shape: Shape) -> int:
+        """Return how many numbers the policy remembers of a draw."""
+        return self.policy.note_size(shape)
 
     def relabelled(self, labels: NDArray[np.int64]) -> Delayed:
         return replace(self, policy=self.policy.relabelled(labels))
@@ -81,13 +87,21 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     core.decide(state.inner, rng, ranking, propensity)
 
 
+@notes(State)
+def note(state: State, ranking: Ints, note: Floats) -> None:
+    core.note(state.inner, ranking, note)
+
+
 @learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats, absent: Ints) -> None:
     size = state.rankings.shape[0]
     new = state.decided[0] % size
     for j in range(ranking.size):
         state.rankings[new, j], state.propensities[new, j], state.clicks[new, j] = ranking[j], propensity[j], clicks[j]
+    for k in range(note.size):
+        state.notes[new, k] = note[k]
     state.decided[0] += 1
     if state.decided[0] >= size:
         old = state.decided[0] % size
-        core.learn(state.inner, state.rankings[old], state.propensities[old], state.clicks[old])
+        noted = state.notes[old, : note.size]
+        core.learn(state.inner, state.rankings[old], state.propensities[old], state.clicks[old], noted, absent)

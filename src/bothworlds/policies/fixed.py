@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,7 @@ class Fixed(CompiledPolicy):
     ranking: tuple[int, ...] | None = None
 
     name = "fixed"
+    learned_leaves: ClassVar[Mapping[str, str] | None] = {}
     adaptive = False
 
     def __post_init__(self) -> None:

@@ -151,12 +151,12 @@ def redraw(state: State, ranking: Ints, clicks: Floats) -> None:
     waiting = 0
     for j in range(m):
         state.draws[j] = cap  # clicked positions have no loss
-        waiting += clicks[j] < 0.5
+        waiting += clicks[j] < 1.0
     for k in range(1, cap):
         if waiting == 0:
             return
         perturbed_leader(state, state.stream, state.again)
         for j in range(m):
-            if state.again[j] == ranking[j] and state.draws[j] == cap and clicks[j] < 0.5:
+            if state.again[j] == ranking[j] and state.draws[j] == cap and clicks[j] < 1.0:
                 state.draws[j] = k
                 waiting -= 1

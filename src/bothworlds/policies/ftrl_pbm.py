@@ -95,4 +95,4 @@ class FtrlPbm(Leader):
 
     def resumed(self, ledger: Ledger) -> State:
         """Return the state after the events that the ledger sums up."""
-        return self.refreshed(self.state_from_sums(ledger))
+        return self.with_leader(self.state_from_sums(ledger))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -39,8 +40,9 @@ def add_losses(
     ranking: Ints,
     propensity: Floats,
     clicks: Floats,
+    absent: Ints,
 ) -> None:
-    """Add the estimated losses of one round to ``loss``, and its errors to ``spread``.
+    """Add the estimated losses of one round to ``loss``, and its errors to ``spread``; ``absent`` as in ``observe``.
 
     ``x`` (n, m) are the marginals of the leader, and ``p`` (n, m) those of the next decision, with p >= w x.
     """
@@ -48,21 +50,28 @@ def add_losses(
     limit = math.sqrt(spread[0]) / CAP
     for j in range(m):
         i = ranking[j]
-        b = min(predicted_loss(counts, i, j), limit * p[i, j] / math.sqrt(x[i, j]))
-        loss[i, j] += (1.0 - clicks[j] - b) / propensity[j]
+        if i >= 0:
+            b = min(predicted_loss(counts, i, j), limit * p[i, j] / math.sqrt(x[i, j]))
+            loss[i, j] += (1.0 - clicks[j] - b) / propensity[j]
+            for k in absent:
+                b = min(predicted_loss(counts, k, j), limit * p[k, j] / math.sqrt(x[k, j]))
+                loss[k, j] += 1.0 - clicks[j] - b
     for i in range(n):
         for j in range(m):
-            loss[i, j] += min(predicted_loss(counts, i, j), limit * p[i, j] / math.sqrt(x[i, j]))
-    errors = 0.0
+            b = min(predicted_loss(counts, i, j), limit * p[i, j] / math.sqrt(x[i, j]))
+            loss[i, j] += b if ranking[j] >= 0 else 0.0
+    errors, learned = 0.0, 0
     for j in range(m):
-        error = 1.0 - clicks[j] - predicted_loss(counts, ranking[j], j)
-        errors += error * error
-    spread[0] += max(LEAST_ERROR, 4.0 / m * errors) / w
+        if ranking[j] >= 0:
+            error = 1.0 - clicks[j] - predicted_loss(counts, ranking[j], j)
+            errors += error * error
+            learned += 1
+    spread[0] += max(LEAST_ERROR, 4.0 / learned * errors) / w
 
 
-def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     x = state.leading.marginals
-    add_losses(state.loss, rule.spread, rule.counts, x, x, 1.0, ranking, propensity, clicks)
+    add_losses(state.loss, rule.spread, rule.counts, x, x, 1.0, ranking, propensity, clicks, absent)
     record(rule.counts, ranking, clicks)
 
 
@@ -140,6 +149,11 @@ class FtrlVa(Leader):
     """
 
     name = "ftrl-va"
+    learned_leaves: ClassVar[Mapping[str, str] | None] = {
+        "rule.spread": "",
+        "rule.counts.shown": "ij",
+        "rule.counts.clicked": "ij",
+    }
 
     def rule(self, shape: Shape) -> Rule:
         return Rule(np.ones(1), make_counts(*shape))
@@ -161,7 +175,7 @@ class FtrlVa(Leader):
         counts.shown[:], counts.clicked[:] = ledger.shown, ledger.clicked
         counts.rounds[0], counts.learned[0] = ledger.rounds, ledger.rounds
         state.rule.spread[0] = spread_of(ledger)
-        return self.refreshed(state)
+        return self.with_leader(state)
 
     def predictions(self, state: State) -> Predictions:
         """Return the losses that the leader subtracts from now on."""

@@ -140,9 +140,12 @@ class GibbsTs(Detecting):
         with a random stream that is seeded by the counts. A chain that starts elsewhere needs the more sweeps, the
         larger the counts.
         """
-        state: State = self.state_from_counts(ledger)
+        return self.refreshed(self.state_from_counts(ledger))
+
+    def refreshed(self, state: State) -> State:
+        """Return the state with a chain that depends on its counts alone."""
         counts = state.counts
-        if ledger.rounds:
+        if counts.learned[0]:
             state = state._replace(stream=stream_of_counts(counts))
             start_at_fit(counts, state.attraction, state.examination)
             if state.rows.own[0] == 0:
@@ -173,7 +176,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     detect_change(state.detector, state.counts, ranking, clicks)
     absorb(state.stream, ranking)
     for j in range(ranking.size):
-        if add_row(state.rows, ranking[j]):
+        if ranking[j] >= 0 and add_row(state.rows, ranking[j]):
             state.attraction[state.rows.place[ranking[j]]] = uniform(state.stream)  # the prior
     run_sweeps(state, state.stream, state.attraction, state.examination)
 

@@ -104,6 +104,7 @@ class Grab(Forgetting):
     horizon: int | None = whole(None, 1, ROUNDS)
 
     name = "grab"
+    learned_leaves = None  # a part of its leader is not the leader of the part
     needs = ("horizon",)
 
     def start(self, shape: Shape) -> State:

@@ -96,4 +96,4 @@ class Hybrid(Leader):
 
     def resumed(self, ledger: Ledger) -> State:
         """Return the state after the events that the ledger sums up."""
-        return self.refreshed(self.state_from_sums(ledger))
+        return self.with_leader(self.state_from_sums(ledger))

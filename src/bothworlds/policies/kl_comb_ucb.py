@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -83,6 +84,7 @@ class KlCombUcb(Forgetting):
     horizon: int | None = whole(None, 1, ROUNDS)
 
     name = "kl-comb-ucb"
+    learned_leaves: ClassVar[Mapping[str, str] | None] = {"plan.rounds": "", "plan.length": "", "plan.horizon": ""}
     needs = ("horizon",)
 
     def start(self, shape: Shape) -> State:
@@ -98,6 +100,12 @@ class KlCombUcb(Forgetting):
             basis_clicked=np.zeros(shape),
             placement=make_placement_work(*shape),
         )
+
+    def refreshed(self, state: State) -> State:
+        """Return the state with the bounds of its counts."""
+        if state.counts.learned[0] > 0:
+            update_bounds(state)
+        return state
 
     def resumed(self, ledger: Ledger) -> State:
         """Return the state after the events that the ledger sums up."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core import Shape
-from .lbinfv import Rule, make_rule
+from .lbinfv import LEAVES, Rule, make_rule
 from .parts.leader import Leader
 from .parts.settings import Planning, number
 
@@ -74,6 +74,7 @@ class Lbinf(Leader, Planning):
     gamma: float | None = number(None, 1e-9, 1e6)
 
     name = "lbinf"
+    learned_leaves = LEAVES
     needs = ("horizon",)
 
     def rule(self, shape: Shape) -> Rule:

@@ -15,7 +15,7 @@ from ..kernels import Floats, Ints, inline_kernel
 from .parts.leader import Leader, State, leader_rule
 from .parts.settings import Planning, choice, number
 
-__all__ = ["Lbinfv", "Rule", "make_rule"]
+__all__ = ["LEAVES", "Lbinfv", "Rule", "make_rule"]
 
 
 @inline_kernel
@@ -23,15 +23,19 @@ def gamma_of(rule: Any, state: State) -> float:
     return rule.gamma if rule.gamma > 0.0 else max(1.0, math.log(state.epochs.horizon[0]))
 
 
-def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     n, m = state.shape
     loss, predicted = state.loss, rule.predicted
     gamma = gamma_of(rule, state)
     for i in range(n):
         for j in range(m):
-            loss[i, j] += predicted[i, j]
+            loss[i, j] += predicted[i, j] if ranking[j] >= 0 else 0.0
     for j in range(m):
         i, x = ranking[j], propensity[j]
+        if i < 0:
+            continue
+        for k in absent:
+            loss[k, j] += 1.0 - clicks[j] - predicted[k, j]
         error = 1.0 - clicks[j] - predicted[i, j]
         loss[i, j] += error / x
         rule.spread[i, j] += error * error * min(1.0, 2.0 * max(1.0 - x, 0.0) / (gamma * x * x)) / gamma
@@ -73,6 +77,9 @@ class Rule(NamedTuple):
     spread: Floats  # (n_items, n_positions) squares of b
     rates: Floats  # (n_items, n_positions) 1 / b
     sums: Floats  # (n_items, n_positions) loss + predicted
+
+
+LEAVES = {"rule.predicted": "ij", "rule.shown": "ij", "rule.spread": "ij", "rule.rates": "ij"}
 
 
 def make_rule(shape: Shape, *, level: float, gamma: float | None, first: float, guess: float, step: float) -> Rule:
@@ -150,6 +157,7 @@ class Lbinfv(Leader, Planning):
     gamma: float | None = number(None, 1e-9, 1e6)
 
     name = "lbinfv"
+    learned_leaves = LEAVES
     needs = ("horizon",)
 
     def rule(self, shape: Shape) -> Rule:

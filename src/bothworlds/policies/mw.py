@@ -25,11 +25,14 @@ def gamma_of(rule: Any, state: State) -> float:
     return min(0.5, rule.mixing * math.sqrt(n * math.log(n) / state.epochs.horizon[0]))
 
 
-def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     n = state.shape.n_items
     eta = rule.rate * math.sqrt((1.0 - gamma_of(rule, state)) * math.log(n) / (n * state.epochs.horizon[0]))
     for j in range(ranking.size):
-        state.loss[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
+        if ranking[j] >= 0:
+            state.loss[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
+            for i in absent:
+                state.loss[i, j] += eta * (1.0 - clicks[j])
 
 
 def solve(rule: Any, state: State) -> None:

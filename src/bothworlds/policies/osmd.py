@@ -21,10 +21,13 @@ SCALE = 0.5  # x = z^-2 is the marginal of the regulariser -sqrt(x) at this rate
 # The losses of the state are the potential of x: steps are added to it, and it is projected.
 
 
-def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     eta = rule.rate / math.sqrt(state.epochs.horizon[0])
     for j in range(ranking.size):
-        state.loss[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
+        if ranking[j] >= 0:
+            state.loss[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
+            for i in absent:
+                state.loss[i, j] += eta * (1.0 - clicks[j])
 
 
 def solve(rule: Any, state: State) -> None:

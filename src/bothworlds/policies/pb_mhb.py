@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from .parts.settings import Forgetting, number, whole
 __all__ = ["PbMhb"]
 
 ROOT_TWO = math.sqrt(2.0)
+MOST_EXAMINED = 0.999  # of a position after the first
 
 
 class State(NamedTuple):
@@ -100,6 +102,7 @@ class PbMhb(Forgetting):
     prior: float = number(0.5, 0.0, 1e9)
 
     name = "pb-mhb"
+    learned_leaves: ClassVar[Mapping[str, str] | None] = {"attraction": "i", "examination": "j", "stream.words": ""}
 
     def start(self, shape: Shape) -> State:
         n, m = shape
@@ -118,6 +121,14 @@ class PbMhb(Forgetting):
             positions=np.zeros(m),
             placement=make_placement_work(n, m),
         )
+
+    def refreshed(self, state: State) -> State:
+        """Return the state with an examination of 1 at the first position, and the same products."""
+        first = state.examination[0]
+        state.attraction[:] *= first
+        state.examination[:] = np.minimum(state.examination / first, MOST_EXAMINED)
+        state.examination[0] = 1.0
+        return state
 
 
 @decides(State)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ..core import Ledger, Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.kl import EDGE, kl
 from .parts.counts import Counts, lacking_list, record
+from .parts.epochs import LEAVES as EPOCHS_LEAVES
 from .parts.epochs import Epochs, new_epoch
 from .parts.position_based import KnownExamination, Positions, RankWork, make_rank_work, place
 from .parts.settings import Planning, number
@@ -34,6 +36,8 @@ class PieSettings(Planning):
     """The settings that PBM-PIE and PBM-PIE-MLE share, except those of examination."""
 
     epsilon: float = number(0.0, 0.0, 1e6)
+
+    learned_leaves: ClassVar[Mapping[str, str] | None] = EPOCHS_LEAVES
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,11 @@ class PbmPieMle(FittedExamination, PieSettings):
         """Return the state after the events that the ledger sums up, with examination fitted to all of them."""
         state: State = self.state_from_counts(ledger)
         self.advance_epochs(state.epochs, ledger.rounds)
-        if ledger.rounds:
+        return self.refreshed(state)
+
+    def refreshed(self, state: State) -> State:
+        """Return the state with examination fitted to its counts."""
+        if state.counts.learned[0]:
             fit_examination(state.counts, state.fitted)
         return state
 

@@ -75,11 +75,14 @@ class PbmTs(KnownExamination):
         n = shape.n_items
         return State(shape, self.counts(shape), self.positions(shape), level_hats(n), make_rank_work(n))
 
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up."""
-        state: State = self.state_from_counts(ledger)
+    def refreshed(self, state: State) -> State:
+        """Return the state with the posteriors of its counts."""
         update_all_hats(state)
         return state
+
+    def resumed(self, ledger: Ledger) -> State:
+        """Return the state after the events that the ledger sums up."""
+        return self.refreshed(self.state_from_counts(ledger))
 
 
 @decides(State)
@@ -102,6 +105,8 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     else:
         for j in range(ranking.size):
             i = ranking[j]
+            if i < 0:
+                continue
             put_hat(counts.shown[i], counts.clicked[i], examination, state.hats[i])
 
 

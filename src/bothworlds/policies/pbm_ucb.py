@@ -89,12 +89,15 @@ class PbmUcb(KnownExamination):
             rank=make_rank_work(shape.n_items),
         )
 
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up."""
-        state: State = self.state_from_counts(ledger)
+    def refreshed(self, state: State) -> State:
+        """Return the state with the sums of its counts."""
         if state.totals.kept:
             add_up_all(state.totals, state.counts, state.positions.examination)
         return state
+
+    def resumed(self, ledger: Ledger) -> State:
+        """Return the state after the events that the ledger sums up."""
+        return self.refreshed(self.state_from_counts(ledger))
 
 
 @decides(State)

@@ -103,8 +103,11 @@ class PbmUcbMle(FittedExamination, Detecting):
 
     def resumed(self, ledger: Ledger) -> State:
         """Return the state after the events that the ledger sums up, with examination fitted to all of them."""
-        state: State = self.state_from_counts(ledger)
-        if ledger.rounds:
+        return self.refreshed(self.state_from_counts(ledger))
+
+    def refreshed(self, state: State) -> State:
+        """Return the state with examination fitted to its counts, and their sums."""
+        if state.counts.learned[0]:
             fit_examination(state.counts, state.fitted)
         if state.totals.kept:
             add_up_all(state.totals, state.counts, state.fitted.positions.examination)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Shape, decides, learns
+from ..core import Shape, decides, learns, notes
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from .parts.epochs import Epochs, new_epoch
 from .parts.random_stream import Stream, absorb, make_stream, uniform
@@ -85,6 +85,10 @@ class RankedExp3(Planning):
     name = "ranked-exp3"
     needs = ("horizon",)
 
+    def note_size(self, shape: Shape) -> int:
+        """Return the number of positions: it remembers the probability of the intended item at each."""
+        return shape.n_positions
+
     def start(self, shape: Shape) -> State:
         n, m = shape
         epochs = self.epochs()
@@ -143,16 +147,21 @@ def _unused(used: Ints, left: int, rng: np.random.Generator) -> int:
     return -1
 
 
+@notes(State)
+def note(state: State, ranking: Ints, note: Floats) -> None:
+    for j in range(ranking.size):
+        note[j] = state.chances[j, ranking[j]]
+
+
 @learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats) -> None:
     n = state.shape.n_items
     absorb(state.stream, ranking)
     for j in range(ranking.size):
-        if clicks[j] > 0.5:
+        if clicks[j] > 0.0:
             if uniform(state.stream) < intended_probability(state.chances, ranking, j):
-                # The propensity of the first position is known, even for late clicks.
-                p = propensity[0] if j == 0 and propensity[0] > 0.0 else state.chances[j, ranking[j]]
-                state.weights[j, ranking[j]] += min(1.0, state.gamma[0] / (n * p))
+                p = note[j] if note.size > 0 else state.chances[j, ranking[j]]
+                state.weights[j, ranking[j]] += clicks[j] * min(1.0, state.gamma[0] / (n * p))
                 _update_chances(state.weights, state.chances, j, state.gamma[0])
             if not state.every_click:
                 break

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Shape, decides, learns
+from ..core import Shape, decides, learns, notes
 from ..kernels import Floats, Ints, inner_kernel
-from .parts.blocks import Blocks, arrange, draw_list, make_blocks, one_block
+from .parts.blocks import Blocks, arrange, draw_list, make_blocks, note_sizes, one_block
 from .parts.duels import Duels, forget_duels, make_duels, record_duels
 from .parts.epochs import Epochs, new_epoch
 from .parts.settings import Planning, number
@@ -76,8 +76,8 @@ class TopRank(Planning):
     >>> for _ in range(300):
     ...     decision = policy.decide(state, rng)
     ...     state = policy.learn(state, decision, rng.random(2) < np.array([0.9, 0.3, 0.0])[decision.ranking])
-    >>> decision
-    Decision(ranking=array([0, 1]), propensity=array([1., 1.]))
+    >>> decision.ranking, decision.propensity
+    (array([0, 1]), array([1., 1.]))
 
     References
     ----------
@@ -88,6 +88,10 @@ class TopRank(Planning):
 
     name = "toprank"
     needs = ("horizon", "order")
+
+    def note_size(self, shape: Shape) -> int:
+        """Return the number of positions: it remembers the size of the block at each."""
+        return shape.n_positions
 
     def start(self, shape: Shape) -> State:
         n, m = shape
@@ -107,15 +111,20 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     draw_list(state.blocks, rng, ranking, propensity)
 
 
+@notes(State)
+def note(state: State, ranking: Ints, note: Floats) -> None:
+    note_sizes(state.blocks, note)
+
+
 @learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats) -> None:
     if new_epoch(state.epochs):
         restart(state)
         return
-    record_duels(state.duels, state.blocks, ranking, propensity, clicks)
+    record_duels(state.duels, state.blocks, ranking, clicks, note)
     grown = False
     for j in range(ranking.size):
-        if clicks[j] > 0.5:
+        if clicks[j] > 0.0:
             grown |= extend_relation(state, ranking[j])
     if grown:
         arrange(state.blocks, state.worse, state.behind)

@@ -19,17 +19,20 @@ __all__ = ["TsallisRv"]
 MARGIN = 4.0  # a baseline that is in force is kept until a pair is this much less likely than the threshold
 
 
-def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     loss, x = state.loss, state.leading.marginals
     n, m = x.shape
     often = rule.threshold / (state.epochs.rounds[0] + 1.0)
     for i in range(n):
         for j in range(m):
-            loss[i, j] += rule.baseline if x[i, j] >= often else 0.0
+            loss[i, j] += rule.baseline if x[i, j] >= often and ranking[j] >= 0 else 0.0
     for j in range(m):
         i = ranking[j]
-        baseline = rule.baseline if x[i, j] >= often else 0.0
-        loss[i, j] += (1.0 - clicks[j] - baseline) / propensity[j]
+        if i >= 0:
+            baseline = rule.baseline if x[i, j] >= often else 0.0
+            loss[i, j] += (1.0 - clicks[j] - baseline) / propensity[j]
+            for i in absent:
+                loss[i, j] += 1.0 - clicks[j] - (rule.baseline if x[i, j] >= often else 0.0)
 
 
 @leader_rule(observe=observe, solve=solve, begin=begin)
@@ -108,7 +111,7 @@ class TsallisRv(Leader):
 
     def resumed(self, ledger: Ledger) -> State:
         """Return the state after the events that the ledger sums up, where baselines are in force for many events."""
-        return self.refreshed(self.state_from_sums(ledger))
+        return self.with_leader(self.state_from_sums(ledger))
 
     def predictions(self, state: State) -> Predictions:
         """Return the baselines of the pairs that are likely enough now."""

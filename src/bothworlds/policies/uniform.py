@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,7 @@ class Uniform(CompiledPolicy):
     """
 
     name = "uniform"
+    learned_leaves: ClassVar[Mapping[str, str] | None] = {}
     adaptive = False
 
     def start(self, shape: Shape) -> State:

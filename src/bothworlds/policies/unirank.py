@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Shape, decides, learns
+from ..core import Shape, decides, learns, notes
 from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.kl import kl, kl_upper
-from .parts.blocks import Blocks, arrange, draw_list, make_blocks, one_block
+from .parts.blocks import Blocks, arrange, draw_list, make_blocks, note_sizes, one_block
 from .parts.duels import Duels, forget_duels, make_duels, record_duels
 from .parts.epochs import Epochs, new_epoch
 from .parts.random_stream import Stream, absorb, make_stream, uniform
@@ -103,6 +103,10 @@ class UniRank(Planning):
     name = "unirank"
     needs = ("horizon", "order")
 
+    def note_size(self, shape: Shape) -> int:
+        """Return the number of positions: it remembers the size of the block at each."""
+        return shape.n_positions
+
     def start(self, shape: Shape) -> State:
         n, m = shape
         return State(
@@ -124,15 +128,20 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     draw_list(state.explored, rng, ranking, propensity)
 
 
+@notes(State)
+def note(state: State, ranking: Ints, note: Floats) -> None:
+    note_sizes(state.explored, note)
+
+
 @learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats) -> None:
     if new_epoch(state.epochs):
         forget_duels(state.duels)
         one_block(state.leader)
         one_block(state.explored)
         return
     absorb(state.stream, ranking)
-    record_duels(state.duels, state.explored, ranking, propensity, clicks)
+    record_duels(state.duels, state.explored, ranking, clicks, note)
     compare(state)
     arrange(state.leader, state.worse, state.behind)
     explore(state)

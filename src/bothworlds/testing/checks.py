@@ -17,12 +17,14 @@ from ..arena import play
 from ..core import Decision, copy_state, leaves
 from ..policies import Policy, configured_for
 from ..policies import resolve as resolve_policy
+from ..policies.pages import learned_leaves
 from ..ranker import Ranker
 from ..worlds import ListWorld, World, stochastic
 from ..worlds import resolve as resolve_world
 from ..worlds.base import first_difference
 from .failure import CheckFailed, failure, require, standard_errors
 from .list_world_checks import check_list_world
+from .page_checks import check_a_part_is_a_smaller_problem, check_an_absent_item_does_not_gain
 
 __all__ = ["CheckFailed", "check_policy", "check_world", "policy_checks"]
 
@@ -31,6 +33,7 @@ ATTRACTION = np.array([0.9, 0.7, 0.4, 0.2, 0.1])
 EXAMINATION = np.array([0.9, 0.6, 0.3])
 ROUNDS = 400
 SIGMAS = 5.0
+REWARD = 0.4  # of a click, in the check of rewards
 
 
 def check_policy(policy: str | Policy, *, strict: bool = False) -> None:
@@ -58,11 +61,15 @@ def policy_checks(*, strict: bool = False) -> list[Callable[[Policy], None]]:
         *(input_checks if strict else []),
         check_propensities_equal_frequencies,
         check_late_and_shuffled_feedback_is_accepted,
+        check_propensities_change_nothing_unless_they_are_needed,
+        check_a_part_is_a_smaller_problem,
+        check_an_absent_item_does_not_gain,
         check_memory_is_bounded,
         check_saving_and_loading_keeps_the_future,
         check_a_restart_forgets_everything,
         check_labels_do_not_matter,
         check_it_beats_uniform_in_an_easy_world,
+        check_rewards_between_0_and_1_are_learned_from,
     ]
 
 
@@ -152,7 +159,7 @@ def check_impossible_shapes_are_refused(policy: Policy) -> None:
 
 @_informed
 def check_bad_feedback_is_refused_and_changes_nothing(policy: Policy) -> None:
-    """Clicks that are not 0 or 1 for every position, or an invalid decision, raise ValueError and change nothing."""
+    """Clicks that are not from 0 to 1 at every position, or an invalid decision, raise ValueError, change nothing."""
     state, world = _trained(policy)
     decision = policy.decide(state, np.random.default_rng(0))
     twin = copy_state(state)
@@ -161,7 +168,6 @@ def check_bad_feedback_is_refused_and_changes_nothing(policy: Policy) -> None:
     good = np.zeros(world.n_positions)
     for invalid, clicks in (
         (decision, np.zeros(world.n_positions + 1)),
-        (decision, np.full(world.n_positions, 0.5)),
         (decision, np.full(world.n_positions, np.nan)),
         (decision, np.array([2.0, 0.0, 0.0])),
         (decision, np.array([-1.0, 0.0, 0.0])),
@@ -215,11 +221,15 @@ def check_propensities_equal_frequencies(policy: Policy) -> None:
 
 @_informed
 def check_deciding_leaves_no_trace(policy: Policy) -> None:
-    """Decisions without feedback do not change later decisions."""
+    """Decisions without feedback change neither what was learned nor later decisions."""
     state, world = _trained(policy)
     twin, rng = copy_state(state), np.random.default_rng(5)
     for _ in range(50):
         policy.decide(state, rng)
+    before, after = dict(leaves(twin)), dict(leaves(state))
+    for path in learned_leaves(policy):
+        same = path not in after or _equal(before[path], after[path])
+        require(same, policy, f"decide must not change the state; it changed {path}, which is learned")
     same = _future(policy, state, world) == _future(policy, twin, world)
     require(same, policy, "decide must not change the state")
 
@@ -255,6 +265,33 @@ def check_late_and_shuffled_feedback_is_accepted(policy: Policy) -> None:
             except Exception as error:
                 raise failure(policy, f"late feedback must be accepted; {error!r}") from error
     _future(policy, state, world)
+
+
+@_informed
+def check_propensities_change_nothing_unless_they_are_needed(policy: Policy) -> None:
+    """Without ``needs_propensity``, the propensities of a mixture with random lists teach the same.
+
+    A service that mixes random lists in records the propensities of the mixture. A policy that reads something else
+    out of its own propensities, such as the size of a group, would be misled without notice; it must note that.
+    """
+    if getattr(policy, "needs_propensity", True):
+        return
+    states = []
+    for share in (0.0, 0.5):
+        state, world = _trained(policy, 0)
+        rng, users = np.random.default_rng(13), np.random.default_rng(14)
+        for _ in range(30):
+            for decision in [policy.decide(state, rng) for _ in range(5)]:
+                mixed = (1.0 - share) * decision.propensity + share / world.n_items
+                policy.learn(state, decision._replace(propensity=mixed), _clicks(users, decision, world))
+        states.append(state)
+    same = all(_equal(one, other) for (_, one), (_, other) in zip(*map(leaves, states)))
+    require(same, policy, "learning must not depend on propensities; note what it needs, or declare needs_propensity")
+
+
+def _equal(one: Any, other: Any) -> bool:
+    a, b = np.asarray(one), np.asarray(other)
+    return np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f")
 
 
 @_informed
@@ -367,6 +404,26 @@ def check_it_beats_uniform_in_an_easy_world(policy: Policy) -> None:
     error = gain.std(ddof=1) / np.sqrt(gain.size)
     sentence = f"it must beat uniform in an easy world; its reward per round differs by {gain.mean() / rounds:+.3f}"
     require(bool(gain.mean() > SIGMAS * error), policy, sentence)
+
+
+def check_rewards_between_0_and_1_are_learned_from(policy: Policy) -> None:
+    """A learning policy beats uniform where items differ clearly and a click is a reward of 0.4, in three runs."""
+    if not getattr(policy, "adaptive", True):
+        return
+    world, rounds, gains = _world(), 2 * getattr(policy, "patience", ROUNDS), []
+    informed, by_chance = configured_for(policy, rounds, world), ATTRACTION.mean() * EXAMINATION.sum()
+    expected = world.click_probabilities(0)
+    for seed in range(3):
+        state, rng = informed.init(world.n_items, world.n_positions), np.random.default_rng(15 + seed)
+        earned = 0.0
+        for _ in range(rounds):
+            decision = informed.decide(state, rng)
+            earned += expected[decision.ranking, np.arange(world.n_positions)].sum()
+            _attempt(informed, "learn", state, decision, REWARD * _clicks(rng, decision, world))
+        gains.append(earned / rounds - by_chance)
+    gain, error = float(np.mean(gains)), np.sqrt(world.n_positions / rounds / len(gains))
+    sentence = f"it must learn from rewards of {REWARD}; its reward per round differs from uniform by {gain:+.3f}"
+    require(gain > error, policy, sentence)
 
 
 def check_world(world: str | World, rounds: int = 1000) -> None:

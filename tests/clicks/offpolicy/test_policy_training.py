@@ -13,7 +13,7 @@ from bothworlds.clicks import compare, evaluate
 from bothworlds.clicks.offpolicy.impressions import open_impressions
 from bothworlds.clicks.offpolicy.pages import PageBatch, count_complete_pages, page_batches
 from bothworlds.clicks.offpolicy.policy_training import count_decisions, from_policy, learn_pages, marginals_of, train
-from bothworlds.core import Decision, leaves
+from bothworlds.core import NO_NOTE, NONE_ABSENT, Decision, leaves
 from tests.clicks.evaluation_logs import as_log, as_marginals, logging_policy, pages
 from tests.policies.plain import EpsilonGreedy
 
@@ -86,7 +86,7 @@ def test_the_loops_do_the_same_without_the_compiler(logged):
         (getattr(learn_pages, "py_func", learn_pages), getattr(count_decisions, "py_func", count_decisions)),
     ):
         states.append(policy.init(4, 2))
-        teaching(states[-1], *batch)
+        teaching(states[-1], *batch, NO_NOTE, NONE_ABSENT)
         counts.append(np.zeros((4, 2)))
         deciding(states[-1], 20, np.random.default_rng(1), np.empty(2, np.int64), np.empty(2), counts[-1])
     assert same_state(*states)

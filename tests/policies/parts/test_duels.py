@@ -14,8 +14,8 @@ from tests.reference.blocks import add_duels, as_lists
 
 
 @kernel
-def record_duels(duels, blocks, ranking, propensity, clicks):
-    fights.record_duels(duels, blocks, ranking, propensity, clicks)
+def record_duels(duels, blocks, ranking, clicks, sizes):
+    fights.record_duels(duels, blocks, ranking, clicks, sizes)
 
 
 @kernel
@@ -33,7 +33,7 @@ def test_wins_are_sums_and_numbers_of_differing_clicks(n, m, cuts, rng):
     for _ in range(200):
         draw_list(blocks, rng, ranking, propensity)
         clicks = (rng.random(m) < 0.5).astype(float)
-        record_duels(duels, blocks, ranking, propensity, clicks)
+        record_duels(duels, blocks, ranking, clicks, 1.0 / propensity)
         add_duels(S, N, as_lists(blocks), ranking, clicks)
     assert (duels.wins - duels.wins.T == S).all()
     assert (duels.wins + duels.wins.T == N).all()
@@ -41,23 +41,23 @@ def test_wins_are_sums_and_numbers_of_differing_clicks(n, m, cuts, rng):
     assert not duels.wins.any()
 
 
-def wins_after(blocks, ranking, propensity, clicks):
+def wins_after(blocks, ranking, sizes, clicks):
     duels = make_duels(blocks.order.size, len(ranking))
-    record_duels(duels, blocks, np.array(ranking), np.array(propensity), np.array(clicks, float))
+    record_duels(duels, blocks, np.array(ranking), np.array(clicks, float), np.array(sizes, float))
     return {(int(i), int(j)) for i, j in np.argwhere(duels.wins)}
 
 
 def test_late_feedback_counts_where_two_shared_a_block_then_and_do_now():
     together = make_blocks(4)
-    assert wins_after(together, [0, 1], [0.25, 0.25], [1, 0]) == {(0, 1), (0, 2), (0, 3)}
-    assert wins_after(together, [0, 1], [1.0, 1 / 3], [1, 0]) == set()
-    assert wins_after(together, [0, 1], [1.0, 1 / 3], [0, 1]) == set()  # 2 and 3 are off the page, who knows where
-    assert wins_after(partition(4, [1]), [0, 1], [1.0, 1 / 3], [0, 1]) == {(1, 2), (1, 3)}
-    assert wins_after(together, [0, 1], [0.5, 0.5], [1, 0]) == {(0, 1)}
-    assert wins_after(partition(4, [1]), [0, 1], [0.25, 0.25], [1, 0]) == set()
-    assert wins_after(partition(4, [2]), [0, 1], [0.25, 0.25], [1, 0]) == {(0, 1)}
+    assert wins_after(together, [0, 1], [4, 4], [1, 0]) == {(0, 1), (0, 2), (0, 3)}
+    assert wins_after(together, [0, 1], [1, 3], [1, 0]) == set()
+    assert wins_after(together, [0, 1], [1, 3], [0, 1]) == set()  # 2 and 3 are off the page, who knows where
+    assert wins_after(partition(4, [1]), [0, 1], [1, 3], [0, 1]) == {(1, 2), (1, 3)}
+    assert wins_after(together, [0, 1], [2, 2], [1, 0]) == {(0, 1)}
+    assert wins_after(partition(4, [1]), [0, 1], [4, 4], [1, 0]) == set()
+    assert wins_after(partition(4, [2]), [0, 1], [4, 4], [1, 0]) == {(0, 1)}
 
 
-def test_without_propensities_the_present_blocks_count():
-    assert wins_after(partition(4, [2]), [0, 1], [np.nan, np.nan], [1, 0]) == {(0, 1)}
-    assert wins_after(make_blocks(4), [0, 1], [np.nan, np.nan], [1, 0]) == {(0, 1), (0, 2), (0, 3)}
+def test_without_a_note_the_present_blocks_count():
+    assert wins_after(partition(4, [2]), [0, 1], [], [1, 0]) == {(0, 1)}
+    assert wins_after(make_blocks(4), [0, 1], [], [1, 0]) == {(0, 1), (0, 2), (0, 3)}

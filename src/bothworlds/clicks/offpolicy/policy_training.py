@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Decision, decide, learn
+from ...core import NO_NOTE, NONE_ABSENT, Decision, decide, learn
 from ...kernels import Floats, Ints, kernel
 from ...progress import ReportProgress, progress_bar
 from .impressions import Impressions
@@ -79,7 +79,7 @@ def train(policy: Any, state: Any, pages: Iterable[PageBatch], report: ReportPro
     compiled = runs_compiled(policy, state)
     for batch in pages:
         if compiled:
-            learn_pages(state, *batch)
+            learn_pages(state, *batch, NO_NOTE.copy(), NONE_ABSENT.copy())
         else:
             for ranking, propensity, clicks in zip(*batch):
                 policy.learn(state, Decision(ranking, propensity), clicks)
@@ -128,10 +128,12 @@ def runs_compiled(policy: Any, state: Any) -> bool:
 
 
 @kernel
-def learn_pages(state: Any, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    """Learn from pages (T, m), one after the other."""
+def learn_pages(
+    state: Any, ranking: Ints, propensity: Floats, clicks: Floats, no_note: Floats, none_absent: Ints
+) -> None:
+    """Learn from pages (T, m), one after the other; the last two are empty."""
     for t in range(ranking.shape[0]):
-        learn(state, ranking[t], propensity[t], clicks[t])
+        learn(state, ranking[t], propensity[t], clicks[t], no_note, none_absent)
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from ...core import decide, learn
+from ...core import NONE_ABSENT, decide, learn, note
 from ...kernels import Floats, Ints, kernel
 from ...progress import progress_bar
 from ...worlds.settings import whole
@@ -143,7 +143,9 @@ def _play(policy: Any, state: Any, pages: PageBatch, rng: np.random.Generator) -
     matched = np.zeros(len(pages.ranking), np.bool_)
     if runs_compiled(policy, state):
         m = pages.ranking.shape[1]
-        replay_pages(state, pages.ranking, pages.clicks, rng, np.empty(m, np.int64), np.empty(m), matched)
+        noted = np.empty(policy.note_size(state.shape))
+        drawn = np.empty(m, np.int64), np.empty(m), noted
+        replay_pages(state, pages.ranking, pages.clicks, rng, *drawn, NONE_ABSENT.copy(), matched)
     else:
         for t, (ranking, clicks) in enumerate(zip(pages.ranking, pages.clicks)):
             decision = policy.decide(state, rng)
@@ -161,14 +163,17 @@ def replay_pages(
     rng: np.random.Generator,
     ranking: Ints,
     propensity: Floats,
+    noted: Floats,
+    none_absent: Ints,
     matched: NDArray[np.bool_],
 ) -> None:
     """Decide for every page (T, m); learn from those that show the decision, and mark them in ``matched`` (T,)."""
     for t in range(logged.shape[0]):
         decide(state, rng, ranking, propensity)
+        note(state, ranking, noted)
         same = True
         for j in range(ranking.size):
             same = same and ranking[j] == logged[t, j]
         matched[t] = same
         if same:
-            learn(state, ranking, propensity, clicks[t])
+            learn(state, ranking, propensity, clicks[t], noted, none_absent)

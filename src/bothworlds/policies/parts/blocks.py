@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...kernels import Floats, Ints, inner_kernel
 
-__all__ = ["Blocks", "arrange", "cut", "draw_list", "exchange", "make_blocks", "one_block", "sort_block"]
+__all__ = ["Blocks", "arrange", "cut", "draw_list", "exchange", "make_blocks", "note_sizes", "one_block", "sort_block"]
 
 
 class Blocks(NamedTuple):
@@ -65,6 +65,16 @@ def draw_list(blocks: Blocks, rng: np.random.Generator, ranking: Ints, propensit
         propensity[j] = 1.0 / (first[b + 1] - first[b])
     for j in range(ranking.size - 1, -1, -1):
         order[j], order[swaps[j]] = order[swaps[j]], order[j]
+
+
+@inner_kernel
+def note_sizes(blocks: Blocks, sizes: Floats) -> None:
+    """Fill in the size of the block of every position."""
+    first, b = blocks.first, 0
+    for j in range(sizes.size):
+        while j >= first[b + 1]:
+            b += 1
+        sizes[j] = first[b + 1] - first[b]
 
 
 @inner_kernel

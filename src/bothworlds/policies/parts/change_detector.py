@@ -32,6 +32,7 @@ from .counts import Counts
 
 __all__ = [
     "BUCKET",
+    "LEAVES",
     "ChangeDetector",
     "alarm_level",
     "detect_change",
@@ -55,6 +56,15 @@ class ChangeDetector(NamedTuple):
     buckets: Ints  # (1,) complete buckets since the last change
     changes: Ints  # (1,) number of changes detected
     detected: Ints  # (1,) number of the round in which the last change was detected; 0: none
+
+
+LEAVES = {
+    "detector.blocks": "ij",
+    "detector.filled": "",
+    "detector.buckets": "",
+    "detector.changes": "",
+    "detector.detected": "",
+}
 
 
 def make_change_detector(
@@ -138,8 +148,9 @@ def detect_change(detector: ChangeDetector, counts: Counts, ranking: Ints, click
         return False
     for level in range(blocks.shape[0]):
         for j in range(ranking.size):
-            blocks[level, 0, ranking[j], j] += 1.0
-            blocks[level, 1, ranking[j], j] += clicks[j]
+            if ranking[j] >= 0:
+                blocks[level, 0, ranking[j], j] += 1.0
+                blocks[level, 1, ranking[j], j] += clicks[j]
     detector.filled[0] += 1
     if detector.filled[0] < detector.bucket:
         return False

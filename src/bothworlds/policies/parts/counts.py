@@ -15,7 +15,7 @@ import numpy as np
 from ...core import Ledger
 from ...kernels import Floats, Ints, inner_kernel
 
-__all__ = ["Counts", "Remembered", "lacking_list", "make_counts", "record", "remembered"]
+__all__ = ["LEAVES", "Counts", "Remembered", "lacking_list", "make_counts", "record", "remembered"]
 
 
 class Counts(NamedTuple):
@@ -26,7 +26,18 @@ class Counts(NamedTuple):
     rounds: Floats  # (1,) total weight of the rounds that are remembered
     learned: Ints  # (1,) number of all rounds
     discount: float
-    past: Ints  # (window, m) the rounds in the window as 2 * item + click; empty without a window
+    past: Ints  # (window, m) the items of the rounds in the window, or -1; empty without a window
+    past_clicks: Floats  # (window, m) their clicks
+
+
+LEAVES = {
+    "counts.shown": "ij",
+    "counts.clicked": "ij",
+    "counts.rounds": "",
+    "counts.learned": "",
+    "counts.past": "j items",
+    "counts.past_clicks": "j",
+}
 
 
 def make_counts(n: int, m: int, window: int | None = None, discount: float = 1.0) -> Counts:
@@ -37,7 +48,8 @@ def make_counts(n: int, m: int, window: int | None = None, discount: float = 1.0
         rounds=np.zeros(1),
         learned=np.zeros(1, np.int64),
         discount=float(discount),
-        past=np.zeros((window or 0, m), np.int64),
+        past=np.full((window or 0, m), -1),
+        past_clicks=np.zeros((window or 0, m)),
     )
 
 
@@ -93,15 +105,17 @@ def record(counts: Counts, ranking: Ints, clicks: Floats) -> None:
         slot = counts.learned[0] % window
         if counts.learned[0] >= window:
             for j in range(m):
-                item, click = counts.past[slot, j] // 2, counts.past[slot, j] % 2
-                counts.shown[item, j] -= 1.0
-                counts.clicked[item, j] -= click
+                item = counts.past[slot, j]
+                if item >= 0:
+                    counts.shown[item, j] -= 1.0
+                    counts.clicked[item, j] = max(0.0, counts.clicked[item, j] - counts.past_clicks[slot, j])
             counts.rounds[0] -= 1.0
         for j in range(m):
-            counts.past[slot, j] = 2 * ranking[j] + (1 if clicks[j] > 0.5 else 0)
+            counts.past[slot, j], counts.past_clicks[slot, j] = ranking[j], clicks[j]
     for j in range(m):
-        counts.shown[ranking[j], j] += 1.0
-        counts.clicked[ranking[j], j] += clicks[j]
+        if ranking[j] >= 0:
+            counts.shown[ranking[j], j] += 1.0
+            counts.clicked[ranking[j], j] += clicks[j]
     counts.rounds[0] += 1.0
     counts.learned[0] += 1
 

@@ -49,6 +49,8 @@ def complete_lists(complete: Rows, shown: Floats, ranking: Ints) -> None:
     if all_complete(complete):
         return
     for j in range(m):
+        if ranking[j] < 0:
+            continue
         first, missing = (ranking[j] - j) % n, 0
         for k in range(m):
             missing += shown[(first + k) % n, k] <= 0.0

@@ -40,41 +40,39 @@ def forget_duels(duels: Duels) -> None:
 
 
 @inner_kernel
-def record_duels(duels: Duels, blocks: Blocks, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    """Count the duels of a round, in O(clicks x block size).
+def record_duels(duels: Duels, blocks: Blocks, ranking: Ints, clicks: Floats, sizes: Floats) -> None:
+    """Count the duels of a round, in O(clicks x block size); ``sizes`` is the note of the decision, or empty.
 
     Feedback may be late, after the blocks have changed. A duel counts if the two items are in one block now and were in
-    one block when the list was drawn: propensities are one over the size of a block, which shows which positions shared
-    a block. For an item that was not on the page this is not known; it counts if the block extended beyond the page and
-    still has the same size.
+    one block when the list was drawn. For an item that was not on the page this is not known; it counts if the block
+    extended beyond the page and still has the same size. Without a note, only the present blocks count.
     """
     m, seat, group = ranking.size, duels.seat, duels.group
-    _regroup(propensity, group)
+    _regroup(sizes, group)
     for j in range(m):
         seat[ranking[j]] = j
     for j in range(m):
-        if clicks[j] > 0.5:
+        if clicks[j] > 0.0:
             b = blocks.block[ranking[j]]
             row = duels.wins[ranking[j]]
             size = blocks.first[b + 1] - blocks.first[b]
-            same = not propensity[j] > 1e-9 or int(1.0 / propensity[j] + 0.5) == size
+            same = sizes.size == 0 or sizes[j] == size
             for q in range(blocks.first[b], blocks.first[b + 1]):
                 other = blocks.order[q]
                 at = seat[other]
-                if group[at if at >= 0 else m] == group[j] and (same if at < 0 else clicks[at] < 0.5):
+                if group[at if at >= 0 else m] == group[j] and (same if at < 0 else clicks[at] <= 0.0):
                     row[other] += 1
     for j in range(m):
         seat[ranking[j]] = -1
 
 
 @inner_kernel
-def _regroup(propensity: Floats, group: Ints) -> None:
+def _regroup(sizes: Floats, group: Ints) -> None:
     """Number the blocks of the positions of a list; the last entry is the block of items that are not on the page."""
-    m, end, count = propensity.size, 0, 0
+    m, end, count = group.size - 1, 0, 0
     for j in range(m):
         if j >= end:
-            p = propensity[j]
             count += 1
-            end = j + int(1.0 / p + 0.5) if p > 1e-9 else m + 1  # without propensities, use the present blocks
+            end = j + int(sizes[j]) if sizes.size > 0 else m + 1
         group[j] = count
     group[m] = count if end > m else 0

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...kernels import Floats, inner_kernel
 
-__all__ = ["FIRST_HORIZON", "Epochs", "go_forward", "make_epochs", "new_epoch"]
+__all__ = ["FIRST_HORIZON", "LEAVES", "Epochs", "go_forward", "make_epochs", "new_epoch"]
 
 FIRST_HORIZON = 1024  # the first horizon of the doubling trick
 
@@ -32,6 +32,9 @@ class Epochs(NamedTuple):
     def clock(self) -> Floats:
         """(3,) rounds, length and horizon; a copy, for code written before these were fields."""
         return np.concatenate([self.rounds, self.length, self.horizon])
+
+
+LEAVES = {"epochs.rounds": "", "epochs.length": "", "epochs.horizon": ""}
 
 
 def make_epochs(horizon: int | None = None, restart: int | None = None, anytime: bool = False) -> Epochs:

@@ -24,6 +24,9 @@ class ExaminedCounts(NamedTuple):
     rounds: Floats  # (1,)
 
 
+LEAVES = {"counts.examined": "i", "counts.clicked": "i", "counts.rounds": ""}
+
+
 def make_examined_counts(n: int) -> ExaminedCounts:
     """Return empty counts of n items."""
     return ExaminedCounts(np.zeros(n), np.zeros(n), np.zeros(1))
@@ -34,9 +37,11 @@ def record_to_first_click(counts: ExaminedCounts, ranking: Ints, clicks: Floats)
     """Count the items down to the first click, or all of them if there is none."""
     counts.rounds[0] += 1.0
     for k in range(ranking.size):
-        counts.examined[ranking[k]] += 1.0
-        if clicks[k] > 0.5:
-            counts.clicked[ranking[k]] += 1.0
+        if ranking[k] >= 0:
+            counts.examined[ranking[k]] += 1.0
+        if clicks[k] > 0.0:
+            if ranking[k] >= 0:
+                counts.clicked[ranking[k]] += 1.0
             return
 
 
@@ -46,14 +51,15 @@ def record_to_last_click(counts: ExaminedCounts, ranking: Ints, clicks: Floats) 
     counts.rounds[0] += 1.0
     end = 0
     for k in range(ranking.size):
-        if clicks[k] > 0.5:
+        if clicks[k] > 0.0:
             end = k + 1
     if end == 0:
         end = ranking.size
     for k in range(end):
-        counts.examined[ranking[k]] += 1.0
-        if clicks[k] > 0.5:
-            counts.clicked[ranking[k]] += 1.0
+        if ranking[k] >= 0:
+            counts.examined[ranking[k]] += 1.0
+            if clicks[k] > 0.0:
+                counts.clicked[ranking[k]] += 1.0
 
 
 @inner_kernel

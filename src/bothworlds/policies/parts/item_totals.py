@@ -53,6 +53,8 @@ def add_up_shown(totals: ItemTotals, counts: Counts, examination: Floats, rankin
     """Add up the counts of the items on a page, which is already in ``counts``."""
     for j in range(ranking.size):
         i = ranking[j]
+        if i < 0:
+            continue
         totals.clicks[i], totals.impressions[i], totals.looks[i] = sums_of(counts, examination, i)
 
 

@@ -6,7 +6,7 @@ rule is a NamedTuple of the policy's settings and of whatever else it learns; it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ from ...core import Ledger, Shape, decides, learns
 from ...geometry.item_rows import worth_sharing
 from ...geometry.leader_state import Leading, check_leader, is_due, make_leading, ready, separate, share_rows, show
 from ...kernels import Floats, Ints, kernel, name_apart, register_kernels
+from .epochs import LEAVES as EPOCHS_LEAVES
 from .epochs import Epochs, new_epoch
 from .ledgers import never_shown_alike
 from .settings import Restarting, number, whole
@@ -33,9 +34,14 @@ class State(NamedTuple):
     leading: Leading
 
 
-def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    """Add the estimated losses of a round to ``state.loss``."""
-    _OBSERVE[type(rule)](rule, state, ranking, propensity, clicks)
+def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
+    """Add the estimated losses of a round to ``state.loss``.
+
+    Positions with ``ranking[j] < 0`` are not learned from. The items in ``absent`` could not be shown; each is charged
+    the loss observed at every position that is learned from: the rule for specialists of Freund, Schapire, Singer and
+    Warmuth (1997). Without it, an item would gain by its absence, while others pay, and come to look best.
+    """
+    _OBSERVE[type(rule)](rule, state, ranking, propensity, clicks, absent)
 
 
 def solve(rule: Any, state: State) -> None:
@@ -73,8 +79,8 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 
 
 @learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    observe(state.rule, state, ranking, propensity, clicks)
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats, absent: Ints) -> None:
+    observe(state.rule, state, ranking, propensity, clicks, absent)
     if new_epoch(state.epochs):
         begin(state.rule, state)
     elif is_due(state.leading, state.epochs.rounds[0]):
@@ -84,12 +90,15 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     ready(state.leading)
 
 
-def weigh(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
+def weigh(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     """Add the loss of every position to the item that was shown there, divided by the probability that it was."""
     for j in range(ranking.size):
-        if clicks[j] < 1.0:
+        if ranking[j] >= 0 and clicks[j] < 1.0:
             separate(state.leading, ranking[j])
             state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
+            for i in absent:
+                separate(state.leading, i)
+                state.loss[i, j] += 1.0 - clicks[j]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +109,7 @@ class Leader(Restarting):
     every: int = whole(1, 1, 10**9)
 
     needs_propensity: ClassVar[bool] = True
+    learned_leaves: ClassVar[Mapping[str, str] | None] = {"loss": "ij median", **EPOCHS_LEAVES}
     may_share: ClassVar[bool] = False  # items share a row until they have losses; ``observe`` must ``separate`` them
 
     def rule(self, shape: Shape) -> Any:
@@ -116,7 +126,16 @@ class Leader(Restarting):
         return state
 
     def refreshed(self, state: State) -> State:
-        """Return the state with the leader of its losses, computed without a starting point."""
+        """Return the state with the leader of its losses, computed without a starting point.
+
+        Raises ConvergenceError if it is not found.
+        """
+        if state.leading.sharing:
+            share_rows(state.leading, np.asarray((state.loss == 0.0).all(axis=1)))
+        return self.with_leader(state)
+
+    def with_leader(self, state: State) -> State:
+        """Return the state with the leader of its losses, whichever items share a row."""
         state.leading.cold[0] = 1
         solve_from_python(state)
         check_leader(state.loss, state.leading)

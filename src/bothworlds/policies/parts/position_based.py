@@ -70,6 +70,8 @@ class KnownExamination(Forgetting):
         """Return the policy for a subset of positions, with their examination."""
         if self.examination is None or max(positions, default=-1) >= len(self.examination):
             return self
+        if min(positions, default=0) < 0:
+            raise ValueError(f"{self.label} cannot have a new position: its examination is not known")
         return replace(self, examination=tuple(self.examination[j] for j in positions))
 
     def positions(self, shape: Shape) -> Positions:

@@ -24,7 +24,7 @@ from ...kernels import Floats, Ints, inner_kernel, kernel
 from ...statistics.kl import kl
 from .counts import Counts
 
-__all__ = ["RegimeMemory", "keep_counts", "make_regime_memory", "misfit", "recall_regime"]
+__all__ = ["LEAVES", "RegimeMemory", "keep_counts", "make_regime_memory", "misfit", "recall_regime"]
 
 LEAST_ROUNDS = 64.0  # a regime of fewer rounds is not kept
 LARGEST_MISFIT = 0.7  # with 1, users who drift are taken for returning ones too often
@@ -41,6 +41,17 @@ class RegimeMemory(NamedTuple):
     present: Ints  # (1,) the slot of the regime that was recalled last; -1: none
     next: Ints  # (1,) the slot that is overwritten next
     recalls: Ints  # (1,) regimes recalled so far
+
+
+LEAVES = {
+    "regimes.tables": "ij",
+    "regimes.rounds": "",
+    "regimes.before": "ij",
+    "regimes.rounds_before": "",
+    "regimes.present": "",
+    "regimes.next": "",
+    "regimes.recalls": "",
+}
 
 
 def make_regime_memory(n: int, m: int, slots: int) -> RegimeMemory:

@@ -7,16 +7,18 @@ policy is made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core import Ledger, Shape
 from ...geometry.item_rows import worth_sharing
 from ..base import CompiledPolicy
+from .change_detector import LEAVES as DETECTOR_LEAVES
 from .change_detector import ChangeDetector, make_change_detector
+from .counts import LEAVES as COUNTS_LEAVES
 from .counts import Counts, Remembered, make_counts, remembered
 from .epochs import Epochs, go_forward, make_epochs
 from .ledgers import check_blocks
@@ -134,6 +136,8 @@ class Forgetting(CompiledPolicy):
     window: int | None = whole(None, 1, 10**7)
     discount: float = number(1.0, 1e-6, 1.0)
 
+    learned_leaves: ClassVar[Mapping[str, str] | None] = COUNTS_LEAVES
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.window is not None and self.discount < 1.0:
@@ -162,7 +166,7 @@ class Forgetting(CompiledPolicy):
         state = self.init(*ledger.shown.shape)
         counts: Counts = state.counts
         if self.window is not None:
-            counts = counts._replace(past=counts.past[:0])
+            counts = counts._replace(past=counts.past[:0], past_clicks=counts.past_clicks[:0])
             state = state._replace(counts=counts)
         known = (
             remembered(ledger, self.window, self.discount)
@@ -192,6 +196,8 @@ class Detecting(Forgetting):
     """A policy with counts that may also forget everything before a detected change: ``detect``."""
 
     detect: bool = truth(False)
+
+    learned_leaves: ClassVar[Mapping[str, str] | None] = DETECTOR_LEAVES
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -135,6 +135,7 @@ class Pmed(Forgetting):
     max_cuts: int = whole(100, 1, 10_000)
 
     name = "pmed"
+    learned_leaves = None  # a part of its plan is not a plan for the part
     needs = ("order",)
 
     def start(self, shape: Shape) -> State:

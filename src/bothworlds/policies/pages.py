@@ -1,0 +1,182 @@
+"""Pages: a list drawn from the state of a policy, or from a part of it, and what is learned from it.
+
+Some items may be *absent* from a page: paused, removed, or excluded from this list. Some positions may be *pinned*: the
+page has chosen the item itself. The rest of the page is decided by the state of the part that is left, these items at
+these positions, as if there had never been any others. Its feedback is learned by the policy's own ``learn``, in the
+whole state: pinned positions are not learned from, and an absent item is charged the loss observed at the others.
+
+A policy has parts if it names its ``learned_leaves``: the arrays of its state in which it has learned something, by
+their last axes. ``"ij"`` is a table of items and positions, ``"i"`` and ``"j"`` a vector of either, ``"ii"`` a table of
+pairs of items, ``""`` is copied as it is. A new item starts as in a new state, or, with ``" median"``, at the median of
+the others; ``" items"`` are indices of items. Everything else in a state follows from these: ``refreshed`` computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..core import NO_NOTE, Decision, Shape, leaves
+from ..kernels import Ints
+from .base import Policy
+
+__all__ = [
+    "NEW",
+    "Page",
+    "Part",
+    "grown",
+    "has_parts",
+    "learn_page",
+    "learned_leaves",
+    "part_for",
+    "rank_page",
+    "resized",
+]
+
+NEW = -1  # in place of an item or a position: one that is new
+
+
+class Part(NamedTuple):
+    """The state of some items at some positions, and the policy for it."""
+
+    policy: Any
+    state: Any
+    items: Ints  # the item of the whole state that is item i of the part
+    positions: Ints  # the position of the whole state that is position j of the part
+
+
+def learned_leaves(policy: Any) -> dict[str, str]:
+    """Return the axes of every array in which a policy learns, by its path in the state; empty if it has no parts.
+
+    >>> from bothworlds import policy
+    >>> learned_leaves(policy("ftrl-pbm"))["loss"], learned_leaves(policy("batchrank"))
+    ('ij median', {})
+    """
+    found: dict[str, str] = {}
+    if has_parts(policy):
+        for base in reversed(type(policy).__mro__):
+            found |= vars(base).get("learned_leaves") or {}
+    return found
+
+
+def has_parts(policy: Any) -> bool:
+    """Return whether items can be added, paused, excluded and pinned with this policy."""
+    return isinstance(policy, Policy) and policy.learned_leaves is not None
+
+
+def resized(policy: Policy, state: Any, items: ArrayLike, positions: ArrayLike) -> Part:
+    """Return the state of these items at these positions, with what was learned of them; ``NEW`` is a new one.
+
+    It is the state of a part, of more items or positions, or of fewer. Raises ValueError if the policy has no parts.
+
+    >>> from bothworlds import policy
+    >>> ucb = policy("comb-ucb")
+    >>> state = ucb.init(3, 2)
+    >>> state.counts.shown[:] = [[5, 1], [0, 2], [4, 3]]
+    >>> resized(ucb, state, [2, 0, NEW], [1]).state.counts.shown.tolist()
+    [[3.0], [1.0], [0.0]]
+    """
+    if not has_parts(policy):
+        label = getattr(policy, "label", "") or type(policy).__name__
+        raise ValueError(f"items cannot be changed, excluded or pinned with {label}: its state has no parts")
+    rows, columns = np.asarray(items, np.int64), np.asarray(positions, np.int64)
+    part = policy.part(rows, columns)
+    fresh = part.init(len(rows), len(columns))
+    old, new = dict(leaves(state)), dict(leaves(fresh))
+    for path, axes in learned_leaves(policy).items():
+        if path in new:
+            _copy(old[path], new[path], axes, rows, columns)
+    return Part(part, part.refreshed(fresh), rows, columns)
+
+
+def _copy(old: Any, new: Any, axes: str, rows: Ints, columns: Ints) -> None:
+    """Copy what was learned of these items and positions into an array of the new state."""
+    axes, _, kind = axes.partition(" ")
+    if old.size == 0:
+        return
+    chosen = [rows if axis == "i" else columns for axis in axes]
+    kept = [np.flatnonzero(index != NEW) for index in chosen]
+    values = old[(..., *np.ix_(*(index[k] for index, k in zip(chosen, kept))))] if axes else old
+    if kind == "items":
+        place = np.full(max(int(rows.max()), int(values.max(initial=0))) + 2, NEW)
+        place[rows[rows != NEW]] = np.flatnonzero(rows != NEW)
+        values = np.where(values >= 0, place[values], NEW)
+    if kind == "median" and len(kept[0]) < len(rows):
+        new[..., :, kept[1]] = np.median(values, axis=-2, keepdims=True)
+    new[(..., *np.ix_(*kept)) if axes else ...] = values
+
+
+def grown(policy: Policy, state: Any, n_items: int, n_positions: int) -> Any:
+    """Return the state with more items or positions, which are new; the state itself if there are none.
+
+    >>> from bothworlds import policy
+    >>> leader = policy("ftrl-pbm")
+    >>> state = leader.init(3, 1)
+    >>> state.loss[:, 0] = [4.0, 0.0, 7.0]
+    >>> grown(leader, state, 4, 1).loss[:, 0].tolist()
+    [4.0, 0.0, 7.0, 4.0]
+    """
+    n, m = state.shape
+    if (n, m) == (n_items, n_positions):
+        return state
+    rows = [*range(n), *[NEW] * (n_items - n)]
+    return resized(policy, state, rows, [*range(m), *[NEW] * (n_positions - m)]).state
+
+
+class Page(NamedTuple):
+    """What one list may show: one of ``items`` at each position without a pin, and the pinned item at each other."""
+
+    items: Ints  # the items that can be drawn, in the order of the state
+    pins: Mapping[int, int]  # position: item
+
+
+def part_for(policy: Policy, state: Any, page: Page) -> Part | None:
+    """Return the part of a state from which a page is drawn; None if there is nothing to choose.
+
+    Raises ValueError if that is not the whole state and the policy has no parts.
+    """
+    n, m = state.shape
+    positions = np.array([j for j in range(m) if j not in page.pins], np.int64)
+    if len(positions) == m and len(page.items) == n:
+        return Part(policy, state, page.items, positions)
+    if len(positions) == 0 or len(page.items) == 1:
+        return None
+    return resized(policy, state, page.items, positions)
+
+
+def rank_page(part: Part | None, page: Page, shape: Shape, rng: np.random.Generator) -> Decision:
+    """Draw the list of a page from its part; items and positions of the decision are those of the whole state.
+
+    A pinned item has the propensity 1, and its position is not learned from; where there is nothing to choose, nothing
+    is. An item that is pinned is absent from the other positions.
+    """
+    n, m = shape
+    if part is not None and part.state.shape == shape:
+        return part.policy.decide(part.state, rng)
+    ranking, propensity, note = np.empty(m, np.int64), np.ones(m), NO_NOTE
+    learned = np.ones(m, np.bool_)
+    for position, item in page.pins.items():
+        ranking[position], learned[position] = item, False
+    if part is None:
+        ranking[learned] = page.items[: learned.sum()]
+        learned[:] = False
+    else:
+        drawn = part.policy.decide(part.state, rng)
+        ranking[learned], propensity[learned] = part.items[drawn.ranking], drawn.propensity
+        note = part.policy.note_of_part(part.state, drawn.ranking, part.positions, m)
+    absent = np.setdiff1d(np.arange(n), page.items)
+    return Decision(ranking, propensity, note, absent, None if learned.all() else learned)
+
+
+def learn_page(policy: Policy, state: Any, decision: Decision, rewards: ArrayLike, n_items: int) -> Any:
+    """Learn from the rewards of a page, in place, and return the state; there were ``n_items`` items when it was drawn.
+
+    Items that were added since then could not be shown.
+    """
+    n = state.shape.n_items
+    if n > n_items:
+        decision = decision._replace(absent=np.concatenate([decision.absent, np.arange(n_items, n)]))
+    return policy.learn(state, decision, rewards)
