@@ -25,7 +25,8 @@ __all__ = ["Learned", "Ranker", "Shown"]
 FORMAT = "bothworlds ranker 3"
 DECISIONS = 1000  # to estimate the marginals of a policy that does not know them
 MAX_ROWS = 20  # in the repr of Learned
-MAX_PARTS = 256  # combinations of exclusions and pins whose parts are kept
+MAX_PARTS = 256  # combinations of exclusions and pins whose parts are kept,
+MAX_PART_CELLS = 1_000_000  # with at most so many pairs of item and slot in all of them
 REUSED = 0.01  # a part is used until there are so many more pages than it has learned from, as a share,
 MOST_REUSED = 64  # and at most so many
 
@@ -228,7 +229,7 @@ class Ranker:
         """
         part, learned = self._parts.get(constraints, (None, -1))
         if learned < 0 or self._learned - learned > min(MOST_REUSED, REUSED * learned):
-            if len(self._parts) >= MAX_PARTS:
+            if len(self._parts) >= max(1, min(MAX_PARTS, MAX_PART_CELLS // (len(self._names) * self.slots))):
                 self._parts.clear()
             part = part_for(self.policy, self._state, page)
             self._parts[constraints] = part, self._learned
