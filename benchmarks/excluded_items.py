@@ -8,14 +8,12 @@ repeated without this rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from bothworlds import policy as policy_by_name
-from bothworlds.arena.figures import PALETTE, drawing
 from bothworlds.core import NONE_ABSENT, Shape
 from bothworlds.policies.pages import Page, part_for, rank_page
 
@@ -26,7 +24,6 @@ RATES = np.array([0.5, 0.4, 0.3, 0.05])
 EXAMINATION = np.array([1.0, 0.7])
 BEST = 0.78  # 0.71 with the third item second
 PAGES, REUSED, SEEDS, DRAWS = 2_500, 20, 20, 200
-FIGURE = Path("out/exclusions.png")
 ITEMS = range(4)  # the best one first
 
 Restriction = tuple[tuple[int, ...], dict[int, int]]  # excluded items, items pinned to slots
@@ -65,7 +62,7 @@ def simulate(name: str, restriction: Callable[[int], Restriction], seed: int, *,
 
 
 def measure() -> Measurement:
-    """Return one row per policy and restriction, and write the figure."""
+    """Return one row per policy and restriction."""
     rows = []
     for policy in POLICIES:
         for name, restriction in RESTRICTIONS.items():
@@ -74,36 +71,5 @@ def measure() -> Measurement:
                 earned = [simulate(policy, restriction, seed, rule=rule) for seed in range(SEEDS)]
                 row |= {column: float(np.mean(earned)), f"{column}, s.e.": float(np.std(earned, ddof=1) / SEEDS**0.5)}
             rows.append(row)
-    draw(rows, FIGURE)
     title = f"Clicks per page after {PAGES:,} pages, {SEEDS} seeds; the best list gets {BEST}"
-    return Measurement(title, rows, [f"figure: {FIGURE}"])
-
-
-def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw one line per policy and restriction: filled with the rule, hollow without it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    names = list(dict.fromkeys(row["policy"] for row in rows))
-    with drawing(path, 3, 2) as panels:
-        figure = panels.flat[0].figure
-        figure.set_size_inches(7.0, 5.4)
-        for panel, (restriction, colour) in zip(panels.flat, zip(RESTRICTIONS, PALETTE)):
-            chosen = [row for row in rows if row["restriction"] == restriction]
-            heights = [len(names) - names.index(row["policy"]) for row in chosen]
-            for column, face in (("without the rule", "white"), ("clicks per page", colour)):
-                panel.errorbar(
-                    [row[column] for row in chosen],
-                    heights,
-                    xerr=[1.96 * row[f"{column}, s.e."] for row in chosen],
-                    fmt="o",
-                    color=colour,
-                    markerfacecolor=face,
-                    markersize=5,
-                    label=column.replace("clicks per page", "with the rule"),
-                )
-            panel.axvline(BEST, color="#888888", linewidth=0.8, linestyle="--")
-            panel.set_yticks(range(1, len(names) + 1), names[::-1])
-            panel.set_xlim(0.45, 0.8)
-            panel.set_title(restriction)
-        panels.flat[1].legend(loc="lower left", frameon=False)
-        for panel in panels[-1]:
-            panel.set_xlabel("clicks per page (dashed: the best list)")
+    return Measurement(title, rows, [])

@@ -13,8 +13,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .moved_modules import install as _install_moved_modules
-
 if TYPE_CHECKING:
     from . import (
         arena,
@@ -77,9 +75,6 @@ _MODULE_OF = {
 }
 # Reachable like the others, but not part of __all__: a star import must not require an optional library.
 _OPTIONAL = ("gym",)
-
-
-_install_moved_modules()
 
 
 def __getattr__(name: str) -> Any:

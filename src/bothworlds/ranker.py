@@ -18,7 +18,7 @@ from .policies import policy as policy_by_name
 from .policies import resolve as resolve_policy
 from .policies.constraints import checked_constraints
 from .policies.marginals import counted_marginals, known_marginals
-from .policies.pages import Page, Part, grown, has_parts, learn_page, part_for, rank_page
+from .policies.pages import Page, Part, check_parts, grown, has_parts, learn_page, part_for, rank_page
 
 __all__ = ["Learned", "Ranker", "Shown"]
 
@@ -200,7 +200,7 @@ class Ranker:
                 return self.policy.decide(self._state, self._rng)
             page = Page(self._rows, {})
             return rank_page(self._part((), page), page, self._shape, self._rng)
-        self._check_parts()
+        check_parts(self.policy)
         if isinstance(exclude, (str, bytes)) or not isinstance(exclude, Iterable):
             raise ValueError(f"exclude must be a list of items; got {exclude!r}")
         if not isinstance(pins, Mapping):
@@ -235,12 +235,6 @@ class Ranker:
             self._parts[constraints] = part, self._learned
         return part
 
-    def _check_parts(self) -> None:
-        """Raise ValueError if the state of the policy has no parts."""
-        if not has_parts(self.policy):
-            label = getattr(self.policy, "label", "") or type(self.policy).__name__
-            raise ValueError(f"items cannot be changed, excluded or pinned with {label}: its state has no parts")
-
     # Items
 
     def add(self, item: Hashable) -> None:
@@ -262,7 +256,7 @@ class Ranker:
             if known:
                 self._set_state(item, "active")
                 return
-            self._check_parts()
+            check_parts(self.policy)
             self._state = grown(self.policy, self._state, len(self._names) + 1, self.slots)
             self._index[item] = len(self._names)
             self._names.append(item)
@@ -295,7 +289,7 @@ class Ranker:
             return
         if old == "removed" and state == "paused":
             raise ValueError(f"item {item!r} was removed; add it again first")
-        self._check_parts()
+        check_parts(self.policy)
         active = len(self._rows) - (old == "active") + (state == "active")
         if active < max(2, self.slots):
             raise ValueError(f"{self.slots} slots need {max(2, self.slots)} active items; there would be {active}")

@@ -14,7 +14,7 @@ import pytest
 
 import bothworlds
 from bothworlds import Ranker, play, policies
-from bothworlds.policies import CompiledPolicy, Policy, configured_for, names, policy, resolve, told
+from bothworlds.policies import CompiledPolicy, Policy, configured_for, names, policy, resolve
 from tests.policies.informed import informed
 from tests.policies.plain import EpsilonGreedy, FixedList, Patient, Stranger
 
@@ -60,10 +60,6 @@ def test_importing_one_policy_imports_no_other():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
         _ = policies.Nonsense
-
-
-def test_the_former_name_of_configured_for_still_works():
-    assert told is configured_for
 
 
 @pytest.mark.parametrize("name", names())

@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..registry import defaults_of, make, parsed_name, sentence_of
-from .base import CompiledPolicy, Policy, check_needs, checked_feedback, configured_for, told
+from .base import CompiledPolicy, Policy, check_needs, checked_feedback, configured_for
 
 if TYPE_CHECKING:
     from .all_weather import AllWeather
@@ -106,7 +106,6 @@ __all__ = [
     "names",
     "policy",
     "resolve",
-    "told",
 ]
 
 if not TYPE_CHECKING:  # or every unknown name would have the type Any

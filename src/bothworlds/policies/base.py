@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .mixture import Mixture
     from .predictions import Predictions
 
-__all__ = ["CompiledPolicy", "Policy", "check_needs", "checked_feedback", "configured_for", "told"]
+__all__ = ["CompiledPolicy", "Policy", "check_needs", "checked_feedback", "configured_for"]
 
 P = TypeVar("P")
 
@@ -248,9 +248,6 @@ def check_needs(policy: Any) -> None:
             instead = f"; if it is not known, use {policy.twin}" if getattr(policy, "twin", "") else ""
             name = getattr(policy, "name", "") or type(policy).__name__
             raise ValueError(f"{name} needs {need}=...{instead}")
-
-
-told = configured_for  # the name of ``configured_for`` in earlier releases
 
 
 def checked_feedback(

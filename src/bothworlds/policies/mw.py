@@ -10,7 +10,7 @@ from ..core import Shape
 from ..geometry.leader_state import project, reset
 from ..geometry.regularizers import Shannon
 from ..kernels import Floats, Ints, inline_kernel
-from .parts.leader import Leader, State, leader_rule
+from .parts.leader import Leader, State, add_weighted, leader_rule
 from .parts.settings import Planning, number
 
 __all__ = ["Mw"]
@@ -28,11 +28,7 @@ def gamma_of(rule: Any, state: State) -> float:
 def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     n = state.shape.n_items
     eta = rule.rate * math.sqrt((1.0 - gamma_of(rule, state)) * math.log(n) / (n * state.epochs.horizon[0]))
-    for j in range(ranking.size):
-        if ranking[j] >= 0:
-            state.loss[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
-            for i in absent:
-                state.loss[i, j] += eta * (1.0 - clicks[j])
+    add_weighted(state, eta, ranking, propensity, clicks, absent)
 
 
 def solve(rule: Any, state: State) -> None:

@@ -10,7 +10,7 @@ from ..core import Shape
 from ..geometry.leader_state import project, reset
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints
-from .parts.leader import Leader, State, leader_rule
+from .parts.leader import Leader, State, add_weighted, leader_rule
 from .parts.settings import Planning, number
 
 __all__ = ["Osmd"]
@@ -23,11 +23,7 @@ SCALE = 0.5  # x = z^-2 is the marginal of the regulariser -sqrt(x) at this rate
 
 def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     eta = rule.rate / math.sqrt(state.epochs.horizon[0])
-    for j in range(ranking.size):
-        if ranking[j] >= 0:
-            state.loss[ranking[j], j] += eta * (1.0 - clicks[j]) / propensity[j]
-            for i in absent:
-                state.loss[i, j] += eta * (1.0 - clicks[j])
+    add_weighted(state, eta, ranking, propensity, clicks, absent)
 
 
 def solve(rule: Any, state: State) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "NEW",
     "Page",
     "Part",
+    "check_parts",
     "grown",
     "has_parts",
     "learn_page",
@@ -67,6 +68,13 @@ def has_parts(policy: Any) -> bool:
     return isinstance(policy, Policy) and policy.learned_leaves is not None
 
 
+def check_parts(policy: Any) -> None:
+    """Raise ValueError if the state of a policy has no parts."""
+    if not has_parts(policy):
+        label = getattr(policy, "label", "") or type(policy).__name__
+        raise ValueError(f"items cannot be changed, excluded or pinned with {label}: its state has no parts")
+
+
 def resized(policy: Policy, state: Any, items: ArrayLike, positions: ArrayLike) -> Part:
     """Return the state of these items at these positions, with what was learned of them; ``NEW`` is a new one.
 
@@ -79,9 +87,7 @@ def resized(policy: Policy, state: Any, items: ArrayLike, positions: ArrayLike) 
     >>> resized(ucb, state, [2, 0, NEW], [1]).state.counts.shown.tolist()
     [[3.0], [1.0], [0.0]]
     """
-    if not has_parts(policy):
-        label = getattr(policy, "label", "") or type(policy).__name__
-        raise ValueError(f"items cannot be changed, excluded or pinned with {label}: its state has no parts")
+    check_parts(policy)
     rows, columns = np.asarray(items, np.int64), np.asarray(positions, np.int64)
     part = policy.part(rows, columns)
     fresh = part.init(len(rows), len(columns))

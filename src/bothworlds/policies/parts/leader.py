@@ -6,6 +6,7 @@ rule is a NamedTuple of the policy's settings and of whatever else it learns; it
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -15,13 +16,13 @@ import numpy as np
 from ...core import Ledger, Shape, decides, learns
 from ...geometry.item_rows import worth_sharing
 from ...geometry.leader_state import Leading, check_leader, is_due, make_leading, ready, separate, share_rows, show
-from ...kernels import Floats, Ints, kernel, name_apart, register_kernels
+from ...kernels import Floats, Ints, inline_kernel, kernel, name_apart, register_kernels
 from .epochs import LEAVES as EPOCHS_LEAVES
 from .epochs import Epochs, new_epoch
 from .ledgers import never_shown_alike
 from .settings import Restarting, number, whole
 
-__all__ = ["Leader", "State", "begin", "leader_rule", "observe", "solve", "weigh"]
+__all__ = ["Leader", "State", "add_weighted", "begin", "leader_rule", "observe", "solve", "weigh"]
 
 C = TypeVar("C", bound=type)
 
@@ -92,13 +93,19 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note:
 
 def weigh(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     """Add the loss of every position to the item that was shown there, divided by the probability that it was."""
+    add_weighted(state, 1.0, ranking, propensity, clicks, absent)
+
+
+@inline_kernel
+def add_weighted(state: State, rate: float, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
+    """Add ``rate`` times the loss of every position as in ``weigh``, for rules that are not about predicted losses."""
     for j in range(ranking.size):
         if ranking[j] >= 0 and clicks[j] < 1.0:
             separate(state.leading, ranking[j])
-            state.loss[ranking[j], j] += (1.0 - clicks[j]) / propensity[j]
+            state.loss[ranking[j], j] += rate * (1.0 - clicks[j]) / propensity[j]
             for i in absent:
                 separate(state.leading, i)
-                state.loss[i, j] += 1.0 - clicks[j]
+                state.loss[i, j] += rate * (1.0 - clicks[j])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,9 +119,9 @@ class Leader(Restarting):
     learned_leaves: ClassVar[Mapping[str, str] | None] = {"loss": "ij median", **EPOCHS_LEAVES}
     may_share: ClassVar[bool] = False  # items share a row until they have losses; ``observe`` must ``separate`` them
 
+    @abstractmethod
     def rule(self, shape: Shape) -> Any:
         """Return the rule of the policy, an instance of a class with ``leader_rule``."""
-        raise NotImplementedError(f"{type(self).__name__} has no rule")
 
     def start(self, shape: Shape, sharing: bool | None = None) -> State:
         """Return the initial state; ``sharing`` is whether items share a row until they have losses."""
